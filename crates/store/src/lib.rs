@@ -1,0 +1,2 @@
+//! Forebay store.
+pub mod index;
