@@ -1,1 +1,50 @@
-//! Forebay pool.
+//! Persistent memory, shared out as crash-consistent logs.
+//!
+//! A [`Pool`] lies on a [`media::Media`]: real persistent memory, or an emulation that says so. It is divided into
+//! fixed-size segments. Each owner (a store, say) claims a [`Lane`], an ordered log over a few segments.
+//! [`Lane::append`] returns when the record and all before it are durable: a copy and a fence. A full segment
+//! goes to the owner's drain ([`Lane::take_sealed`]), which makes it durable elsewhere and releases
+//! it. After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
+//!
+//! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → [`layout`], [`superblock`],
+//! [`table`], [`segment`], [`record`] (formats; docs/pool-format.md) → `lane` (the log) → `pool` → [`status`].
+//!
+//! ```
+//! use forebay_pool::{ClaimOptions, CreateOptions, Pool};
+//! use std::{io::IoSlice, time::Duration};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("example.pool");
+//! let pool = Pool::create(&path, CreateOptions { bytes: 1 << 20, segment_bytes: 64 << 10, emulated: true, ..Default::default() })?;
+//! println!("{}: {}", pool.describe(), pool.survives());
+//! let (lane, recovered) = pool.claim(uuid::Uuid::new_v4(), &ClaimOptions::default())?;
+//! assert_eq!(recovered.records().count(), 0);
+//! let lsn = lane.append(1, &[IoSlice::new(b"hello, "), IoSlice::new(b"log")])?; // durable now
+//! assert_eq!(&lane.read(lsn + 32, 10).ok_or("drained")?[..], b"hello, log");
+//! let end = lane.seal();
+//! let sealed = lane.take_sealed(Duration::ZERO).ok_or("nothing sealed")?;
+//! // … make sealed.bytes() durable elsewhere, then:
+//! sealed.release();
+//! lane.wait_drained(end)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod checksum;
+mod error;
+mod lane;
+pub mod layout;
+pub mod media;
+pub mod persist;
+mod pool;
+pub mod record;
+pub mod segment;
+pub mod status;
+pub mod superblock;
+pub mod table;
+
+pub use checksum::crc32c;
+pub use error::{AppendError, PoolError, PoolErrorKind};
+pub use lane::{Lane, LaneUse, PinnedBytes, Recovered, Sealed};
+pub use pool::{ClaimOptions, CreateOptions, Pool};
+pub use record::Lsn;

@@ -1,0 +1,83 @@
+# The one entry point: `make` lists what it can do. Each target installs what it needs first.
+
+AARCH64 := aarch64-unknown-linux-gnu
+SECONDS ?= 60
+BENCH_DIR := target/bench
+LOCKED := $(if $(CI),--locked)
+FOREBAY := cargo run --release $(LOCKED) -p forebay --
+FUZZ_TARGETS := record recovery
+
+# rustup and cargo install put their programs here, also where the shell's PATH does not say so.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-aarch64 bench bench-quick lint fmt fuzz advisories
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Install what test, lint, demo and bench need (Debian packages)
+	@scripts/setup.sh all
+
+demo: ## Show the store and the pool at work
+	@scripts/setup.sh demo
+	$(FOREBAY) demo
+
+test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if its Rust target is installed
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint
+	cargo test --workspace $(LOCKED)
+	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64)/lib" ]; then \
+		$(MAKE) --no-print-directory test-aarch64; \
+	else \
+		echo "skipped: the pool's tests as aarch64: Rust's $(AARCH64) is not installed ('make test-aarch64' installs it)"; \
+	fi
+
+# qemu-user of Debian 12 announces `dc cvap` on newer processors but cannot run it, hence the Cortex-A72,
+# where the pool has to fall back to `dc cvac`. Emulation is slow, hence fewer cases per property.
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -cpu cortex-a72 -L /usr/aarch64-linux-gnu
+test-aarch64: export PROPTEST_CASES ?= 16
+test-aarch64: ## Build the pool for aarch64 and run its tests under qemu-user
+	@scripts/setup.sh aarch64
+	cargo test -p forebay-pool --lib --tests $(LOCKED) --target $(AARCH64)
+
+# measure NAME FLAGS: the report appears only when the run was complete.
+define measure
+	@mkdir -p $(BENCH_DIR)
+	$(FOREBAY) bench $(2) --json > $(BENCH_DIR)/$(1).json.partial
+	@mv $(BENCH_DIR)/$(1).json.partial $(BENCH_DIR)/$(1).json
+	@echo "wrote $(BENCH_DIR)/$(1).json"
+endef
+
+bench: ## Measure the pool and the store against their peers; reports in target/bench/
+	@scripts/setup.sh bench
+	$(call measure,pool,pool)
+	$(call measure,wisckey,wisckey --peers)
+
+bench-quick: ## The same at toy size: shows that the benchmarks run, not how fast they are
+	@scripts/setup.sh bench
+	$(call measure,pool-quick,pool --quick)
+	$(call measure,wisckey-quick,wisckey --peers --quick)
+
+lint: ## Check formatting, clippy, licences and shell scripts
+	@scripts/setup.sh lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	scripts/licences.sh
+	shellcheck scripts/*.sh .ci/run
+
+fmt: ## Format all Rust code
+	@scripts/setup.sh lint
+	cargo fmt --all
+
+fuzz: ## Fuzz record parsing and recovery, SECONDS=60 each (nightly Rust)
+	@scripts/setup.sh fuzz
+	@set -e; for target in $(FUZZ_TARGETS); do \
+		echo "cargo +nightly fuzz run $$target, $(SECONDS) s"; \
+		cargo +nightly fuzz run --fuzz-dir fuzz "$$target" -- -max_total_time=$(SECONDS); \
+	done
+
+advisories: ## Check the dependencies against the RustSec advisories (needs the internet)
+	@scripts/setup.sh advisories
+	cargo deny check

@@ -1,0 +1,198 @@
+//! What can go wrong with a pool, with what was found and what to do.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+use uuid::Uuid;
+
+/// An operation on a pool that failed.
+#[derive(Debug)]
+pub struct PoolError {
+    /// The pool's path (or a name for a medium without one).
+    pub path: PathBuf,
+    /// What was found.
+    pub kind: PoolErrorKind,
+}
+
+/// What was found; its text says what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolErrorKind {
+    /// The operating system refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Neither a regular file nor a devdax device.
+    #[error(
+        "is neither a regular file nor a devdax device; give the path of a file on a DAX file system, or /dev/daxX.Y"
+    )]
+    NotAFile,
+    /// A file of no bytes.
+    #[error(
+        "is an empty file, not a pool; remove it and create the pool with `forebay pool create`"
+    )]
+    Empty,
+    /// `MAP_SYNC` was refused.
+    #[error(
+        "is not on persistent memory: it lies on {file_system}, which refuses MAP_SYNC. Use a file on a file system mounted with -o dax on /dev/pmemN, or a devdax device; or ask for emulation with --emulated (it survives a process crash, not a power cut)"
+    )]
+    NotPersistentMemory {
+        /// Type and mount point.
+        file_system: String,
+    },
+    /// Created on persistent memory, found elsewhere.
+    #[error(
+        "was made on persistent memory, but lies on {file_system} now, which refuses MAP_SYNC; put it back on persistent memory, or open it with --emulated and know that it survives process crashes only"
+    )]
+    MovedOffPersistentMemory {
+        /// Type and mount point.
+        file_system: String,
+    },
+    /// Something is there already.
+    #[error(
+        "exists already ({found}); nothing was changed. Choose another path, or remove it if nothing in it is needed"
+    )]
+    Exists {
+        /// What is there.
+        found: String,
+    },
+    /// No pool.
+    #[error(
+        "is not a Forebay pool: both superblocks are unreadable ({found}). If it was a pool, restore it from a copy; nothing was changed"
+    )]
+    NotAPool {
+        /// What the first superblock says.
+        found: String,
+    },
+    /// A format this program does not know.
+    #[error(
+        "is a pool of format version {found}; this program knows version {known}. Open it with the program that made it, or a newer one"
+    )]
+    Version {
+        /// Version of the pool.
+        found: u32,
+        /// Version of this program.
+        known: u32,
+    },
+    /// The file is shorter than the pool.
+    #[error(
+        "is truncated: the pool has {stated} bytes, the file {found}. Restore the file; nothing was changed"
+    )]
+    Truncated {
+        /// Bytes the superblock states.
+        stated: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// Parameters that make no pool.
+    #[error("cannot be made with these sizes: {reason}")]
+    BadSize {
+        /// Which bound is broken.
+        reason: String,
+    },
+    /// All segments or lanes are taken.
+    #[error(
+        "is full: {wanted} {unit} wanted, {free} free. Close or remove an owner (see `forebay pool status`), or make a larger pool"
+    )]
+    Full {
+        /// What is scarce.
+        unit: &'static str,
+        /// Number asked for.
+        wanted: u64,
+        /// Number free.
+        free: u64,
+    },
+    /// Another process has the lane.
+    #[error(
+        "lane {lane} ({label}) is in use by another process; stop that process, or wait until it ends"
+    )]
+    InUse {
+        /// The lane.
+        lane: u32,
+        /// Its owner's label.
+        label: String,
+    },
+    /// No lane of that owner.
+    #[error("has no lane of owner {owner}")]
+    NoSuchLane {
+        /// The owner looked for.
+        owner: Uuid,
+    },
+    /// A structure fails its checks.
+    #[error(
+        "is damaged: {what}. Nothing was changed; run `forebay pool check` for the whole picture and restore the pool from a copy if there is one"
+    )]
+    Damaged {
+        /// Which structure, where, and what was found.
+        what: String,
+    },
+    /// An acknowledged record is unreadable.
+    #[error(
+        "lane {lane} is damaged: the record at log address {lsn} is unreadable ({found}), but it had been acknowledged: a valid later record at {witness} says so. Nothing was changed; restore the pool from a copy, or accept the loss of everything from {lsn} on by opening with salvage"
+    )]
+    LostRecords {
+        /// The lane.
+        lane: u32,
+        /// First unreadable log address.
+        lsn: u64,
+        /// What is there instead.
+        found: String,
+        /// A valid record that was written after that one had been acknowledged.
+        witness: u64,
+    },
+}
+
+impl PoolError {
+    pub(crate) fn new(path: &Path, kind: PoolErrorKind) -> Self {
+        Self {
+            path: path.to_owned(),
+            kind,
+        }
+    }
+
+    pub(crate) fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
+        Self::new(path, PoolErrorKind::Io { doing, source })
+    }
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            kind @ PoolErrorKind::Io { .. } => write!(f, "pool {}: {kind}", self.path.display()),
+            kind => write!(f, "pool {} {kind}", self.path.display()),
+        }
+    }
+}
+
+impl std::error::Error for PoolError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            PoolErrorKind::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Why an append was refused. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Larger than half a segment.
+    #[error("a record of {bytes} bytes is larger than the pool takes ({bytes_max})")]
+    TooLarge {
+        /// Payload bytes asked for.
+        bytes: usize,
+        /// Payload bytes at most.
+        bytes_max: usize,
+    },
+    /// The lane is full and its drain reported that it cannot go on.
+    #[error("the pool is full and cannot be drained: {0}")]
+    Stalled(String),
+    /// The lane was closed.
+    #[error("the lane is closed")]
+    Closed,
+}

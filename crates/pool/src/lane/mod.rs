@@ -1,0 +1,171 @@
+//! The lane: one owner's log in the pool.
+//!
+//! A lane is an ordered list of segments over a fixed set of [`Window`]s (its buffers: one is P1's
+//! single buffer, two the double buffer). [`Lane::append`] writes a record and returns when it and all before
+//! it are durable (`append`). A full segment is *sealed* and handed to the owner's drain, which makes its bytes durable
+//! elsewhere and releases it (`drain`). After a crash the log is walked from the lane's head to its
+//! last valid record (`recover`). docs/pool-format.md, "The life of a segment".
+//!
+//! Lock order: a lane has one mutex, `control`, for everything that happens once a segment. It is never held while
+//! waiting for another lock. Appends and reads take no lock.
+
+mod append;
+mod drain;
+mod read;
+pub(crate) mod recover;
+mod resume;
+
+pub use drain::Sealed;
+pub use read::PinnedBytes;
+pub use recover::Recovered;
+
+use crate::{
+    media::{Media, Window},
+    pool::Core,
+    record::Lsn,
+    table::LaneEntry,
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Acquire},
+    },
+};
+use uuid::Uuid;
+
+/// Keeps the word that every append changes off the cache lines of everything else.
+#[repr(align(128))]
+struct OwnLine<T>(T);
+
+/// One owner's log in the pool. Shared by reference between any number of threads.
+pub struct Lane {
+    core: Arc<Core>,
+    lane: u32,
+    owner: Uuid,
+    epoch: u32,
+    segment_bytes: u64,
+    slots: Box<[Arc<Window>]>,
+    /// Where the next record goes: its log address, with the number of its slot in the six low
+    /// bits. At the slot's limit (start + segment bytes) there is no open segment.
+    tail: OwnLine<AtomicU64>,
+    /// Everything that changes once a segment.
+    control: Mutex<Control>,
+    /// A slot became free, the head moved, or the lane stalled or closed.
+    freed: Condvar,
+    /// A segment was sealed, or the lane closed.
+    sealed: Condvar,
+}
+
+/// What a slot is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SlotState {
+    /// Nothing in it is needed.
+    Free,
+    /// Records are appended to it.
+    Open,
+    /// Complete up to the address; waits for the drain.
+    Sealed(Lsn),
+    /// The drain has it.
+    Draining(Lsn),
+    /// Durable elsewhere, but an earlier segment is not.
+    Drained(Lsn),
+}
+
+struct Control {
+    entry: LaneEntry,
+    states: Vec<SlotState>,
+    /// The slots in use, in log order.
+    order: VecDeque<usize>,
+    /// Where the next segment starts.
+    next_start: Lsn,
+    /// Why the drain cannot go on, if it cannot.
+    stalled: Option<String>,
+    closed: bool,
+}
+
+impl Control {
+    /// Log address below which everything is drained and released.
+    fn head(&self) -> Lsn {
+        self.entry.state.map_or(0, |s| s.head)
+    }
+}
+
+/// A lane's position and fill, for status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneUse {
+    /// Log address below which everything is drained.
+    pub head: Lsn,
+    /// Log address of the next record.
+    pub tail: Lsn,
+    /// Segments that hold something not drained.
+    pub segments_used: usize,
+    /// Segments of the lane.
+    pub segments: usize,
+}
+
+impl Lane {
+    /// The lane's number in the pool.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.lane
+    }
+
+    /// The session number stamped on records.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Bytes of one segment (one buffer).
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// Number of segments (buffers).
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Position and fill.
+    #[must_use]
+    pub fn usage(&self) -> LaneUse {
+        let control = self.control.lock();
+        let tail = match control.states.iter().position(|s| *s == SlotState::Open) {
+            Some(_) => split(self.tail.0.load(Acquire)).1,
+            None => control.next_start,
+        };
+        LaneUse {
+            head: control.head(),
+            tail,
+            segments_used: control.order.len(),
+            segments: self.slots.len(),
+        }
+    }
+
+    fn media(&self) -> &dyn Media {
+        &*self.core.media
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.core.media.unlock(crate::pool::lane_lock(self.lane));
+    }
+}
+
+/// The slot and the log address packed into a tail.
+#[inline]
+fn split(tail: u64) -> (usize, Lsn) {
+    const SLOT: u64 = crate::persist::LINE as u64 - 1;
+    ((tail & SLOT) as usize, tail & !SLOT)
+}
+
+#[inline]
+fn pack(slot: usize, lsn: Lsn) -> u64 {
+    debug_assert!(split(lsn).0 == 0 && slot < crate::persist::LINE);
+    lsn | slot as u64
+}

@@ -1,0 +1,114 @@
+//! Starting a session on a lane, and ending the lane.
+
+use super::{Control, Lane, OwnLine, Recovered, SlotState, pack};
+use crate::{
+    media::Window,
+    pool::Core,
+    record::{HEADER, Header, KIND_SEAL, record_bytes},
+    table::{LaneEntry, LaneState},
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    io::IoSlice,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+impl Lane {
+    /// The lane after recovery: its log sealed where it ended, its segments with the drain, and
+    /// a fresh segment open if there is a free one.
+    pub(crate) fn resume(
+        core: Arc<Core>,
+        number: u32,
+        entry: LaneEntry,
+        epoch: u32,
+        windows: Vec<Arc<Window>>,
+        recovered: &mut Recovered,
+    ) -> Self {
+        let owner = entry.state.map_or_else(uuid::Uuid::nil, |s| s.owner);
+        let mut states = vec![SlotState::Free; windows.len()];
+        // The old end of the log is sealed rather than continued: what an earlier session left
+        // unacknowledged behind it must never line up with records of this one.
+        if let Some(last) = recovered.segments.last_mut()
+            && !last.sealed
+        {
+            let header = Header {
+                length: 0,
+                lsn: last.end,
+                epoch,
+                lag: 0,
+                kind: KIND_SEAL,
+            };
+            let bytes = header.encode(owner, &[]);
+            let at = windows[last.slot].offset() + (last.end - last.header.start);
+            core.media.stream(at, &[IoSlice::new(&bytes)], 0);
+            core.media.fence();
+            last.end += record_bytes(0);
+            last.sealed = true;
+        }
+        for segment in &recovered.segments {
+            states[segment.slot] = SlotState::Sealed(segment.end);
+        }
+        let tail = recovered.segments.last().map_or(0, |last| {
+            pack(last.slot, last.header.start + last.header.bytes)
+        });
+        let lane = Self {
+            lane: number,
+            owner,
+            epoch,
+            segment_bytes: core.superblock.geometry.segment_bytes,
+            slots: windows.into(),
+            tail: OwnLine(AtomicU64::new(tail)),
+            control: Mutex::new(Control {
+                entry,
+                order: recovered.segments.iter().map(|s| s.slot).collect(),
+                next_start: recovered.next_start(),
+                stalled: None,
+                closed: false,
+                states,
+            }),
+            freed: Condvar::new(),
+            sealed: Condvar::new(),
+            core,
+        };
+        let mut control = lane.control.lock();
+        let free = control.states.iter().position(|s| *s == SlotState::Free);
+        if let Some(slot) = free {
+            lane.open(&mut control, slot);
+        }
+        drop(control);
+        lane
+    }
+
+    /// Ends the session and gives the lane back to the pool. False if its log is not drained: then
+    /// the lane stays its owner's, with everything in it.
+    #[must_use]
+    pub fn remove(self) -> bool {
+        let mut control = self.control.lock();
+        let Some(state) = control.entry.state.filter(|_| !self.used(&control)) else {
+            return false;
+        };
+        let freed = LaneState {
+            taken: false,
+            head: control.next_start,
+            segments: 0,
+            ..state
+        };
+        self.core
+            .tables()
+            .write_lane(self.lane, &mut control.entry, freed);
+        true
+    }
+
+    /// True if the log holds a record that is not drained.
+    fn used(&self, control: &Control) -> bool {
+        control
+            .order
+            .iter()
+            .any(|&slot| match control.states[slot] {
+                SlotState::Open => self.open_has_records(slot),
+                _ => true,
+            })
+    }
+}
+
+const _: () = assert!(record_bytes(0) as usize == 2 * HEADER);

@@ -1,0 +1,176 @@
+//! A shared mapping of a file: the raw memory under [`FileMedia`](super::FileMedia).
+#![expect(
+    unsafe_code,
+    reason = "maps memory and touches it through raw pointers"
+)]
+
+use crate::persist::{LINE, Persist};
+use std::{
+    fs::File,
+    io::{self, IoSlice},
+    os::fd::AsRawFd,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// How a file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `MAP_SHARED_VALIDATE | MAP_SYNC`: block allocations are durable before a fault returns,
+    /// so that fences alone make data durable.
+    Sync,
+    /// `MAP_SHARED`: plain file or tmpfs.
+    Shared,
+}
+
+/// A mapping that lives as long as the value.
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    persist: Persist,
+}
+
+// SAFETY: the memory is shared by nature; all access goes through methods that copy, or through
+// `slice`, whose caller answers for exclusion.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `bytes` bytes of `file` for reading and writing, and touches every page.
+    ///
+    /// # Errors
+    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`].
+    pub(super) fn new(file: &File, bytes: usize, kind: Kind) -> io::Result<Self> {
+        let flags = match kind {
+            Kind::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            Kind::Shared => libc::MAP_SHARED,
+        } | libc::MAP_POPULATE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self {
+            base,
+            bytes,
+            persist: Persist::detect(),
+        })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn at(&self, offset: u64, bytes: usize) -> *mut u8 {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        assert!(
+            start
+                .checked_add(bytes)
+                .is_some_and(|end| end <= self.bytes),
+            "{bytes} bytes at {offset} lie outside the medium's {} bytes",
+            self.bytes
+        );
+        self.base.as_ptr().wrapping_add(start)
+    }
+
+    pub(super) fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        let total: usize = parts.iter().map(|p| p.len()).sum();
+        let bytes = total.saturating_sub(skip).next_multiple_of(LINE);
+        assert!(
+            offset.is_multiple_of(LINE as u64),
+            "offset {offset} is not line-aligned"
+        );
+        let to = self.at(offset, bytes);
+        // SAFETY: `at` checked the range, the base is page-aligned so `to` is line-aligned, and
+        // the pool's protocol gives each line one writer at a time and no reader (`window`).
+        unsafe { self.persist.stream(to, parts, skip) };
+    }
+
+    pub(super) fn fence(&self) {
+        self.persist.fence();
+    }
+
+    pub(super) fn load(&self, offset: u64, to: &mut [u8]) {
+        let from = self.at(offset, to.len());
+        let mut done = 0;
+        while done < to.len() {
+            let at = from.wrapping_add(done);
+            let start = at.align_offset(align_of::<u64>());
+            let word_at = if start == 0 {
+                at
+            } else {
+                at.wrapping_sub(8 - start)
+            };
+            // SAFETY: the aligned word holds at least one byte of the checked range, and the
+            // mapping is made of whole pages. An atomic load may race with another process.
+            let word = unsafe { AtomicU64::from_ptr(word_at.cast()) }.load(Ordering::Relaxed);
+            let skip = at as usize - word_at as usize;
+            let take = (8 - skip).min(to.len() - done);
+            to[done..done + take].copy_from_slice(&word.to_ne_bytes()[skip..skip + take]);
+            done += take;
+        }
+    }
+
+    /// # Safety
+    /// Nothing writes the range as long as the slice is alive.
+    pub(super) unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
+        let at = self.at(offset, bytes);
+        // SAFETY: `at` checked the range; the caller keeps writers out.
+        unsafe { std::slice::from_raw_parts(at, bytes) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no slice of it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Takes or gives back a lock on one byte of `file` that belongs to the open file description:
+/// the kernel drops it when the last descriptor is closed, at the latest when the process dies.
+pub(super) fn lock_byte(file: &File, byte: u32, command: Lock) -> io::Result<()> {
+    let (kind, call) = match command {
+        Lock::Try => (libc::F_WRLCK, libc::F_OFD_SETLK),
+        Lock::Wait => (libc::F_WRLCK, libc::F_OFD_SETLKW),
+        Lock::Release => (libc::F_UNLCK, libc::F_OFD_SETLK),
+    };
+    let request = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: libc::off_t::from(byte),
+        l_len: 1,
+        l_pid: 0,
+    };
+    loop {
+        // SAFETY: `request` is a valid `struct flock` for the length of the call.
+        if unsafe { libc::fcntl(file.as_raw_fd(), call, &raw const request) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN | libc::EACCES) => return Err(io::ErrorKind::WouldBlock.into()),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// What [`lock_byte`] is to do.
+#[derive(Clone, Copy)]
+pub(super) enum Lock {
+    Try,
+    Wait,
+    Release,
+}

@@ -1,0 +1,102 @@
+//! The medium a pool lies on: bytes in the address space that survive something.
+//!
+//! [`Media`] is the whole of what the pool asks of it. [`Dax`](dax) maps real persistent memory,
+//! [`Emulated`](emulated) maps an ordinary file or tmpfs (and says that it survives only a
+//! process crash), [`Sim`] is volatile memory that knows which lines were fenced and yields
+//! crash images, and [`Timed`] adds a slower device's latency to any of them.
+//!
+//! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
+
+mod file;
+mod held;
+mod mapping;
+mod profile;
+mod sim;
+mod timed;
+mod window;
+
+pub use file::{FileMedia, Found, open_dax, open_emulated};
+pub use profile::Profile;
+pub use sim::{CrashImages, Event, Sim};
+pub use timed::Timed;
+pub(crate) use window::{Pin, Window};
+
+use std::{fmt, io, io::IoSlice};
+
+/// What a pool's contents live through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survives {
+    /// Persistent memory: a fenced store is there after the power fails.
+    PowerCut,
+    /// Ordinary memory or page cache: a store is there after the process dies, and gone
+    /// when the machine goes down.
+    ProcessCrash,
+}
+
+impl fmt::Display for Survives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PowerCut => "survives a power cut",
+            Self::ProcessCrash => {
+                "survives a process crash only (emulated: a power cut or reboot loses it)"
+            }
+        })
+    }
+}
+
+/// Byte-addressable memory with a durability boundary.
+///
+/// Offsets are bytes from the start of the pool. All methods may be called from any thread;
+/// which ranges are written when is the pool's protocol to decide (see `window`).
+pub trait Media: Send + Sync + 'static {
+    /// Bytes of memory.
+    fn bytes(&self) -> u64;
+
+    /// What a fenced store lives through.
+    fn survives(&self) -> Survives;
+
+    /// The medium in words, for status: kind and path.
+    fn describe(&self) -> String;
+
+    /// Copies the concatenation of `parts`, from its byte `skip` on, to `offset` (a multiple of
+    /// 64), the last line filled with zeros; durable after this thread's next [`fence`](Self::fence).
+    ///
+    /// # Panics
+    /// If the range is not inside the medium or `offset` is not aligned.
+    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize);
+
+    /// Returns when everything this thread streamed before is durable.
+    fn fence(&self);
+
+    /// Copies bytes out. Other processes may be writing them: the result is then a mix of old and
+    /// new, which a checksum must tell.
+    ///
+    /// # Panics
+    /// If the range is not inside the medium.
+    fn load(&self, offset: u64, to: &mut [u8]);
+
+    /// Charges a read of `bytes` bytes through [`slice`](Self::slice) to the device's latency.
+    fn charge_read(&self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// The memory itself.
+    ///
+    /// # Safety
+    /// Nothing writes the range as long as the slice is alive.
+    ///
+    /// # Panics
+    /// If the range is not inside the medium.
+    #[expect(unsafe_code, reason = "lends memory that another thread could write")]
+    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8];
+
+    /// Takes lock number `lock` of this medium, for the life of the process or until
+    /// [`unlock`](Self::unlock); the kernel drops it when the owner dies. With `wait`, waits for it.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another owner has it and `wait` is false.
+    fn lock(&self, lock: u32, wait: bool) -> io::Result<()>;
+
+    /// Gives lock number `lock` back.
+    fn unlock(&self, lock: u32);
+}

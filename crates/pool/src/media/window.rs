@@ -1,0 +1,204 @@
+//! [`Window`]: one segment of the medium, through which a stretch of a log is written and read.
+//!
+//! A window is what makes lending out the memory sound. It is *open* for the log addresses
+//! `[start, start + bytes)`. Bytes below its `visible` mark may be read, bytes at or above it may be
+//! written; the mark only rises while the window is open. A window that a reader has pinned is not opened
+//! again, so the bytes under a [`Pin`] never change.
+
+use super::Media;
+use std::{
+    io::IoSlice,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Release, SeqCst},
+        },
+    },
+};
+
+/// The start of a window that is not open.
+const CLOSED: u64 = u64::MAX;
+
+/// A segment of the medium and the log addresses it holds at present.
+pub(crate) struct Window {
+    media: Arc<dyn Media>,
+    /// Where the segment lies in the pool.
+    offset: u64,
+    bytes: u64,
+    /// First log address it holds, or [`CLOSED`].
+    start: AtomicU64,
+    /// Log addresses below this are published: they are read, and never written again.
+    visible: AtomicU64,
+    /// Readers inside.
+    pins: AtomicU32,
+}
+
+impl Window {
+    pub(crate) fn new(media: Arc<dyn Media>, offset: u64, bytes: u64) -> Self {
+        Self {
+            media,
+            offset,
+            bytes,
+            start: AtomicU64::new(CLOSED),
+            visible: AtomicU64::new(0),
+            pins: AtomicU32::new(0),
+        }
+    }
+
+    /// Where the segment lies in the pool.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The first log address the window holds, if it is open.
+    #[inline]
+    pub(crate) fn start(&self) -> Option<u64> {
+        let start = self.start.load(SeqCst);
+        (start != CLOSED).then_some(start)
+    }
+
+    /// The log address up to which everything is published.
+    #[inline]
+    pub(crate) fn visible(&self) -> u64 {
+        self.visible.load(Acquire)
+    }
+
+    /// True if a reader is inside, so that the window must not be opened.
+    pub(crate) fn pinned(&self) -> bool {
+        self.pins.load(SeqCst) != 0
+    }
+
+    /// Opens a closed, unpinned window at log address `start`, published up to `visible`.
+    pub(crate) fn open(&self, start: u64, visible: u64) {
+        assert!(self.start().is_none(), "the window is open already");
+        assert!(!self.pinned(), "a reader is inside the window");
+        assert!((start..=start + self.bytes).contains(&visible));
+        self.visible.store(visible, Release);
+        self.start.store(start, SeqCst);
+    }
+
+    /// Publishes everything below `to`.
+    #[inline]
+    pub(crate) fn publish(&self, to: u64) {
+        debug_assert!(self.visible() <= to);
+        self.visible.store(to, Release);
+    }
+
+    /// Publishes the whole window: nothing is written to it until it is opened again.
+    pub(crate) fn freeze(&self) {
+        if let Some(start) = self.start() {
+            self.publish(start + self.bytes);
+        }
+    }
+
+    /// Closes the window. Readers that are inside stay; nobody else gets in.
+    pub(crate) fn close(&self) {
+        self.start.store(CLOSED, SeqCst);
+    }
+
+    /// Streams to log address `at`, which must not be published yet (see [`Media::stream`]).
+    ///
+    /// `start` is what [`start`](Self::start) said when the caller reserved the address.
+    #[inline]
+    pub(crate) fn stream(&self, start: u64, at: u64, parts: &[IoSlice<'_>], skip: usize) {
+        assert!(at >= self.visible(), "a published byte is never written");
+        self.media.stream(self.offset + (at - start), parts, skip);
+    }
+
+    /// Lends out `bytes` published bytes at log address `at`; `None` if the window does not hold them (any more).
+    #[inline]
+    pub(crate) fn pin(self: &Arc<Self>, at: u64, bytes: usize) -> Option<Pin> {
+        let end = at.checked_add(bytes as u64)?;
+        // Enter first, look second: a drain that closes the window after this look sees the pin
+        // before it opens the window again (sequentially consistent on both sides).
+        self.pins.fetch_add(1, SeqCst);
+        let mut pin = Pin {
+            window: Arc::clone(self),
+            offset: 0,
+            bytes,
+        };
+        let start = self.start.load(SeqCst);
+        if start == CLOSED || at < start || end > start + self.bytes || end > self.visible() {
+            return None;
+        }
+        pin.offset = self.offset + (at - start);
+        Some(pin)
+    }
+}
+
+/// Published bytes of a window, lent out; the window is not recycled meanwhile.
+pub(crate) struct Pin {
+    window: Arc<Window>,
+    offset: u64,
+    bytes: usize,
+}
+
+impl Deref for Pin {
+    type Target = [u8];
+
+    #[expect(
+        unsafe_code,
+        reason = "the one place where the pool lends its memory out"
+    )]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes were below `visible` when the pin was made; `stream` refuses those, and
+        // `open`, which lowers the mark, refuses as long as the pin is there.
+        unsafe { self.window.media.slice(self.offset, self.bytes) }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.window.pins.fetch_sub(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::Sim;
+
+    fn window() -> Arc<Window> {
+        Arc::new(Window::new(Arc::new(Sim::new(8192)), 4096, 4096))
+    }
+
+    #[test]
+    fn only_published_bytes_are_lent() {
+        let window = window();
+        assert!(window.pin(0, 1).is_none());
+        window.open(8192, 8192);
+        window.stream(8192, 8192, &[IoSlice::new(b"abc")], 0);
+        assert!(window.pin(8192, 3).is_none());
+        window.publish(8256);
+        assert_eq!(&*window.pin(8192, 3).unwrap(), b"abc");
+        assert!(window.pin(8192, 65).is_none());
+        assert!(window.pin(8191, 2).is_none());
+        assert!(!window.pinned());
+    }
+
+    #[test]
+    #[should_panic(expected = "a published byte is never written")]
+    fn a_published_byte_cannot_be_written() {
+        let window = window();
+        window.open(0, 64);
+        window.stream(0, 0, &[IoSlice::new(b"x")], 0);
+    }
+
+    #[test]
+    fn a_pinned_window_keeps_its_bytes_after_it_is_closed() {
+        let window = window();
+        window.open(0, 0);
+        window.stream(0, 0, &[IoSlice::new(b"kept")], 0);
+        window.publish(64);
+        let pin = window.pin(0, 4).unwrap();
+        window.close();
+        assert!(window.pin(0, 4).is_none());
+        assert!(window.pinned());
+        assert_eq!(&*pin, b"kept");
+        drop(pin);
+        assert!(!window.pinned());
+        window.open(4096, 4096);
+    }
+}

@@ -1,0 +1,89 @@
+//! aarch64: ordinary copies, `dc cvap` (or `dc cvac`) per line, `dsb sy`.
+#![expect(unsafe_code, reason = "cache instructions")]
+
+use super::LINE;
+use std::arch::asm;
+
+/// How bytes are stored: copied, then cleaned line by line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stores(Flushes);
+
+impl Stores {
+    pub(super) fn detect() -> Self {
+        Self(Flushes::detect())
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self.0 {
+            Flushes::Persistence => "stores + dc cvap + dsb sy",
+            Flushes::Coherency => "stores + dc cvac + dsb sy",
+        }
+    }
+
+    /// Copies `bytes`, a multiple of 64.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes` and do not overlap.
+    #[inline]
+    pub(super) unsafe fn copy(self, to: *mut u8, from: *const u8, bytes: usize) {
+        // SAFETY: the caller's promise; each flushed line lies in the written range.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to, bytes);
+            for at in (0..bytes).step_by(LINE) {
+                self.0.line(to.add(at));
+            }
+        }
+    }
+}
+
+/// How a line is written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushes {
+    /// To the point of persistence (ARMv8.2 DPB).
+    Persistence,
+    /// To the point of coherency: all there is before ARMv8.2; durable where the memory
+    /// controller is inside the power-fail domain.
+    Coherency,
+}
+
+impl Flushes {
+    pub(super) fn detect() -> Self {
+        if std::arch::is_aarch64_feature_detected!("dpb") {
+            Self::Persistence
+        } else {
+            Self::Coherency
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Persistence => "dc cvap",
+            Self::Coherency => "dc cvac",
+        }
+    }
+
+    /// # Safety
+    /// `line` is mapped; the variant was detected on this processor.
+    #[inline]
+    pub(super) unsafe fn line(self, line: *const u8) {
+        // SAFETY: cleaning a mapped line changes no memory. `dc cvap` is spelled as the system
+        // instruction it encodes, so that assemblers for the base architecture take it.
+        unsafe {
+            match self {
+                Self::Persistence => {
+                    asm!("sys #3, c7, c12, #1, {}", in(reg) line, options(nostack, preserves_flags));
+                }
+                Self::Coherency => {
+                    asm!("dc cvac, {}", in(reg) line, options(nostack, preserves_flags));
+                }
+            }
+        }
+    }
+}
+
+/// Orders and completes this thread's stores and flushes.
+#[inline]
+pub(super) fn fence() {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
+}

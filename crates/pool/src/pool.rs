@@ -1,0 +1,574 @@
+//! The pool: creating, opening, and sharing it out in lanes.
+//!
+//! Lock order: the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
+//! lane's lock (1 + lane, held by its owner for as long as it lives). Both die with their process.
+
+use crate::{
+    error::{PoolError, PoolErrorKind},
+    lane::{
+        Lane, Recovered,
+        recover::{LiveSegment, recover},
+    },
+    layout::{BUFFERS_MAX, Geometry, SEGMENT_MIN},
+    media::{FileMedia, Media, Survives, Window, open_dax, open_emulated},
+    record::Lsn,
+    superblock::{self, Superblock},
+    table::{LaneEntry, LaneState, Tables},
+};
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use uuid::Uuid;
+
+/// The lock that guards who owns which lane and segment.
+const POOL_LOCK: u32 = 0;
+
+/// The lock of a lane.
+pub(crate) const fn lane_lock(lane: u32) -> u32 {
+    1 + lane
+}
+
+/// What a lane needs of its pool.
+pub(crate) struct Core {
+    pub(crate) path: PathBuf,
+    pub(crate) media: Arc<dyn Media>,
+    pub(crate) superblock: Superblock,
+}
+
+impl Core {
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        Tables {
+            media: &*self.media,
+            geometry: self.superblock.geometry,
+            pool: self.superblock.uuid,
+        }
+    }
+
+    fn fail(&self, kind: PoolErrorKind) -> PoolError {
+        PoolError::new(&self.path, kind)
+    }
+
+    pub(crate) fn try_lane_lock(&self, lane: u32) -> Result<bool, PoolError> {
+        match self.media.lock(lane_lock(lane), false) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(PoolError::io(&self.path, "locking a lane", e)),
+        }
+    }
+}
+
+/// Sizes of a pool to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// Bytes of the pool. A devdax device is taken whole; there this is the bytes used.
+    pub bytes: u64,
+    /// Bytes of a segment (one buffer): a multiple of 4 KiB, 4 KiB to 64 MiB.
+    pub segment_bytes: u64,
+    /// Lanes, that is owners at the same time.
+    pub lanes: u32,
+    /// Make an emulated pool in an ordinary file: it survives a process crash only.
+    pub emulated: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            bytes: 64 << 20,
+            segment_bytes: 8 << 20,
+            lanes: 16,
+            emulated: false,
+        }
+    }
+}
+
+/// How a lane is claimed.
+#[derive(Clone, Debug)]
+pub struct ClaimOptions {
+    /// Number of segments (buffers), 1 to 64. An owner that left something undrained gets the number it had.
+    pub buffers: u16,
+    /// The owner in words, for status: cut to 128 bytes.
+    pub label: String,
+    /// Log address at which a new lane starts, a multiple of 4 KiB.
+    pub start: Lsn,
+    /// The session's number is higher than this one.
+    pub epoch_above: u32,
+    /// Give up acknowledged records that are unreadable, instead of refusing.
+    pub salvage: bool,
+}
+
+impl Default for ClaimOptions {
+    fn default() -> Self {
+        Self {
+            buffers: 2,
+            label: String::new(),
+            start: 0,
+            epoch_above: 0,
+            salvage: false,
+        }
+    }
+}
+
+/// An open pool. Cheap to clone; lanes keep it open.
+#[derive(Clone)]
+pub struct Pool {
+    pub(crate) core: Arc<Core>,
+    damage: Vec<String>,
+}
+
+impl Pool {
+    /// Makes a pool at `path`. A file is created there; a devdax device is formatted.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::Exists`] if anything is there already, [`PoolErrorKind::BadSize`],
+    /// [`PoolErrorKind::NotPersistentMemory`] without `emulated`. A file that was made is removed again.
+    pub fn create(path: &Path, options: CreateOptions) -> Result<Self, PoolError> {
+        let geometry = Geometry::fit(options.bytes, options.segment_bytes, options.lanes)
+            .map_err(|kind| PoolError::new(path, kind))?;
+        let open = |path: &Path| -> Result<FileMedia, PoolError> {
+            if options.emulated {
+                open_emulated(path)
+            } else {
+                open_dax(path)
+            }
+        };
+        let is_device = fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device());
+        let media: Arc<dyn Media> = if is_device {
+            let media = open(path)?;
+            let mut start = [0; SEGMENT_MIN as usize];
+            media.load(0, &mut start);
+            if start.iter().any(|&b| b != 0) {
+                return Err(PoolError::new(
+                    path,
+                    PoolErrorKind::Exists {
+                        found: "a device that holds data; zero its first 8 KiB to give it up"
+                            .into(),
+                    },
+                ));
+            }
+            Arc::new(media)
+        } else {
+            allocate(path, options.bytes)?;
+            // Whatever fails from here on leaves no half-made pool behind.
+            Arc::new(open(path).inspect_err(|_| drop(fs::remove_file(path)))?)
+        };
+        Self::format(path, media, geometry, options.emulated)
+    }
+
+    /// Formats `media` as a pool of this geometry. Whatever was on it is lost.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::Truncated`] if the medium is too small.
+    pub fn format(
+        path: &Path,
+        media: Arc<dyn Media>,
+        geometry: Geometry,
+        emulated: bool,
+    ) -> Result<Self, PoolError> {
+        if media.bytes() < geometry.pool_bytes {
+            return Err(PoolError::new(
+                path,
+                PoolErrorKind::Truncated {
+                    stated: geometry.pool_bytes,
+                    found: media.bytes(),
+                },
+            ));
+        }
+        // Tables first, superblocks last: a pool half made is no pool.
+        let zeros = vec![0; usize::try_from(geometry.data()).unwrap_or(usize::MAX)];
+        media.stream(0, &[std::io::IoSlice::new(&zeros)], 0);
+        media.fence();
+        let superblock = Superblock::new(geometry, emulated);
+        superblock.write(&*media);
+        Ok(Self {
+            core: Arc::new(Core {
+                path: path.to_owned(),
+                media,
+                superblock,
+            }),
+            damage: Vec::new(),
+        })
+    }
+
+    /// Opens the pool at `path`: on persistent memory, or emulated if it was made so. With
+    /// `emulated`, a pool that was made on persistent memory and moved is opened as an emulated one.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind`] for everything that can be wrong with it; nothing is changed.
+    pub fn open(path: &Path, emulated: bool) -> Result<Self, PoolError> {
+        match open_dax(path) {
+            Ok(media) => Self::open_media(path, Arc::new(media)),
+            Err(refused) => {
+                let PoolErrorKind::NotPersistentMemory { file_system } = &refused.kind else {
+                    return Err(refused);
+                };
+                let pool = Self::open_media(path, Arc::new(open_emulated(path)?))?;
+                if pool.core.superblock.emulated || emulated {
+                    return Ok(pool);
+                }
+                Err(PoolError::new(
+                    path,
+                    PoolErrorKind::MovedOffPersistentMemory {
+                        file_system: file_system.clone(),
+                    },
+                ))
+            }
+        }
+    }
+
+    /// Opens the pool on `media`. A damaged superblock copy is rewritten from the intact one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_media(path: &Path, media: Arc<dyn Media>) -> Result<Self, PoolError> {
+        let superblock::Read { superblock, damage } = Superblock::read(&*media, path)?;
+        let core = Arc::new(Core {
+            path: path.to_owned(),
+            media,
+            superblock,
+        });
+        if !damage.is_empty() {
+            core.media
+                .lock(POOL_LOCK, true)
+                .map_err(|e| PoolError::io(path, "locking the pool", e))?;
+            let repaired = Superblock {
+                epoch: superblock.epoch + 1,
+                ..superblock
+            };
+            repaired.write(&*core.media);
+            core.media.unlock(POOL_LOCK);
+        }
+        Ok(Self { core, damage })
+    }
+
+    /// The pool's identity and sizes.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.core.superblock
+    }
+
+    /// The pool's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.core.path
+    }
+
+    /// What the pool's contents live through.
+    #[must_use]
+    pub fn survives(&self) -> Survives {
+        self.core.media.survives()
+    }
+
+    /// The medium in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.core.media.describe()
+    }
+
+    /// Superblock copies that were found damaged at open and rewritten from the other one.
+    #[must_use]
+    pub fn repaired(&self) -> &[String] {
+        &self.damage
+    }
+
+    /// Claims the lane of `owner`, making one if there is none, and recovers its log.
+    ///
+    /// What was recovered must be replayed by the owner; then the lane's drain makes it durable elsewhere as any other
+    /// segment. The lane belongs to the caller until it is dropped.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::InUse`] if another process has the lane, [`PoolErrorKind::Full`],
+    /// [`PoolErrorKind::Damaged`], [`PoolErrorKind::LostRecords`].
+    pub fn claim(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<(Lane, Recovered), PoolError> {
+        let core = &self.core;
+        core.media
+            .lock(POOL_LOCK, true)
+            .map_err(|e| PoolError::io(&core.path, "locking the pool", e))?;
+        let claimed = self.claim_locked(owner, options);
+        core.media.unlock(POOL_LOCK);
+        let (lane, entry, segments) = claimed?;
+        self.open_lane(lane, entry, &segments, options)
+            .inspect_err(|_| core.media.unlock(lane_lock(lane)))
+    }
+
+    /// Under the pool lock: finds or makes the owner's lane and takes its lock.
+    fn claim_locked(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<(u32, LaneEntry, Vec<u64>), PoolError> {
+        let core = &self.core;
+        let (lane, mut entry) = match self.lane_of(owner)? {
+            Some(found) => found,
+            None => return self.make_lane(owner, options),
+        };
+        if !core.try_lane_lock(lane)? {
+            return Err(core.fail(PoolErrorKind::InUse {
+                lane,
+                label: entry.label,
+            }));
+        }
+        // Read again: until we had the lock, its owner may have moved the head.
+        entry = core.tables().lane(lane);
+        let segments = self.segments_of(lane, &entry).inspect_err(|_| {
+            core.media.unlock(lane_lock(lane));
+        })?;
+        Ok((lane, entry, segments))
+    }
+
+    /// The lane that `owner` has, if any.
+    fn lane_of(&self, owner: Uuid) -> Result<Option<(u32, LaneEntry)>, PoolError> {
+        for (lane, entry) in self.entries() {
+            match entry.state {
+                Some(state) if state.taken && state.owner == owner => {
+                    return Ok(Some((lane, entry)));
+                }
+                Some(_) => {}
+                // A lane whose only state is unreadable could be anybody's: refuse rather than
+                // take its owner for new.
+                None => {
+                    if let Some(what) = entry.damage {
+                        return Err(self.core.fail(PoolErrorKind::Damaged { what }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if `owner` has a lane here.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::Damaged`] if the lane table is.
+    pub fn has_lane(&self, owner: Uuid) -> Result<bool, PoolError> {
+        Ok(self.lane_of(owner)?.is_some())
+    }
+
+    /// Every lane's entry.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, LaneEntry)> {
+        (0..self.core.superblock.geometry.lanes).map(|lane| (lane, self.core.tables().lane(lane)))
+    }
+
+    /// The segments that the map gives to `lane`, checked against the number its state has.
+    pub(crate) fn segments_of(&self, lane: u32, entry: &LaneEntry) -> Result<Vec<u64>, PoolError> {
+        let damaged = |what| self.core.fail(PoolErrorKind::Damaged { what });
+        let Some(state) = entry.state else {
+            return Ok(Vec::new());
+        };
+        let owners = self.core.tables().segment_owners().map_err(damaged)?;
+        let segments: Vec<u64> = owners
+            .iter()
+            .zip(0..)
+            .filter(|(owner, _)| **owner == Some((lane, state.incarnation)))
+            .map(|(_, segment)| segment)
+            .collect();
+        if segments.len() != state.segments as usize {
+            return Err(damaged(format!(
+                "lane {lane} has {} segments in the segment map, its entry states {}",
+                segments.len(),
+                state.segments
+            )));
+        }
+        Ok(segments)
+    }
+
+    /// Gives `owner` a free lane and free segments. The lane's entry, written last, is what makes it so.
+    fn make_lane(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<(u32, LaneEntry, Vec<u64>), PoolError> {
+        let core = &self.core;
+        let wanted = options.buffers.clamp(1, BUFFERS_MAX);
+        let free_lanes: Vec<_> = self
+            .entries()
+            .filter(|(_, entry)| entry.state.is_none_or(|s| !s.taken))
+            .collect();
+        let mut owners = core
+            .tables()
+            .segment_owners()
+            .map_err(|what| core.fail(PoolErrorKind::Damaged { what }))?;
+        // What a free lane has by the map is free: its owner left, or died while taking it.
+        for owner in &mut owners {
+            if owner.is_some_and(|(lane, _)| free_lanes.iter().any(|(free, _)| *free == lane)) {
+                *owner = None;
+            }
+        }
+        for (lane, mut entry) in free_lanes {
+            if !core.try_lane_lock(lane)? {
+                continue;
+            }
+            let incarnation = entry.state.map_or(1, |s| s.incarnation.wrapping_add(1));
+            let segments: Vec<u64> = owners
+                .iter()
+                .zip(0..)
+                .filter(|(owner, _)| owner.is_none())
+                .map(|(_, segment)| segment)
+                .take(usize::from(wanted))
+                .collect();
+            if segments.len() < usize::from(wanted) {
+                core.media.unlock(lane_lock(lane));
+                return Err(core.fail(PoolErrorKind::Full {
+                    unit: "segments",
+                    wanted: u64::from(wanted),
+                    free: segments.len() as u64,
+                }));
+            }
+            for &segment in &segments {
+                owners[usize::try_from(segment).unwrap_or(usize::MAX)] = Some((lane, incarnation));
+            }
+            let tables = core.tables();
+            tables.write_segment_owners(&owners);
+            tables.write_label(lane, &options.label);
+            entry.label.clone_from(&options.label);
+            let epoch = entry.state.map_or(0, |s| s.epoch);
+            let state = LaneState {
+                taken: true,
+                sequence: 0,
+                owner,
+                head: options.start,
+                epoch,
+                segments: u32::from(wanted),
+                incarnation,
+            };
+            tables.write_lane(lane, &mut entry, state);
+            return Ok((lane, entry, segments));
+        }
+        Err(core.fail(PoolErrorKind::Full {
+            unit: "lanes",
+            wanted: 1,
+            free: 0,
+        }))
+    }
+
+    /// Recovers the lane's log and starts a new session on it.
+    fn open_lane(
+        &self,
+        lane: u32,
+        mut entry: LaneEntry,
+        segments: &[u64],
+        options: &ClaimOptions,
+    ) -> Result<(Lane, Recovered), PoolError> {
+        let core = &self.core;
+        let Some(state) = entry.state else {
+            return Err(core.fail(PoolErrorKind::Damaged {
+                what: format!("lane {lane} has no intact state"),
+            }));
+        };
+        let windows = self.windows(segments);
+        let segment_bytes = core.superblock.geometry.segment_bytes;
+        let mut recovered = recover(
+            &core.path,
+            lane,
+            &state,
+            &windows,
+            segment_bytes,
+            options.salvage,
+        )?;
+        let exhausted = || {
+            core.fail(PoolErrorKind::Damaged {
+                what: format!("lane {lane} has used up its session numbers"),
+            })
+        };
+        let epoch = state
+            .epoch
+            .max(options.epoch_above)
+            .checked_add(1)
+            .ok_or_else(exhausted)?;
+        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
+        for _ in 0..2 {
+            core.tables()
+                .write_lane(lane, &mut entry, LaneState { epoch, ..state });
+        }
+        // A segment without records, opened by the last session, is simply opened again.
+        if recovered.segments.last().is_some_and(LiveSegment::is_empty)
+            && let Some(empty) = recovered.segments.pop()
+        {
+            let slot = empty.slot;
+            drop(empty);
+            windows[slot].close();
+        }
+        let lane = Lane::resume(
+            Arc::clone(core),
+            lane,
+            entry,
+            epoch,
+            windows,
+            &mut recovered,
+        );
+        Ok((lane, recovered))
+    }
+
+    /// A window for each of `segments`.
+    pub(crate) fn windows(&self, segments: &[u64]) -> Vec<Arc<Window>> {
+        let geometry = self.core.superblock.geometry;
+        segments
+            .iter()
+            .map(|&segment| {
+                let media = Arc::clone(&self.core.media);
+                Arc::new(Window::new(
+                    media,
+                    geometry.segment(segment),
+                    geometry.segment_bytes,
+                ))
+            })
+            .collect()
+    }
+}
+
+/// Makes a file of `bytes` bytes, all allocated and durable.
+fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => PoolError::new(
+                path,
+                PoolErrorKind::Exists {
+                    found: describe_existing(path),
+                },
+            ),
+            _ => PoolError::io(path, "creating the pool", e),
+        })?;
+    let zero = || -> std::io::Result<()> {
+        // Real zeros rather than unwritten extents: no later store may need an allocation.
+        use std::io::Write;
+        let chunk = vec![0; 1 << 20];
+        let mut left = bytes;
+        let mut to = &file;
+        while left > 0 {
+            let now = left.min(chunk.len() as u64);
+            to.write_all(&chunk[..usize::try_from(now).unwrap_or(0)])?;
+            left -= now;
+        }
+        file.sync_all()?;
+        let parent = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        fs::File::open(parent)?.sync_all()
+    };
+    zero().map_err(|e| {
+        // Nothing is in it yet; the error that matters is the first one.
+        drop(fs::remove_file(path));
+        PoolError::io(path, "allocating the pool", e)
+    })
+}
+
+fn describe_existing(path: &Path) -> String {
+    match Pool::open(path, true) {
+        Ok(pool) => format!("a pool, uuid {}", pool.superblock().uuid),
+        Err(_) => fs::metadata(path).map_or_else(
+            |_| "something unreadable".to_owned(),
+            |m| format!("a file of {} bytes that is no pool", m.len()),
+        ),
+    }
+}

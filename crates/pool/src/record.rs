@@ -1,0 +1,252 @@
+//! The record: the unit of a log, in the pool and in the value-log file alike. docs/pool-format.md, "Record".
+//!
+//! ```text
+//!  0  CRC-32C       4   over the log's owner uuid, bytes 4..32, and the payload
+//!  4  length        4   payload bytes
+//!  8  address       8   this record's own log address (its LSN)
+//! 16  epoch         4   session that wrote it (`LaneState::epoch`)
+//! 20  lag           4   in lines: its address minus the address below which everything was
+//!                       durable when its place was reserved
+//! 24  kind          2   0: end of segment; others are the owner's
+//! 26  magic         2   0xFB0A
+//! 28  reserved      4   zero
+//! 32  payload       length bytes, zero-padded to whole lines
+//! ```
+//! A record names its own address, so one of an earlier generation of the segment never passes as a
+//! current one; its epoch, so one that an earlier session wrote and nobody acknowledged never
+//! passes as a later session's; and its owner, by the checksum. The lag tells corruption from a torn tail: a valid
+//! record behind an invalid one whose lag does not reach back to it proves that the invalid one had been durable.
+
+use crate::{
+    checksum::crc32c_seeded,
+    layout::{u16_at, u32_at, u64_at},
+    persist::LINE,
+};
+use std::{fmt, io::IoSlice};
+use uuid::Uuid;
+
+/// Bytes of a record's header.
+pub const HEADER: usize = 32;
+/// The kind of the record that ends a segment before it is full.
+pub const KIND_SEAL: u16 = 0;
+const MAGIC: u16 = 0xFB0A;
+
+const _: () = assert!(HEADER * 2 == LINE);
+
+/// A log address: bytes since the log began, headers and padding included.
+pub type Lsn = u64;
+
+/// Bytes that a record with `payload` bytes of payload takes in the log.
+#[inline]
+#[must_use]
+pub const fn record_bytes(payload: usize) -> u64 {
+    (HEADER + payload).next_multiple_of(LINE) as u64
+}
+
+/// A record's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Payload bytes.
+    pub length: u32,
+    /// Its own log address.
+    pub lsn: Lsn,
+    /// Session that wrote it.
+    pub epoch: u32,
+    /// Lines between what was durable when it was reserved and itself.
+    pub lag: u32,
+    /// What the payload is.
+    pub kind: u16,
+}
+
+impl Header {
+    /// The header's bytes, checksum included.
+    #[inline]
+    pub fn encode(&self, owner: Uuid, payload: &[IoSlice<'_>]) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[4..8].copy_from_slice(&self.length.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.lsn.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.lag.to_le_bytes());
+        bytes[24..26].copy_from_slice(&self.kind.to_le_bytes());
+        bytes[26..28].copy_from_slice(&MAGIC.to_le_bytes());
+        let crc = checksum(owner, &bytes, payload.iter().map(|part| &part[..]));
+        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The log address below which everything was durable when this record was reserved.
+    #[must_use]
+    pub fn durable_before(&self) -> Lsn {
+        self.lsn.saturating_sub(u64::from(self.lag) * LINE as u64)
+    }
+
+    /// Bytes of the whole record in the log.
+    #[must_use]
+    pub fn record_bytes(&self) -> u64 {
+        record_bytes(self.length as usize)
+    }
+}
+
+fn checksum<'a>(owner: Uuid, header: &[u8], payload: impl Iterator<Item = &'a [u8]>) -> u32 {
+    // Gathered first: one short update is cheaper than two.
+    let mut seed = [0; 16 + HEADER - 4];
+    seed[..16].copy_from_slice(owner.as_bytes());
+    seed[16..].copy_from_slice(&header[4..HEADER]);
+    crc32c_seeded(&seed, payload)
+}
+
+/// Why bytes are not the record expected there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// Fewer bytes than a header, or than the header states.
+    Short {
+        /// Bytes there.
+        found: usize,
+        /// Bytes needed.
+        needed: usize,
+    },
+    /// Not a record header.
+    NoMagic,
+    /// A record that belongs at another address (an earlier generation of the segment).
+    Elsewhere(Lsn),
+    /// The checksum does not match: torn, damaged, or another owner's.
+    Checksum {
+        /// What the header states.
+        stated: u32,
+        /// What the bytes give.
+        found: u32,
+    },
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { found, needed } => write!(f, "{found} bytes where {needed} are needed"),
+            Self::NoMagic => write!(f, "no record header"),
+            Self::Elsewhere(lsn) => write!(f, "a record of address {lsn}"),
+            Self::Checksum { stated, found } => {
+                write!(f, "checksum {found:08x} where {stated:08x} is stated")
+            }
+        }
+    }
+}
+
+/// A record as read.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Its header.
+    pub header: Header,
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+/// Reads the header at the start of `bytes` without checking the checksum.
+///
+/// # Errors
+/// [`Invalid::Short`], [`Invalid::NoMagic`].
+#[inline]
+pub fn peek(bytes: &[u8]) -> Result<Header, Invalid> {
+    if bytes.len() < HEADER {
+        return Err(Invalid::Short {
+            found: bytes.len(),
+            needed: HEADER,
+        });
+    }
+    if u16_at(bytes, 26) != MAGIC {
+        return Err(Invalid::NoMagic);
+    }
+    Ok(Header {
+        length: u32_at(bytes, 4),
+        lsn: u64_at(bytes, 8),
+        epoch: u32_at(bytes, 16),
+        lag: u32_at(bytes, 20),
+        kind: u16_at(bytes, 24),
+    })
+}
+
+/// Reads and checks the record of log address `lsn` at the start of `bytes`, which may go on behind it.
+///
+/// # Errors
+/// What is there instead.
+pub fn read(bytes: &[u8], lsn: Lsn, owner: Uuid) -> Result<Record<'_>, Invalid> {
+    let header = peek(bytes)?;
+    if header.lsn != lsn {
+        return Err(Invalid::Elsewhere(header.lsn));
+    }
+    let needed = HEADER + header.length as usize;
+    let payload = bytes.get(HEADER..needed).ok_or(Invalid::Short {
+        found: bytes.len(),
+        needed,
+    })?;
+    let (stated, found) = (
+        u32_at(bytes, 0),
+        checksum(owner, &bytes[..HEADER], std::iter::once(payload)),
+    );
+    if stated != found {
+        return Err(Invalid::Checksum { stated, found });
+    }
+    Ok(Record { header, payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Uuid = Uuid::from_u128(0xF0);
+
+    fn record(payload: &[u8]) -> Vec<u8> {
+        let header = Header {
+            length: payload.len() as u32,
+            lsn: 6400,
+            epoch: 2,
+            lag: 1,
+            kind: 7,
+        };
+        let mut bytes = header.encode(OWNER, &[IoSlice::new(payload)]).to_vec();
+        bytes.extend_from_slice(payload);
+        bytes.resize(record_bytes(payload.len()) as usize, 0);
+        bytes
+    }
+
+    #[test]
+    fn a_record_is_read_back_whole() {
+        for length in [0, 1, 31, 32, 33, 64, 4096] {
+            let payload: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            let bytes = record(&payload);
+            let read = read(&bytes, 6400, OWNER).unwrap();
+            assert_eq!(read.payload, payload);
+            assert_eq!(read.header.kind, 7);
+            assert_eq!(read.header.durable_before(), 6336);
+            assert_eq!(read.header.record_bytes(), bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_header_or_payload_makes_a_record_invalid() {
+        let payload = [0xA5; 40];
+        let bytes = record(&payload);
+        for bit in 0..(HEADER + payload.len()) * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&flipped, 6400, OWNER).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_address_or_owner_is_not_taken_for_ours() {
+        let bytes = record(b"x");
+        assert!(matches!(
+            read(&bytes, 6464, OWNER),
+            Err(Invalid::Elsewhere(6400))
+        ));
+        assert!(matches!(
+            read(&bytes, 6400, Uuid::from_u128(1)),
+            Err(Invalid::Checksum { .. })
+        ));
+        assert!(matches!(
+            read(&bytes[..20], 6400, OWNER),
+            Err(Invalid::Short { .. })
+        ));
+        assert!(matches!(read(&[0; 64], 6400, OWNER), Err(Invalid::NoMagic)));
+    }
+}

@@ -1,0 +1,228 @@
+//! The segment: a stretch of a log, with a header that says which. docs/pool-format.md, "Segment".
+//!
+//! ```text
+//!  0  magic "FSEG"   4
+//!  4  CRC-32C        4   over bytes 8..64
+//!  8  start          8   log address of this header; the segment's generation
+//! 16  epoch          4   session that opened it
+//! 20  version        4
+//! 24  bytes          8   size of the segment
+//! 32  owner         16   uuid of the log's owner
+//! 48  reserved      16   zero
+//! ```
+//! The first record stands at `start + 64`. A segment ends with a seal record, or where no line is left; the
+//! next one starts at the following multiple of 4 KiB. What is drained is the segment verbatim, so a value-log file is
+//! a row of segments and reads by this same module.
+
+use crate::{
+    checksum::crc32c,
+    layout::{PAGE, u32_at, u64_at},
+    persist::LINE,
+    record::{self, Header, Invalid, KIND_SEAL, Lsn, Record},
+};
+use uuid::Uuid;
+
+/// Bytes of a segment's header: one line.
+pub const SEGMENT_HEADER: u64 = LINE as u64;
+const MAGIC: &[u8; 4] = b"FSEG";
+const VERSION: u32 = 1;
+
+/// A segment's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Log address of the header.
+    pub start: Lsn,
+    /// Session that opened the segment.
+    pub epoch: u32,
+    /// Size of the segment.
+    pub bytes: u64,
+    /// Owner of the log.
+    pub owner: Uuid,
+}
+
+impl SegmentHeader {
+    /// The header's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; LINE] {
+        let mut bytes = [0; LINE];
+        bytes[0..4].copy_from_slice(MAGIC);
+        bytes[8..16].copy_from_slice(&self.start.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[20..24].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[32..48].copy_from_slice(self.owner.as_bytes());
+        let crc = crc32c([&bytes[8..]]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header; `None` if there is no intact one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..LINE)?;
+        if &bytes[0..4] != MAGIC
+            || u32_at(bytes, 4) != crc32c([&bytes[8..]])
+            || u32_at(bytes, 20) != VERSION
+        {
+            return None;
+        }
+        let mut owner = [0; 16];
+        owner.copy_from_slice(&bytes[32..48]);
+        Some(Self {
+            start: u64_at(bytes, 8),
+            epoch: u32_at(bytes, 16),
+            bytes: u64_at(bytes, 24),
+            owner: Uuid::from_bytes(owner),
+        })
+    }
+}
+
+/// The start of the segment that follows one whose last record ends at `end`.
+#[must_use]
+pub const fn next_start(end: Lsn) -> Lsn {
+    end.next_multiple_of(PAGE)
+}
+
+/// How a walk over a segment's records ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a seal, or no line left: the log goes on at [`next_start`] of this address.
+    Sealed(Lsn),
+    /// Before bytes that are no record: the log ends here, as far as this segment can tell.
+    Open(Lsn, Invalid),
+}
+
+/// Walks a segment's records in order, up to the first bytes that are not the next record.
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    header: SegmentHeader,
+    at: Lsn,
+    /// Epoch of the last record; they never fall.
+    epoch: u32,
+    epoch_max: u32,
+    end: Option<End>,
+}
+
+impl<'a> Records<'a> {
+    /// The records of the segment `bytes` with this `header`, written by sessions up to `epoch_max`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], header: SegmentHeader, epoch_max: u32) -> Self {
+        Self {
+            bytes,
+            header,
+            at: header.start + SEGMENT_HEADER,
+            epoch: header.epoch,
+            epoch_max,
+            end: None,
+        }
+    }
+
+    /// How the walk ended, once it did.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The epoch of the last record seen (of the header before the first).
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Walks to the end and says how it ended.
+    pub fn finish(mut self) -> (End, u32) {
+        loop {
+            if self.next().is_none()
+                && let Some(end) = self.end
+            {
+                return (end, self.epoch);
+            }
+        }
+    }
+
+    fn read(&self) -> Result<Record<'a>, Invalid> {
+        let at = usize::try_from(self.at - self.header.start).unwrap_or(usize::MAX);
+        let bytes = self.bytes.get(at..).unwrap_or_default();
+        let record = record::read(bytes, self.at, self.header.owner)?;
+        // A record that an earlier session wrote behind its last acknowledged one is not part of the log.
+        if !(self.epoch..=self.epoch_max).contains(&record.header.epoch) {
+            return Err(Invalid::Elsewhere(self.at));
+        }
+        Ok(record)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        if self.end.is_some() {
+            return None;
+        }
+        if self.at >= self.header.start + self.header.bytes {
+            self.end = Some(End::Sealed(self.at));
+            return None;
+        }
+        match self.read() {
+            Ok(record) => {
+                self.epoch = record.header.epoch;
+                self.at += record.header.record_bytes();
+                if record.header.kind == KIND_SEAL {
+                    self.end = Some(End::Sealed(self.at));
+                    return None;
+                }
+                Some(record)
+            }
+            Err(invalid) => {
+                self.end = Some(End::Open(self.at, invalid));
+                None
+            }
+        }
+    }
+}
+
+/// Looks through a segment, line by line, for a valid record that was written after everything
+/// below `lost` had become durable: the proof that `lost` was acknowledged and is damaged.
+///
+/// Only records of `epoch` or later count: what earlier sessions left behind was dealt with then.
+#[must_use]
+pub fn witness(bytes: &[u8], owner: Uuid, lost: Lsn, epoch: u32) -> Option<Header> {
+    (0..bytes.len())
+        .step_by(LINE)
+        .filter_map(|at| {
+            let header = record::peek(&bytes[at..]).ok()?;
+            (header.epoch >= epoch && header.lsn > lost && header.durable_before() > lost)
+                .then_some((at, header))
+        })
+        .find(|(at, header)| record::read(&bytes[*at..], header.lsn, owner).is_ok())
+        .map(|(_, header)| header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_back_and_any_flipped_bit_invalidates_it() {
+        let header = SegmentHeader {
+            start: 8192,
+            epoch: 4,
+            bytes: 65536,
+            owner: Uuid::from_u128(3),
+        };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Some(header));
+        for bit in 0..LINE * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(&flipped), None, "bit {bit}");
+        }
+        assert_eq!(SegmentHeader::decode(&bytes[..63]), None);
+    }
+
+    #[test]
+    fn the_next_segment_starts_at_a_page() {
+        assert_eq!(next_start(4096), 4096);
+        assert_eq!(next_start(4096 + 64), 8192);
+    }
+}

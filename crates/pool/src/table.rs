@@ -1,0 +1,318 @@
+//! The lane table and the segment map: who owns what. docs/pool-format.md, "Lane table".
+//!
+//! A lane's entry has two state slots, written in turn, so that one is intact at any moment:
+//! ```text
+//!  0  CRC-32C                4   over the pool's uuid, the lane's number, and bytes 4..64
+//!  4  state                  4   0 free, 1 taken
+//!  8  sequence               8   the slot with the higher one counts
+//! 16  owner                 16   uuid of the store (or other owner) whose log this is
+//! 32  head                  8    log address below which everything is drained and released
+//! 40  epoch                 4    rises each time the lane is claimed; stamped on every record
+//! 44  segments              4    number of segments that the map gives to the lane
+//! 48  incarnation           4    rises each time the lane is given to an owner
+//! 52  reserved, zero       12
+//! ```
+//! Then 128 bytes of label. A segment map entry is one aligned word, so it is never torn:
+//! `incarnation << 32 | check << 16 | lane + 1`, 0 when free; `check` is a checksum of the rest.
+
+use crate::{
+    checksum::crc32c,
+    layout::{Geometry, LABEL, MAP_ENTRY, u32_at, u64_at},
+    media::Media,
+    persist::LINE,
+};
+use std::io::IoSlice;
+use uuid::Uuid;
+
+/// One state of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneState {
+    /// False once the owner gave the lane back.
+    pub taken: bool,
+    /// Rises with every write of the state.
+    pub sequence: u64,
+    /// Whose log the lane holds.
+    pub owner: Uuid,
+    /// Log address below which everything is released.
+    pub head: u64,
+    /// Session number, stamped on each record.
+    pub epoch: u32,
+    /// Number of segments of the lane.
+    pub segments: u32,
+    /// Number of times the lane was given to an owner.
+    pub incarnation: u32,
+}
+
+/// A lane's entry as found.
+#[derive(Clone, Debug)]
+pub struct LaneEntry {
+    /// The state in force; `None` for a lane never used.
+    pub state: Option<LaneState>,
+    /// Which of the two slots the next state goes to.
+    next_slot: usize,
+    /// The owner's words for itself.
+    pub label: String,
+    /// What is wrong with a slot, if anything.
+    pub damage: Option<String>,
+}
+
+/// The tables of one pool.
+#[derive(Clone, Copy)]
+pub struct Tables<'a> {
+    /// The medium.
+    pub media: &'a dyn Media,
+    /// The pool's sizes.
+    pub geometry: Geometry,
+    /// The pool's identity, part of every checksum here.
+    pub pool: Uuid,
+}
+
+impl Tables<'_> {
+    fn slot_crc(&self, lane: u32, slot: &[u8; LINE]) -> u32 {
+        crc32c([&self.pool.as_bytes()[..], &lane.to_le_bytes(), &slot[4..]])
+    }
+
+    /// Reads lane `lane`'s entry.
+    #[must_use]
+    pub fn lane(&self, lane: u32) -> LaneEntry {
+        let at = self.geometry.lane_entry(lane);
+        let mut states = [None, None];
+        let mut damage = None;
+        for (slot, state) in states.iter_mut().enumerate() {
+            let mut bytes = [0; LINE];
+            self.media.load(at + (slot * LINE) as u64, &mut bytes);
+            if bytes == [0; LINE] {
+                continue;
+            }
+            let (stated, found) = (u32_at(&bytes, 0), self.slot_crc(lane, &bytes));
+            if stated == found {
+                *state = Some(decode(&bytes));
+            } else {
+                damage = Some(format!(
+                    "state slot {slot} of lane {lane} has checksum {found:08x}, states {stated:08x}"
+                ));
+            }
+        }
+        let newest = usize::from(
+            states[1].map_or(0, |s: LaneState| s.sequence + 1)
+                > states[0].map_or(0, |s: LaneState| s.sequence + 1),
+        );
+        let mut label = [0; LABEL];
+        self.media.load(at + 2 * LINE as u64, &mut label);
+        let end = label.iter().position(|&b| b == 0).unwrap_or(LABEL);
+        LaneEntry {
+            state: states[newest],
+            // Never over the slot in force.
+            next_slot: 1 - newest,
+            label: String::from_utf8_lossy(&label[..end]).into_owned(),
+            damage,
+        }
+    }
+
+    /// Makes `state` the lane's state, durably. `entry` is the entry as last read or written.
+    pub fn write_lane(&self, lane: u32, entry: &mut LaneEntry, state: LaneState) {
+        let sequence = entry.state.map_or(1, |s| s.sequence + 1);
+        let state = LaneState { sequence, ..state };
+        let mut bytes = encode(&state);
+        let crc = self.slot_crc(lane, &bytes);
+        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        let at = self.geometry.lane_entry(lane) + (entry.next_slot * LINE) as u64;
+        self.media.stream(at, &[IoSlice::new(&bytes)], 0);
+        self.media.fence();
+        entry.state = Some(state);
+        entry.next_slot = 1 - entry.next_slot;
+    }
+
+    /// Writes the lane's label, cut to what fits.
+    pub fn write_label(&self, lane: u32, label: &str) {
+        let mut bytes = [0; LABEL];
+        let end = (0..=label.len().min(LABEL))
+            .rev()
+            .find(|&end| label.is_char_boundary(end))
+            .unwrap_or(0);
+        bytes[..end].copy_from_slice(&label.as_bytes()[..end]);
+        let at = self.geometry.lane_entry(lane) + 2 * LINE as u64;
+        self.media.stream(at, &[IoSlice::new(&bytes)], 0);
+        self.media.fence();
+    }
+
+    /// The owner of each segment: `(lane, incarnation)`, or none.
+    ///
+    /// # Errors
+    /// In words, the first entry that fails its check.
+    pub fn segment_owners(&self) -> Result<Vec<Option<(u32, u32)>>, String> {
+        let segments = usize::try_from(self.geometry.segments).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; segments * MAP_ENTRY as usize];
+        self.media.load(self.geometry.map(), &mut bytes);
+        bytes
+            .chunks_exact(MAP_ENTRY as usize)
+            .enumerate()
+            .map(|(segment, word)| {
+                let word = u64_at(word, 0);
+                if word == 0 {
+                    return Ok(None);
+                }
+                let (lane, incarnation) = ((word & 0xFFFF) as u32, (word >> 32) as u32);
+                if lane == 0
+                    || lane > self.geometry.lanes
+                    || word != self.map_word(segment as u64, lane - 1, incarnation)
+                {
+                    return Err(format!("segment map entry {segment} reads {word:016x}"));
+                }
+                Ok(Some((lane - 1, incarnation)))
+            })
+            .collect()
+    }
+
+    fn map_word(&self, segment: u64, lane: u32, incarnation: u32) -> u64 {
+        let check = crc32c([
+            &self.pool.as_bytes()[..],
+            &segment.to_le_bytes(),
+            &lane.to_le_bytes(),
+            &incarnation.to_le_bytes(),
+        ]);
+        u64::from(incarnation) << 32 | u64::from(check & 0xFFFF) << 16 | u64::from(lane + 1)
+    }
+
+    /// Sets the owner of every segment, durably. Words that do not change are rewritten as they are.
+    pub fn write_segment_owners(&self, owners: &[Option<(u32, u32)>]) {
+        let bytes: Vec<u8> = owners
+            .iter()
+            .zip(0u64..)
+            .flat_map(|(owner, segment)| {
+                owner
+                    .map_or(0, |(lane, incarnation)| {
+                        self.map_word(segment, lane, incarnation)
+                    })
+                    .to_le_bytes()
+            })
+            .collect();
+        self.media
+            .stream(self.geometry.map(), &[IoSlice::new(&bytes)], 0);
+        self.media.fence();
+    }
+}
+
+fn encode(state: &LaneState) -> [u8; LINE] {
+    let mut bytes = [0; LINE];
+    bytes[4..8].copy_from_slice(&u32::from(state.taken).to_le_bytes());
+    bytes[8..16].copy_from_slice(&state.sequence.to_le_bytes());
+    bytes[16..32].copy_from_slice(state.owner.as_bytes());
+    bytes[32..40].copy_from_slice(&state.head.to_le_bytes());
+    bytes[40..44].copy_from_slice(&state.epoch.to_le_bytes());
+    bytes[44..48].copy_from_slice(&state.segments.to_le_bytes());
+    bytes[48..52].copy_from_slice(&state.incarnation.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8; LINE]) -> LaneState {
+    let mut owner = [0; 16];
+    owner.copy_from_slice(&bytes[16..32]);
+    LaneState {
+        taken: u32_at(bytes, 4) == 1,
+        sequence: u64_at(bytes, 8),
+        owner: Uuid::from_bytes(owner),
+        head: u64_at(bytes, 32),
+        epoch: u32_at(bytes, 40),
+        segments: u32_at(bytes, 44),
+        incarnation: u32_at(bytes, 48),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::Sim;
+    use proptest::prelude::*;
+
+    fn state(head: u64) -> LaneState {
+        LaneState {
+            taken: true,
+            sequence: 0,
+            owner: Uuid::from_u128(7),
+            head,
+            epoch: 3,
+            segments: 2,
+            incarnation: 1,
+        }
+    }
+
+    fn tables(media: &Sim) -> Tables<'_> {
+        Tables {
+            media,
+            geometry: Geometry::fit(1 << 20, 65536, 4).unwrap(),
+            pool: Uuid::from_u128(9),
+        }
+    }
+
+    #[test]
+    fn a_state_survives_the_loss_of_the_write_that_follows_it() {
+        let medium = Sim::new(1 << 20);
+        let mut entry = tables(&medium).lane(2);
+        assert!(entry.state.is_none());
+        for head in 1..6u64 {
+            tables(&medium).write_lane(2, &mut entry, state(head));
+            let mut image = medium.image();
+            let newest = tables(&medium).geometry.lane_entry(2) as usize + 64 * (head as usize % 2);
+            image[newest + 33] ^= 1;
+            let torn = Sim::from_image(image);
+            let read = tables(&torn).lane(2);
+            assert!(read.damage.is_some());
+            assert_eq!(read.state.map_or(0, |s| s.head), head - 1);
+            assert_eq!(tables(&medium).lane(2).state.unwrap().head, head);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_subset_of_a_state_write_leaves_the_old_or_the_new_state(seed: u64) {
+            let medium = Sim::new(1 << 20);
+            let mut entry = tables(&medium).lane(0);
+            for head in 0..4 {
+                tables(&medium).write_lane(0, &mut entry, state(head));
+                medium.note(head);
+            }
+            let images = medium.crash_images();
+            let mut coin = seed | 1;
+            for point in 0..images.points() {
+                let acknowledged = images.notes_before(point).last();
+                let image = images.at(point, || {
+                    coin = coin.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    coin >> 63 == 1
+                });
+                let found = tables(&Sim::from_image(image)).lane(0).state.map(|s| s.head);
+                prop_assert!(found == acknowledged || found == acknowledged.map_or(Some(0), |a| Some(a + 1)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_in_the_segment_map_is_found() {
+        let medium = Sim::new(1 << 20);
+        let mut owners = tables(&medium).segment_owners().unwrap();
+        owners[3] = Some((1, 5));
+        tables(&medium).write_segment_owners(&owners);
+        assert_eq!(tables(&medium).segment_owners().unwrap(), owners);
+        let word = tables(&medium).geometry.map() as usize + 3 * 8;
+        for bit in 0..64 {
+            let mut image = medium.image();
+            image[word + bit / 8] ^= 1 << (bit % 8);
+            let error = tables(&Sim::from_image(image))
+                .segment_owners()
+                .unwrap_err();
+            assert!(error.contains("entry 3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_long_label_is_cut_between_characters() {
+        let medium = Sim::new(1 << 20);
+        tables(&medium).write_label(1, &"ä".repeat(100));
+        assert_eq!(tables(&medium).lane(1).label, "ä".repeat(64));
+        tables(&medium).write_label(1, &format!("x{}", "ä".repeat(100)));
+        assert_eq!(
+            tables(&medium).lane(1).label,
+            format!("x{}", "ä".repeat(63))
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! A lane's life: appending, sealing, draining, recovering.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use forebay_pool::{
+    AppendError, ClaimOptions, Lane, Pool,
+    layout::Geometry,
+    media::{Media, Sim},
+    record::HEADER,
+};
+use std::{io::IoSlice, path::Path, sync::Arc, time::Duration};
+use uuid::Uuid;
+
+const OWNER: Uuid = Uuid::from_u128(0xF0BE);
+const SEGMENT: u64 = 16 << 10;
+
+fn pool() -> (Arc<Sim>, Pool) {
+    let sim = Arc::new(Sim::new(1 << 20));
+    let geometry = Geometry::fit(1 << 20, SEGMENT, 4).unwrap();
+    let pool = Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    (sim, pool)
+}
+
+fn reopen(sim: &Sim) -> Pool {
+    Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(sim.image()))).unwrap()
+}
+
+fn append(lane: &Lane, bytes: &[u8]) -> u64 {
+    lane.append(1, &[IoSlice::new(bytes)]).unwrap()
+}
+
+fn payloads(pool: &Pool) -> Vec<Vec<u8>> {
+    let (_lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    recovered.records().map(|r| r.payload.to_vec()).collect()
+}
+
+#[test]
+fn what_was_appended_is_recovered_in_order_across_segments_and_sessions() {
+    let (sim, pool) = pool();
+    let (lane, recovered) = pool
+        .claim(
+            OWNER,
+            &ClaimOptions {
+                buffers: 8,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    assert_eq!(recovered.records().count(), 0);
+    let mut expected = Vec::new();
+    for i in 0..60u8 {
+        let payload = vec![i; 1000 + usize::from(i)];
+        append(&lane, &payload);
+        expected.push(payload);
+    }
+    drop((lane, recovered));
+    let second = reopen(&sim);
+    assert_eq!(payloads(&second), expected);
+    // And once more from there: a session that only recovered changed nothing.
+    assert_eq!(payloads(&second), expected);
+}
+
+#[test]
+fn a_released_segment_is_not_recovered_and_its_slot_is_used_again() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    for round in 0..20u8 {
+        let lsn = append(&lane, &[round; 3000]);
+        assert_eq!(
+            &lane.read(lsn + HEADER as u64, 3000).unwrap()[..],
+            &[round; 3000]
+        );
+        let end = lane.seal();
+        let sealed = lane.take_sealed(Duration::ZERO).unwrap();
+        assert!(sealed.start() <= lsn && lsn < sealed.end());
+        assert_eq!(sealed.start() % 4096, 0);
+        assert_eq!(sealed.bytes().len() % 4096, 0);
+        sealed.release();
+        lane.wait_drained(end).unwrap();
+        assert!(lane.read(lsn, 64).is_none());
+    }
+    append(&lane, b"the last one");
+    drop(lane);
+    assert_eq!(payloads(&reopen(&sim)), [b"the last one"]);
+}
+
+#[test]
+fn a_sealed_segment_dropped_without_release_comes_back_to_the_drain() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    append(&lane, b"x");
+    lane.seal();
+    let first = lane.take_sealed(Duration::ZERO).unwrap();
+    let start = first.start();
+    assert!(lane.take_sealed(Duration::ZERO).is_none());
+    drop(first);
+    assert_eq!(lane.take_sealed(Duration::ZERO).unwrap().start(), start);
+}
+
+#[test]
+fn a_record_larger_than_half_a_segment_is_refused_and_one_of_exactly_half_fits() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let most = lane.payload_max();
+    assert_eq!(most as u64, SEGMENT / 2 - 32);
+    append(&lane, &vec![1; most]);
+    let refused = lane.append(1, &[IoSlice::new(&vec![1; most + 1])]);
+    assert_eq!(
+        refused,
+        Err(AppendError::TooLarge {
+            bytes: most + 1,
+            bytes_max: most
+        })
+    );
+}
+
+#[test]
+fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool
+        .claim(
+            OWNER,
+            &ClaimOptions {
+                buffers: 1,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| {
+            let mut drained = 0;
+            while let Some(sealed) = lane.take_sealed(Duration::from_secs(10)) {
+                drained += sealed.bytes().len();
+                sealed.release();
+            }
+            drained
+        });
+        for i in 0..100u8 {
+            append(&lane, &[i; 2000]);
+        }
+        lane.wait_drained(lane.seal()).unwrap();
+        lane.close();
+        assert!(drain.join().unwrap() > 200_000);
+    });
+    let (lane, _) = pool
+        .claim(Uuid::from_u128(2), &ClaimOptions::default())
+        .unwrap();
+    lane.set_stalled(Some("no space left".into()));
+    let error = (0..100)
+        .find_map(|_| lane.append(1, &[IoSlice::new(&[0; 4000])]).err())
+        .unwrap();
+    assert_eq!(error, AppendError::Stalled("no space left".into()));
+}
+
+#[test]
+fn several_writers_see_their_records_durable_in_one_order() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool
+        .claim(
+            OWNER,
+            &ClaimOptions {
+                buffers: 32,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    let lane = &lane;
+    std::thread::scope(|scope| {
+        for writer in 0..4u8 {
+            scope.spawn(move || {
+                for i in 0..100u8 {
+                    append(
+                        lane,
+                        &[&[writer, i][..], &vec![i; usize::from(i) * 7]].concat(),
+                    );
+                }
+            });
+        }
+    });
+    let recovered = payloads(&reopen(&sim));
+    assert_eq!(recovered.len(), 400);
+    for writer in 0..4 {
+        let own: Vec<u8> = recovered
+            .iter()
+            .filter(|p| p[0] == writer)
+            .map(|p| p[1])
+            .collect();
+        assert_eq!(own, (0..100).collect::<Vec<u8>>());
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_precedes_it() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    for i in 0..5u8 {
+        append(&lane, &[i; 500]);
+    }
+    let at = lane.read(0, 64).unwrap().len(); // the header line is published
+    assert_eq!(at, 64);
+    drop(lane);
+    let mut image = sim.image();
+    let third = image.windows(500).position(|w| w == [2; 500]).unwrap();
+    image[third + 77] ^= 4;
+    let open =
+        || Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image.clone()))).unwrap();
+    let error = open()
+        .claim(OWNER, &ClaimOptions::default())
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("had been acknowledged"), "{error}");
+    let (_lane, recovered) = open()
+        .claim(
+            OWNER,
+            &ClaimOptions {
+                salvage: true,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    assert_eq!(recovered.records().count(), 2);
+    assert!(recovered.lost().is_some());
+}
+
+#[test]
+fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    append(&lane, b"acknowledged");
+    drop(lane);
+    let mut image = sim.image();
+    let header = image.windows(4).position(|w| w == b"FSEG").unwrap();
+    image[header + 9] ^= 1;
+    let pool = Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image))).unwrap();
+    assert!(pool.claim(OWNER, &ClaimOptions::default()).is_err());
+}
+
+#[test]
+fn two_owners_have_separate_lanes_and_an_owner_has_only_one_session() {
+    let (_sim, pool) = pool();
+    let (first, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (second, _) = pool
+        .claim(Uuid::from_u128(2), &ClaimOptions::default())
+        .unwrap();
+    assert_ne!(first.number(), second.number());
+    let error = pool
+        .claim(OWNER, &ClaimOptions::default())
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("in use"), "{error}");
+    drop(first);
+    let (_first, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+}
+
+#[test]
+fn a_lane_given_back_frees_its_segments_and_one_with_records_is_kept() {
+    let (_sim, pool) = pool();
+    let free = pool.segments_free().unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    assert_eq!(pool.segments_free().unwrap(), free - 2);
+    append(&lane, b"keep me");
+    assert!(!lane.remove());
+    assert_eq!(pool.lanes().len(), 1);
+    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    assert_eq!(recovered.records().count(), 1);
+    drop(recovered);
+    lane.take_sealed(Duration::ZERO).unwrap().release();
+    assert!(lane.remove());
+    assert_eq!(pool.segments_free().unwrap(), free);
+    let used = pool.claim(
+        Uuid::from_u128(5),
+        &ClaimOptions {
+            buffers: 64,
+            ..Default::default()
+        },
+    );
+    let error = used.err().unwrap().to_string();
+    assert!(error.contains("segments wanted"), "{error}");
+}
+
+#[test]
+fn a_pool_of_one_process_is_seen_by_another_medium_over_the_same_bytes() {
+    let (sim, pool) = pool();
+    assert_eq!(reopen(&sim).superblock(), pool.superblock());
+    assert_eq!(sim.bytes(), 1 << 20);
+}

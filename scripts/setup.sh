@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Installs what one make target needs and is not there yet; says what it installs. Running it again is
+# cheap and changes nothing. It never installs a Rust toolchain: which one is the user's choice, so a
+# missing or old one ends with the command that remedies it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+    cat <<'EOF'
+usage: scripts/setup.sh TARGET...
+
+  test         Rust, a C compiler, pkg-config
+  lint         rustfmt, clippy, jq, shellcheck
+  demo, bench  what test needs, db_bench (the RocksDB peer), util-linux
+  aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
+  fuzz         nightly Rust and cargo-fuzz
+  advisories   cargo-deny (builds for some minutes)
+  all          test lint demo bench
+EOF
+}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+    printf 'setup: error: %s\n' "$*" >&2
+    exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# need_rust: cargo of at least the version that Cargo.toml names.
+need_rust() {
+    local wanted found
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    have cargo || die "cargo is not installed. Forebay needs Rust $wanted or newer: https://rustup.rs"
+    found=$(cargo --version | cut -d ' ' -f 2)
+    if [[ $(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1) != "$wanted" ]]; then
+        die "Rust $found is too old: Forebay needs $wanted or newer. Remedy: rustup update stable"
+    fi
+}
+
+# need_component COMPONENT COMMAND: a rustup component. Its command may be only rustup's stub.
+need_component() {
+    "$2" --version >/dev/null 2>&1 || die "$1 is not installed. Remedy: rustup component add $1"
+}
+
+# need_debian WITNESS PACKAGE...: for each pair, remembers the package if its witness, a command or an
+# absolute path, is missing.
+missing=()
+need_debian() {
+    while (($#)); do
+        if [[ $1 == /* ]]; then
+            [[ -e $1 ]] || missing+=("$2")
+        else
+            have "$1" || missing+=("$2")
+        fi
+        shift 2
+    done
+}
+
+# install_debian: installs the packages remembered, and forgets them.
+install_debian() {
+    ((${#missing[@]})) || return 0
+    local as_root=()
+    have apt-get || die "not a Debian system; please install the equivalents of: ${missing[*]}"
+    if ((EUID != 0)); then
+        have sudo || die "not root, and sudo is not installed. As root: apt-get install ${missing[*]}"
+        as_root=(sudo)
+    fi
+    as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+    say "installing Debian packages: ${missing[*]}"
+    "${as_root[@]}" update || die "apt-get update failed; cannot install ${missing[*]}"
+    "${as_root[@]}" install -y --no-install-recommends "${missing[@]}" >&2 ||
+        die "apt-get could not install ${missing[*]}"
+    missing=()
+}
+
+# need_cargo_tool NAME: a cargo subcommand, built from its published source.
+need_cargo_tool() {
+    have "$1" && return 0
+    say "installing $1 with cargo install"
+    cargo install --locked "$1" || die "cargo could not install $1"
+}
+
+# need_rust_target TRIPLE: the standard library of another target, for the toolchain in use.
+need_rust_target() {
+    [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]] && return 0
+    have rustup || die "Rust's standard library for $1 is not installed, and neither is rustup"
+    say "installing Rust's standard library for $1"
+    timeout 300 rustup target add "$1" || die "rustup could not add $1 (is there a network?)"
+}
+
+setup() {
+    case $1 in
+    test)
+        need_rust
+        need_debian cc build-essential pkg-config pkg-config
+        ;;
+    lint)
+        need_rust
+        need_component rustfmt cargo-fmt
+        need_component clippy cargo-clippy
+        need_debian jq jq shellcheck shellcheck
+        ;;
+    demo | bench)
+        setup test
+        need_debian db_bench rocksdb-tools lscpu util-linux
+        ;;
+    aarch64)
+        need_rust
+        need_rust_target aarch64-unknown-linux-gnu
+        need_debian aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu \
+            /usr/aarch64-linux-gnu/lib/libc.so libc6-dev-arm64-cross \
+            qemu-aarch64 qemu-user
+        ;;
+    fuzz)
+        need_rust
+        need_debian c++ build-essential
+        install_debian
+        cargo +nightly --version >/dev/null 2>&1 ||
+            die "nightly Rust is not installed. Remedy: rustup toolchain install nightly --profile minimal"
+        need_cargo_tool cargo-fuzz
+        ;;
+    advisories)
+        setup test
+        install_debian
+        need_cargo_tool cargo-deny
+        ;;
+    all)
+        setup test
+        setup lint
+        setup demo
+        ;;
+    *)
+        usage >&2
+        die "unknown target: $1"
+        ;;
+    esac
+}
+
+if (($# == 0)); then
+    usage
+    exit 2
+fi
+for target in "$@"; do
+    setup "$target"
+done
+install_debian
