@@ -1,1 +1,29 @@
-//! Forebay bench.
+//! Everything behind `forebay bench`: workloads, the measurement of the device they run on, peers, reports.
+//!
+//! A benchmark here is a library call that takes a plain configuration and returns a report which serialises to
+//! JSON ([`report`] prints the same as tables). Three rules hold for all of them, and docs/benchmarks.md
+//! says how each figure is made:
+//!
+//! * *Interleaved.* Contestants take turns, round after round; a figure is that of the median round.
+//! * *Counted to the end.* The clock of a write workload stops when the data is on the disk.
+//! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
+//!
+//! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
+//! (directories and pools that go away again); [`device`]; [`pool_bench`], [`wisckey`] (benchmarks);
+//! [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
+
+pub mod clock;
+pub mod crash;
+pub mod data;
+pub mod device;
+mod error;
+pub mod histogram;
+pub mod live;
+pub mod peers;
+pub mod pool_bench;
+pub mod report;
+pub mod rounds;
+pub mod scratch;
+pub mod wisckey;
+
+pub use error::BenchError;

@@ -95,6 +95,12 @@ pub enum PoolErrorKind {
         /// Which bound is broken.
         reason: String,
     },
+    /// A log address at which no log can start.
+    #[error("cannot start a log at address {start}: a multiple of 4096 up to 2^61 is needed")]
+    BadStart {
+        /// The address asked for.
+        start: u64,
+    },
     /// All segments or lanes are taken.
     #[error(
         "is full: {wanted} {unit} wanted, {free} free. Close or remove an owner (see `forebay pool status`), or make a larger pool"
@@ -107,9 +113,9 @@ pub enum PoolErrorKind {
         /// Number free.
         free: u64,
     },
-    /// Another process has the lane.
+    /// Somebody has the lane.
     #[error(
-        "lane {lane} ({label}) is in use by another process; stop that process, or wait until it ends"
+        "lane {lane} ({label}) is in use by another process (or by this one already); stop that process, or wait until it ends"
     )]
     InUse {
         /// The lane.

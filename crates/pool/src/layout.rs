@@ -29,6 +29,13 @@ pub const MAP_ENTRY: u64 = 8;
 pub const SEGMENT_MIN: u64 = 4 << 10;
 /// Largest segment.
 pub const SEGMENT_MAX: u64 = 64 << 20;
+/// Largest pool: what a file's size can say.
+pub const POOL_MAX: u64 = i64::MAX as u64;
+/// The highest log address at which a log may start.
+pub const START_MAX: u64 = 1 << 61;
+/// No log address is above this: the 2^61 bytes from [`START_MAX`] to here are more than a log is ever
+/// appended, and adding the size of a segment to an address never overflows.
+pub const LSN_MAX: u64 = 1 << 62;
 /// Lanes of a pool at most.
 pub const LANES_MAX: u32 = 1024;
 /// Segments (buffers) of one lane at most: the slot's number is packed into the six low bits of the
@@ -68,6 +75,9 @@ impl Geometry {
         }
         if !(1..=LANES_MAX).contains(&lanes) {
             return bad(format!("{lanes} lanes; 1 to {LANES_MAX} are possible"));
+        }
+        if pool_bytes > POOL_MAX {
+            return bad(format!("{pool_bytes} bytes; {POOL_MAX} are possible"));
         }
         let tables = LANE_TABLE + u64::from(lanes) * LANE_ENTRY;
         let mut segments = pool_bytes.saturating_sub(tables) / (segment_bytes + MAP_ENTRY);
@@ -164,6 +174,7 @@ mod tests {
             (1 << 20, 128 << 20, 4, "64 MiB"),
             (1 << 20, 4096, 0, "lanes"),
             (4096, 4096, 1, "no segment"),
+            (u64::MAX, 4096, 1, "are possible"),
         ] {
             let error = Geometry::fit(pool, segment, lanes).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -1,7 +1,8 @@
 //! The pool: creating, opening, and sharing it out in lanes.
 //!
 //! Lock order: the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
-//! lane's lock (1 + lane, held by its owner for as long as it lives). Both die with their process.
+//! lane's lock (1 + lane, held by its owner for as long as it lives). Both die with their process. A lane's lock is
+//! taken under the pool lock only, and without waiting; the pool lock is waited for.
 
 use crate::{
     error::{PoolError, PoolErrorKind},
@@ -9,14 +10,15 @@ use crate::{
         Lane, Recovered,
         recover::{LiveSegment, recover},
     },
-    layout::{BUFFERS_MAX, Geometry, SEGMENT_MIN},
-    media::{FileMedia, Media, Survives, Window, open_dax, open_emulated},
+    layout::{BUFFERS_MAX, Geometry, LANE_TABLE, PAGE, START_MAX},
+    media::{FileMedia, Guard, Media, Survives, Window, open_dax, open_emulated},
     record::Lsn,
     superblock::{self, Superblock},
     table::{LaneEntry, LaneState, Tables},
 };
 use std::{
     fs::{self, OpenOptions},
+    io::IoSlice,
     os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -27,7 +29,7 @@ use uuid::Uuid;
 const POOL_LOCK: u32 = 0;
 
 /// The lock of a lane.
-pub(crate) const fn lane_lock(lane: u32) -> u32 {
+const fn lane_lock(lane: u32) -> u32 {
     1 + lane
 }
 
@@ -51,10 +53,18 @@ impl Core {
         PoolError::new(&self.path, kind)
     }
 
-    pub(crate) fn try_lane_lock(&self, lane: u32) -> Result<bool, PoolError> {
-        match self.media.lock(lane_lock(lane), false) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+    /// Waits for the pool lock.
+    pub(crate) fn lock_pool(&self) -> Result<Guard, PoolError> {
+        Guard::take(&self.media, POOL_LOCK, true)
+            .map_err(|e| PoolError::io(&self.path, "locking the pool", e))
+    }
+
+    /// Takes the lock of `lane`, if nobody has it. The caller has the pool lock: so whoever is refused is
+    /// refused by an owner, not by somebody who looks.
+    pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
+        match Guard::take(&self.media, lane_lock(lane), false) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(PoolError::io(&self.path, "locking a lane", e)),
         }
     }
@@ -87,11 +97,12 @@ impl Default for CreateOptions {
 /// How a lane is claimed.
 #[derive(Clone, Debug)]
 pub struct ClaimOptions {
-    /// Number of segments (buffers), 1 to 64. An owner that left something undrained gets the number it had.
+    /// Number of segments (buffers) of a new lane, 1 to 64. A lane keeps its number: to change it,
+    /// drain it, give it back ([`Lane::remove`]) and claim another.
     pub buffers: u16,
     /// The owner in words, for status: cut to 128 bytes.
     pub label: String,
-    /// Log address at which a new lane starts, a multiple of 4 KiB.
+    /// Log address at which a new lane starts, a multiple of 4 KiB up to [`START_MAX`](crate::layout::START_MAX).
     pub start: Lsn,
     /// The session's number is higher than this one.
     pub epoch_above: u32,
@@ -137,7 +148,8 @@ impl Pool {
         let is_device = fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device());
         let media: Arc<dyn Media> = if is_device {
             let media = open(path)?;
-            let mut start = [0; SEGMENT_MIN as usize];
+            // Both superblocks: one alone is a pool.
+            let mut start = vec![0; (2 * PAGE).min(media.bytes()) as usize];
             media.load(0, &mut start);
             if start.iter().any(|&b| b != 0) {
                 return Err(PoolError::new(
@@ -176,18 +188,18 @@ impl Pool {
                 },
             ));
         }
-        // Tables first, superblocks last: a pool half made is no pool.
-        let zeros = vec![0; usize::try_from(geometry.data()).unwrap_or(usize::MAX)];
-        media.stream(0, &[std::io::IoSlice::new(&zeros)], 0);
-        media.fence();
-        let superblock = Superblock::new(geometry, emulated);
-        superblock.write(&*media);
+        let core = Core {
+            path: path.to_owned(),
+            media,
+            superblock: Superblock::new(geometry, emulated),
+        };
+        // Superblocks go first and come last: a pool half made, or half remade, is no pool.
+        zero(&*core.media, 0, LANE_TABLE);
+        zero(&*core.media, LANE_TABLE, geometry.data() - LANE_TABLE);
+        core.tables().format();
+        core.superblock.write(&*core.media);
         Ok(Self {
-            core: Arc::new(Core {
-                path: path.to_owned(),
-                media,
-                superblock,
-            }),
+            core: Arc::new(core),
             damage: Vec::new(),
         })
     }
@@ -204,16 +216,17 @@ impl Pool {
                 let PoolErrorKind::NotPersistentMemory { file_system } = &refused.kind else {
                     return Err(refused);
                 };
-                let pool = Self::open_media(path, Arc::new(open_emulated(path)?))?;
-                if pool.core.superblock.emulated || emulated {
-                    return Ok(pool);
+                let media = open_emulated(path)?;
+                // Before anything is repaired: a pool that is refused is not touched.
+                if !emulated && !Superblock::read(&media, path)?.superblock.emulated {
+                    return Err(PoolError::new(
+                        path,
+                        PoolErrorKind::MovedOffPersistentMemory {
+                            file_system: file_system.clone(),
+                        },
+                    ));
                 }
-                Err(PoolError::new(
-                    path,
-                    PoolErrorKind::MovedOffPersistentMemory {
-                        file_system: file_system.clone(),
-                    },
-                ))
+                Self::open_media(path, Arc::new(media))
             }
         }
     }
@@ -230,15 +243,8 @@ impl Pool {
             superblock,
         });
         if !damage.is_empty() {
-            core.media
-                .lock(POOL_LOCK, true)
-                .map_err(|e| PoolError::io(path, "locking the pool", e))?;
-            let repaired = Superblock {
-                epoch: superblock.epoch + 1,
-                ..superblock
-            };
-            repaired.write(&*core.media);
-            core.media.unlock(POOL_LOCK);
+            let _pool = core.lock_pool()?;
+            superblock.repair(&*core.media);
         }
         Ok(Self { core, damage })
     }
@@ -276,70 +282,73 @@ impl Pool {
     /// Claims the lane of `owner`, making one if there is none, and recovers its log.
     ///
     /// What was recovered must be replayed by the owner; then the lane's drain makes it durable elsewhere as any other
-    /// segment. The lane belongs to the caller until it is dropped.
+    /// segment. The lane belongs to the caller until it, what was recovered, and what was read from it are dropped.
     ///
     /// # Errors
-    /// [`PoolErrorKind::InUse`] if another process has the lane, [`PoolErrorKind::Full`],
-    /// [`PoolErrorKind::Damaged`], [`PoolErrorKind::LostRecords`].
+    /// [`PoolErrorKind::InUse`] if somebody has the lane, [`PoolErrorKind::Full`],
+    /// [`PoolErrorKind::BadStart`], [`PoolErrorKind::Damaged`], [`PoolErrorKind::LostRecords`].
     pub fn claim(
         &self,
         owner: Uuid,
         options: &ClaimOptions,
     ) -> Result<(Lane, Recovered), PoolError> {
-        let core = &self.core;
-        core.media
-            .lock(POOL_LOCK, true)
-            .map_err(|e| PoolError::io(&core.path, "locking the pool", e))?;
-        let claimed = self.claim_locked(owner, options);
-        core.media.unlock(POOL_LOCK);
-        let (lane, entry, segments) = claimed?;
-        self.open_lane(lane, entry, &segments, options)
-            .inspect_err(|_| core.media.unlock(lane_lock(lane)))
+        let start = options.start;
+        if !start.is_multiple_of(PAGE) || start > START_MAX {
+            return Err(self.core.fail(PoolErrorKind::BadStart { start }));
+        }
+        let claimed = {
+            let _pool = self.core.lock_pool()?;
+            self.core.tables().settle_pool();
+            match self.claim_made(owner)? {
+                Some(claimed) => claimed,
+                None => self.make_lane(owner, options)?,
+            }
+        };
+        self.open_lane(claimed, options)
     }
 
-    /// Under the pool lock: finds or makes the owner's lane and takes its lock.
-    fn claim_locked(
-        &self,
-        owner: Uuid,
-        options: &ClaimOptions,
-    ) -> Result<(u32, LaneEntry, Vec<u64>), PoolError> {
+    /// Under the pool lock: takes the lane that `owner` has, if any.
+    fn claim_made(&self, owner: Uuid) -> Result<Option<Claimed>, PoolError> {
         let core = &self.core;
-        let (lane, mut entry) = match self.lane_of(owner)? {
-            Some(found) => found,
-            None => return self.make_lane(owner, options),
+        let Some((lane, entry)) = self.lane_of(owner)? else {
+            return Ok(None);
         };
-        if !core.try_lane_lock(lane)? {
-            return Err(core.fail(PoolErrorKind::InUse {
-                lane,
-                label: entry.label,
-            }));
+        let Some(lock) = core.try_lock_lane(lane)? else {
+            let label = entry.label;
+            return Err(core.fail(PoolErrorKind::InUse { lane, label }));
+        };
+        core.tables().settle_lane(lane);
+        // Read again: until we had the lock, its owner may have moved the head, or given it back.
+        let entry = core.tables().lane(lane);
+        if entry.state.is_some_and(|s| !s.taken) {
+            return Ok(None);
         }
-        // Read again: until we had the lock, its owner may have moved the head.
-        entry = core.tables().lane(lane);
-        let segments = self.segments_of(lane, &entry).inspect_err(|_| {
-            core.media.unlock(lane_lock(lane));
-        })?;
-        Ok((lane, entry, segments))
+        let segments = self.segments_of(lane, &entry)?;
+        Ok(Some(Claimed {
+            lane,
+            lock,
+            entry,
+            segments,
+        }))
     }
 
     /// The lane that `owner` has, if any.
     fn lane_of(&self, owner: Uuid) -> Result<Option<(u32, LaneEntry)>, PoolError> {
+        let mut unreadable = None;
         for (lane, entry) in self.entries() {
             match entry.state {
                 Some(state) if state.taken && state.owner == owner => {
                     return Ok(Some((lane, entry)));
                 }
                 Some(_) => {}
-                // A lane whose only state is unreadable could be anybody's: refuse rather than
-                // take its owner for new.
-                None => {
-                    if let Some(what) = entry.damage {
-                        return Err(self.core.fail(PoolErrorKind::Damaged { what }));
-                    }
-                }
+                None => unreadable = entry.damage,
             }
         }
-        Ok(None)
+        // A lane without an intact state could be anybody's: refuse rather than take its owner for new.
+        match unreadable {
+            Some(what) => Err(self.core.fail(PoolErrorKind::Damaged { what })),
+            None => Ok(None),
+        }
     }
 
     /// True if `owner` has a lane here.
@@ -358,7 +367,7 @@ impl Pool {
     /// The segments that the map gives to `lane`, checked against the number its state has.
     pub(crate) fn segments_of(&self, lane: u32, entry: &LaneEntry) -> Result<Vec<u64>, PoolError> {
         let damaged = |what| self.core.fail(PoolErrorKind::Damaged { what });
-        let Some(state) = entry.state else {
+        let Some(state) = entry.state.filter(|s| s.taken) else {
             return Ok(Vec::new());
         };
         let owners = self.core.tables().segment_owners().map_err(damaged)?;
@@ -378,90 +387,103 @@ impl Pool {
         Ok(segments)
     }
 
-    /// Gives `owner` a free lane and free segments. The lane's entry, written last, is what makes it so.
-    fn make_lane(
-        &self,
-        owner: Uuid,
-        options: &ClaimOptions,
-    ) -> Result<(u32, LaneEntry, Vec<u64>), PoolError> {
+    /// Gives `owner` a free lane and free segments, which are zeroed: nothing that was in them, not
+    /// even an earlier log of the same owner, is ever taken for this one's. The lane's entry, written last, is
+    /// what makes it so.
+    fn make_lane(&self, owner: Uuid, options: &ClaimOptions) -> Result<Claimed, PoolError> {
         let core = &self.core;
+        let tables = core.tables();
         let wanted = options.buffers.clamp(1, BUFFERS_MAX);
-        let free_lanes: Vec<_> = self
-            .entries()
-            .filter(|(_, entry)| entry.state.is_none_or(|s| !s.taken))
-            .collect();
-        let mut owners = core
-            .tables()
+        // A free lane whose lock is held was given back, but something read from it is still lent out.
+        let mut free_lanes = Vec::new();
+        for (lane, entry) in self.entries() {
+            if entry.state.is_some_and(|s| !s.taken)
+                && let Some(lock) = core.try_lock_lane(lane)?
+            {
+                tables.settle_lane(lane);
+                free_lanes.push((lane, entry, lock));
+            }
+        }
+        let mut owners = tables
             .segment_owners()
             .map_err(|what| core.fail(PoolErrorKind::Damaged { what }))?;
         // What a free lane has by the map is free: its owner left, or died while taking it.
         for owner in &mut owners {
-            if owner.is_some_and(|(lane, _)| free_lanes.iter().any(|(free, _)| *free == lane)) {
+            if owner.is_some_and(|(lane, _)| free_lanes.iter().any(|(free, ..)| *free == lane)) {
                 *owner = None;
             }
         }
-        for (lane, mut entry) in free_lanes {
-            if !core.try_lane_lock(lane)? {
-                continue;
+        let Some((lane, mut entry, lock)) = (!free_lanes.is_empty()).then(|| free_lanes.remove(0))
+        else {
+            return Err(core.fail(PoolErrorKind::Full {
+                unit: "lanes",
+                wanted: 1,
+                free: 0,
+            }));
+        };
+        let incarnation = entry.state.map_or(1, |s| s.incarnation.wrapping_add(1));
+        let mut segments = Vec::new();
+        for (segment, owner) in (0..).zip(&mut owners) {
+            if owner.is_none() && segments.len() < usize::from(wanted) {
+                *owner = Some((lane, incarnation));
+                segments.push(segment);
             }
-            let incarnation = entry.state.map_or(1, |s| s.incarnation.wrapping_add(1));
-            let segments: Vec<u64> = owners
-                .iter()
-                .zip(0..)
-                .filter(|(owner, _)| owner.is_none())
-                .map(|(_, segment)| segment)
-                .take(usize::from(wanted))
-                .collect();
-            if segments.len() < usize::from(wanted) {
-                core.media.unlock(lane_lock(lane));
-                return Err(core.fail(PoolErrorKind::Full {
-                    unit: "segments",
-                    wanted: u64::from(wanted),
-                    free: segments.len() as u64,
-                }));
-            }
-            for &segment in &segments {
-                owners[usize::try_from(segment).unwrap_or(usize::MAX)] = Some((lane, incarnation));
-            }
-            let tables = core.tables();
-            tables.write_segment_owners(&owners);
-            tables.write_label(lane, &options.label);
-            entry.label.clone_from(&options.label);
-            let epoch = entry.state.map_or(0, |s| s.epoch);
-            let state = LaneState {
-                taken: true,
-                sequence: 0,
-                owner,
-                head: options.start,
-                epoch,
-                segments: u32::from(wanted),
-                incarnation,
-            };
-            tables.write_lane(lane, &mut entry, state);
-            return Ok((lane, entry, segments));
         }
-        Err(core.fail(PoolErrorKind::Full {
-            unit: "lanes",
-            wanted: 1,
-            free: 0,
-        }))
+        if segments.len() < usize::from(wanted) {
+            return Err(core.fail(PoolErrorKind::Full {
+                unit: "segments",
+                wanted: u64::from(wanted),
+                free: segments.len() as u64,
+            }));
+        }
+        let geometry = core.superblock.geometry;
+        for &segment in &segments {
+            zero(
+                &*core.media,
+                geometry.segment(segment),
+                geometry.segment_bytes,
+            );
+        }
+        tables.write_segment_owners(&owners);
+        tables.write_label(lane, &options.label);
+        entry.label.clone_from(&options.label);
+        let state = LaneState {
+            taken: true,
+            sequence: 0,
+            owner,
+            head: options.start,
+            epoch: entry.state.map_or(0, |s| s.epoch),
+            segments: u32::from(wanted),
+            incarnation,
+        };
+        tables.write_lane(lane, &mut entry, state);
+        Ok(Claimed {
+            lane,
+            lock,
+            entry,
+            segments,
+        })
     }
 
     /// Recovers the lane's log and starts a new session on it.
     fn open_lane(
         &self,
-        lane: u32,
-        mut entry: LaneEntry,
-        segments: &[u64],
+        claimed: Claimed,
         options: &ClaimOptions,
     ) -> Result<(Lane, Recovered), PoolError> {
         let core = &self.core;
+        let Claimed {
+            lane,
+            lock,
+            mut entry,
+            segments,
+        } = claimed;
         let Some(state) = entry.state else {
             return Err(core.fail(PoolErrorKind::Damaged {
                 what: format!("lane {lane} has no intact state"),
             }));
         };
-        let windows = self.windows(segments);
+        let windows = self.windows(&segments, lock);
         let segment_bytes = core.superblock.geometry.segment_bytes;
         let mut recovered = recover(
             &core.path,
@@ -505,21 +527,44 @@ impl Pool {
         Ok((lane, recovered))
     }
 
-    /// A window for each of `segments`.
-    pub(crate) fn windows(&self, segments: &[u64]) -> Vec<Arc<Window>> {
+    /// A window for each of `segments`, which keep the `lock` of their lane.
+    pub(crate) fn windows(&self, segments: &[u64], lock: Guard) -> Vec<Arc<Window>> {
         let geometry = self.core.superblock.geometry;
+        let lock = Arc::new(lock);
         segments
             .iter()
             .map(|&segment| {
                 let media = Arc::clone(&self.core.media);
                 Arc::new(Window::new(
                     media,
+                    Arc::clone(&lock),
                     geometry.segment(segment),
                     geometry.segment_bytes,
                 ))
             })
             .collect()
     }
+}
+
+/// A lane that was found or made, and is ours.
+struct Claimed {
+    lane: u32,
+    lock: Guard,
+    entry: LaneEntry,
+    segments: Vec<u64>,
+}
+
+/// Makes `bytes` bytes at `offset`, both multiples of a line, zero, durably.
+fn zero(media: &dyn Media, offset: u64, bytes: u64) {
+    let zeros = vec![0; 1 << 20];
+    let mut done = 0;
+    while done < bytes {
+        let now = (bytes - done).min(zeros.len() as u64);
+        let part = &zeros[..usize::try_from(now).unwrap_or(zeros.len())];
+        media.stream(offset + done, &[IoSlice::new(part)], 0);
+        done += now;
+    }
+    media.fence();
 }
 
 /// Makes a file of `bytes` bytes, all allocated and durable.
@@ -563,9 +608,10 @@ fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
     })
 }
 
+/// Looks, and changes nothing.
 fn describe_existing(path: &Path) -> String {
-    match Pool::open(path, true) {
-        Ok(pool) => format!("a pool, uuid {}", pool.superblock().uuid),
+    match open_emulated(path).and_then(|media| Superblock::read(&media, path)) {
+        Ok(read) => format!("a pool, uuid {}", read.superblock.uuid),
         Err(_) => fs::metadata(path).map_or_else(
             |_| "something unreadable".to_owned(),
             |m| format!("a file of {} bytes that is no pool", m.len()),

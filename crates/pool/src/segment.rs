@@ -16,7 +16,7 @@
 
 use crate::{
     checksum::crc32c,
-    layout::{PAGE, u32_at, u64_at},
+    layout::{LSN_MAX, PAGE, u32_at, u64_at},
     persist::LINE,
     record::{self, Header, Invalid, KIND_SEAL, Lsn, Record},
 };
@@ -56,7 +56,8 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads a header; `None` if there is no intact one.
+    /// Reads a header; `None` if there is no intact one, or one that no segment can have: its
+    /// addresses are pages below [`LSN_MAX`].
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..LINE)?;
@@ -68,12 +69,15 @@ impl SegmentHeader {
         }
         let mut owner = [0; 16];
         owner.copy_from_slice(&bytes[32..48]);
-        Some(Self {
+        let header = Self {
             start: u64_at(bytes, 8),
             epoch: u32_at(bytes, 16),
             bytes: u64_at(bytes, 24),
             owner: Uuid::from_bytes(owner),
-        })
+        };
+        let possible =
+            header.start.is_multiple_of(PAGE) && header.start <= LSN_MAX && header.bytes <= LSN_MAX;
+        possible.then_some(header)
     }
 }
 
@@ -110,7 +114,7 @@ impl<'a> Records<'a> {
         Self {
             bytes,
             header,
-            at: header.start + SEGMENT_HEADER,
+            at: header.start.saturating_add(SEGMENT_HEADER),
             epoch: header.epoch,
             epoch_max,
             end: None,
@@ -159,14 +163,14 @@ impl<'a> Iterator for Records<'a> {
         if self.end.is_some() {
             return None;
         }
-        if self.at >= self.header.start + self.header.bytes {
+        if self.at >= self.header.start.saturating_add(self.header.bytes) {
             self.end = Some(End::Sealed(self.at));
             return None;
         }
         match self.read() {
             Ok(record) => {
                 self.epoch = record.header.epoch;
-                self.at += record.header.record_bytes();
+                self.at = self.at.saturating_add(record.header.record_bytes());
                 if record.header.kind == KIND_SEAL {
                     self.end = Some(End::Sealed(self.at));
                     return None;
@@ -218,6 +222,31 @@ mod tests {
             assert_eq!(SegmentHeader::decode(&flipped), None, "bit {bit}");
         }
         assert_eq!(SegmentHeader::decode(&bytes[..63]), None);
+    }
+
+    #[test]
+    fn a_header_with_addresses_that_no_log_reaches_is_none_and_is_walked_without_overflow() {
+        let good = SegmentHeader {
+            start: 8192,
+            epoch: 4,
+            bytes: 65536,
+            owner: Uuid::from_u128(3),
+        };
+        for (start, bytes) in [
+            (u64::MAX - 4095, 65536),
+            (8192, u64::MAX),
+            (8192 + 64, 65536),
+            (LSN_MAX + PAGE, 65536),
+        ] {
+            let absurd = SegmentHeader {
+                start,
+                bytes,
+                ..good
+            };
+            assert_eq!(SegmentHeader::decode(&absurd.encode()), None);
+            let (end, _) = Records::new(&[0; 4096], absurd, 9).finish();
+            assert!(matches!(end, End::Open(..) | End::Sealed(..)));
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Looking at a pool from outside: who has what, and whether it is whole.
 
 use crate::{
-    error::PoolError,
+    error::{PoolError, PoolErrorKind},
     lane::recover::recover,
-    pool::{Pool, lane_lock},
+    pool::Pool,
     record::Lsn,
 };
 use uuid::Uuid;
@@ -49,13 +49,12 @@ impl Pool {
     /// Every lane that has an owner, or is damaged.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneStatus> {
+        // So that nobody who claims a lane meanwhile finds it taken by us.
+        let _pool = self.core.lock_pool();
         self.entries()
             .filter(|(_, e)| e.state.is_some_and(|s| s.taken) || e.damage.is_some())
             .map(|(lane, entry)| {
-                let free = self.core.try_lane_lock(lane).unwrap_or(false);
-                if free {
-                    self.core.media.unlock(lane_lock(lane));
-                }
+                let free = matches!(self.core.try_lock_lane(lane), Ok(Some(_)));
                 LaneStatus {
                     lane,
                     owner: entry.state.map_or_else(Uuid::nil, |s| s.owner),
@@ -87,39 +86,45 @@ impl Pool {
     /// Walks the log of lane `lane` without changing anything.
     #[must_use]
     pub fn check_lane(&self, lane: u32) -> LaneCheck {
-        match self.core.try_lane_lock(lane) {
-            Ok(true) => {}
-            Ok(false) => return LaneCheck::InUse,
-            Err(e) => return LaneCheck::Damaged(e),
-        }
-        let walked = self.walk(lane);
-        self.core.media.unlock(lane_lock(lane));
-        walked.map_or_else(LaneCheck::Damaged, |(records, payload_bytes)| {
-            LaneCheck::Whole {
-                records,
-                payload_bytes,
-            }
-        })
+        self.walk(lane).unwrap_or_else(LaneCheck::Damaged)
     }
 
-    fn walk(&self, lane: u32) -> Result<(u64, u64), PoolError> {
+    fn walk(&self, lane: u32) -> Result<LaneCheck, PoolError> {
+        let damaged = |what| PoolError::new(&self.core.path, PoolErrorKind::Damaged { what });
+        let lanes = self.superblock().geometry.lanes;
+        if lane >= lanes {
+            return Err(damaged(format!("lane {lane} is none of its {lanes} lanes")));
+        }
+        let _pool = self.core.lock_pool()?;
+        let Some(lock) = self.core.try_lock_lane(lane)? else {
+            return Ok(LaneCheck::InUse);
+        };
         let entry = self.core.tables().lane(lane);
         let segments = self.segments_of(lane, &entry)?;
-        let Some(state) = entry.state else {
-            return Ok((0, 0));
+        let state = match entry.state {
+            Some(state) if state.taken => state,
+            Some(_) => return Ok(whole(0, 0)),
+            None => return Err(damaged(entry.damage.unwrap_or_default())),
         };
         let recovered = recover(
             &self.core.path,
             lane,
             &state,
-            &self.windows(&segments),
+            &self.windows(&segments, lock),
             self.core.superblock.geometry.segment_bytes,
             false,
         )?;
-        Ok(recovered
+        let sizes = recovered
             .records()
-            .fold((0, 0), |(records, bytes), record| {
-                (records + 1, bytes + record.payload.len() as u64)
-            }))
+            .map(|record| record.payload.len() as u64);
+        let (records, bytes) = sizes.fold((0, 0), |(n, sum), bytes| (n + 1, sum + bytes));
+        Ok(whole(records, bytes))
+    }
+}
+
+fn whole(records: u64, payload_bytes: u64) -> LaneCheck {
+    LaneCheck::Whole {
+        records,
+        payload_bytes,
     }
 }

@@ -10,7 +10,7 @@
 //! 48  segments               8
 //! 56  lanes                  4
 //! 60  flags                  4   bit 0: made as an emulated pool
-//! 64  epoch                  8   rises with every rewrite; the newer copy counts
+//! 64  epoch                  8   the copy with the higher one counts
 //! 72  created                8   seconds since 1970
 //! 80  reserved, zero        48
 //! ```
@@ -42,7 +42,7 @@ pub struct Superblock {
     pub geometry: Geometry,
     /// True if it was made as an emulated pool.
     pub emulated: bool,
-    /// Number of times it was rewritten.
+    /// The copy with the higher one counts.
     pub epoch: u64,
     /// When it was made, seconds since 1970.
     pub created_s: u64,
@@ -139,6 +139,20 @@ impl Superblock {
         for at in SUPERBLOCKS {
             media.stream(at, &[IoSlice::new(&bytes)], 0);
             media.fence();
+        }
+    }
+
+    /// Writes the copies that are not as this one, which is read from an intact one: so there is
+    /// an intact copy at any moment.
+    pub fn repair(&self, media: &dyn Media) {
+        let bytes = self.encode();
+        for at in SUPERBLOCKS {
+            let mut found = [0; BYTES];
+            media.load(at, &mut found);
+            if found != bytes {
+                media.stream(at, &[IoSlice::new(&bytes)], 0);
+                media.fence();
+            }
         }
     }
 

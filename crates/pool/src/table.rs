@@ -12,12 +12,13 @@
 //! 48  incarnation           4    rises each time the lane is given to an owner
 //! 52  reserved, zero       12
 //! ```
+//! A new pool's lanes have one state each, free: so from the first one on a torn write leaves an intact one.
 //! Then 128 bytes of label. A segment map entry is one aligned word, so it is never torn:
 //! `incarnation << 32 | check << 16 | lane + 1`, 0 when free; `check` is a checksum of the rest.
 
 use crate::{
     checksum::crc32c,
-    layout::{Geometry, LABEL, MAP_ENTRY, u32_at, u64_at},
+    layout::{BUFFERS_MAX, Geometry, LABEL, LSN_MAX, MAP_ENTRY, PAGE, SUPERBLOCKS, u32_at, u64_at},
     media::Media,
     persist::LINE,
 };
@@ -46,7 +47,7 @@ pub struct LaneState {
 /// A lane's entry as found.
 #[derive(Clone, Debug)]
 pub struct LaneEntry {
-    /// The state in force; `None` for a lane never used.
+    /// The state in force; `None` if none is intact.
     pub state: Option<LaneState>,
     /// Which of the two slots the next state goes to.
     next_slot: usize,
@@ -85,18 +86,21 @@ impl Tables<'_> {
                 continue;
             }
             let (stated, found) = (u32_at(&bytes, 0), self.slot_crc(lane, &bytes));
-            if stated == found {
-                *state = Some(decode(&bytes));
+            let read = if stated == found {
+                decode(&bytes)
             } else {
-                damage = Some(format!(
-                    "state slot {slot} of lane {lane} has checksum {found:08x}, states {stated:08x}"
-                ));
+                Err(format!("has checksum {found:08x}, states {stated:08x}"))
+            };
+            match read {
+                Ok(intact) => *state = Some(intact),
+                Err(what) => damage = Some(format!("state slot {slot} of lane {lane} {what}")),
             }
         }
-        let newest = usize::from(
-            states[1].map_or(0, |s: LaneState| s.sequence + 1)
-                > states[0].map_or(0, |s: LaneState| s.sequence + 1),
-        );
+        if states == [None, None] && damage.is_none() {
+            damage = Some(format!("lane {lane} has no state"));
+        }
+        let sequence = |slot: usize| states[slot].map(|s: LaneState| s.sequence);
+        let newest = usize::from(sequence(1) > sequence(0));
         let mut label = [0; LABEL];
         self.media.load(at + 2 * LINE as u64, &mut label);
         let end = label.iter().position(|&b| b == 0).unwrap_or(LABEL);
@@ -121,6 +125,41 @@ impl Tables<'_> {
         self.media.fence();
         entry.state = Some(state);
         entry.next_slot = 1 - entry.next_slot;
+    }
+
+    /// Gives every lane of a new pool its first state: free.
+    pub fn format(&self) {
+        for lane in 0..self.geometry.lanes {
+            let free = LaneState {
+                taken: false,
+                sequence: 0,
+                owner: Uuid::nil(),
+                head: 0,
+                epoch: 0,
+                segments: 0,
+                incarnation: 0,
+            };
+            self.write_lane(lane, &mut self.lane(lane), free);
+        }
+    }
+
+    /// Makes durable what is read in lane `lane`'s entry. Whoever wrote it may have died before its
+    /// fence: then it is seen until the power fails, and what is built on it would be left without it.
+    /// The caller has the lane's lock.
+    pub fn settle_lane(&self, lane: u32) {
+        settle(self.media, self.geometry.lane_entry(lane), 2 * LINE as u64);
+    }
+
+    /// The same for the superblocks and the segment map. The caller has the pool's lock.
+    pub fn settle_pool(&self) {
+        for copy in SUPERBLOCKS {
+            settle(self.media, copy, 2 * LINE as u64);
+        }
+        settle(
+            self.media,
+            self.geometry.map(),
+            self.geometry.segments * MAP_ENTRY,
+        );
     }
 
     /// Writes the lane's label, cut to what fits.
@@ -193,6 +232,23 @@ impl Tables<'_> {
     }
 }
 
+/// Stores `[offset, offset + bytes)`, rounded up to lines, once more as it is read, and fences.
+/// Nobody else writes it meanwhile.
+pub(crate) fn settle(media: &dyn Media, offset: u64, bytes: u64) {
+    let mut chunk = vec![0; 64 << 10];
+    let mut done = 0;
+    while done < bytes {
+        let now = (bytes - done)
+            .next_multiple_of(LINE as u64)
+            .min(chunk.len() as u64);
+        let part = &mut chunk[..usize::try_from(now).unwrap_or(LINE)];
+        media.load(offset + done, part);
+        media.stream(offset + done, &[IoSlice::new(part)], 0);
+        done += now;
+    }
+    media.fence();
+}
+
 fn encode(state: &LaneState) -> [u8; LINE] {
     let mut bytes = [0; LINE];
     bytes[4..8].copy_from_slice(&u32::from(state.taken).to_le_bytes());
@@ -205,10 +261,12 @@ fn encode(state: &LaneState) -> [u8; LINE] {
     bytes
 }
 
-fn decode(bytes: &[u8; LINE]) -> LaneState {
+/// Reads a state whose checksum is right. In words, what in it no state can have: everything behind
+/// relies on these bounds.
+fn decode(bytes: &[u8; LINE]) -> Result<LaneState, String> {
     let mut owner = [0; 16];
     owner.copy_from_slice(&bytes[16..32]);
-    LaneState {
+    let state = LaneState {
         taken: u32_at(bytes, 4) == 1,
         sequence: u64_at(bytes, 8),
         owner: Uuid::from_bytes(owner),
@@ -216,7 +274,20 @@ fn decode(bytes: &[u8; LINE]) -> LaneState {
         epoch: u32_at(bytes, 40),
         segments: u32_at(bytes, 44),
         incarnation: u32_at(bytes, 48),
+    };
+    if u32_at(bytes, 4) > 1 {
+        return Err(format!("is of unknown state {}", u32_at(bytes, 4)));
     }
+    if state.sequence == u64::MAX {
+        return Err("has used up its sequence numbers".to_owned());
+    }
+    if !state.head.is_multiple_of(PAGE) || state.head > LSN_MAX {
+        return Err(format!("has its head at {}", state.head));
+    }
+    if state.taken && !(1..=u32::from(BUFFERS_MAX)).contains(&state.segments) {
+        return Err(format!("states {} segments", state.segments));
+    }
+    Ok(state)
 }
 
 #[cfg(test)]
@@ -250,16 +321,16 @@ mod tests {
         let medium = Sim::new(1 << 20);
         let mut entry = tables(&medium).lane(2);
         assert!(entry.state.is_none());
-        for head in 1..6u64 {
-            tables(&medium).write_lane(2, &mut entry, state(head));
+        for page in 1..6u64 {
+            tables(&medium).write_lane(2, &mut entry, state(page * PAGE));
             let mut image = medium.image();
-            let newest = tables(&medium).geometry.lane_entry(2) as usize + 64 * (head as usize % 2);
+            let newest = tables(&medium).geometry.lane_entry(2) as usize + 64 * (page as usize % 2);
             image[newest + 33] ^= 1;
             let torn = Sim::from_image(image);
             let read = tables(&torn).lane(2);
             assert!(read.damage.is_some());
-            assert_eq!(read.state.map_or(0, |s| s.head), head - 1);
-            assert_eq!(tables(&medium).lane(2).state.unwrap().head, head);
+            assert_eq!(read.state.map_or(0, |s| s.head), (page - 1) * PAGE);
+            assert_eq!(tables(&medium).lane(2).state.unwrap().head, page * PAGE);
         }
     }
 
@@ -268,9 +339,9 @@ mod tests {
         fn any_subset_of_a_state_write_leaves_the_old_or_the_new_state(seed: u64) {
             let medium = Sim::new(1 << 20);
             let mut entry = tables(&medium).lane(0);
-            for head in 0..4 {
-                tables(&medium).write_lane(0, &mut entry, state(head));
-                medium.note(head);
+            for page in 0..4 {
+                tables(&medium).write_lane(0, &mut entry, state(page * PAGE));
+                medium.note(page * PAGE);
             }
             let images = medium.crash_images();
             let mut coin = seed | 1;
@@ -281,8 +352,58 @@ mod tests {
                     coin >> 63 == 1
                 });
                 let found = tables(&Sim::from_image(image)).lane(0).state.map(|s| s.head);
-                prop_assert!(found == acknowledged || found == acknowledged.map_or(Some(0), |a| Some(a + 1)));
+                prop_assert!(found == acknowledged || found == acknowledged.map_or(Some(0), |a| Some(a + PAGE)));
             }
+        }
+    }
+
+    #[test]
+    fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
+        let good = state(8192);
+        for (absurd, word) in [
+            (LaneState { head: 100, ..good }, "head at 100"),
+            (
+                LaneState {
+                    head: u64::MAX - 4095,
+                    ..good
+                },
+                "head at",
+            ),
+            (
+                LaneState {
+                    segments: 0,
+                    ..good
+                },
+                "0 segments",
+            ),
+            (
+                LaneState {
+                    segments: 65,
+                    ..good
+                },
+                "65 segments",
+            ),
+        ] {
+            let medium = Sim::new(1 << 20);
+            let mut entry = tables(&medium).lane(0);
+            tables(&medium).write_lane(0, &mut entry, good);
+            tables(&medium).write_lane(0, &mut entry, absurd);
+            let read = tables(&medium).lane(0);
+            assert_eq!(read.state.map(|s| s.head), Some(good.head));
+            assert!(read.damage.unwrap().contains(word));
+        }
+        // What `write_lane` does not write: a state of neither kind, and the last sequence number.
+        for (range, word) in [(4..8, "unknown state"), (8..16, "sequence numbers")] {
+            let medium = Sim::new(1 << 20);
+            let mut bytes = encode(&good);
+            bytes[range].fill(0xFF);
+            let crc = tables(&medium).slot_crc(0, &bytes);
+            bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+            let at = tables(&medium).geometry.lane_entry(0);
+            medium.stream(at, &[IoSlice::new(&bytes)], 0);
+            let read = tables(&medium).lane(0);
+            assert_eq!(read.state, None);
+            assert!(read.damage.unwrap().contains(word));
         }
     }
 

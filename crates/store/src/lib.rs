@@ -1,2 +1,53 @@
-//! Forebay store.
+//! An embedded key-value store: WiscKey with persistent memory as the head of its value log.
+//!
+//! Keys and values are appended to a log; an index leads from each key to its newest record. The log's end lies in
+//! a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is drained to value-log files in large sequential writes. Without
+//! a pool, puts go to the files directly ([`Variant::Fsync`], [`Variant::NoSync`]).
+//!
+//! ```
+//! use forebay_pool::{CreateOptions, Pool};
+//! use forebay_store::{Batch, Options, ScanRange, Store};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! let pool = Pool::create(&dir.path().join("pool"), CreateOptions { emulated: true, ..Default::default() })?;
+//! let store = Store::open(&dir.path().join("store"), Some(&pool), &Options::default())?;
+//! store.put(b"forebay", b"a small pool in front of a much larger body of water")?; // durable now
+//! let mut batch = Batch::new();
+//! batch.put(b"a", b"1");
+//! batch.delete(b"forebay");
+//! store.write(&batch)?; // both, or none
+//! assert!(store.get(b"forebay")?.is_none());
+//! for pair in store.scan(ScanRange::prefix(b"a"))? {
+//!     let (key, value) = pair?;
+//!     println!("{key:?} {:?}", &*value);
+//! }
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rooms: [`options`](Options), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
+//! records), `large` (values too large for it), `memtable` (recent keys), [`index`] (all others), `manifest`, and `db`, where they come
+//! together. Formats: docs/store-format.md. What is promised: docs/durability.md.
+
+mod db;
+#[doc(hidden)]
+pub mod disk;
+mod error;
 pub mod index;
+mod large;
+mod log;
+mod manifest;
+mod memtable;
+mod op;
+mod options;
+mod stats;
+
+pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
+pub use error::StoreError;
+pub use index::KEY_BYTES_MAX;
+pub use options::{Options, Variant};
+pub use stats::{GcReport, Stats, VerifyReport};
+
+/// Longest value, bytes: 1 GiB.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;

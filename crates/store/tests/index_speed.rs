@@ -1,9 +1,11 @@
 //! Measurement of the index, not a check: `cargo test --release -p forebay-store --test index_speed --
 //! --ignored --nocapture`, with `INDEX_KEYS` (millions, default 10), `INDEX_RUN` (thousands, default 1000)
 //! and `INDEX_DIR` (default: the temporary directory).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use forebay_store::index::{Address, Form, Index, IndexOptions, LsmIndex};
 use std::{
     ops::Bound,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -140,6 +142,7 @@ fn speed_of_the_index() {
         "  compaction {compacting:.1?} in all, longest step {longest:.2?}, {merged} runs merged away"
     );
     measure_gets("hit", &index, keys, true);
+    measure_gets("hit among a thousand", &index, 1000, true);
     measure_gets("miss", &index, keys, false);
     measure_scans(&index, keys);
 
@@ -151,6 +154,7 @@ fn speed_of_the_index() {
         index.stats()
     );
     measure_gets("hit", &index, keys, true);
+    measure_gets("hit among a thousand", &index, 1000, true);
     measure_gets("miss", &index, keys, false);
     measure_scans(&index, keys);
     let at = Instant::now();
@@ -161,4 +165,55 @@ fn speed_of_the_index() {
     let index = LsmIndex::open(&dir.path().join("i"), options).unwrap();
     eprintln!("  open {:.1?}", at.elapsed());
     assert_eq!(index.stats().entries, keys);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn ingestion_beside_compaction() {
+    let keys = setting("INDEX_KEYS", 10) * 1_000_000;
+    let run = setting("INDEX_RUN", 1000) * 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let index = LsmIndex::open(&dir.path().join("i"), IndexOptions::default()).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut runs_most, mut longest) = (0, Duration::ZERO);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                let more = index.compact().unwrap();
+                if !more && done.load(Ordering::Relaxed) {
+                    break;
+                }
+                if !more {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        for first in (0..keys).step_by(run as usize) {
+            let mut sorted: Vec<u64> = (first..(first + run).min(keys)).map(key).collect();
+            sorted.sort_unstable();
+            let sorted: Vec<[u8; 8]> = sorted.iter().map(|k| k.to_be_bytes()).collect();
+            let address = Address {
+                lsn: first + (1 << 33),
+                len: 1100,
+                form: Form::Record,
+            };
+            let at = Instant::now();
+            index
+                .ingest(&mut sorted.iter().map(|k| (&k[..], address)), first)
+                .unwrap();
+            longest = longest.max(at.elapsed());
+            runs_most = runs_most.max(index.stats().runs);
+        }
+        eprintln!(
+            "{keys} keys in runs of {run}: {:.2} M/s with the sorting, longest ingestion {longest:.2?}, {runs_most} runs at most",
+            keys as f64 / begun.elapsed().as_secs_f64() / 1e6,
+        );
+        done.store(true, Ordering::Relaxed);
+    });
+    eprintln!(
+        "compacted after {:.1?}: {:?}",
+        begun.elapsed(),
+        index.stats()
+    );
 }

@@ -10,7 +10,7 @@
 //! Writers copy in parallel and wait for each other only in step 4, for no longer than a copy.
 //! The slow path, once a segment, is [`Lane::make_room`].
 
-use super::{Control, Lane, SlotState, pack, split};
+use super::{Control, Lane, NO_SEGMENT, SlotState, pack, split};
 use crate::{
     error::AppendError,
     media::Window,
@@ -44,9 +44,12 @@ impl Lane {
     ///
     /// # Errors
     /// [`AppendError`]; nothing was written then.
+    ///
+    /// # Panics
+    /// If `kind` is 0, which would end the segment for whoever reads it.
     #[inline]
     pub fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, AppendError> {
-        debug_assert!(kind != KIND_SEAL);
+        assert!(kind != KIND_SEAL, "kind 0 is the pool's own");
         let payload: usize = parts.iter().map(|part| part.len()).sum();
         if payload > self.payload_max() {
             return Err(AppendError::TooLarge {
@@ -72,9 +75,13 @@ impl Lane {
     fn reserve(&self, bytes: u64) -> Result<(usize, Lsn, Lsn), u64> {
         loop {
             let tail = self.tail.0.load(Acquire);
+            if tail == NO_SEGMENT {
+                return Err(tail);
+            }
             let (slot, lsn) = split(tail);
-            // Read after the tail: if the slot was opened anew in between, the tail has moved and
-            // the exchange fails.
+            // Read between two looks at the tail. It held this value only while the segment it
+            // points into was open, and never holds it again after: if the exchange succeeds, the
+            // segment was open all the time, and this is its start.
             let Some(start) = self.slots[slot].start() else {
                 return Err(tail);
             };
@@ -132,11 +139,10 @@ impl Lane {
     #[cold]
     fn make_room(&self, full: u64) -> Result<(), AppendError> {
         let mut control = self.control.lock();
-        let (slot, _) = split(full);
         if self.tail.0.load(Acquire) != full {
             return Ok(());
         }
-        if control.states[slot] == SlotState::Open {
+        if let Some(slot) = control.open() {
             self.seal_open(&mut control, slot);
         }
         self.open_next(&mut control)
@@ -146,8 +152,7 @@ impl Lane {
     /// the drain must come for everything appended before this call to be drained.
     pub fn seal(&self) -> Lsn {
         let mut control = self.control.lock();
-        let open = control.states.iter().position(|s| *s == SlotState::Open);
-        if let Some(slot) = open {
+        if let Some(slot) = control.open() {
             if !self.open_has_records(slot) {
                 return control.next_start;
             }
@@ -169,7 +174,7 @@ impl Lane {
         let window = &self.slots[slot];
         let start = window.start().unwrap_or(control.next_start);
         let limit = start + self.segment_bytes;
-        let (_, lsn) = split(self.tail.0.swap(pack(slot, limit), AcqRel));
+        let (_, lsn) = split(self.tail.0.swap(NO_SEGMENT, AcqRel));
         let end = if lsn < limit {
             self.write(window, start, lsn, KIND_SEAL, &[], 0);
             lsn + record_bytes(0)
@@ -189,15 +194,10 @@ impl Lane {
             if control.closed {
                 return Err(AppendError::Closed);
             }
-            if control.states.contains(&SlotState::Open) {
+            if control.open().is_some() || self.open_free(control) {
                 return Ok(());
             }
-            let mut free = (0..self.slots.len()).filter(|&s| control.states[s] == SlotState::Free);
-            if let Some(slot) = free.clone().find(|&s| !self.slots[s].pinned()) {
-                self.open(control, slot);
-                return Ok(());
-            }
-            if free.next().is_some() {
+            if control.states.contains(&SlotState::Free) {
                 // A reader is in the only free slot; it does not tell us when it leaves.
                 self.freed.wait_for(control, Duration::from_micros(50));
             } else if let Some(reason) = &control.stalled {
@@ -208,17 +208,22 @@ impl Lane {
         }
     }
 
-    /// Opens `slot`, which is free and unpinned, as the next segment.
-    pub(super) fn open(&self, control: &mut Control, slot: usize) {
-        let window = &self.slots[slot];
+    /// Opens a slot that is free and without readers as the next segment. False if there is none.
+    pub(super) fn open_free(&self, control: &mut Control) -> bool {
         let start = control.next_start;
+        let Some(slot) = (0..self.slots.len())
+            .filter(|&slot| control.states[slot] == SlotState::Free)
+            .find(|&slot| self.slots[slot].open(start, start))
+        else {
+            return false;
+        };
+        let window = &self.slots[slot];
         let header = SegmentHeader {
             start,
             epoch: self.epoch,
             bytes: self.segment_bytes,
             owner: self.owner,
         };
-        window.open(start, start);
         window.stream(start, start, &[IoSlice::new(&header.encode())], 0);
         self.media().fence();
         window.publish(start + SEGMENT_HEADER);
@@ -227,6 +232,7 @@ impl Lane {
         self.tail
             .0
             .store(pack(slot, start + SEGMENT_HEADER), Release);
+        true
     }
 }
 

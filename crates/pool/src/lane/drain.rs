@@ -27,7 +27,7 @@ impl Lane {
     /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at once
     /// when the lane is closed and nothing is left.
     pub fn take_sealed(&self, wait: Duration) -> Option<Sealed<'_>> {
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
         loop {
             let next = control
@@ -54,8 +54,16 @@ impl Lane {
                     released: false,
                 });
             }
-            if control.closed || self.sealed.wait_until(&mut control, deadline).timed_out() {
+            if control.closed {
                 return None;
+            }
+            match deadline {
+                Some(deadline) => {
+                    if self.sealed.wait_until(&mut control, deadline).timed_out() {
+                        return None;
+                    }
+                }
+                None => self.sealed.wait(&mut control),
             }
         }
     }

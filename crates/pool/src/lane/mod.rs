@@ -40,6 +40,8 @@ use uuid::Uuid;
 struct OwnLine<T>(T);
 
 /// One owner's log in the pool. Shared by reference between any number of threads.
+///
+/// It is given back when it and all that was lent out of it ([`PinnedBytes`], [`Recovered`]) are dropped.
 pub struct Lane {
     core: Arc<Core>,
     lane: u32,
@@ -48,7 +50,7 @@ pub struct Lane {
     segment_bytes: u64,
     slots: Box<[Arc<Window>]>,
     /// Where the next record goes: its log address, with the number of its slot in the six low
-    /// bits. At the slot's limit (start + segment bytes) there is no open segment.
+    /// bits; or [`NO_SEGMENT`]. Addresses only rise, so no value but that one ever comes back.
     tail: OwnLine<AtomicU64>,
     /// Everything that changes once a segment.
     control: Mutex<Control>,
@@ -57,6 +59,9 @@ pub struct Lane {
     /// A segment was sealed, or the lane closed.
     sealed: Condvar,
 }
+
+/// The tail while no segment is open.
+const NO_SEGMENT: u64 = u64::MAX;
 
 /// What a slot is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +91,11 @@ struct Control {
 }
 
 impl Control {
+    /// The slot that records are appended to, if a segment is open.
+    fn open(&self) -> Option<usize> {
+        self.states.iter().position(|s| *s == SlotState::Open)
+    }
+
     /// Log address below which everything is drained and released.
     fn head(&self) -> Lsn {
         self.entry.state.map_or(0, |s| s.head)
@@ -134,7 +144,7 @@ impl Lane {
     #[must_use]
     pub fn usage(&self) -> LaneUse {
         let control = self.control.lock();
-        let tail = match control.states.iter().position(|s| *s == SlotState::Open) {
+        let tail = match control.open() {
             Some(_) => split(self.tail.0.load(Acquire)).1,
             None => control.next_start,
         };
@@ -148,12 +158,6 @@ impl Lane {
 
     fn media(&self) -> &dyn Media {
         &*self.core.media
-    }
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        self.core.media.unlock(crate::pool::lane_lock(self.lane));
     }
 }
 

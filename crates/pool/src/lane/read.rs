@@ -21,14 +21,15 @@ impl Lane {
     /// has was released by the drain, so it is durable elsewhere.
     #[must_use]
     pub fn read(&self, lsn: Lsn, bytes: usize) -> Option<PinnedBytes> {
+        // A segment sealed early leaves the addresses behind its seal to the next one, so the last
+        // that starts at or below the address has it. If that one was released since, so was the one before.
         let pin = self
             .slots
             .iter()
-            .filter(|slot| {
-                slot.start()
-                    .is_some_and(|start| (start..start + self.segment_bytes).contains(&lsn))
-            })
-            .find_map(|slot| slot.pin(lsn, bytes))?;
+            .filter_map(|slot| Some((slot.start()?, slot)))
+            .filter(|(start, _)| (*start..*start + self.segment_bytes).contains(&lsn))
+            .max_by_key(|(start, _)| *start)
+            .and_then(|(_, slot)| slot.pin(lsn, bytes))?;
         self.media().charge_read(bytes);
         Some(PinnedBytes(pin))
     }

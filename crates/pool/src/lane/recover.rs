@@ -83,8 +83,10 @@ pub(crate) fn recover(
     salvage: bool,
 ) -> Result<Recovered, PoolError> {
     let whole = |window: &Arc<Window>, start: Lsn| {
-        window.open(start, start + segment_bytes);
-        window.pin(start, usize::try_from(segment_bytes).unwrap_or(usize::MAX))
+        window
+            .open(start, start + segment_bytes)
+            .then(|| window.pin(start, usize::try_from(segment_bytes).unwrap_or(usize::MAX)))
+            .flatten()
     };
     let mut candidates: VecDeque<(usize, SegmentHeader)> = VecDeque::new();
     for (slot, window) in windows.iter().enumerate() {

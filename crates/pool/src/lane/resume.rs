@@ -1,11 +1,11 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{Control, Lane, OwnLine, Recovered, SlotState, pack};
+use super::{Control, Lane, NO_SEGMENT, OwnLine, Recovered, SlotState};
 use crate::{
     media::Window,
     pool::Core,
     record::{HEADER, Header, KIND_SEAL, record_bytes},
-    table::{LaneEntry, LaneState},
+    table::{LaneEntry, LaneState, settle},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -26,6 +26,17 @@ impl Lane {
     ) -> Self {
         let owner = entry.state.map_or_else(uuid::Uuid::nil, |s| s.owner);
         let mut states = vec![SlotState::Free; windows.len()];
+        // What a process stored and did not live to fence is read now and may be gone after a power
+        // cut. The log goes on behind it, so it is made durable first. Only the last segment can hold any: a seal
+        // is fenced after all that is before it, and before the next segment's header is stored.
+        if let Some(last) = recovered.segments.last() {
+            let media = &*core.media;
+            settle(
+                media,
+                windows[last.slot].offset(),
+                last.end - last.header.start,
+            );
+        }
         // The old end of the log is sealed rather than continued: what an earlier session left
         // unacknowledged behind it must never line up with records of this one.
         if let Some(last) = recovered.segments.last_mut()
@@ -48,16 +59,13 @@ impl Lane {
         for segment in &recovered.segments {
             states[segment.slot] = SlotState::Sealed(segment.end);
         }
-        let tail = recovered.segments.last().map_or(0, |last| {
-            pack(last.slot, last.header.start + last.header.bytes)
-        });
         let lane = Self {
             lane: number,
             owner,
             epoch,
             segment_bytes: core.superblock.geometry.segment_bytes,
             slots: windows.into(),
-            tail: OwnLine(AtomicU64::new(tail)),
+            tail: OwnLine(AtomicU64::new(NO_SEGMENT)),
             control: Mutex::new(Control {
                 entry,
                 order: recovered.segments.iter().map(|s| s.slot).collect(),
@@ -70,12 +78,7 @@ impl Lane {
             sealed: Condvar::new(),
             core,
         };
-        let mut control = lane.control.lock();
-        let free = control.states.iter().position(|s| *s == SlotState::Free);
-        if let Some(slot) = free {
-            lane.open(&mut control, slot);
-        }
-        drop(control);
+        lane.open_free(&mut lane.control.lock());
         lane
     }
 

@@ -1,12 +1,11 @@
 //! The locks that this process holds on a medium.
-//!
-//! The kernel's locks on a file do not exclude two users of the same open file from each other;
-//! this does.
 
+use super::Media;
 use parking_lot::{Condvar, Mutex};
-use std::{collections::HashSet, io};
+use std::{collections::HashSet, io, sync::Arc};
 
-/// The set of locks held through one medium.
+/// The set of locks held through one medium. The kernel's locks on a file do not exclude two users of the
+/// same open file from each other; this does.
 #[derive(Default)]
 pub(super) struct HeldLocks {
     held: Mutex<HashSet<u32>>,
@@ -30,5 +29,28 @@ impl HeldLocks {
     pub(super) fn give(&self, lock: u32) {
         self.held.lock().remove(&lock);
         self.given.notify_all();
+    }
+}
+
+/// A lock of a medium, given back when this is dropped.
+pub(crate) struct Guard {
+    media: Arc<dyn Media>,
+    lock: u32,
+}
+
+impl Guard {
+    /// Takes `lock` (see [`Media::lock`]).
+    pub(crate) fn take(media: &Arc<dyn Media>, lock: u32, wait: bool) -> io::Result<Self> {
+        media.lock(lock, wait)?;
+        Ok(Self {
+            media: Arc::clone(media),
+            lock,
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.media.unlock(self.lock);
     }
 }

@@ -16,8 +16,9 @@ mod timed;
 mod window;
 
 pub use file::{FileMedia, Found, open_dax, open_emulated};
+pub(crate) use held::Guard;
 pub use profile::Profile;
-pub use sim::{CrashImages, Event, Sim};
+pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
 pub(crate) use window::{Pin, Window};
 

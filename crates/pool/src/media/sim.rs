@@ -4,7 +4,9 @@
 //! * the power fails between any two stores or fences of any thread;
 //! * of the stores not yet fenced by their thread, any subset has reached the medium, in units
 //!   of eight bytes (the processor promises no more), later ones possibly without earlier ones;
-//! * several threads have stores in flight at once.
+//! * several threads have stores in flight at once;
+//! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless somebody
+//!   fences a later store to the same words.
 //!
 //! Faults it does not produce: a fenced store that is lost, and bits that flip by themselves (tests flip
 //! bits in an image themselves).
@@ -14,6 +16,7 @@ use crate::persist::LINE;
 use parking_lot::Mutex;
 use std::{
     cell::UnsafeCell,
+    collections::{BTreeMap, HashMap},
     io::{self, IoSlice},
     thread::{self, ThreadId},
 };
@@ -50,6 +53,15 @@ struct State {
     /// Contents when recording began.
     base: Vec<u8>,
     events: Vec<Event>,
+    recording: bool,
+}
+
+impl State {
+    fn record(&mut self, event: impl FnOnce() -> Event) {
+        if self.recording {
+            self.events.push(event());
+        }
+    }
 }
 
 #[expect(unsafe_code, reason = "interior mutability shared between threads")]
@@ -81,14 +93,20 @@ impl Sim {
             state: Mutex::new(State {
                 base: image,
                 events: Vec::new(),
+                recording: true,
             }),
             held: HeldLocks::default(),
         }
     }
 
+    /// Remembers no events from now on: the memory is ordinary memory then, for tests that make no crash images.
+    pub fn stop_recording(&self) {
+        self.state.lock().recording = false;
+    }
+
     /// Notes `what` in the order of events.
     pub fn note(&self, what: u64) {
-        self.state.lock().events.push(Event::Note(what));
+        self.state.lock().record(|| Event::Note(what));
     }
 
     /// The crash images of everything that happened so far.
@@ -152,7 +170,7 @@ impl Media for Sim {
         let mut state = self.state.lock();
         // SAFETY: `pointer` checked the range; the lock keeps other writers and `load` out.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        state.events.push(Event::Store {
+        state.record(|| Event::Store {
             thread: thread::current().id(),
             offset,
             bytes,
@@ -160,7 +178,7 @@ impl Media for Sim {
     }
 
     fn fence(&self) {
-        self.state.lock().events.push(Event::Fence {
+        self.state.lock().record(|| Event::Fence {
             thread: thread::current().id(),
         });
     }
@@ -210,29 +228,92 @@ impl CrashImages {
 
     /// The medium as found when the power failed at `point`. `persisted` is asked for each
     /// eight-byte word of each store in flight whether it had arrived.
-    pub fn at(&self, point: usize, mut persisted: impl FnMut() -> bool) -> Vec<u8> {
-        let mut image = self.base.clone();
-        let mut in_flight: Vec<(ThreadId, u64, &[u8])> = Vec::new();
-        for event in &self.events[..point] {
-            match event {
-                Event::Store {
-                    thread,
-                    offset,
-                    bytes,
-                } => in_flight.push((*thread, *offset, bytes)),
-                Event::Fence { thread } => in_flight.retain(|(by, offset, bytes)| {
-                    if by == thread {
-                        put(&mut image, *offset, bytes);
-                    }
-                    by != thread
-                }),
-                Event::Note(_) => {}
-            }
+    pub fn at(&self, point: usize, persisted: impl FnMut() -> bool) -> Vec<u8> {
+        let mut moment = self.start();
+        while moment.point < point && moment.step() {}
+        moment.image(persisted)
+    }
+
+    /// The first crash point; [`step`](CrashPoint::step) goes through all of them at the cost of one.
+    #[must_use]
+    pub fn start(&self) -> CrashPoint<'_> {
+        CrashPoint {
+            events: &self.events,
+            point: 0,
+            durable: self.base.clone(),
+            in_flight: BTreeMap::new(),
+            unfenced: HashMap::new(),
         }
-        for (_, offset, bytes) in in_flight {
-            for (word, at) in bytes.chunks(8).zip((offset..).step_by(8)) {
+    }
+}
+
+/// One point in time at which the power can fail.
+pub struct CrashPoint<'a> {
+    events: &'a [Event],
+    point: usize,
+    /// What is there for certain.
+    durable: Vec<u8>,
+    /// For each word with stores in flight, by its offset: who stored what, in order.
+    in_flight: BTreeMap<u64, Vec<(ThreadId, [u8; 8])>>,
+    /// The words that each thread stored since its last fence.
+    unfenced: HashMap<ThreadId, Vec<u64>>,
+}
+
+impl CrashPoint<'_> {
+    /// Its number: that of the events before it.
+    #[must_use]
+    pub fn point(&self) -> usize {
+        self.point
+    }
+
+    /// Goes on to the next point. False at the last one.
+    pub fn step(&mut self) -> bool {
+        let Some(event) = self.events.get(self.point) else {
+            return false;
+        };
+        self.point += 1;
+        match event {
+            Event::Store {
+                thread,
+                offset,
+                bytes,
+            } => {
+                let unfenced = self.unfenced.entry(*thread).or_default();
+                for (at, word) in (*offset..).step_by(8).zip(bytes.chunks_exact(8)) {
+                    let mut value = [0; 8];
+                    value.copy_from_slice(word);
+                    self.in_flight.entry(at).or_default().push((*thread, value));
+                    unfenced.push(at);
+                }
+            }
+            Event::Fence { thread } => {
+                for at in self.unfenced.remove(thread).unwrap_or_default() {
+                    let Some(stores) = self.in_flight.get_mut(&at) else {
+                        continue;
+                    };
+                    // What others stored there before cannot arrive any more after this.
+                    if let Some(last) = stores.iter().rposition(|(by, _)| by == thread) {
+                        put(&mut self.durable, at, &stores[last].1);
+                        stores.drain(..=last);
+                    }
+                    if stores.is_empty() {
+                        self.in_flight.remove(&at);
+                    }
+                }
+            }
+            Event::Note(_) => {}
+        }
+        true
+    }
+
+    /// The medium as found when the power failed here. `persisted` is asked for each eight-byte
+    /// word of each store in flight whether it had arrived.
+    pub fn image(&self, mut persisted: impl FnMut() -> bool) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        for (at, stores) in &self.in_flight {
+            for (_, word) in stores {
                 if persisted() {
-                    put(&mut image, at, word);
+                    put(&mut image, *at, word);
                 }
             }
         }
@@ -268,6 +349,20 @@ mod tests {
             words == 2
         });
         assert_eq!(torn[64..88], [[0; 8], [2; 8], [0; 8]].concat());
+    }
+
+    #[test]
+    fn a_store_in_flight_never_arrives_over_a_later_one_that_was_fenced() {
+        let sim = Sim::new(256);
+        thread::scope(|scope| {
+            scope.spawn(|| sim.stream(0, &[IoSlice::new(&[1; 128])], 0));
+        });
+        sim.stream(0, &[IoSlice::new(&[2; 64])], 0);
+        sim.fence();
+        let image = sim.crash_images().at(3, || true);
+        assert_eq!(image[..128], [[2; 64], [1; 64]].concat());
+        let image = sim.crash_images().at(3, || false);
+        assert_eq!(image[..128], [[2; 64], [0; 64]].concat());
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! A window is what makes lending out the memory sound. It is *open* for the log addresses
 //! `[start, start + bytes)`. Bytes below its `visible` mark may be read, bytes at or above it may be
 //! written; the mark only rises while the window is open. A window that a reader has pinned is not opened
-//! again, so the bytes under a [`Pin`] never change.
+//! again, so the bytes under a [`Pin`] never change. For the same reason a window keeps the lane's lock: as long
+//! as a pin is out, nobody, in this process or another, makes a window of its own over the segment.
 
-use super::Media;
+use super::{Guard, Media};
 use std::{
     io::IoSlice,
     ops::Deref,
@@ -24,6 +25,8 @@ const CLOSED: u64 = u64::MAX;
 /// A segment of the medium and the log addresses it holds at present.
 pub(crate) struct Window {
     media: Arc<dyn Media>,
+    /// The lock of the lane that has the segment.
+    _lock: Arc<Guard>,
     /// Where the segment lies in the pool.
     offset: u64,
     bytes: u64,
@@ -36,9 +39,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(media: Arc<dyn Media>, offset: u64, bytes: u64) -> Self {
+    pub(crate) fn new(media: Arc<dyn Media>, lock: Arc<Guard>, offset: u64, bytes: u64) -> Self {
         Self {
             media,
+            _lock: lock,
             offset,
             bytes,
             start: AtomicU64::new(CLOSED),
@@ -65,18 +69,21 @@ impl Window {
         self.visible.load(Acquire)
     }
 
-    /// True if a reader is inside, so that the window must not be opened.
-    pub(crate) fn pinned(&self) -> bool {
-        self.pins.load(SeqCst) != 0
-    }
-
-    /// Opens a closed, unpinned window at log address `start`, published up to `visible`.
-    pub(crate) fn open(&self, start: u64, visible: u64) {
+    /// Opens a closed window at log address `start`, published up to `visible`. False, and nothing
+    /// done, if a reader is inside.
+    ///
+    /// A reader that enters after the look finds the window closed, or open at `start` (see
+    /// [`pin`](Self::pin)): either is harmless.
+    #[must_use]
+    pub(crate) fn open(&self, start: u64, visible: u64) -> bool {
         assert!(self.start().is_none(), "the window is open already");
-        assert!(!self.pinned(), "a reader is inside the window");
         assert!((start..=start + self.bytes).contains(&visible));
+        if self.pins.load(SeqCst) != 0 {
+            return false;
+        }
         self.visible.store(visible, Release);
         self.start.store(start, SeqCst);
+        true
     }
 
     /// Publishes everything below `to`.
@@ -161,44 +168,76 @@ mod tests {
     use crate::media::Sim;
 
     fn window() -> Arc<Window> {
-        Arc::new(Window::new(Arc::new(Sim::new(8192)), 4096, 4096))
+        let media: Arc<dyn Media> = Arc::new(Sim::new(8192));
+        let lock = Arc::new(Guard::take(&media, 1, false).unwrap());
+        Arc::new(Window::new(media, lock, 4096, 4096))
     }
 
     #[test]
     fn only_published_bytes_are_lent() {
         let window = window();
         assert!(window.pin(0, 1).is_none());
-        window.open(8192, 8192);
+        assert!(window.open(8192, 8192));
         window.stream(8192, 8192, &[IoSlice::new(b"abc")], 0);
         assert!(window.pin(8192, 3).is_none());
         window.publish(8256);
         assert_eq!(&*window.pin(8192, 3).unwrap(), b"abc");
         assert!(window.pin(8192, 65).is_none());
         assert!(window.pin(8191, 2).is_none());
-        assert!(!window.pinned());
+        assert!(window.pin(u64::MAX, 2).is_none());
     }
 
     #[test]
     #[should_panic(expected = "a published byte is never written")]
     fn a_published_byte_cannot_be_written() {
         let window = window();
-        window.open(0, 64);
+        assert!(window.open(0, 64));
         window.stream(0, 0, &[IoSlice::new(b"x")], 0);
     }
 
     #[test]
     fn a_pinned_window_keeps_its_bytes_after_it_is_closed() {
         let window = window();
-        window.open(0, 0);
+        assert!(window.open(0, 0));
         window.stream(0, 0, &[IoSlice::new(b"kept")], 0);
         window.publish(64);
         let pin = window.pin(0, 4).unwrap();
         window.close();
         assert!(window.pin(0, 4).is_none());
-        assert!(window.pinned());
+        assert!(!window.open(4096, 4096));
         assert_eq!(&*pin, b"kept");
         drop(pin);
-        assert!(!window.pinned());
-        window.open(4096, 4096);
+        assert!(window.open(4096, 4096));
+    }
+
+    #[test]
+    fn readers_that_look_in_at_any_moment_neither_stop_the_writer_nor_see_it_write() {
+        let window = window();
+        let last = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                loop {
+                    let generation = last.load(SeqCst);
+                    if let Some(pin) = window.pin(generation * 4096, 64) {
+                        assert_eq!(*pin, [generation as u8; 64]);
+                    }
+                    if generation == 20_000 {
+                        return;
+                    }
+                }
+            });
+            for generation in 1..=20_000u64 {
+                let start = generation * 4096;
+                while !window.open(start, start) {
+                    std::hint::spin_loop();
+                }
+                let line = [generation as u8; 64];
+                window.stream(start, start, &[IoSlice::new(&line)], 0);
+                window.publish(start + 64);
+                last.store(generation, SeqCst);
+                window.close();
+            }
+            reader.join().unwrap();
+        });
     }
 }

@@ -5,8 +5,27 @@
 //! [`Index::compact`]; any thread may take snapshots and read them, at any time, without waiting for
 //! either.
 //!
+//! [`lsm::LsmIndex`] is the implementation. Its rooms: `address` (bytes of an entry), `table` (one file, in
+//! lsm-tree's table format), `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in order; views and lookups),
+//! `scan` (ordered iteration), `manifest` (which tables there are), `policy` and `merge` (compaction),
+//! `lsm` (who calls what when, and the locks).
+//!
 //! The index is never the only copy of anything that is not also in the log above its
 //! [`watermark`](Index::watermark): what an ingestion had not made durable at a crash is replayed from the log.
+mod address;
+mod lookup;
+pub mod lsm;
+mod manifest;
+mod merge;
+mod policy;
+mod run;
+mod scan;
+mod table;
+mod writer;
+
+pub use lsm::{IndexOptions, LsmIndex};
+pub use writer::KEY_BYTES_MAX;
+
 use std::{fmt, io, ops::Bound, path::PathBuf, sync::Arc};
 
 /// Where a key's newest record lies in the log, and how to read it.
@@ -28,7 +47,8 @@ pub enum Form {
     Record = 1,
     /// One operation within a batch's record, with a checksum of its own.
     InBatch = 2,
-    /// The key is deleted; nothing need be read.
+    /// The key is deleted; nothing need be read. Tables keep no address for it: it is found with `lsn` and
+    /// `len` 0.
     Tombstone = 3,
 }
 
@@ -47,10 +67,12 @@ pub trait Index: Send + Sync {
     /// `watermark` up to which the log is then covered.
     ///
     /// `run` yields strictly ascending keys, tombstones included; it may be empty (the watermark
-    /// still moves). After a crash either all of it is there or nothing.
+    /// still moves). Keys are 1 to [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or
+    /// nothing. One ingestion runs at a time; compaction may run beside it.
     ///
     /// # Errors
-    /// I/O errors; the index then is as it was before.
+    /// I/O errors, a run or watermark that breaks these rules. The index then is as it was before, the
+    /// space is given back, and the ingestion can be tried again.
     fn ingest(
         &self,
         run: &mut dyn Iterator<Item = (&[u8], Address)>,
@@ -63,11 +85,18 @@ pub trait Index: Send + Sync {
     /// The present state of the tables. It does not change under its holder and costs no I/O.
     fn snapshot(&self) -> Arc<dyn IndexSnapshot>;
 
-    /// Does one step of compaction; true if there is more to do.
+    /// Does one step of compaction, about the writing of one table; true if there is more to do.
     ///
     /// # Errors
-    /// I/O errors; the index stays readable.
+    /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged anew at
+    /// a later call.
     fn compact(&self) -> Result<bool, IndexError>;
+
+    /// Merges all tables there are into one sorted run, without tombstones or replaced entries.
+    ///
+    /// # Errors
+    /// As for [`compact`](Self::compact).
+    fn merge_all(&self) -> Result<(), IndexError>;
 
     /// Sizes and counts for `stats`.
     fn stats(&self) -> IndexStats;
@@ -81,13 +110,15 @@ pub trait Index: Send + Sync {
 
 /// A frozen view of an index.
 pub trait IndexSnapshot: Send + Sync {
-    /// The address of `key`, a tombstone's included; `None` if no table has the key.
+    /// The address of `key`, a tombstone's included; `None` if no table has the key. A tombstone is found
+    /// until a merge has dropped it together with all that it hides.
     ///
     /// # Errors
     /// I/O errors and damaged tables.
     fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError>;
 
-    /// All keys of `range` in order, tombstones left out.
+    /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end is empty.
+    /// After an error the iterator is at its end.
     fn range(&self, range: KeyRange<'_>) -> Iter;
 }
 
@@ -103,13 +134,16 @@ pub struct IndexStats {
     /// Entries in all tables, older versions and tombstones included.
     pub entries: u64,
     /// Memory pinned by filters and block indexes, and the block cache's present size, bytes.
+    ///
+    /// What is not counted: one open file and a few hundred bytes for each table, and while a table is
+    /// written 8 bytes for each of its keys.
     pub memory_bytes: u64,
 }
 
 /// An index operation that failed.
 #[derive(Debug)]
 pub struct IndexError {
-    /// The index's directory.
+    /// The file or directory concerned.
     pub path: PathBuf,
     /// What was being done.
     pub doing: &'static str,
@@ -124,6 +158,8 @@ pub enum IndexCause {
     Io(io::Error),
     /// The tables are damaged or not ours; the text says what was found.
     Corrupt(String),
+    /// The caller asked for what an index cannot do; the text says what.
+    Invalid(String),
 }
 
 impl fmt::Display for IndexError {
@@ -132,8 +168,16 @@ impl fmt::Display for IndexError {
         match &self.cause {
             IndexCause::Io(e) => write!(f, "{e}"),
             IndexCause::Corrupt(found) => write!(f, "damaged: {found}"),
+            IndexCause::Invalid(what) => write!(f, "refused: {what}"),
         }
     }
 }
 
-impl std::error::Error for IndexError {}
+impl std::error::Error for IndexError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            IndexCause::Io(e) => Some(e),
+            IndexCause::Corrupt(_) | IndexCause::Invalid(_) => None,
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! `forebay bench pool`: what an append costs beside the floor, a bare copy and fence of the same bytes.
+//!
+//! Appends and bare copies take turns, a slice of time each, round after round. The lane's segments are large, and a drain
+//! releases sealed ones at once, so that sealing is rare. The floor goes through
+//! [`Media::stream`] and [`Media::fence`] to a scratch medium of the same kind and size, one after the
+//! other; with several threads each has a part of it for itself.
+
+use crate::{
+    BenchError,
+    clock::lap_ns,
+    data::Values,
+    rounds::{Span, median, span},
+    scratch::{PoolSource, ScratchMedia, ScratchPool},
+};
+use forebay_pool::{
+    ClaimOptions, Lane,
+    media::{Media, Profile},
+    persist::{LINE, Persist},
+};
+use serde::Serialize;
+use std::{
+    io::IoSlice,
+    thread,
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the pool comes from.
+    pub pool: PoolSource,
+    /// Slow it down to this device.
+    pub profile: Option<Profile>,
+    /// Bytes of a segment of an emulated pool.
+    pub segment_bytes: u64,
+    /// Payload sizes.
+    pub sizes: Vec<usize>,
+    /// Numbers of threads on the one lane.
+    pub threads: Vec<usize>,
+    /// Rounds.
+    pub rounds: usize,
+    /// Seconds of one slice: one size, one number of threads, appends or floor.
+    pub slice_seconds: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            pool: PoolSource::Emulated,
+            profile: None,
+            segment_bytes: 64 << 20,
+            sizes: vec![64, 512, 4096, 65536],
+            threads: vec![1, 2],
+            rounds: 7,
+            slice_seconds: 0.2,
+        }
+    }
+}
+
+/// Segments of the lane: one is written, one is released, and one is in reserve.
+const BUFFERS: u16 = 3;
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `pool`.
+    pub bench: &'static str,
+    /// The medium in words.
+    pub medium: String,
+    /// What it survives, in words.
+    pub survives: String,
+    /// The instructions: for copies, and for flushing lines written otherwise.
+    pub instructions: (&'static str, &'static str),
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Rounds.
+    pub rounds: usize,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// What to know when reading the figures.
+    pub notes: Vec<String>,
+}
+
+/// One size with one number of threads. Times are per operation as its thread sees it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Payload bytes.
+    pub bytes: usize,
+    /// Threads on the lane.
+    pub threads: usize,
+    /// Appends counted, all rounds.
+    pub ops: u64,
+    /// Median over the rounds.
+    pub append_ns: f64,
+    /// Fastest and slowest round.
+    pub append_ns_span: Span,
+    /// Payload bytes, all threads together, 10^6 a second.
+    pub append_mb_s: f64,
+    /// The bare copy and fence; `null` where no second medium of the kind can be had.
+    pub floor_ns: Option<f64>,
+    /// Fastest and slowest round.
+    pub floor_ns_span: Option<Span>,
+    /// Median over the rounds of append over floor.
+    pub ratio: Option<f64>,
+}
+
+/// Runs it. `note` is told what is being measured.
+///
+/// # Errors
+/// Those of the pool.
+pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
+    if config.rounds == 0 || config.slice_seconds <= 0.0 || config.threads.contains(&0) {
+        return Err(BenchError::Config("at least one round, one thread and some time are needed".to_owned()));
+    }
+    let scratch = ScratchPool::new(&config.pool, u64::from(BUFFERS), config.segment_bytes, config.profile)?;
+    let pool = scratch.pool();
+    let segment_bytes = pool.superblock().geometry.segment_bytes;
+    let floor = ScratchMedia::new(&config.pool, segment_bytes * u64::from(BUFFERS), config.profile)?;
+    let claim = ClaimOptions {
+        buffers: BUFFERS,
+        label: "forebay bench pool".to_owned(),
+        ..ClaimOptions::default()
+    };
+    let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim)?;
+    drop(recovered);
+    let mut notes = Vec::new();
+    if floor.is_none() {
+        notes.push("no floor: there is no second medium of this kind beside the pool".to_owned());
+    }
+    if pool.superblock().emulated {
+        notes.push("the pool is emulated: the speed is that of ordinary memory".to_owned());
+    }
+    let sizes = config.sizes.iter().filter(|&&bytes| bytes <= lane.payload_max());
+    let cases: Vec<Case> = sizes
+        .flat_map(|&bytes| config.threads.iter().map(move |&threads| Case { bytes, threads }))
+        .collect();
+    if cases.len() < config.sizes.len() * config.threads.len() {
+        notes.push(format!(
+            "sizes above {} bytes do not fit into half a segment and were left out",
+            lane.payload_max()
+        ));
+    }
+    let rows = with_drain(&lane, || measure(config, &cases, &lane, floor.as_ref(), note));
+    drain_all(&lane)?;
+    if !lane.remove() {
+        notes.push("the lane could not be removed from the pool: something in it was not drained".to_owned());
+    }
+    Ok(Report {
+        bench: "pool",
+        medium: pool.describe(),
+        survives: pool.survives().to_string(),
+        instructions: Persist::detect().names(),
+        segment_bytes,
+        rounds: config.rounds,
+        rows: rows?,
+        notes,
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Case {
+    bytes: usize,
+    threads: usize,
+}
+
+/// All cases, round after round.
+fn measure(
+    config: &Config,
+    cases: &[Case],
+    lane: &Lane,
+    floor: Option<&ScratchMedia>,
+    note: &dyn Fn(&str),
+) -> Result<Vec<Row>, BenchError> {
+    let slice = Duration::from_secs_f64(config.slice_seconds);
+    let mut rounds: Vec<(Vec<Slice>, Vec<Slice>)> = cases.iter().map(|_| (Vec::new(), Vec::new())).collect();
+    for round in 1..=config.rounds {
+        for (case, (appends, floors)) in cases.iter().zip(&mut rounds) {
+            note(&format!(
+                "round {round} of {}: {} bytes, {} threads",
+                config.rounds, case.bytes, case.threads
+            ));
+            if let Some(floor) = floor {
+                floors.push(copies(*case, &*floor.media, slice)?);
+            }
+            appends.push(appended(*case, lane, slice)?);
+        }
+    }
+    Ok(cases.iter().zip(rounds).map(|(case, (appends, floors))| row(*case, &appends, &floors)).collect())
+}
+
+fn row(case: Case, appends: &[Slice], floors: &[Slice]) -> Row {
+    let append_ns: Vec<f64> = appends.iter().map(Slice::ns).collect();
+    let floor_ns: Vec<f64> = floors.iter().map(Slice::ns).collect();
+    let ratios: Vec<f64> = append_ns.iter().zip(&floor_ns).map(|(a, f)| a / f).collect();
+    let measured = !floors.is_empty();
+    Row {
+        bytes: case.bytes,
+        threads: case.threads,
+        ops: appends.iter().map(|s| s.ops).sum(),
+        append_ns: median(&append_ns),
+        append_ns_span: span(&append_ns),
+        append_mb_s: case.bytes as f64 * case.threads as f64 * 1e3 / median(&append_ns),
+        floor_ns: measured.then(|| median(&floor_ns)),
+        floor_ns_span: measured.then(|| span(&floor_ns)),
+        ratio: measured.then(|| median(&ratios)),
+    }
+}
+
+/// What the threads of one slice did together.
+struct Slice {
+    ops: u64,
+    thread_ns: u64,
+}
+
+impl Slice {
+    fn ns(&self) -> f64 {
+        self.thread_ns as f64 / self.ops as f64
+    }
+}
+
+fn appended(case: Case, lane: &Lane, slice: Duration) -> Result<Slice, BenchError> {
+    const KIND: u16 = 1;
+    in_threads(case, slice, |_, payload| {
+        lane.append(KIND, &[IoSlice::new(payload)])?;
+        Ok(())
+    })
+}
+
+fn copies(case: Case, media: &dyn Media, slice: Duration) -> Result<Slice, BenchError> {
+    let stride = (case.bytes as u64).next_multiple_of(LINE as u64);
+    let part = media.bytes() / case.threads as u64 / stride;
+    in_threads(case, slice, |(thread, turn), payload| {
+        let offset = (thread * part + turn % part) * stride;
+        media.stream(offset, &[IoSlice::new(payload)], 0);
+        media.fence();
+        Ok(())
+    })
+}
+
+/// Runs `operation` (its thread and turn, the payload) on all threads of `case` for the time of a slice.
+fn in_threads(
+    case: Case,
+    slice: Duration,
+    operation: impl Fn((u64, u64), &[u8]) -> Result<(), BenchError> + Sync,
+) -> Result<Slice, BenchError> {
+    // Reading the clock costs about as much as a small copy: look at it once in a few microseconds.
+    let step = (65536 / case.bytes.max(1)).clamp(1, 128) as u64;
+    let values = Values::new(case.bytes);
+    let outcomes: Vec<Result<Slice, BenchError>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..case.threads as u64)
+            .map(|thread| {
+                let (operation, values) = (&operation, &values);
+                scope.spawn(move || {
+                    let mut last = Instant::now();
+                    let mut done = Slice { ops: 0, thread_ns: 0 };
+                    while done.thread_ns < slice.as_nanos() as u64 {
+                        for _ in 0..step {
+                            operation((thread, done.ops), values.value(done.ops))?;
+                            done.ops += 1;
+                        }
+                        done.thread_ns += lap_ns(&mut last);
+                    }
+                    Ok(done)
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut all = Slice { ops: 0, thread_ns: 0 };
+    for outcome in outcomes {
+        let outcome = outcome?;
+        all.ops += outcome.ops;
+        all.thread_ns += outcome.thread_ns;
+    }
+    Ok(all)
+}
+
+/// Runs `work` beside a drain that releases whatever is sealed.
+fn with_drain<T>(lane: &Lane, work: impl FnOnce() -> T) -> T {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Some(sealed) = lane.take_sealed(Duration::from_millis(20)) {
+                    sealed.release();
+                }
+            }
+        });
+        let outcome = work();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcome
+    })
+}
+
+/// Empties the lane: nothing in it is of use to anybody.
+fn drain_all(lane: &Lane) -> Result<(), BenchError> {
+    let end = lane.seal();
+    while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+        sealed.release();
+    }
+    lane.wait_drained(end)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_and_number_of_threads_gets_a_row_with_its_floor() {
+        let config = Config {
+            segment_bytes: 1 << 20,
+            rounds: 2,
+            slice_seconds: 0.005,
+            ..Config::default()
+        };
+        let report = run(&config, &|_| {}).unwrap();
+        assert_eq!(report.rows.len(), 8);
+        for row in &report.rows {
+            assert!(row.ops > 0 && row.append_ns > 0.0 && row.ratio.unwrap() > 0.0, "{row:?}");
+        }
+        assert!(report.notes[0].contains("emulated"));
+    }
+
+    #[test]
+    fn a_users_pool_is_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("users.pool");
+        let options = forebay_pool::CreateOptions {
+            bytes: 8 << 20,
+            segment_bytes: 1 << 20,
+            emulated: true,
+            ..Default::default()
+        };
+        let free = forebay_pool::Pool::create(&path, options).unwrap().segments_free();
+        let config = Config {
+            pool: PoolSource::At(path.clone()),
+            sizes: vec![64, 1 << 20],
+            rounds: 1,
+            slice_seconds: 0.005,
+            ..Config::default()
+        };
+        let report = run(&config, &|_| {}).unwrap();
+        assert_eq!(report.rows.len(), 2, "a size above half a segment is left out");
+        let pool = forebay_pool::Pool::open(&path, false).unwrap();
+        assert!(pool.lanes().is_empty());
+        assert_eq!(pool.segments_free(), free);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,247 @@
+//! The same figures as tables for people.
+
+use crate::{
+    device::Speed,
+    pool_bench,
+    wisckey::{Figures, PeerOutcome, Report},
+};
+use std::fmt::Write;
+
+/// P1's speed-ups over WiscKey with a sync at each Put, by variant.
+pub const PAPER: [(&str, f64); 4] = [("fsync", 1.0), ("nosync", 5.89), ("single", 5.60), ("double", 9.78)];
+
+/// A table: a head, and rows of as many cells. The first column is left-aligned, all others right-aligned.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with this head.
+    #[must_use]
+    pub fn new(head: &[&str]) -> Self {
+        Self {
+            rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// True if there is nothing but the head.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
+    /// The table as lines.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| {
+                let cells = self.rows.iter().filter_map(|row| row.get(column));
+                cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            })
+            .collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let padding = " ".repeat(width - cell.chars().count());
+                if column == 0 {
+                    line.push_str(cell);
+                    line.push_str(&padding);
+                } else {
+                    line.push_str("  ");
+                    line.push_str(&padding);
+                    line.push_str(cell);
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A figure with about three significant digits; a dash for none.
+#[must_use]
+pub fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(v) if !v.is_finite() => "-".to_owned(),
+        Some(v) if v.abs() >= 100.0 => grouped(v.round() as i64),
+        Some(v) if v.abs() >= 10.0 => format!("{v:.1}"),
+        Some(v) => format!("{v:.2}"),
+    }
+}
+
+/// A whole number with thin groups of three digits.
+#[must_use]
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if number < 0 { format!("-{text}") } else { text }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", s * 100.0))
+}
+
+/// The device's line.
+#[must_use]
+pub fn device(speed: &Speed) -> String {
+    format!(
+        "device {}{}: {} MB/s sequential writes{}, {} µs for a synced 4 KiB write\n",
+        speed.name.as_deref().unwrap_or("(none)"),
+        speed.file_system.as_ref().map_or_else(String::new, |f| format!(" ({f})")),
+        figure(Some(speed.seq_write_mb_s)),
+        if speed.direct { "" } else { " through the page cache (O_DIRECT is refused)" },
+        figure(Some(speed.fsync_us)),
+    )
+}
+
+/// The report of `forebay bench wisckey`.
+#[must_use]
+pub fn wisckey(report: &Report) -> String {
+    let mut text = device(&report.device);
+    let _ = writeln!(text, "pool: {}\n", report.settings.pool);
+    text.push_str(&puts(report));
+    text.push_str(&others(report));
+    for peer in &report.peers {
+        if let PeerOutcome::Missing { error } = &peer.outcome {
+            let _ = writeln!(text, "{}: {error}", peer.name);
+        }
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// Our rows and the peers': who, and the figures.
+fn all_rows(report: &Report) -> impl Iterator<Item = (String, &Figures)> {
+    let ours = report.rows.iter().map(|row| (row.variant.clone(), &row.figures));
+    ours.chain(report.peer_rows().map(|(name, mode, figures)| (format!("{name} {mode}"), figures)))
+}
+
+fn puts(report: &Report) -> String {
+    let mut table = Table::new(&[
+        "put", "bytes", "threads", "ops", "ops/s", "MB/s", "of device", "x fsync", "p50 µs", "p99 µs", "p99.9 µs",
+        "CPU in fsync", "write amp.", "min-max ops/s",
+    ]);
+    for (name, f) in all_rows(report).filter(|(_, f)| f.workload == "put") {
+        let fsync = report
+            .row("put", "fsync")
+            .filter(|fsync| fsync.value_bytes == f.value_bytes)
+            .map(|fsync| f.ops_per_s / fsync.ops_per_s);
+        table.row(vec![
+            name,
+            grouped(f.value_bytes as i64),
+            f.threads.to_string(),
+            grouped(f.ops as i64),
+            figure(Some(f.ops_per_s)),
+            figure(Some(f.mb_per_s)),
+            percent(Some(f.mb_per_s / report.device.seq_write_mb_s)),
+            figure(fsync),
+            figure(f.latency.p50_us),
+            figure(f.latency.p99_us),
+            figure(f.latency.p999_us),
+            percent(f.fsync_cpu_share),
+            figure(f.write_amplification),
+            f.ops_per_s_span
+                .map_or_else(String::new, |s| format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)))),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { table.render() + "\n" }
+}
+
+fn others(report: &Report) -> String {
+    let mut table = Table::new(&[
+        "workload", "who", "bytes", "data MB", "ops/s", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "write amp.",
+        "space amp. max", "final", "reopen s",
+    ]);
+    for (name, f) in all_rows(report).filter(|(_, f)| f.workload != "put") {
+        let rate = |value| if f.reopening.is_some() { "-".to_owned() } else { figure(Some(value)) };
+        table.row(vec![
+            f.workload.to_owned(),
+            name,
+            grouped(f.value_bytes as i64),
+            figure(f.data_bytes.map(|bytes| bytes as f64 / 1e6)),
+            rate(f.ops_per_s),
+            rate(f.mb_per_s),
+            figure(f.latency.p50_us),
+            figure(f.latency.p99_us),
+            figure(f.latency.p999_us),
+            figure(f.write_amplification),
+            figure(f.space.map(|s| s.space_amplification_max)),
+            figure(f.space.map(|s| s.space_amplification_final)),
+            figure(f.reopening.map(|r| r.first_get_seconds)),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { table.render() + "\n" }
+}
+
+/// The report of `forebay bench pool`.
+#[must_use]
+pub fn pool(report: &pool_bench::Report) -> String {
+    let (copy, flush) = report.instructions;
+    let mut text = format!(
+        "{}: {}\ncopies by {copy}, other lines by {flush}; segments of {} MiB; medians of {} rounds\n\n",
+        report.medium,
+        report.survives,
+        report.segment_bytes >> 20,
+        report.rounds
+    );
+    let mut table = Table::new(&[
+        "bytes", "threads", "append ns", "min-max", "floor ns", "min-max", "append/floor", "append MB/s",
+    ]);
+    let span = |s: crate::rounds::Span| format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)));
+    for row in &report.rows {
+        table.row(vec![
+            row.bytes.to_string(),
+            row.threads.to_string(),
+            figure(Some(row.append_ns)),
+            span(row.append_ns_span),
+            figure(row.floor_ns),
+            row.floor_ns_span.map_or_else(|| "-".to_owned(), span),
+            figure(row.ratio),
+            figure(Some(row.append_mb_s)),
+        ]);
+    }
+    text.push_str(&table.render());
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["who", "µs"]);
+        table.row(vec!["double".to_owned(), "12,345".to_owned()]);
+        table.row(vec!["fsync".to_owned(), "1".to_owned()]);
+        assert_eq!(table.render(), "who         µs\ndouble  12,345\nfsync        1\n");
+    }
+
+    #[test]
+    fn figures_have_three_digits_or_more() {
+        for (value, text) in [(0.123, "0.12"), (12.34, "12.3"), (123.4, "123"), (1_234_567.0, "1,234,567")] {
+            assert_eq!(figure(Some(value)), text);
+        }
+        assert_eq!(figure(None), "-");
+        assert_eq!(grouped(-1000), "-1,000");
+    }
+}

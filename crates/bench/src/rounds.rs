@@ -1,0 +1,61 @@
+//! Several rounds, one figure: medians and spans.
+
+use serde::Serialize;
+
+/// The smallest and the largest of a figure's rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Span {
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// The median; of an even number, the mean of the middle two. Zero of nothing.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (n, middle) if n % 2 == 1 => sorted[middle],
+        (_, middle) => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// The span. Zeros of nothing.
+#[must_use]
+pub fn span(values: &[f64]) -> Span {
+    let pick = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).unwrap_or(0.0);
+    Span {
+        min: pick(f64::min),
+        max: pick(f64::max),
+    }
+}
+
+/// Of several rounds the one whose `figure` is the median (of an even number, the lower middle one), so
+/// that all figures of a row belong together.
+pub fn median_round<T>(mut rounds: Vec<T>, figure: impl Fn(&T) -> f64) -> Option<T> {
+    rounds.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+    let middle = rounds.len().checked_sub(1)? / 2;
+    Some(rounds.swap_remove(middle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_whatever_the_order() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(span(&[3.0, 1.0, 2.0]), Span { min: 1.0, max: 3.0 });
+    }
+
+    #[test]
+    fn the_median_round_is_one_that_was_run() {
+        assert_eq!(median_round(vec![5, 1, 3, 9], |&n| f64::from(n)), Some(3));
+        assert_eq!(median_round(Vec::<u8>::new(), |_| 0.0), None);
+    }
+}

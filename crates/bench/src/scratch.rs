@@ -1,0 +1,287 @@
+//! Directories and pools that are there for a measurement and go away again.
+//!
+//! They are removed when dropped. A process that ends otherwise (a signal) calls [`remove_all`] on its way out.
+
+use crate::BenchError;
+use forebay_pool::{
+    CreateOptions, Pool, PoolError,
+    media::{Media, Profile, Timed, open_dax, open_emulated},
+};
+use rustix::fs::Access;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tempfile::TempDir;
+
+/// The scratch directories that exist.
+static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes every scratch directory of this process. For the handler of a signal that ends it.
+pub fn remove_all() {
+    for path in ALIVE.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // Nobody is left to be told; what cannot be removed stays.
+        drop(fs::remove_dir_all(path));
+    }
+}
+
+/// A directory of our own.
+#[derive(Debug)]
+pub struct ScratchDir(TempDir);
+
+impl ScratchDir {
+    /// Makes one inside `parent`, which is created if need be.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn new_in(parent: &Path) -> Result<Self, BenchError> {
+        fs::create_dir_all(parent).map_err(BenchError::io("creating the directory", parent))?;
+        let dir = tempfile::Builder::new()
+            .prefix("forebay-scratch-")
+            .tempdir_in(parent)
+            .map_err(BenchError::io("creating a directory in", parent))?;
+        ALIVE
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(dir.path().to_owned());
+        Ok(Self(dir))
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        ALIVE
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|path| path != self.0.path());
+    }
+}
+
+/// Where a benchmark's pool comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolSource {
+    /// Made for the purpose in memory (`/dev/shm`): it survives a process crash only.
+    Emulated,
+    /// The user's.
+    At(PathBuf),
+}
+
+/// A pool for a measurement.
+pub struct ScratchPool {
+    /// Open as long as the measurement is; `None` while another process has its turn.
+    pool: Pool,
+    path: PathBuf,
+    _dir: Option<ScratchDir>,
+}
+
+impl ScratchPool {
+    /// A pool with `buffers` free segments of `buffer_bytes` bytes at least; the user's has the
+    /// segments that it has. With a `profile`, it is as slow as that device.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn new(
+        source: &PoolSource,
+        buffers: u64,
+        buffer_bytes: u64,
+        profile: Option<Profile>,
+    ) -> Result<Self, BenchError> {
+        match source {
+            PoolSource::At(path) => Ok(Self {
+                pool: open(path, profile)?,
+                path: path.clone(),
+                _dir: None,
+            }),
+            PoolSource::Emulated => {
+                let dir = ScratchDir::new_in(&memory_dir())?;
+                let path = dir.path().join("emulated.pool");
+                let pool = Pool::create(
+                    &path,
+                    CreateOptions {
+                        bytes: buffers * buffer_bytes + TABLES_MAX,
+                        segment_bytes: buffer_bytes,
+                        lanes: 4,
+                        emulated: true,
+                    },
+                )?;
+                let pool = match profile {
+                    None => pool,
+                    Some(_) => open(&path, profile)?,
+                };
+                Ok(Self {
+                    pool,
+                    path,
+                    _dir: Some(dir),
+                })
+            }
+        }
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// More than the superblocks and tables of a pool of 4 lanes and some dozens of segments take.
+const TABLES_MAX: u64 = 64 << 10;
+
+fn open(path: &Path, profile: Option<Profile>) -> Result<Pool, PoolError> {
+    let Some(profile) = profile else {
+        return Pool::open(path, false);
+    };
+    // Opened plainly first: it refuses what must not be used.
+    drop(Pool::open(path, false)?);
+    let media: Arc<dyn Media> = match open_dax(path) {
+        Ok(media) => Arc::new(media),
+        Err(_) => Arc::new(open_emulated(path)?),
+    };
+    Pool::open_media(path, Arc::new(Timed::new(media, profile)))
+}
+
+/// A scratch medium beside the pool's, of the same kind, that bare copies go to.
+pub struct ScratchMedia {
+    /// The memory.
+    pub media: Arc<dyn Media>,
+    _dir: ScratchDir,
+}
+
+impl ScratchMedia {
+    /// `bytes` bytes of memory like that of a pool from `source`. `None` beside a devdax device: there is no
+    /// second one.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn new(source: &PoolSource, bytes: u64, profile: Option<Profile>) -> Result<Option<Self>, BenchError> {
+        let parent = match source {
+            PoolSource::Emulated => memory_dir(),
+            PoolSource::At(path) => match path.parent() {
+                _ if !path.is_file() => return Ok(None),
+                Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+                _ => PathBuf::from("."),
+            },
+        };
+        let dir = ScratchDir::new_in(&parent)?;
+        let path = dir.path().join("floor");
+        // Real zeros, as a pool has: no later store may need a block or a page.
+        let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        fs::write(&path, zeros).map_err(BenchError::io("writing", &path))?;
+        let media: Arc<dyn Media> = match open_dax(&path) {
+            Ok(media) => Arc::new(media),
+            Err(_) => Arc::new(open_emulated(&path)?),
+        };
+        let media = match profile {
+            Some(profile) => Arc::new(Timed::new(media, profile)),
+            None => media,
+        };
+        Ok(Some(Self { media, _dir: dir }))
+    }
+}
+
+
+/// Where emulated pools are made: memory, if the system has such a directory.
+#[must_use]
+pub fn memory_dir() -> PathBuf {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() && rustix::fs::access(shm, Access::WRITE_OK).is_ok() {
+        shm.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Bytes that the files under `dir` occupy.
+#[must_use]
+pub fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(dir) else {
+        // Gone meanwhile: occupies nothing.
+        return 0;
+    };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
+            Ok(meta) => meta.blocks() * 512,
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Drops the page cache of every file under `dir`, which must be synced, so that reads go to the device.
+///
+/// # Errors
+/// I/O errors.
+pub fn drop_page_cache(dir: &Path) -> Result<(), BenchError> {
+    for entry in fs::read_dir(dir).map_err(BenchError::io("listing", dir))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            drop_page_cache(&path)?;
+            continue;
+        }
+        let failed = || BenchError::io("dropping the page cache of", &path);
+        let file = fs::File::open(&path).map_err(failed())?;
+        file.sync_all().map_err(failed())?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| failed()(e.into()))?;
+    }
+    Ok(())
+}
+
+/// Writes everything that the file system of `dir` has in memory to its device.
+///
+/// # Errors
+/// I/O errors.
+pub fn sync_file_system(dir: &Path) -> Result<(), BenchError> {
+    let failed = || BenchError::io("syncing the file system of", dir);
+    let dir_handle = fs::File::open(dir).map_err(failed())?;
+    rustix::fs::syncfs(&dir_handle).map_err(|e| failed()(e.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scratch_pool_has_its_buffers_and_leaves_nothing_behind() {
+        let pool = ScratchPool::new(&PoolSource::Emulated, 3, 1 << 20, None).unwrap();
+        let path = pool.path().to_owned();
+        assert!(path.exists());
+        let geometry = pool.pool().superblock().geometry;
+        assert_eq!((geometry.segments, geometry.segment_bytes), (3, 1 << 20));
+        drop(pool);
+        assert!(!path.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_slow_pool_says_so() {
+        let pcm = Profile::named("pcm");
+        let pool = ScratchPool::new(&PoolSource::Emulated, 1, 1 << 20, pcm).unwrap();
+        assert!(pool.pool().describe().contains("pcm"));
+        let floor = ScratchMedia::new(&PoolSource::Emulated, 1 << 16, pcm).unwrap().unwrap();
+        assert!(floor.media.describe().contains("pcm"));
+    }
+
+    #[test]
+    fn occupied_bytes_are_those_of_all_files() {
+        let dir = ScratchDir::new_in(&std::env::temp_dir()).unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/file"), vec![1; 10_000]).unwrap();
+        sync_file_system(dir.path()).unwrap();
+        assert!(disk_bytes(dir.path()) >= 10_000);
+        drop_page_cache(dir.path()).unwrap();
+    }
+}

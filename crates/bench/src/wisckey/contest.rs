@@ -1,0 +1,110 @@
+//! Who takes part, and the turns they take.
+
+use super::{Config, Figures, Peer, PeerOutcome, Report, Row};
+use crate::{BenchError, peers::rocksdb};
+use forebay_store::Variant;
+use std::fmt;
+
+/// Somebody who takes turns in a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contestant {
+    Ours(Variant),
+    RocksDb(rocksdb::Mode),
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours(variant) => variant.fmt(f),
+            Self::RocksDb(mode) => write!(f, "{} {mode}", rocksdb::NAME),
+        }
+    }
+}
+
+/// Everybody who takes part in the Puts.
+pub(super) fn contestants(config: &Config) -> Vec<Contestant> {
+    let ours = config.variants.iter().copied().map(Contestant::Ours);
+    let peers = rocksdb::Mode::ALL.into_iter().map(Contestant::RocksDb);
+    if config.peers && rocksdb::find().is_ok() {
+        ours.chain(peers).collect()
+    } else {
+        ours.collect()
+    }
+}
+
+/// The contestants of workloads that do not compare variants: our main one, and the peer at its fastest.
+pub(super) fn finalists(config: &Config, all: &[Contestant]) -> Vec<Contestant> {
+    let ours = Contestant::Ours(config.main_variant());
+    let peer = Contestant::RocksDb(rocksdb::Mode::DisableWal);
+    std::iter::once(ours).chain(all.contains(&peer).then_some(peer)).collect()
+}
+
+/// Lets everybody have a turn, round after round, and adds a row for each to the report.
+pub(super) fn take_turns(
+    contestants: &[Contestant],
+    rounds: usize,
+    report: &mut Report,
+    mut turn: impl FnMut(Contestant, usize) -> Result<Figures, BenchError>,
+) -> Result<(), BenchError> {
+    let mut figures: Vec<Vec<Figures>> = contestants.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        for (contestant, figures) in contestants.iter().zip(&mut figures) {
+            figures.push(turn(*contestant, round)?);
+        }
+    }
+    for (contestant, figures) in contestants.iter().zip(figures) {
+        report.add(*contestant, figures);
+    }
+    Ok(())
+}
+
+impl Report {
+    /// Adds the row that a contestant's rounds make.
+    pub(super) fn add(&mut self, contestant: Contestant, rounds: Vec<Figures>) {
+        let Some(figures) = Figures::of_rounds(rounds) else {
+            return;
+        };
+        match contestant {
+            Contestant::Ours(variant) => self.rows.push(Row {
+                variant: variant.to_string(),
+                figures,
+            }),
+            Contestant::RocksDb(mode) => self.peers.push(Peer {
+                name: rocksdb::NAME,
+                outcome: PeerOutcome::Ran {
+                    mode: mode.to_string(),
+                    figures: Box::new(figures),
+                },
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_interleaved_and_rows_come_in_the_order_of_the_contestants() {
+        let config = Config::default();
+        let all = contestants(&config);
+        let mut report = Report::new(&config, crate::device::measure(&std::env::temp_dir(), crate::device::Effort::QUICK).unwrap());
+        let mut order = Vec::new();
+        take_turns(&all, 3, &mut report, |contestant, round| {
+            order.push((contestant, round));
+            Ok(Figures {
+                workload: "put",
+                ops: 1,
+                ops_per_s: (round + 1) as f64,
+                ..Figures::default()
+            })
+        })
+        .unwrap();
+        assert_eq!(order[0].1, 0);
+        assert_eq!(order[all.len()], (all[0], 1));
+        let variants: Vec<_> = report.rows.iter().map(|r| r.variant.as_str()).collect();
+        assert_eq!(variants, ["fsync", "nosync", "single", "double"]);
+        assert_eq!(report.rows[0].figures.ops_per_s, 2.0);
+        assert_eq!(report.rows[0].figures.ops_per_s_span.unwrap().max, 3.0);
+    }
+}

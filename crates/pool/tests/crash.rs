@@ -1,0 +1,207 @@
+//! The pool's promise, at every point in time at which the power can fail: every acknowledged record
+//! is recovered, byte for byte and in order, and nothing that was not appended ever appears.
+//!
+//! `FOREBAY_SEED=n` repeats the workloads of a failure (several threads: not their exact interleaving).
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use forebay_pool::{Pool, layout::Geometry, media::Media, media::Sim};
+use std::{
+    io::IoSlice,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use support::{Known, Ledger, OWNERS, Plan, Rng, claim, open, session};
+
+const BYTES: usize = 48 << 10;
+const SEGMENT: u64 = 4096;
+
+/// Runs `test` with `workloads` seeds (fewer if `PROPTEST_CASES` says so), and prints the one that fails.
+fn with_seeds(workloads: u64, test: impl Fn(&mut Rng)) {
+    let cases = std::env::var("PROPTEST_CASES").map_or(256, |n| n.parse().unwrap());
+    let workloads = (workloads * cases / 256).max(1);
+    let first = std::env::var("FOREBAY_SEED").map_or_else(
+        |_| {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_nanos() as u64
+        },
+        |seed| seed.parse().unwrap(),
+    );
+    for seed in (0..workloads).map(|n| first.wrapping_add(n)) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(&mut Rng(seed)))) {
+            eprintln!("FOREBAY_SEED={seed}");
+            resume_unwind(panic);
+        }
+    }
+}
+
+fn new_pool() -> Arc<Sim> {
+    let sim = Arc::new(Sim::new(BYTES));
+    let geometry = Geometry::fit(BYTES as u64, SEGMENT, 3).unwrap();
+    Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    Arc::new(Sim::from_image(sim.image()))
+}
+
+/// Chooses which words in flight arrived: none, all, few, half, or most.
+fn subset(rng: &mut Rng, kind: u64) -> impl FnMut() -> bool {
+    let arrive = [0, 16, 2, 8, 14][kind as usize];
+    let mut rng = Rng(rng.next());
+    move || rng.below(16) < arrive
+}
+
+/// Recovers `image` and judges every lane by what was `known`.
+fn recover(image: Vec<u8>, known: &Known) {
+    let pool = open(&Arc::new(Sim::from_image(image)));
+    for owner in OWNERS {
+        claim(&pool, owner, known, 2);
+    }
+}
+
+/// Cuts the power at every point of what `sim` has recorded, with `subsets` choices of what arrived.
+fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, subsets: u64) {
+    let images = sim.crash_images();
+    let mut moment = images.start();
+    let mut known = before.clone();
+    let mut notes = 0;
+    loop {
+        known.learn(ledger, images.notes_before(moment.point()).skip(notes));
+        notes = images.notes_before(moment.point()).count();
+        for n in 0..subsets {
+            let kind = if subsets == 1 { rng.below(5) } else { n };
+            recover(moment.image(subset(rng, kind)), &known);
+        }
+        if !moment.step() {
+            return;
+        }
+    }
+}
+
+/// Memory as a process finds it that starts after another one was killed: it sees what that one stored
+/// without a fence, and the power may still fail.
+fn after_a_kill(durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
+    let sim = Arc::new(Sim::from_image(durable.clone()));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (at, line) in (0..).step_by(64).zip(seen.chunks(64)) {
+                if line != &durable[at..at + 64] {
+                    sim.stream(at as u64, &[IoSlice::new(line)], 0);
+                }
+            }
+        });
+    });
+    sim
+}
+
+fn first_generation(rng: &mut Rng) -> (Arc<Sim>, Ledger) {
+    let (sim, ledger) = (new_pool(), Ledger::default());
+    for number in 0..2 {
+        let mut known = Known::default();
+        let images = sim.crash_images();
+        known.learn(&ledger, images.notes_before(images.points() - 1));
+        let plan = Plan {
+            session: number,
+            writers: 3,
+            records_each: 1 + rng.below(6),
+        };
+        session(&sim, &known, &ledger, rng, plan);
+    }
+    (sim, ledger)
+}
+
+#[test]
+fn whenever_the_power_fails_every_acknowledged_record_is_recovered_and_no_other() {
+    with_seeds(16, |rng| {
+        let (sim, ledger) = first_generation(rng);
+        cut_everywhere(&sim, &Known::default(), &ledger, rng, 5);
+    });
+}
+
+/// A second session on what a crash at some points of the first left, itself cut at every point, its claims included.
+fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>) {
+    let (sim, ledger) = first_generation(rng);
+    let images = sim.crash_images();
+    let mut moment = images.start();
+    loop {
+        for _ in 0..1 + rng.below(20) {
+            if !moment.step() {
+                return;
+            }
+        }
+        let mut known = Known::default();
+        known.learn(&ledger, images.notes_before(moment.point()));
+        let seed = rng.next();
+        let sim = next(rng, &|kind| moment.image(subset(&mut Rng(seed), kind)));
+        let ledger = Ledger::default();
+        let plan = Plan {
+            session: 100,
+            writers: 2,
+            records_each: 3,
+        };
+        session(&sim, &known, &ledger, rng, plan);
+        cut_everywhere(&sim, &known, &ledger, rng, 1);
+    }
+}
+
+#[test]
+fn a_pool_recovered_from_one_power_cut_survives_the_next_at_any_point_of_claim_and_session() {
+    with_seeds(12, |rng| {
+        second_generation(rng, |rng, image| {
+            Arc::new(Sim::from_image(image(rng.below(5))))
+        });
+    });
+}
+
+#[test]
+fn what_a_killed_process_left_unfenced_and_the_next_one_recovered_survives_a_power_cut() {
+    with_seeds(12, |rng| {
+        second_generation(rng, |_, image| after_a_kill(image(0), &image(1)));
+    });
+}
+
+#[test]
+fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
+    with_seeds(8, |rng| {
+        let sim = Arc::new(Sim::new(BYTES));
+        let geometry = Geometry::fit(BYTES as u64, SEGMENT, 3).unwrap();
+        Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+        let images = sim.crash_images();
+        let mut made = false;
+        for point in 0..images.points() {
+            for kind in 0..5 {
+                let image = images.at(point, subset(rng, kind));
+                let found =
+                    Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image.clone())));
+                match found {
+                    Ok(_) => recover(image, &Known::default()),
+                    Err(e) => assert!(e.to_string().contains("not a Forebay pool"), "{e}"),
+                }
+                made = point + 1 == images.points();
+            }
+        }
+        assert!(made);
+    });
+}
+
+#[test]
+fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
+    for damaged in [0, 4096] {
+        with_seeds(8, |rng| {
+            let mut image = new_pool().image();
+            image[damaged + 40] ^= 1;
+            let sim = Arc::new(Sim::from_image(image));
+            assert_eq!(open(&sim).repaired().len(), 1);
+            let images = sim.crash_images();
+            for point in 0..images.points() {
+                for kind in 0..5 {
+                    recover(images.at(point, subset(rng, kind)), &Known::default());
+                }
+            }
+        });
+    }
+}

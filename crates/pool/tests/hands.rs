@@ -1,0 +1,290 @@
+//! Lanes and segments changing hands: what was whose is never taken for, or lent over, another's.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use forebay_pool::{
+    ClaimOptions, CreateOptions, Lane, Pool, PoolErrorKind,
+    layout::{Geometry, START_MAX},
+    media::{Media, Sim},
+    record::HEADER,
+    status::LaneCheck,
+};
+use std::{
+    io::IoSlice,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+use uuid::Uuid;
+
+const OWNER: Uuid = Uuid::from_u128(0x4A9D);
+const OTHER: Uuid = Uuid::from_u128(0x07E2);
+const BYTES: usize = 128 << 10;
+
+/// A pool of four segments of 16 KiB and four lanes.
+fn pool() -> (Arc<Sim>, Pool) {
+    let sim = Arc::new(Sim::new(BYTES));
+    let geometry = Geometry {
+        segments: 4,
+        ..Geometry::fit(BYTES as u64, 16 << 10, 4).unwrap()
+    };
+    let geometry = Geometry::fit(geometry.segment(3) + (16 << 10), 16 << 10, 4).unwrap();
+    assert_eq!(geometry.segments, 4);
+    let pool = Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    (sim, pool)
+}
+
+fn open(image: Vec<u8>) -> Pool {
+    Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image))).unwrap()
+}
+
+fn buffers(buffers: u16) -> ClaimOptions {
+    ClaimOptions {
+        buffers,
+        ..Default::default()
+    }
+}
+
+fn drain(lane: &Lane) {
+    lane.seal();
+    while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+        sealed.release();
+    }
+}
+
+#[test]
+fn an_owner_that_gave_its_lane_back_and_takes_one_again_does_not_find_its_old_records() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
+    for i in 0..10u8 {
+        lane.append(1, &[IoSlice::new(&[i; 100])]).unwrap();
+    }
+    drain(&lane);
+    assert!(lane.remove());
+    let (lane, recovered) = pool.claim(OWNER, &buffers(2)).unwrap();
+    assert_eq!(recovered.records().count(), 0);
+    drop((lane, recovered));
+    // Nor takes them for evidence that something new was lost.
+    let (_lane, recovered) = open(sim.image()).claim(OWNER, &buffers(2)).unwrap();
+    assert_eq!(recovered.records().count(), 0);
+}
+
+#[test]
+fn bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &buffers(4)).unwrap();
+    let lsn = lane.append(1, &[IoSlice::new(&[7; 500])]).unwrap();
+    let bytes = lane.read(lsn + HEADER as u64, 500).unwrap();
+    drop(lane);
+    let error = pool.claim(OWNER, &buffers(4)).err().unwrap();
+    assert!(matches!(error.kind, PoolErrorKind::InUse { .. }), "{error}");
+    assert_eq!(&bytes[..], [7; 500]);
+    drop(bytes);
+    let (lane, recovered) = pool.claim(OWNER, &buffers(4)).unwrap();
+    drain(&lane);
+    assert!(lane.remove());
+    // Given back, but what was recovered is still looked at: nobody gets these segments yet.
+    let error = pool.claim(OTHER, &buffers(1)).err().unwrap();
+    assert!(matches!(error.kind, PoolErrorKind::Full { .. }), "{error}");
+    assert_eq!(recovered.records().next().unwrap().payload, [7; 500]);
+    drop(recovered);
+    pool.claim(OTHER, &buffers(4)).unwrap();
+}
+
+#[test]
+fn whoever_looks_at_a_pool_never_makes_a_claim_fail() {
+    let (_sim, pool) = pool();
+    drop(pool.claim(OWNER, &buffers(2)).unwrap());
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                let _ = (pool.lanes(), pool.check_lane(0), pool.segments_free());
+            }
+        });
+        for _ in 0..3000 {
+            let claimed = pool.claim(OWNER, &buffers(2));
+            ended.store(claimed.is_err(), Relaxed);
+            drop(claimed.unwrap());
+        }
+        ended.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_lane_that_was_given_back_is_whole_and_one_that_is_not_there_is_not() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
+    let number = lane.number();
+    assert!(matches!(pool.check_lane(number), LaneCheck::InUse));
+    assert!(lane.remove());
+    assert!(matches!(
+        pool.check_lane(number),
+        LaneCheck::Whole { records: 0, .. }
+    ));
+    assert!(matches!(
+        pool.check_lane(3),
+        LaneCheck::Whole { records: 0, .. }
+    ));
+    assert!(matches!(pool.check_lane(4), LaneCheck::Damaged(_)));
+}
+
+#[test]
+fn a_log_starts_at_a_page_that_it_can_count_on_from_or_not_at_all() {
+    let (_sim, pool) = pool();
+    for start in [64, 4095, u64::MAX - 4095, START_MAX + 4096] {
+        let options = ClaimOptions {
+            start,
+            ..Default::default()
+        };
+        let error = pool.claim(OWNER, &options).err().unwrap();
+        assert!(error.to_string().contains("cannot start a log"), "{error}");
+        assert!(!pool.has_lane(OWNER).unwrap());
+    }
+    let options = ClaimOptions {
+        start: START_MAX,
+        ..Default::default()
+    };
+    let (lane, _) = pool.claim(OWNER, &options).unwrap();
+    for _ in 0..3 {
+        lane.append(1, &[IoSlice::new(&[1; 6000])]).unwrap();
+    }
+    drop(lane);
+    let (_, recovered) = pool.claim(OWNER, &options).unwrap();
+    assert_eq!(recovered.records().count(), 3);
+}
+
+#[test]
+fn a_lane_nobody_can_read_stops_new_owners_but_not_the_owners_of_other_lanes() {
+    let (sim, pool) = pool();
+    for owner in [OTHER, OWNER] {
+        pool.claim(owner, &buffers(1)).unwrap();
+    }
+    let mut image = sim.image();
+    let entry = pool.superblock().geometry.lane_entry(0) as usize;
+    image[entry + 40] ^= 1;
+    image[entry + 64 + 40] ^= 1;
+    let pool = open(image);
+    pool.claim(OWNER, &buffers(1)).unwrap();
+    for owner in [OTHER, Uuid::from_u128(1)] {
+        let error = pool.claim(owner, &buffers(1)).err().unwrap();
+        assert!(
+            matches!(error.kind, PoolErrorKind::Damaged { .. }),
+            "{error}"
+        );
+    }
+    assert!(matches!(pool.check_lane(0), LaneCheck::Damaged(_)));
+    assert!(matches!(pool.check_lane(1), LaneCheck::Whole { .. }));
+}
+
+#[test]
+fn an_error_while_claiming_leaves_no_lock_behind() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
+    for i in 0..5u8 {
+        lane.append(1, &[IoSlice::new(&[i; 500])]).unwrap();
+    }
+    drop(lane);
+    let mut image = sim.image();
+    let second = image.windows(500).position(|w| w == [1; 500]).unwrap();
+    image[second] ^= 1;
+    let pool = open(image);
+    for _ in 0..3 {
+        let error = pool.claim(OWNER, &buffers(2)).err().unwrap();
+        assert!(
+            matches!(error.kind, PoolErrorKind::LostRecords { .. }),
+            "{error}"
+        );
+        let error = pool.claim(OTHER, &buffers(3)).err().unwrap();
+        assert!(matches!(error.kind, PoolErrorKind::Full { .. }), "{error}");
+    }
+    let options = ClaimOptions {
+        salvage: true,
+        ..Default::default()
+    };
+    pool.claim(OWNER, &options).unwrap();
+    pool.claim(OTHER, &buffers(2)).unwrap();
+}
+
+#[test]
+fn a_pool_that_is_in_the_way_of_a_new_one_is_named_and_not_even_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("there.pool");
+    let options = CreateOptions {
+        bytes: BYTES as u64,
+        segment_bytes: 16 << 10,
+        lanes: 4,
+        emulated: true,
+    };
+    drop(Pool::create(&path, options).unwrap());
+    let mut image = std::fs::read(&path).unwrap();
+    image[4096 + 20] ^= 1;
+    std::fs::write(&path, &image).unwrap();
+    let error = Pool::create(&path, options).err().unwrap().to_string();
+    assert!(error.contains("exists already (a pool, uuid"), "{error}");
+    assert!(std::fs::read(&path).unwrap() == image);
+    let pool = Pool::open(&path, false).unwrap();
+    assert_eq!(pool.repaired().len(), 1);
+    assert!(Pool::open(&path, false).unwrap().repaired().is_empty());
+}
+
+#[test]
+fn a_pool_made_on_persistent_memory_and_moved_is_refused_untouched_unless_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("moved.pool");
+    let (sim, pool) = pool(); // made as persistent memory
+    drop(pool);
+    let mut image = sim.image();
+    image[4096 + 20] ^= 1;
+    std::fs::write(&path, &image).unwrap();
+    let error = Pool::open(&path, false).err().unwrap();
+    assert!(
+        matches!(error.kind, PoolErrorKind::MovedOffPersistentMemory { .. }),
+        "{error}"
+    );
+    assert!(std::fs::read(&path).unwrap() == image);
+    let pool = Pool::open(&path, true).unwrap();
+    assert!(pool.survives().to_string().contains("process crash only"));
+}
+
+#[test]
+#[should_panic(expected = "kind 0 is the pool's own")]
+fn a_record_of_the_pools_own_kind_is_not_appended() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &buffers(1)).unwrap();
+    let _ = lane.append(0, &[IoSlice::new(b"would end the segment")]);
+}
+
+#[test]
+fn formatting_takes_the_old_pool_away_before_anything_else() {
+    let (sim, pool) = pool();
+    let again = Arc::new(Sim::from_image(sim.image()));
+    let geometry = pool.superblock().geometry;
+    Pool::format(
+        Path::new("sim"),
+        again.clone() as Arc<dyn Media>,
+        geometry,
+        false,
+    )
+    .unwrap();
+    let images = again.crash_images();
+    let mut coin = 0;
+    for point in 0..images.points() {
+        let image = images.at(point, || {
+            coin += 1;
+            coin % 3 == 0
+        });
+        if let Ok(found) = Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image))) {
+            for lane in 0..4 {
+                let check = found.check_lane(lane);
+                assert!(
+                    matches!(check, LaneCheck::Whole { .. }),
+                    "{point}: {check:?}"
+                );
+            }
+        }
+    }
+}

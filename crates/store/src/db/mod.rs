@@ -1,0 +1,209 @@
+//! The store: one log, one index, and the threads behind them.
+//!
+//! | thread | does | in |
+//! |---|---|---|
+//! | writers | append to the log's head, insert into the active chunk | `write` |
+//! | readers | look into the view, read the log | `read`, `scan` |
+//! | drain (two) | move sealed segments from the pool to the files | `log::drain` |
+//! | index | sorts frozen chunks and merges them into the index | `indexer` |
+//! | compaction | merges the index's tables | `indexer` |
+//! | collector | gives back the space of dead records | `gc` |
+//!
+//! Lock order: `view_change`, then the stripes in order, then a shard of a chunk or the lane's own
+//! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for the stripe of a
+//! writer in the `fsync` variant.
+
+mod gc;
+mod indexer;
+mod open;
+mod read;
+mod recovery;
+mod sample;
+mod scan;
+mod snapshot;
+mod verify;
+mod write;
+
+pub use read::Value;
+pub use scan::{Scan, ScanRange};
+pub use snapshot::Snapshot;
+pub use write::Batch;
+
+use crate::{
+    disk::{Disk, SyncMeter},
+    error::StoreError,
+    index::Index,
+    large::LargeValues,
+    log::{Head, ValueLog},
+    manifest::Manifest,
+    memtable::{Chunk, View},
+    options::Options,
+    stats::Stats,
+};
+use arc_swap::ArcSwap;
+use forebay_pool::Lsn;
+use gc::Collector;
+use parking_lot::{Condvar, Mutex};
+use snapshot::Snapshots;
+use std::{
+    fs::File,
+    hash::BuildHasher,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+};
+use uuid::Uuid;
+
+/// Writers' locks; a power of two. A key's writers exclude each other, so that the log has a key's
+/// records in the order in which the memtable got them.
+const STRIPES: usize = 64;
+
+/// An embedded key-value store. Share it by reference between any number of threads.
+///
+/// Dropping it without [`close`](Self::close) is what a crash does: nothing acknowledged is lost, and the
+/// next opening recovers.
+pub struct Store {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Locked as long as the store is open.
+    _lock: File,
+}
+
+/// What the store's threads share.
+pub(crate) struct Shared {
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    options: Options,
+    uuid: Uuid,
+    survives: String,
+    manifest: Arc<Mutex<Manifest>>,
+    log: Arc<ValueLog>,
+    head: Head,
+    index: Arc<dyn Index>,
+    large: LargeValues,
+    hasher: foldhash::fast::RandomState,
+    stripes: Box<[Stripe]>,
+    view: ArcSwap<View>,
+    /// Held while the view is replaced.
+    view_change: Mutex<()>,
+    /// An empty chunk, its memory touched, for the next freeze.
+    spare: Mutex<Option<Chunk>>,
+    snapshots: Arc<Snapshots>,
+    collector: Collector,
+    background: Background,
+    /// Held by drain threads while they take a segment and its place.
+    drain_order: Mutex<()>,
+    meter: Option<Arc<SyncMeter>>,
+}
+
+/// One of the writers' locks, on a cache line of its own, with the number of writes done under it.
+#[repr(align(128))]
+#[derive(Default)]
+struct Stripe(Mutex<u64>);
+
+/// How the background threads are told what to do, and tell how it goes.
+#[derive(Default)]
+struct Background {
+    state: Mutex<BackgroundState>,
+    /// The state changed.
+    changed: Condvar,
+    /// Writers must wait: the memtable is full.
+    full: AtomicBool,
+    stop: AtomicBool,
+    index_waits: AtomicU64,
+}
+
+#[derive(Default)]
+struct BackgroundState {
+    /// Something was frozen, or is wanted in the index.
+    index_work: bool,
+    /// Ingest whatever is frozen, however little.
+    ingest_all: bool,
+    /// The tables changed.
+    compaction_work: bool,
+    /// Why the index cannot be written, if it cannot.
+    index_trouble: Option<String>,
+}
+
+impl Shared {
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    #[inline]
+    fn stripe(&self, hash: u64) -> &Mutex<u64> {
+        &self.stripes[self.stripe_number(hash)].0
+    }
+
+    fn stopping(&self) -> bool {
+        self.background.stop.load(Relaxed)
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    fn change_view(&self, change: impl FnOnce(&View) -> View) {
+        let _changing = self.view_change.lock();
+        let next = change(&self.view.load());
+        self.view.store(Arc::new(next));
+    }
+
+    /// Where the log is complete in the index.
+    fn watermark(&self) -> Lsn {
+        self.index.watermark()
+    }
+}
+
+impl Store {
+    /// Waits until everything acknowledged before is in the value-log files on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Stalled`] if they cannot be written; nothing is lost then.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.shared.head.flush()
+    }
+
+    /// Sizes and counts.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = &*self.shared;
+        let view = shared.view.load();
+        let chunks = || view.active.iter().chain(&view.frozen);
+        let (sync_calls, sync_seconds, sync_cpu_seconds) = shared
+            .meter
+            .as_ref()
+            .map_or((0, 0.0, 0.0), |meter| meter.read());
+        let (large_value_bytes, large_value_files) = shared.large.size();
+        let value_log_bytes = shared.log.disk_bytes();
+        let garbage = shared.collector.estimate();
+        Stats {
+            writes: shared.stripes.iter().map(|stripe| *stripe.0.lock()).sum(),
+            variant: shared.options.variant.to_string(),
+            survives: shared.survives.clone(),
+            log_tail: shared.head.tail(),
+            log_drained: shared.head.drained(),
+            log_indexed: shared.watermark(),
+            value_log_bytes,
+            value_log_files: shared.log.files().len() as u64,
+            large_value_bytes,
+            large_value_files,
+            garbage_bytes: garbage.garbage_bytes,
+            space_amplification: garbage.space_amplification(),
+            gc_relocated_bytes: shared.collector.relocated_bytes(),
+            gc_files_removed: shared.collector.files_removed(),
+            memtable_bytes: chunks().map(|chunk| chunk.bytes() as u64).sum(),
+            memory_bytes_max: (shared.options.memtable_bytes * Options::CHUNKS_MAX) as u64
+                + shared.options.cache_bytes,
+            memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
+            index_waits: shared.background.index_waits.load(Relaxed),
+            gc_waits: shared.collector.waits(),
+            index: shared.index.stats(),
+            sync_calls,
+            sync_seconds,
+            sync_cpu_seconds,
+            trouble: shared.background.state.lock().index_trouble.clone(),
+        }
+    }
+}

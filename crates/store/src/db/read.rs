@@ -1,0 +1,211 @@
+//! Reading one key.
+//!
+//! 1. Look the key up in the view: active chunk, frozen chunks, tables.
+//! 2. Read the bytes at its address: from the pool if they are still there, else from a value-log file.
+//! 3. Check the checksum and the key.
+//!
+//! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
+//! key has a new address, and the lookup is done again.
+
+use super::{Shared, Store};
+use crate::{
+    error::StoreError,
+    index::{Address, Form},
+    log::Head,
+    memtable::View,
+    op::{Change, NotAnOp, Op, op_in_batch, read_record},
+};
+use std::ops::{Deref, Range};
+
+/// Lookups that find their record gone before it is called damage. Each needs a whole
+/// collection to have happened in between.
+const LOOKUPS_MAX: u32 = 100;
+
+/// A value that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Value {
+    bytes: Vec<u8>,
+    range: Range<usize>,
+}
+
+impl Value {
+    pub(super) fn new(bytes: Vec<u8>, range: Range<usize>) -> Self {
+        Self { bytes, range }
+    }
+
+    /// The value's bytes alone.
+    #[must_use]
+    pub fn into_vec(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.range.end);
+        self.bytes.drain(..self.range.start);
+        self.bytes
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Store {
+    /// The key's value, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::BadKey`] never: a key out of bounds is simply not there. I/O errors and damage.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        let mut bytes = Vec::new();
+        let range = self.shared.get(key, &mut bytes)?;
+        Ok(range.map(|range| Value::new(bytes, range)))
+    }
+
+    /// The key's value, read into `buffer`, whose memory is used again: allocates nothing once it is large enough.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_into<'b>(
+        &self,
+        key: &[u8],
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<&'b [u8]>, StoreError> {
+        let range = self.shared.get(key, buffer)?;
+        Ok(range.map(|range| &buffer[range]))
+    }
+}
+
+impl Shared {
+    fn get(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Range<usize>>, StoreError> {
+        let hash = self.hash(key);
+        for _ in 0..LOOKUPS_MAX {
+            let view = self.view.load();
+            let Some(address) = live(view.find(hash, key)?) else {
+                return Ok(None);
+            };
+            if let Some(range) = self.read_value(key, address, buffer)? {
+                return Ok(Some(range));
+            }
+        }
+        Err(StoreError::damaged(
+            &self.dir,
+            "the index leads to a log address that no value-log file holds",
+        ))
+    }
+
+    /// The key's value in a snapshot's view, whose files are all there.
+    pub(super) fn get_in(&self, view: &View, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        let Some(address) = live(view.find(self.hash(key), key)?) else {
+            return Ok(None);
+        };
+        self.value_at(key, address).map(Some)
+    }
+
+    /// The value of `key` at an address that a snapshot keeps readable.
+    pub(super) fn value_at(&self, key: &[u8], address: Address) -> Result<Value, StoreError> {
+        let mut bytes = Vec::new();
+        let range = self.read_value(key, address, &mut bytes)?.ok_or_else(|| {
+            StoreError::damaged(
+                &self.dir,
+                format!("log address {} is in no value-log file", address.lsn),
+            )
+        })?;
+        Ok(Value::new(bytes, range))
+    }
+
+    /// Reads the value at `address` into `buffer`; where in it the value is. `None` if no
+    /// file holds the address (any more).
+    fn read_value(
+        &self,
+        key: &[u8],
+        address: Address,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Range<usize>>, StoreError> {
+        if !self.read_log(address, buffer)? {
+            return Ok(None);
+        }
+        let op = self.op_at(buffer, address)?;
+        if op.key != key {
+            return Err(self.unreadable(address, "an operation on another key"));
+        }
+        match op.change {
+            Change::Put(value) => {
+                let end = address.len as usize;
+                Ok(Some(end - value.len()..end))
+            }
+            Change::Large(value) => {
+                buffer.clear();
+                match self.large.read(key, &value, buffer) {
+                    Ok(()) => Ok(Some(0..buffer.len())),
+                    // Collected since the lookup, as a value-log file may be.
+                    Err(StoreError::Io { source, .. })
+                        if source.kind() == std::io::ErrorKind::NotFound =>
+                    {
+                        Ok(None)
+                    }
+                    Err(e) => Err(e),
+                }
+            }
+            Change::Delete => Err(self.unreadable(address, "a delete")),
+        }
+    }
+
+    /// Copies the bytes at `address` to `buffer`; false if they are nowhere (any more).
+    pub(super) fn read_log(
+        &self,
+        address: Address,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let bytes = address.len as usize;
+        if let Head::Pool(lane) = &self.head
+            && let Some(pinned) = lane.read(address.lsn, bytes)
+        {
+            buffer.clear();
+            buffer.extend_from_slice(&pinned);
+            return Ok(true);
+        }
+        let Some(file) = self.log.find(address.lsn) else {
+            return Ok(false);
+        };
+        buffer.resize(bytes, 0);
+        file.read(address.lsn, buffer)?;
+        Ok(true)
+    }
+
+    /// Checks and takes apart the bytes that were read at `address`.
+    pub(super) fn op_at<'b>(
+        &self,
+        bytes: &'b [u8],
+        address: Address,
+    ) -> Result<Op<'b>, StoreError> {
+        let op = match address.form {
+            Form::Record => read_record(bytes, address.lsn, self.uuid),
+            Form::InBatch => op_in_batch(bytes),
+            Form::Tombstone => Err(NotAnOp::Shape),
+        };
+        op.map_err(|what| self.unreadable(address, what))
+    }
+
+    fn unreadable(&self, address: Address, found: impl std::fmt::Display) -> StoreError {
+        let file = self.log.find(address.lsn);
+        let path = file.as_ref().map_or(&*self.dir, |file| &*file.path);
+        StoreError::lost(path, address.lsn, found)
+    }
+}
+
+/// The address, unless it is a tombstone's.
+pub(super) fn live(address: Option<Address>) -> Option<Address> {
+    address.filter(|address| address.form != Form::Tombstone)
+}

@@ -1,0 +1,282 @@
+//! Writing: append to the log, then insert into the memtable, both under the key's stripe.
+//!
+//! 1. Wait, if the memtable is full or garbage collection is behind (checked by one load each).
+//! 2. Under the key's stripe: append the record. It is durable when the append returns.
+//! 3. Still under the stripe: insert the key's address into the active chunk. The write is visible.
+//! 4. If that filled the chunk: freeze it (`indexer`).
+//!
+//! The stripe makes a key's order in the log its order in the memtable, lets garbage collection compare and
+//! relocate as one step, and lets a freeze, which takes all stripes, find no write between 2 and 3.
+
+use super::{STRIPES, Shared, Store};
+use crate::{
+    KEY_BYTES_MAX, VALUE_BYTES_MAX,
+    error::StoreError,
+    index::{Address, Form},
+    large::Written,
+    op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, push_op},
+};
+use forebay_pool::{Lsn, record::HEADER};
+use std::io::IoSlice;
+
+/// Operations that are written as one: all of them are durable and visible, or none.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// No operations.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a put. Of several operations on a key the last one counts.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes += key.len() + value.len();
+        self.ops.push((key.to_vec(), Some(value.to_vec())));
+    }
+
+    /// Adds a delete.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.bytes += key.len();
+        self.ops.push((key.to_vec(), None));
+    }
+
+    /// Number of operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// True without operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Bytes of keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Removes all operations; keeps the memory.
+    pub fn clear(&mut self) {
+        self.ops.clear();
+        self.bytes = 0;
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), StoreError> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(StoreError::BadKey { bytes: key.len() });
+    }
+    Ok(())
+}
+
+fn check_value(value: &[u8]) -> Result<(), StoreError> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(StoreError::ValueTooLarge { bytes: value.len() });
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "KEY_BYTES_MAX fits")]
+fn key_length(key: &[u8]) -> [u8; KEY_LENGTH] {
+    (key.len() as u16).to_le_bytes()
+}
+
+/// The address of a record that holds one operation.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a record is smaller than a segment"
+)]
+fn record_at(lsn: Lsn, payload: usize, form: Form) -> Address {
+    Address {
+        lsn,
+        len: (HEADER + payload) as u32,
+        form,
+    }
+}
+
+impl Store {
+    /// Sets the key's value. When this returns, the write is as durable as the variant promises, and visible.
+    ///
+    /// # Errors
+    /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], [`StoreError::Stalled`],
+    /// [`StoreError::IndexStalled`], I/O errors. The write was not done then (after an I/O error of
+    /// the `fsync` and `nosync` variants it may appear after a restart).
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_key(key)?;
+        check_value(value)?;
+        let shared = &*self.shared;
+        shared.wait_for_room()?;
+        if KEY_LENGTH + key.len() + value.len() > shared.head.payload_max() {
+            return shared.put_large(key, value);
+        }
+        shared.write_one(KIND_PUT, key, value, Form::Record, || true)?;
+        Ok(())
+    }
+
+    /// Removes the key, whether it is there or not.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        check_key(key)?;
+        self.shared.wait_for_room()?;
+        self.shared
+            .write_one(KIND_DELETE, key, &[], Form::Tombstone, || true)?;
+        Ok(())
+    }
+
+    /// Writes all operations of `batch` as one.
+    ///
+    /// # Errors
+    /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment; as [`put`](Self::put). Nothing of it was done then.
+    pub fn write(&self, batch: &Batch) -> Result<(), StoreError> {
+        for (key, value) in &batch.ops {
+            check_key(key)?;
+            check_value(value.as_deref().unwrap_or_default())?;
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.shared.wait_for_room()?;
+        self.shared.write_batch(batch)
+    }
+}
+
+impl Shared {
+    /// Step 1 of every write.
+    #[inline]
+    fn wait_for_room(&self) -> Result<(), StoreError> {
+        if self
+            .background
+            .full
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            self.wait_for_index()?;
+        }
+        if self.collector.behind() {
+            self.collector.wait(&self.background.stop);
+        }
+        Ok(())
+    }
+
+    /// Appends one operation and makes it visible, if `still` says so under the key's stripe. `form` is that of the new address.
+    #[inline]
+    pub(super) fn write_one(
+        &self,
+        kind: u16,
+        key: &[u8],
+        body: &[u8],
+        form: Form,
+        still: impl FnOnce() -> bool,
+    ) -> Result<bool, StoreError> {
+        let hash = self.hash(key);
+        let length = key_length(key);
+        let payload = KEY_LENGTH + key.len() + body.len();
+        let full = {
+            let mut writes = self.stripe(hash).lock();
+            if !still() {
+                return Ok(false);
+            }
+            let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
+            let lsn = self.head.append(kind, &parts)?;
+            *writes += 1;
+            self.insert(hash, key, record_at(lsn, payload, form))
+        };
+        if let Some(chunk) = full {
+            self.freeze_full(chunk);
+        }
+        Ok(true)
+    }
+
+    /// Step 3 of every write. If the chunk should be frozen, its start.
+    #[inline]
+    pub(super) fn insert(&self, hash: u64, key: &[u8], address: Address) -> Option<Lsn> {
+        // The stripe is held, so no freeze can replace the active chunk now.
+        let view = self.view.load();
+        let active = view.active.as_ref()?;
+        let full = active.insert(hash, key, address, |key| self.hash(key))
+            || address.lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes;
+        full.then(|| active.start())
+    }
+
+    fn put_large(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let written = self.large.write(key, value)?;
+        self.write_one(
+            KIND_LARGE,
+            key,
+            &written.value.encode(),
+            Form::Record,
+            || true,
+        )?;
+        Ok(())
+    }
+
+    fn write_batch(&self, batch: &Batch) -> Result<(), StoreError> {
+        // A value too large for the log goes to a file of its own first, so that only its reference must fit.
+        let bytes_max = self.head.payload_max();
+        let mut large: Vec<Written<'_>> = Vec::new();
+        let mut payload = Vec::with_capacity(batch.bytes.min(bytes_max) + batch.len() * 16);
+        let mut places = Vec::with_capacity(batch.len());
+        for (key, value) in &batch.ops {
+            let place = match value {
+                None => push_op(&mut payload, KIND_DELETE, key, &[]),
+                Some(value) if KEY_LENGTH + key.len() + value.len() > bytes_max => {
+                    let written = self.large.write(key, value)?;
+                    let place = push_op(&mut payload, KIND_LARGE, key, &written.value.encode());
+                    large.push(written);
+                    place
+                }
+                Some(value) => push_op(&mut payload, KIND_PUT, key, value),
+            };
+            places.push(place);
+        }
+        if payload.len() > bytes_max {
+            return Err(StoreError::BatchTooLarge {
+                bytes: payload.len(),
+                bytes_max,
+            });
+        }
+        let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
+        let mut stripes: Vec<usize> = hashes
+            .iter()
+            .map(|&hash| self.stripe_number(hash))
+            .collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        let mut guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
+        let lsn = self.head.append(KIND_BATCH, &[IoSlice::new(&payload)])?;
+        if let Some(writes) = guards.first_mut() {
+            **writes += batch.len() as u64;
+        }
+        let mut full = None;
+        for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
+            let address = Address {
+                lsn: lsn + (HEADER + at) as u64,
+                len: u32::try_from(bytes).unwrap_or(u32::MAX),
+                form: if value.is_some() {
+                    Form::InBatch
+                } else {
+                    Form::Tombstone
+                },
+            };
+            full = self.insert(hash, key, address).or(full);
+        }
+        drop(guards);
+        if let Some(chunk) = full {
+            self.freeze_full(chunk);
+        }
+        Ok(())
+    }
+
+    pub(super) fn stripe_number(&self, hash: u64) -> usize {
+        hash as usize >> 8 & (STRIPES - 1)
+    }
+}

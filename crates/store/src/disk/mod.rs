@@ -1,0 +1,134 @@
+//! The store's way to files: a small trait, so that tests can make every operation fail in turn.
+//!
+//! [`RealDisk`] is the operating system. [`FaultyDisk`](faulty::FaultyDisk) wraps another disk and fails, tears or shortens the
+//! n-th operation, or keeps only what a completed sync made durable.
+
+pub mod faulty;
+mod real;
+
+pub use real::{RealDisk, SyncMeter};
+
+use std::{io, path::Path, sync::Arc};
+
+/// Files by path.
+pub trait Disk: Send + Sync {
+    /// Makes a file that must not exist yet, for reading and writing.
+    ///
+    /// # Errors
+    /// What the operating system says; so for all methods here.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// As above.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// The names in a directory.
+    ///
+    /// # Errors
+    /// As above.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes a directory and its parents.
+    ///
+    /// # Errors
+    /// As above.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// As above.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Renames a file, replacing any that has the name.
+    ///
+    /// # Errors
+    /// As above.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As above.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// One open file. Offsets and lengths are bytes.
+pub trait DiskFile: Send + Sync {
+    /// Fills `to` from `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before; what the operating system says.
+    fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `from` at `offset`, by way of the page cache.
+    ///
+    /// # Errors
+    /// What the operating system says; part may have been written.
+    fn write_all_at(&self, from: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes whole, page-aligned pages past the page cache where the file system can.
+    ///
+    /// # Errors
+    /// As [`write_all_at`](Self::write_all_at).
+    fn write_pages_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(from, offset)
+    }
+
+    /// Makes everything written durable, with what is needed to find it.
+    ///
+    /// # Errors
+    /// As above; what was written since the last successful sync may then be lost.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Makes the file `bytes` long with all blocks allocated, so that later syncs carry little metadata.
+    ///
+    /// # Errors
+    /// `StorageFull` if there is no room.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+
+    /// Cuts the file to `bytes`.
+    ///
+    /// # Errors
+    /// As above.
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+
+    /// The file's length.
+    ///
+    /// # Errors
+    /// As above.
+    fn len(&self) -> io::Result<u64>;
+
+    /// True if the file has no bytes.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// Asks for a range to be read into the page cache soon.
+    fn will_need(&self, offset: u64, bytes: u64) {
+        let _ = (offset, bytes);
+    }
+}
+
+/// Writes `contents` to a file of that name, replacing it as one durable step.
+///
+/// # Errors
+/// The file is as it was before, or replaced.
+pub(crate) fn replace(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    match disk.remove(&temporary) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    let file = disk.create(&temporary)?;
+    file.write_all_at(contents, 0)?;
+    file.sync()?;
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}

@@ -1,0 +1,189 @@
+//! The operating system's files.
+
+use super::{Disk, DiskFile};
+use rustix::{
+    fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate},
+    io::Errno,
+    time::{ClockId, clock_gettime},
+};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    num::NonZeroU64,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+/// How often, and how long, files were synced.
+#[derive(Debug, Default)]
+pub struct SyncMeter {
+    calls: AtomicU64,
+    wall_ns: AtomicU64,
+    cpu_ns: AtomicU64,
+}
+
+impl SyncMeter {
+    /// Calls, wall seconds and CPU seconds (of the calling threads) spent in `fdatasync` so far.
+    #[must_use]
+    pub fn read(&self) -> (u64, f64, f64) {
+        let seconds = |ns: &AtomicU64| ns.load(Relaxed) as f64 / 1e9;
+        (
+            self.calls.load(Relaxed),
+            seconds(&self.wall_ns),
+            seconds(&self.cpu_ns),
+        )
+    }
+
+    fn measure<T>(&self, sync: impl FnOnce() -> T) -> T {
+        let (wall, cpu) = (Instant::now(), thread_cpu_ns());
+        let result = sync();
+        let wall_ns = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.calls.fetch_add(1, Relaxed);
+        self.wall_ns.fetch_add(wall_ns, Relaxed);
+        self.cpu_ns
+            .fetch_add(thread_cpu_ns().saturating_sub(cpu), Relaxed);
+        result
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// The operating system's file systems.
+#[derive(Default)]
+pub struct RealDisk {
+    meter: Arc<SyncMeter>,
+}
+
+impl RealDisk {
+    /// The meter of this disk's file syncs.
+    #[must_use]
+    pub fn meter(&self) -> Arc<SyncMeter> {
+        Arc::clone(&self.meter)
+    }
+
+    fn file(&self, path: &Path, options: &OpenOptions) -> io::Result<Arc<dyn DiskFile>> {
+        let buffered = options.open(path)?;
+        // Log reads are point reads; the store reads ahead by itself where it reads in order.
+        let _ = fadvise(&buffered, 0, None, Advice::Random);
+        let direct = OpenOptions::new()
+            .write(true)
+            .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
+            .open(path)
+            .ok();
+        Ok(Arc::new(RealFile {
+            buffered,
+            direct,
+            meter: Arc::clone(&self.meter),
+        }))
+    }
+}
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.file(
+            path,
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600),
+        )
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.file(path, OpenOptions::new().read(true).write(true))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = fs::read_dir(dir)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
+
+struct RealFile {
+    buffered: File,
+    /// The same file opened with `O_DIRECT`, where the file system can.
+    direct: Option<File>,
+    meter: Arc<SyncMeter>,
+}
+
+impl DiskFile for RealFile {
+    fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        self.buffered.read_exact_at(to, offset)
+    }
+
+    fn write_all_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        self.buffered.write_all_at(from, offset)
+    }
+
+    fn write_pages_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        let Some(direct) = &self.direct else {
+            return self.buffered.write_all_at(from, offset);
+        };
+        match direct.write_all_at(from, offset) {
+            // Opened with O_DIRECT, but this file system or memory cannot do it after all.
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.buffered.write_all_at(from, offset)
+            }
+            done => done,
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.meter.measure(|| self.buffered.sync_data())
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.buffered, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // A file system without allocation ahead: syncs carry more metadata, nothing else.
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.buffered.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.buffered.metadata()?.len())
+    }
+
+    fn will_need(&self, offset: u64, bytes: u64) {
+        // Advice only: the read that follows does the work in any case.
+        let _ = fadvise(
+            &self.buffered,
+            offset,
+            NonZeroU64::new(bytes),
+            Advice::WillNeed,
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What can go wrong with a store, with what was found and what to do.
+
+use crate::index::IndexError;
+use forebay_pool::{AppendError, Lsn, PoolError};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// An operation on a store that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The operating system refused.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// What was being done, as a verb.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The pool refused.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The index refused.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// An option out of bounds.
+    #[error("this cannot be: {what}")]
+    BadOption {
+        /// Which, and the bound.
+        what: String,
+    },
+    /// Another process has the store open.
+    #[error("store {} is in use by another process (it holds a lock on its LOCK file); stop that process first", dir.display())]
+    InUse {
+        /// The store.
+        dir: PathBuf,
+    },
+    /// There is no store.
+    #[error("{} holds no store ({found}); give the directory of a store, or let one be created", dir.display())]
+    NotAStore {
+        /// The directory.
+        dir: PathBuf,
+        /// What was found instead.
+        found: String,
+    },
+    /// A format this program does not know.
+    #[error("store {} has format version {found}; this program knows {known}. Use the program that made it, or a newer one", dir.display())]
+    Version {
+        /// The store.
+        dir: PathBuf,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// The variant needs a pool.
+    #[error(
+        "the variant {variant} keeps acknowledged writes in a pool, and none was given; give one (--pool), or choose the variant fsync"
+    )]
+    PoolNeeded {
+        /// The variant asked for.
+        variant: String,
+    },
+    /// Acknowledged data is in a pool that was not given.
+    #[error("store {} was not closed, and acknowledged writes may still be in its pool {pool_path} (uuid {pool_uuid}); {found}. Open it with that pool: nothing is lost as long as the pool is kept", dir.display())]
+    DataInPool {
+        /// The store.
+        dir: PathBuf,
+        /// Where the pool was.
+        pool_path: String,
+        /// The pool's identity.
+        pool_uuid: uuid::Uuid,
+        /// What was given instead.
+        found: String,
+    },
+    /// A structure fails its checks.
+    #[error("{} is damaged: {what}. Nothing was changed; restore it from a copy, or see `forebay store verify`", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, and what was found.
+        what: String,
+    },
+    /// A value-log file is not there, too short, or not ours.
+    #[error("value-log file {} {what}. The store was not opened and nothing was changed; put the file back", path.display())]
+    ValueLog {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A key out of bounds.
+    #[error("a key of {bytes} bytes; 1 to {} are possible", crate::KEY_BYTES_MAX)]
+    BadKey {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A value out of bounds.
+    #[error(
+        "a value of {bytes} bytes; at most {} (1 GiB) are possible",
+        crate::VALUE_BYTES_MAX
+    )]
+    ValueTooLarge {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A batch that does not fit into one record.
+    #[error(
+        "a batch of {bytes} bytes; at most half a segment ({bytes_max} bytes) is written as one. Write it as several, or use a pool with larger segments"
+    )]
+    BatchTooLarge {
+        /// Its length in the log.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The disk cannot take what the pool holds.
+    #[error(
+        "the write was not done: the value log cannot be written ({reason}). What was acknowledged before is safe in the pool; make room or repair the disk, and writes go on by themselves"
+    )]
+    Stalled {
+        /// Why the drain cannot go on.
+        reason: String,
+    },
+    /// The index cannot be written and the memtable is full.
+    #[error(
+        "the write was not done: the index cannot be written ({reason}). What was acknowledged before is safe in the log; make room or repair the disk, and writes go on by themselves"
+    )]
+    IndexStalled {
+        /// Why.
+        reason: String,
+    },
+    /// An earlier write to the log failed, so its end is not known.
+    #[error("the store takes no more writes: {reason}. Reopen it; what was acknowledged is safe")]
+    ReadOnly {
+        /// What failed.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// For `map_err`: an I/O error while `doing` something to `path`.
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+
+    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
+
+    /// A record that should be at `lsn` and is not.
+    pub(crate) fn lost(path: &Path, lsn: Lsn, found: impl std::fmt::Display) -> Self {
+        Self::damaged(path, format!("at log address {lsn}: {found}"))
+    }
+}
+
+impl From<AppendError> for StoreError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::TooLarge { bytes, bytes_max } => Self::BatchTooLarge { bytes, bytes_max },
+            AppendError::Stalled(reason) => Self::Stalled { reason },
+            AppendError::Closed => Self::ReadOnly {
+                reason: "the store is closed".to_owned(),
+            },
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The manifest: which tables make up the index, in which order, and the watermark.
+//!
+//! ```text
+//! forebay-index 1 8f0c…(32 hex digits)      format version; XXH3-128 of all that follows this line
+//! watermark 73400320                        the log is covered below this address
+//! next 19                                   table numbers from here on have never been named here
+//! run                                       a sorted run, newest first
+//! table 17 25165824 0d9e…(32 hex digits)    its tables in key order: number, bytes, XXH3-128
+//! run
+//! table 3 33554432 …
+//! ```
+//!
+//! It is replaced as a whole: written to a temporary file, synced, renamed, directory synced. Tables and
+//! watermark therefore change in one step, and a reader of the file finds either the state before or
+//! the state after. lsm-tree's own version files are not used, because in 3.1.10 they state no more
+//! than 255 runs, are not checked against their checksum when read, and if their `current` file is lost
+//! an empty tree is made in silence.
+use super::{IndexCause, IndexError, table::TableFacts};
+use lsm_tree::checksum::ChecksummedWriter;
+use std::{
+    fmt::Write as _,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::Path,
+};
+
+/// Name of the manifest's file.
+pub(super) const NAME: &str = "MANIFEST";
+
+/// Name of the file that is to become the manifest.
+pub(super) const TEMPORARY: &str = "MANIFEST.tmp";
+
+const MAGIC: &str = "forebay-index";
+const VERSION: u32 = 1;
+
+/// The manifest's contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Manifest {
+    pub(super) watermark: u64,
+    pub(super) next_id: u64,
+    /// Newest first.
+    pub(super) runs: Vec<Vec<TableFacts>>,
+}
+
+/// A manifest that could not be written.
+pub(super) struct NotWritten {
+    pub(super) error: IndexError,
+    /// The new manifest may be in force after a crash all the same, so its tables must stay.
+    pub(super) may_count: bool,
+}
+
+fn checksum(text: &str) -> u128 {
+    let mut hasher = ChecksummedWriter::new(io::sink());
+    // Writing to a sink cannot fail.
+    let _ = hasher.write_all(text.as_bytes());
+    hasher.checksum().into_u128()
+}
+
+impl Manifest {
+    fn encode(&self) -> String {
+        let mut body = format!("watermark {}\nnext {}\n", self.watermark, self.next_id);
+        for run in &self.runs {
+            body.push_str("run\n");
+            for table in run {
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    body,
+                    "table {} {} {:032x}",
+                    table.id, table.bytes, table.checksum
+                );
+            }
+        }
+        format!("{MAGIC} {VERSION} {:032x}\n{body}", checksum(&body))
+    }
+
+    fn decode(text: &str) -> Result<Self, String> {
+        let (head, body) = text.split_once('\n').ok_or("no complete first line")?;
+        let mut words = head.split(' ');
+        if words.next() != Some(MAGIC) {
+            return Err("not an index manifest".into());
+        }
+        let version = words.next().unwrap_or_default();
+        if version != VERSION.to_string() {
+            return Err(format!(
+                "manifest version {version:?}, this program reads {VERSION}"
+            ));
+        }
+        let stated = words.next().unwrap_or_default();
+        let found = format!("{:032x}", checksum(body));
+        if stated != found {
+            return Err(format!(
+                "the manifest's checksum is {found}, expected {stated:?}"
+            ));
+        }
+        let mut manifest = Self::default();
+        for (number, line) in body.lines().enumerate() {
+            let bad = || format!("line {}: {line:?}", number + 2);
+            let words: Vec<&str> = line.split(' ').collect();
+            match (number, &words[..]) {
+                (0, ["watermark", at]) => manifest.watermark = at.parse().map_err(|_| bad())?,
+                (1, ["next", id]) => manifest.next_id = id.parse().map_err(|_| bad())?,
+                (2.., ["run"]) => manifest.runs.push(Vec::new()),
+                (2.., ["table", id, bytes, checksum]) => {
+                    manifest.runs.last_mut().ok_or_else(bad)?.push(TableFacts {
+                        id: id.parse().map_err(|_| bad())?,
+                        bytes: bytes.parse().map_err(|_| bad())?,
+                        checksum: u128::from_str_radix(checksum, 16).map_err(|_| bad())?,
+                    });
+                }
+                _ => return Err(bad()),
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// Reads the manifest in `dir`; `None` if there is none.
+    ///
+    /// # Errors
+    /// I/O errors; a file that is not a manifest or is damaged.
+    pub(super) fn read(dir: &Path) -> Result<Option<Self>, IndexError> {
+        let path = dir.join(NAME);
+        let fail = |cause| IndexError {
+            path: path.clone(),
+            doing: "reading the manifest",
+            cause,
+        };
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(fail(IndexCause::Io(e))),
+        };
+        let text =
+            String::from_utf8(bytes).map_err(|_| fail(IndexCause::Corrupt("not text".into())))?;
+        Self::decode(&text)
+            .map(Some)
+            .map_err(|found| fail(IndexCause::Corrupt(found)))
+    }
+
+    /// Makes this the manifest in `dir`, durably.
+    ///
+    /// # Errors
+    /// I/O errors. Unless [`NotWritten::may_count`], the manifest in force is the one before.
+    pub(super) fn write(&self, dir: &Path) -> Result<(), NotWritten> {
+        let (temporary, path) = (dir.join(TEMPORARY), dir.join(NAME));
+        let fail = |may_count| {
+            let path = path.clone();
+            move |e| NotWritten {
+                error: IndexError {
+                    path,
+                    doing: "writing the manifest",
+                    cause: IndexCause::Io(e),
+                },
+                may_count,
+            }
+        };
+        let written = File::create(&temporary)
+            .and_then(|mut file| {
+                file.write_all(self.encode().as_bytes())?;
+                file.sync_all()
+            })
+            .and_then(|()| fs::rename(&temporary, &path));
+        if let Err(e) = written {
+            // If this fails too, the next attempt truncates the file.
+            let _ = fs::remove_file(&temporary);
+            return Err(fail(false)(e));
+        }
+        sync_dir(dir).map_err(fail(true))
+    }
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Manifest {
+        let table = |id| TableFacts {
+            id,
+            bytes: 1 << id,
+            checksum: u128::MAX / u128::from(id),
+        };
+        Manifest {
+            watermark: u64::MAX,
+            next_id: 12,
+            runs: vec![vec![table(11)], vec![table(3), table(7)]],
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_read_back_as_written() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Manifest::read(dir.path()).unwrap(), None);
+        for manifest in [Manifest::default(), sample()] {
+            assert!(manifest.write(dir.path()).is_ok());
+            assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
+        }
+        assert!(!dir.path().join(TEMPORARY).exists());
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_bit_of_a_manifest_is_noticed() {
+        let text = sample().encode();
+        for len in 0..text.len() {
+            assert!(Manifest::decode(&text[..len]).is_err(), "{len} bytes");
+        }
+        for at in 0..text.len() {
+            for bit in 0..7 {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let damaged = String::from_utf8(bytes).unwrap();
+                assert!(Manifest::decode(&damaged).is_err(), "byte {at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_its_version() {
+        let newer = sample().encode().replacen(" 1 ", " 2 ", 1);
+        assert!(
+            Manifest::decode(&newer)
+                .unwrap_err()
+                .contains("version \"2\"")
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Which runs to merge, from their sizes alone.
+//!
+//! Runs are merged with the runs next to them in age, starting at the newest. A merge takes in older
+//! runs as long as the next is not much larger than all taken so far, and is worth starting when it joins
+//! four. Sizes thus grow geometrically with age and an entry is rewritten about once each time the data
+//! that is newer than it doubles: 80 runs of equal size cost 2.7 rewrites for each entry, and a lookup
+//! meets three or four runs, seven at worst (`tests::the_cost_of_eighty_equal_runs`).
+//!
+//! The price is space: the oldest run may hold keys that newer runs have replaced, up to about twice the
+//! live entries. An entry is some twenty bytes; the value log is the place that matters.
+
+/// Fewest runs that are merged for the sake of size.
+const WIDTH_MIN: usize = 4;
+
+/// Most runs that are left alone, whatever their sizes.
+const RUNS_MAX: usize = 8;
+
+/// How many of the newest runs to merge, given all sizes, newest first; 0 for none.
+pub(super) fn pick(sizes: &[u64]) -> usize {
+    let Some((&newest, older)) = sizes.split_first() else {
+        return 0;
+    };
+    let mut sum = newest;
+    let mut width = 1;
+    for &size in older {
+        if size > sum.saturating_add(sum / 2) {
+            break;
+        }
+        sum = sum.saturating_add(size);
+        width += 1;
+    }
+    if width >= WIDTH_MIN {
+        width
+    } else if sizes.len() > RUNS_MAX {
+        width.max(sizes.len() - RUNS_MAX + 1)
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_runs_and_much_larger_runs_are_left_alone() {
+        assert_eq!(pick(&[]), 0);
+        assert_eq!(pick(&[1]), 0);
+        assert_eq!(pick(&[1, 1, 1]), 0);
+        assert_eq!(pick(&[1, 1, 1, 100]), 0);
+        assert_eq!(pick(&[1, 2, 4, 8, 16, 32]), 0);
+    }
+
+    #[test]
+    fn four_like_runs_are_merged_and_take_in_what_is_not_much_larger() {
+        assert_eq!(pick(&[1, 1, 1, 1]), 4);
+        assert_eq!(pick(&[1, 1, 1, 1, 4, 16]), 5);
+        assert_eq!(pick(&[1, 1, 1, 1, 16]), 4);
+        assert_eq!(pick(&[0, 0, 0, 0, 0]), 5);
+        assert_eq!(pick(&[u64::MAX; 5]), 5);
+    }
+
+    #[test]
+    fn too_many_runs_are_merged_whatever_their_sizes() {
+        let doubling: Vec<u64> = (0..14).map(|n| 1 << n).collect();
+        assert_eq!(pick(&doubling), 7);
+        let shrinking: Vec<u64> = (0..14).rev().map(|n| 1 << n).collect();
+        assert_eq!(pick(&shrinking), 14);
+    }
+
+    #[test]
+    fn the_cost_of_eighty_equal_runs() {
+        let (mut sizes, mut written, mut met, mut most) = (Vec::new(), 0, 0, 0);
+        for _ in 0..80 {
+            sizes.insert(0, 100);
+            most = most.max(sizes.len());
+            while let width @ 1.. = pick(&sizes) {
+                let merged: u64 = sizes.drain(..width).sum();
+                written += merged;
+                sizes.insert(0, merged);
+            }
+            met += sizes.len();
+        }
+        let rewrites = written as f64 / 8000.0;
+        let runs = met as f64 / 80.0;
+        eprintln!("{rewrites:.2} rewrites, {runs:.1} runs on average, {most} at most");
+        assert!(rewrites < 3.0, "{rewrites}");
+        assert!(runs < 4.0 && most <= 8, "{runs} {most}");
+    }
+}

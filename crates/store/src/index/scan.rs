@@ -1,0 +1,204 @@
+//! Ordered iteration over several runs, from either end.
+//!
+//! A [`Scan`] holds one cursor for each run that has tables in the range. Each cursor opens its tables one
+//! after another, from whichever end is asked for, and buffers one entry for each end. Of the entries for
+//! one key the newest run's is given and the others are passed over. Nothing is read before the first
+//! call of `next` or `next_back`.
+use super::{
+    Found, IndexError,
+    run::Run,
+    table::{self, Bounds, Entries},
+};
+use lsm_tree::{InternalValue, Slice};
+use std::{cmp::Ordering, ops::Bound, ops::Range, sync::Arc};
+
+const DOING: &str = "scanning a range";
+
+/// Which end of the range to read from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+impl End {
+    /// Whether a key comes sooner (`Less`) or later than another seen from this end.
+    fn order(self, a: &Slice, b: &Slice) -> Ordering {
+        match self {
+            End::Front => a.cmp(b),
+            End::Back => b.cmp(a),
+        }
+    }
+}
+
+/// The entries of one run within the bounds.
+struct Cursor {
+    run: Arc<Run>,
+    bounds: Bounds,
+    /// Tables that neither end has opened.
+    unopened: Range<usize>,
+    front: Option<(usize, Entries)>,
+    back: Option<(usize, Entries)>,
+    /// Entries taken from the tables but not yet given out.
+    front_head: Option<InternalValue>,
+    back_head: Option<InternalValue>,
+}
+
+impl Cursor {
+    /// Takes the next entry from the tables. An end that has run out of tables of its own takes from the
+    /// table that the other end has open.
+    fn advance(&mut self, end: End) -> Result<Option<InternalValue>, IndexError> {
+        loop {
+            let (own, other) = match end {
+                End::Front => (&mut self.front, &mut self.back),
+                End::Back => (&mut self.back, &mut self.front),
+            };
+            if own.is_none() {
+                let at = match end {
+                    End::Front => self.unopened.next(),
+                    End::Back => self.unopened.next_back(),
+                };
+                *own = at.map(|at| (at, self.run.tables()[at].range(&self.bounds)));
+            }
+            let last = own.is_none();
+            let source = if last { other } else { own };
+            let Some((at, entries)) = source else {
+                return Ok(None);
+            };
+            let item = match end {
+                End::Front => entries.next(),
+                End::Back => entries.next_back(),
+            };
+            match item {
+                Some(Ok(entry)) => return Ok(Some(entry)),
+                Some(Err(e)) => return Err(table::error(self.run.tables()[*at].path(), DOING, e)),
+                None => *source = None,
+            }
+            if last {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Fills the buffer of one end, if entries are left.
+    fn fill(&mut self, end: End) -> Result<(), IndexError> {
+        let empty = match end {
+            End::Front => self.front_head.is_none(),
+            End::Back => self.back_head.is_none(),
+        };
+        if empty {
+            let entry = self.advance(end)?;
+            match end {
+                End::Front => self.front_head = entry,
+                End::Back => self.back_head = entry,
+            }
+        }
+        Ok(())
+    }
+
+    /// The buffer that holds the next entry at one end: its own or, when the tables are used up, the
+    /// other end's.
+    fn head(&mut self, end: End) -> &mut Option<InternalValue> {
+        match end {
+            End::Front if self.front_head.is_some() => &mut self.front_head,
+            End::Front => &mut self.back_head,
+            End::Back if self.back_head.is_some() => &mut self.back_head,
+            End::Back => &mut self.front_head,
+        }
+    }
+}
+
+/// The newest entries of a range of several runs, tombstones included.
+pub(super) struct Scan {
+    /// Newest run first.
+    cursors: Vec<Cursor>,
+}
+
+impl Scan {
+    /// Scans `runs`, newest first, within `bounds`.
+    pub(super) fn new(runs: &[Arc<Run>], bounds: Bounds) -> Self {
+        let empty = match (&bounds.0, &bounds.1) {
+            (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
+            (
+                Bound::Included(lo) | Bound::Excluded(lo),
+                Bound::Included(hi) | Bound::Excluded(hi),
+            ) => lo >= hi,
+            _ => false,
+        };
+        let cursors = runs
+            .iter()
+            .take(if empty { 0 } else { usize::MAX })
+            .map(|run| Cursor {
+                run: Arc::clone(run),
+                unopened: run.tables_within(&bounds),
+                bounds: bounds.clone(),
+                front: None,
+                back: None,
+                front_head: None,
+                back_head: None,
+            })
+            .filter(|cursor| !cursor.unopened.is_empty())
+            .collect();
+        Self { cursors }
+    }
+
+    fn take(&mut self, end: End) -> Option<Result<Found, IndexError>> {
+        match self.try_take(end) {
+            Ok(found) => found.map(Ok),
+            Err(e) => {
+                // A scan that has failed once is over: going on could pass over keys in silence.
+                self.cursors.clear();
+                Some(Err(e))
+            }
+        }
+    }
+
+    fn try_take(&mut self, end: End) -> Result<Option<Found>, IndexError> {
+        let mut best: Option<usize> = None;
+        let mut twins = false;
+        for at in 0..self.cursors.len() {
+            let (newer, rest) = self.cursors.split_at_mut(at);
+            rest[0].fill(end)?;
+            let Some(entry) = rest[0].head(end) else {
+                continue;
+            };
+            let order = best.and_then(|b| {
+                let leader = newer[b].head(end).as_ref()?;
+                Some(end.order(&entry.key.user_key, &leader.key.user_key))
+            });
+            match order {
+                None | Some(Ordering::Less) => (best, twins) = (Some(at), false),
+                Some(Ordering::Equal) => twins = true,
+                Some(Ordering::Greater) => {}
+            }
+        }
+        let Some(best) = best else { return Ok(None) };
+        let Some(entry) = self.cursors[best].head(end).take() else {
+            return Ok(None);
+        };
+        if twins {
+            for older in &mut self.cursors[best + 1..] {
+                older
+                    .head(end)
+                    .take_if(|other| other.key.user_key == entry.key.user_key);
+            }
+        }
+        let run = &self.cursors[best].run;
+        let address = table::address_of(&entry, || run.path_for(&entry.key.user_key), DOING)?;
+        Ok(Some((entry.key.user_key.to_vec(), address)))
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<Found, IndexError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for Scan {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.take(End::Back)
+    }
+}

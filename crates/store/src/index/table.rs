@@ -1,0 +1,329 @@
+//! One sorted table file: `lsm-tree`'s table format, opened, read and checked.
+//!
+//! Of `lsm-tree` this index uses the tables (writer, blocks, filters, block index, block cache) and
+//! nothing above them. Every entry has sequence number 0: which of two entries for a key is newer follows
+//! from the order of the runs that hold them, and a run holds a key once.
+//!
+//! A table keeps its file open, so it stays readable after the file is unlinked. Blocks carry their own
+//! checksums, which are checked when a block is read from the file; the whole file's checksum stands in
+//! the manifest and is checked by [`TableFile::verify`].
+use super::{
+    Address, Form, IndexCause, IndexError, address,
+    lookup::{self, Fences, Lookup},
+};
+use lsm_tree::{
+    Cache, Checksum, GlobalTableId, InternalValue, Slice, Table, ValueType,
+    checksum::ChecksummedWriter,
+    table::{Scanner, filter::standard_bloom::Builder as Bloom},
+};
+use std::{
+    fs::File,
+    io,
+    ops::Bound,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Extension of table files; the name before it is the table's number.
+const EXTENSION: &str = "table";
+
+/// Reading at this sequence number sees the entries of sequence number 0, which all are.
+const READ_AT: u64 = 1;
+
+/// lsm-tree's number of the tree that a table is of: part of the keys of the block cache, of which each
+/// index has its own.
+const TREE: u64 = 0;
+
+/// Bounds of a scan, owned.
+pub(super) type Bounds = (Bound<Slice>, Bound<Slice>);
+
+/// Entries of one table, from either end.
+pub(super) type Entries =
+    Box<dyn DoubleEndedIterator<Item = lsm_tree::Result<InternalValue>> + Send>;
+
+/// What the manifest says of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TableFacts {
+    /// The table's number; numbers are not reused while the index is open.
+    pub(super) id: u64,
+    /// Length of its file, bytes.
+    pub(super) bytes: u64,
+    /// XXH3-128 of the whole file.
+    pub(super) checksum: u128,
+}
+
+/// An open table.
+pub(super) struct TableFile {
+    table: Table,
+    facts: TableFacts,
+    /// For the short way to a key; none if the block index is in parts.
+    fences: Option<Fences>,
+}
+
+/// The file of table `id` in `dir`.
+pub(super) fn path_of(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:08}.{EXTENSION}"))
+}
+
+/// The table number a file name stands for, if it is a table's.
+pub(super) fn id_of(name: &str) -> Option<u64> {
+    let id = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let digits = id.bytes().all(|b| b.is_ascii_digit()) && id.len() >= 8;
+    if digits { id.parse().ok() } else { None }
+}
+
+/// The hash that all tables' filters share for a lookup of `key`.
+pub(super) fn hash_of(key: &[u8]) -> u64 {
+    Bloom::get_hash(key)
+}
+
+/// Turns an error of `lsm-tree` into ours. A file that ends early is damage, not a failing disk.
+pub(super) fn error(path: &Path, doing: &'static str, e: lsm_tree::Error) -> IndexError {
+    let cause = match e {
+        lsm_tree::Error::Io(e) if e.kind() != io::ErrorKind::UnexpectedEof => IndexCause::Io(e),
+        lsm_tree::Error::Io(e) => IndexCause::Corrupt(format!("the file ends early: {e}")),
+        lsm_tree::Error::ChecksumMismatch { got, expected } => IndexCause::Corrupt(format!(
+            "a block's checksum is {:032x}, expected {:032x}",
+            got.into_u128(),
+            expected.into_u128()
+        )),
+        e => IndexCause::Corrupt(format!("{e:?}")),
+    };
+    IndexError {
+        path: path.to_owned(),
+        doing,
+        cause,
+    }
+}
+
+impl TableFile {
+    /// Opens a table and reads its filter and block index.
+    ///
+    /// # Errors
+    /// I/O errors; a file that is not the table which `facts` describe.
+    pub(super) fn open(
+        dir: &Path,
+        facts: TableFacts,
+        cache: &Arc<Cache>,
+    ) -> Result<Self, IndexError> {
+        const DOING: &str = "opening a table";
+        let path = path_of(dir, facts.id);
+        let fail = |cause| IndexError {
+            path: path.clone(),
+            doing: DOING,
+            cause,
+        };
+        let corrupt = |found: String| fail(IndexCause::Corrupt(found));
+        let bytes = match std::fs::metadata(&path) {
+            Ok(meta) => meta.len(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(corrupt(
+                    "the manifest names this table, but it is missing".into(),
+                ));
+            }
+            Err(e) => return Err(fail(IndexCause::Io(e))),
+        };
+        if bytes != facts.bytes {
+            return Err(corrupt(format!(
+                "{bytes} bytes long, expected {}",
+                facts.bytes
+            )));
+        }
+        // Whole filters and indexes are always pinned; which tables have them in parts, to be cached
+        // block by block, is decided when they are written (`RunWriter`).
+        //
+        // lsm-tree panics on a table whose meta block lacks a property or names another version. The
+        // block's checksum has been found right by then, so that is a foreign file; still, it must not
+        // take the process down. Nothing of ours is shared with the closure but the cache, which is
+        // built for concurrent use and is left as it was.
+        let recovered = catch_unwind(AssertUnwindSafe(|| {
+            let checksum = Checksum::from_raw(facts.checksum);
+            let cache = Arc::clone(cache);
+            let table = Table::recover(path.clone(), checksum, 0, TREE, cache, None, true, true)?;
+            let fences = Fences::read(&table)?;
+            Ok((table, fences))
+        }));
+        let (table, fences) = match recovered {
+            Ok(table) => table.map_err(|e| error(&path, DOING, e))?,
+            Err(_) => return Err(corrupt("not a table of this version".into())),
+        };
+        if table.id() != facts.id {
+            return Err(corrupt(format!("says it is table {}", table.id())));
+        }
+        Ok(Self {
+            table,
+            facts,
+            fences,
+        })
+    }
+
+    /// What the manifest is to say of this table.
+    pub(super) fn facts(&self) -> TableFacts {
+        self.facts
+    }
+
+    /// The table's file.
+    pub(super) fn path(&self) -> &Path {
+        &self.table.path
+    }
+
+    /// Smallest and largest key.
+    pub(super) fn key_range(&self) -> (&Slice, &Slice) {
+        let range = &self.table.metadata.key_range;
+        (range.min(), range.max())
+    }
+
+    /// Entries, tombstones included.
+    pub(super) fn entries(&self) -> u64 {
+        self.table.metadata.item_count
+    }
+
+    /// Tombstones.
+    pub(super) fn tombstones(&self) -> u64 {
+        self.table.metadata.tombstone_count
+    }
+
+    /// Memory that the table holds outside the block cache, bytes.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        let fences = self.fences.as_ref().map_or(0, Fences::bytes);
+        (self.table.pinned_filter_size() + self.table.pinned_block_index_size() + fences) as u64
+    }
+
+    /// The entry for `key`, whose [`hash_of`] is `hash`.
+    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<Address>, IndexError> {
+        const DOING: &str = "looking up a key";
+        match self.get_cached(key, hash) {
+            Ok(Lookup::Found(address)) => return Ok(Some(address)),
+            Ok(Lookup::Absent) => return Ok(None),
+            Ok(Lookup::Unsure) => {}
+            Err(e) => return Err(error(self.path(), DOING, e)),
+        }
+        match self.table.get(key, READ_AT, hash) {
+            Ok(None) => Ok(None),
+            Ok(Some(entry)) => address_of(&entry, || self.path().to_owned(), DOING).map(Some),
+            Err(e) => Err(error(self.path(), DOING, e)),
+        }
+    }
+
+    /// The short way: unsure if the block is not in the cache, or which block it is cannot be told.
+    fn get_cached(&self, key: &[u8], hash: u64) -> lsm_tree::Result<Lookup> {
+        let (Some(filter), Some(fences)) = (&self.table.pinned_filter_block, &self.fences) else {
+            return Ok(Lookup::Unsure);
+        };
+        if !filter.maybe_contains_hash(hash)? {
+            return Ok(Lookup::Absent);
+        }
+        let table = GlobalTableId::from((TREE, self.facts.id));
+        let block = fences
+            .block_of(key)
+            .and_then(|offset| self.table.cache.get_block(table, offset));
+        Ok(block.map_or(Lookup::Unsure, |block| {
+            lookup::find_in_block(&block.data, key)
+        }))
+    }
+
+    /// The entries within `bounds`, read block by block through the cache.
+    pub(super) fn range(&self, bounds: &Bounds) -> Entries {
+        Box::new(self.table.range(bounds.clone()))
+    }
+
+    /// All entries in order, read past the cache.
+    pub(super) fn scan(&self, doing: &'static str) -> Result<Scanner, IndexError> {
+        self.table.scan().map_err(|e| error(self.path(), doing, e))
+    }
+
+    /// Reads the whole file and checks its checksum, order, bounds and count.
+    pub(super) fn verify(&self) -> Result<(), IndexError> {
+        const DOING: &str = "verifying a table";
+        let corrupt = |found: String| IndexError {
+            path: self.path().to_owned(),
+            doing: DOING,
+            cause: IndexCause::Corrupt(found),
+        };
+        let io = |e| error(self.path(), DOING, lsm_tree::Error::Io(e));
+        let mut hasher = ChecksummedWriter::new(io::sink());
+        let mut file = File::open(self.path()).map_err(io)?;
+        io::copy(&mut file, &mut hasher).map_err(io)?;
+        let found = hasher.checksum().into_u128();
+        if found != self.facts.checksum {
+            let expected = self.facts.checksum;
+            return Err(corrupt(format!(
+                "the file's checksum is {found:032x}, expected {expected:032x}"
+            )));
+        }
+        let (min, max) = self.key_range();
+        let mut previous: Option<Slice> = None;
+        let mut entries = 0;
+        for entry in self.scan(DOING)? {
+            let entry = entry.map_err(|e| error(self.path(), DOING, e))?;
+            address_of(&entry, || self.path().to_owned(), DOING)?;
+            let key = entry.key.user_key;
+            if previous.as_ref().is_some_and(|p| *p >= key) {
+                return Err(corrupt(format!("entry {entries} is out of order")));
+            }
+            if previous.is_none() && key != *min {
+                return Err(corrupt(
+                    "the first key is not the one its index states".into(),
+                ));
+            }
+            previous = Some(key);
+            entries += 1;
+        }
+        if previous.as_ref() != Some(max) || entries != self.entries() {
+            return Err(corrupt(format!(
+                "{entries} entries, expected {} up to its last key",
+                self.entries()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The address that a table's entry holds.
+pub(super) fn address_of(
+    entry: &InternalValue,
+    path: impl FnOnce() -> PathBuf,
+    doing: &'static str,
+) -> Result<Address, IndexError> {
+    let found = match entry.key.value_type {
+        ValueType::Tombstone => Some(Address {
+            lsn: 0,
+            len: 0,
+            form: Form::Tombstone,
+        }),
+        ValueType::Value => address::decode(&entry.value),
+        ValueType::WeakTombstone | ValueType::Indirection => None,
+    };
+    found.ok_or_else(|| IndexError {
+        path: path(),
+        doing,
+        cause: IndexCause::Corrupt(format!(
+            "the entry of key {:02x?} holds no address",
+            &entry.key.user_key[..]
+        )),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_numbers_are_read_back_from_file_names() {
+        for id in [0, 7, 99_999_999, 100_000_000, u64::MAX] {
+            let path = path_of(Path::new("d"), id);
+            assert_eq!(id_of(path.file_name().unwrap().to_str().unwrap()), Some(id));
+        }
+        for foreign in [
+            "7.table",
+            "table",
+            "00000007",
+            "0000000x.table",
+            "00000007.tmp",
+            "+0000007.table",
+        ] {
+            assert_eq!(id_of(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Large values: those that do not fit into half a log segment lie in files of their own.
+//!
+//! The file is written and synced before the record that points to it is appended, so the log never points to
+//! nothing. It names its key, so that garbage collection can ask whether anybody still points to it.
+//! docs/store-format.md, "Large values".
+//!
+//! ```text
+//!  0  magic "FLRG"    4
+//!  4  CRC-32C         4   over bytes 8..64 and the key
+//!  8  id              8
+//! 16  value length    8
+//! 24  value CRC-32C   4
+//! 28  key length      4
+//! 32  store          16
+//! 48  reserved       16   zero
+//! 64  key, then value
+//! ```
+
+use crate::{
+    disk::{Disk, DiskFile},
+    error::StoreError,
+    op::LargeRef,
+};
+use forebay_pool::crc32c;
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+use uuid::Uuid;
+
+const DIR: &str = "large";
+const MAGIC: &[u8; 4] = b"FLRG";
+const HEADER: usize = 64;
+
+/// The files of large values.
+pub(crate) struct LargeValues {
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    store: Uuid,
+    next: AtomicU64,
+    /// Written, but the record that points to it is not in the index yet.
+    in_flight: Mutex<BTreeSet<u64>>,
+    bytes: AtomicU64,
+    files: AtomicU64,
+}
+
+/// A large value that was written and is not pointed to yet. Collection leaves it alone as long as this lives.
+pub(crate) struct Written<'a> {
+    values: &'a LargeValues,
+    pub(crate) value: LargeRef,
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        self.values.in_flight.lock().remove(&self.value.id);
+    }
+}
+
+impl LargeValues {
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        store_dir: &Path,
+        store: Uuid,
+    ) -> Result<Self, StoreError> {
+        let dir = store_dir.join(DIR);
+        disk.create_dir(&dir)
+            .map_err(StoreError::io("creating", &dir))?;
+        let values = Self {
+            dir,
+            disk,
+            store,
+            next: AtomicU64::new(1),
+            in_flight: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        };
+        for id in values.ids()? {
+            values.next.fetch_max(id + 1, SeqCst);
+            let bytes = values.open_file(id)?.len().unwrap_or(0);
+            values.bytes.fetch_add(bytes, SeqCst);
+            values.files.fetch_add(1, SeqCst);
+        }
+        Ok(values)
+    }
+
+    fn path(&self, id: u64) -> PathBuf {
+        self.dir.join(format!("{id:016x}.val"))
+    }
+
+    fn open_file(&self, id: u64) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let path = self.path(id);
+        self.disk
+            .open(&path)
+            .map_err(StoreError::io("opening", &path))
+    }
+
+    /// The numbers of all files there are.
+    pub(crate) fn ids(&self) -> Result<Vec<u64>, StoreError> {
+        let names = self
+            .disk
+            .list(&self.dir)
+            .map_err(StoreError::io("listing", &self.dir))?;
+        Ok(names
+            .iter()
+            .filter_map(|name| u64::from_str_radix(name.strip_suffix(".val")?, 16).ok())
+            .collect())
+    }
+
+    /// The number the next value gets; every file has a lower one.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next.load(SeqCst)
+    }
+
+    /// Numbers below this are of values whose records are in the index.
+    pub(crate) fn settled_below(&self) -> u64 {
+        let in_flight = self.in_flight.lock();
+        in_flight.first().copied().unwrap_or_else(|| self.next_id())
+    }
+
+    /// Bytes and number of all files.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        (self.bytes.load(SeqCst), self.files.load(SeqCst))
+    }
+
+    /// Writes a value to a file of its own, durably.
+    pub(crate) fn write(&self, key: &[u8], value: &[u8]) -> Result<Written<'_>, StoreError> {
+        let id = {
+            let mut in_flight = self.in_flight.lock();
+            let id = self.next.fetch_add(1, SeqCst);
+            in_flight.insert(id);
+            id
+        };
+        let written = Written {
+            values: self,
+            value: LargeRef {
+                id,
+                bytes: value.len() as u64,
+                crc: crc32c([value]),
+            },
+        };
+        let path = self.path(id);
+        let total = (HEADER + key.len() + value.len()) as u64;
+        let write = || {
+            let file = self.disk.create(&path)?;
+            file.allocate(total)?;
+            let header = encode(&written.value, key, self.store);
+            file.write_all_at(&[&header[..], key].concat(), 0)?;
+            file.write_all_at(value, (HEADER + key.len()) as u64)?;
+            file.sync()?;
+            self.disk.sync_dir(&self.dir)
+        };
+        write().map_err(|e| {
+            // Nothing points to it; if it cannot be removed now, the next opening does.
+            drop(self.disk.remove(&path));
+            StoreError::io("writing", &path)(e)
+        })?;
+        self.bytes.fetch_add(total, SeqCst);
+        self.files.fetch_add(1, SeqCst);
+        Ok(written)
+    }
+
+    /// Appends the value to `to`.
+    pub(crate) fn read(
+        &self,
+        key: &[u8],
+        value: &LargeRef,
+        to: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let path = self.path(value.id);
+        let damaged = |what: &str| StoreError::damaged(&path, what);
+        let file = self.open_file(value.id)?;
+        let length = file.len().map_err(StoreError::io("reading", &path))?;
+        if length < (HEADER + key.len()) as u64 + value.bytes {
+            return Err(damaged("the file is shorter than its value"));
+        }
+        let start = to.len();
+        to.resize(start + usize::try_from(value.bytes).unwrap_or(0), 0);
+        file.read_exact_at(&mut to[start..], (HEADER + key.len()) as u64)
+            .map_err(StoreError::io("reading", &path))?;
+        if crc32c([&to[start..]]) != value.crc {
+            to.truncate(start);
+            return Err(damaged("the value's checksum does not match"));
+        }
+        Ok(())
+    }
+
+    /// The key that file `id` was written for.
+    pub(crate) fn key_of(&self, id: u64) -> Result<Vec<u8>, StoreError> {
+        let path = self.path(id);
+        let file = self.open_file(id)?;
+        let read = |to: &mut [u8], at: usize| {
+            file.read_exact_at(to, at as u64)
+                .map_err(|_| StoreError::damaged(&path, "it ends within its header"))
+        };
+        let mut header = [0; HEADER];
+        read(&mut header, 0)?;
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        let mut key = vec![0; (u32_at(28) as usize).min(crate::KEY_BYTES_MAX)];
+        read(&mut key, HEADER)?;
+        if &header[0..4] != MAGIC
+            || u32_at(4) != crc32c([&header[8..], &key])
+            || header[32..48] != *self.store.as_bytes()
+        {
+            return Err(StoreError::damaged(
+                &path,
+                "its header is damaged or another store's",
+            ));
+        }
+        Ok(key)
+    }
+
+    /// Unlinks file `id`.
+    pub(crate) fn remove(&self, id: u64) -> Result<(), StoreError> {
+        let path = self.path(id);
+        let bytes = match self.disk.open(&path) {
+            Ok(file) => file.len().unwrap_or(0),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(StoreError::io("opening", &path)(e)),
+        };
+        self.disk
+            .remove(&path)
+            .map_err(StoreError::io("removing", &path))?;
+        self.bytes.fetch_sub(bytes, SeqCst);
+        self.files.fetch_sub(1, SeqCst);
+        Ok(())
+    }
+}
+
+fn encode(value: &LargeRef, key: &[u8], store: Uuid) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[0..4].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&value.id.to_le_bytes());
+    header[16..24].copy_from_slice(&value.bytes.to_le_bytes());
+    header[24..28].copy_from_slice(&value.crc.to_le_bytes());
+    header[28..32].copy_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
+    header[32..48].copy_from_slice(store.as_bytes());
+    let crc = crc32c([&header[8..], key]);
+    header[4..8].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    #[test]
+    fn a_large_value_is_read_back_names_its_key_and_is_settled_once_pointed_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let values =
+            LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil()).unwrap();
+        let value = vec![7; 100_000];
+        let written = values.write(b"key", &value).unwrap();
+        assert_eq!(values.settled_below(), written.value.id);
+        let pointer = written.value;
+        drop(written);
+        assert_eq!(values.settled_below(), pointer.id + 1);
+        let mut read = b"before".to_vec();
+        values.read(b"key", &pointer, &mut read).unwrap();
+        assert_eq!(read, [&b"before"[..], &value].concat());
+        assert_eq!(values.key_of(pointer.id).unwrap(), b"key");
+        assert_eq!(values.size().1, 1);
+        values.remove(pointer.id).unwrap();
+        values.remove(pointer.id).unwrap();
+        assert_eq!(values.size(), (0, 0));
+    }
+
+    #[test]
+    fn a_damaged_large_value_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let values =
+            LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil()).unwrap();
+        let pointer = values.write(b"key", &[7; 1000]).unwrap().value;
+        let path = values.path(pointer.id);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut flipped = bytes.clone();
+        flipped[500] ^= 1;
+        std::fs::write(&path, flipped).unwrap();
+        assert!(values.read(b"key", &pointer, &mut Vec::new()).is_err());
+        std::fs::write(&path, &bytes[..500]).unwrap();
+        assert!(values.read(b"key", &pointer, &mut Vec::new()).is_err());
+        std::fs::write(&path, &bytes[..50]).unwrap();
+        assert!(values.key_of(pointer.id).is_err());
+    }
+}

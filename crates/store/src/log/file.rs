@@ -1,0 +1,196 @@
+//! One value-log file: a header page, then segments verbatim. docs/store-format.md, "Value-log file".
+//!
+//! ```text
+//!  0  magic "FVLG"    4
+//!  4  CRC-32C         4   over bytes 8..48
+//!  8  version         4
+//! 12  reserved        4   zero
+//! 16  start           8   log address of the byte at file offset 4096
+//! 24  bytes           8   size the file was made for, header not counted
+//! 32  store           16  uuid of the store
+//! 48  zero, to 4096
+//! ```
+//! The file's name is its start in sixteen hexadecimal digits and `.vlog`.
+
+use crate::{
+    disk::{Disk, DiskFile},
+    error::StoreError,
+};
+use forebay_pool::{Lsn, crc32c};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+use uuid::Uuid;
+
+/// Bytes of a file's header.
+pub(crate) const FILE_HEADER: u64 = 4096;
+const MAGIC: &[u8; 4] = b"FVLG";
+const VERSION: u32 = 1;
+/// The end of a file that is being written.
+const GROWING: u64 = u64::MAX;
+
+/// A value-log file.
+pub(crate) struct VlogFile {
+    pub(crate) path: PathBuf,
+    /// Log address of its first byte behind the header.
+    pub(crate) start: Lsn,
+    /// Bytes it was made for.
+    pub(crate) bytes: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    end: AtomicU64,
+}
+
+pub(crate) fn file_name(start: Lsn) -> String {
+    format!("{start:016x}.vlog")
+}
+
+impl VlogFile {
+    /// Makes a file for `bytes` bytes of log from `start` on, durably, but for its name in the directory.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        start: Lsn,
+        bytes: u64,
+        store: Uuid,
+    ) -> Result<Self, StoreError> {
+        let path = dir.join(file_name(start));
+        let make = || {
+            // A file of this name that the manifest does not know is what an interrupted creation left.
+            match disk.remove(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let file = disk.create(&path)?;
+            file.allocate(FILE_HEADER + bytes)?;
+            file.write_all_at(&header(start, bytes, store), 0)?;
+            file.sync()?;
+            Ok(file)
+        };
+        let file = make().map_err(StoreError::io("creating", &path))?;
+        Ok(Self {
+            path,
+            start,
+            bytes,
+            file,
+            end: AtomicU64::new(GROWING),
+        })
+    }
+
+    /// Opens the file that the manifest says starts at `start`, and checks that it is that.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        start: Lsn,
+        end: Option<Lsn>,
+        store: Uuid,
+    ) -> Result<Self, StoreError> {
+        let path = dir.join(file_name(start));
+        let wrong = |what: String| StoreError::ValueLog {
+            path: path.clone(),
+            what,
+        };
+        let file = disk.open(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => wrong("is missing".to_owned()),
+            _ => StoreError::io("opening", &path)(e),
+        })?;
+        let mut bytes = [0; 48];
+        let length = file.len().map_err(StoreError::io("reading", &path))?;
+        if length < FILE_HEADER {
+            return Err(wrong(format!(
+                "is truncated: it has {length} bytes, less than its header"
+            )));
+        }
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(StoreError::io("reading", &path))?;
+        let u64_at = |at: usize| {
+            bytes[at..at + 8]
+                .iter()
+                .rev()
+                .fold(0u64, |value, &b| value << 8 | u64::from(b))
+        };
+        let crc = crc32c([&bytes[8..]]);
+        if &bytes[0..4] != MAGIC || u64_at(0) >> 32 != u64::from(crc) {
+            return Err(wrong(
+                "has a damaged header, or is no value-log file".to_owned(),
+            ));
+        }
+        let owner = Uuid::from_slice(&bytes[32..48]).unwrap_or_default();
+        if owner != store {
+            return Err(wrong(format!(
+                "belongs to another store ({owner}, not {store})"
+            )));
+        }
+        if u64_at(16) != start {
+            return Err(wrong(format!(
+                "starts at log address {}, not {start}",
+                u64_at(16)
+            )));
+        }
+        let needed = FILE_HEADER + end.map_or(0, |end| end - start);
+        if length < needed {
+            return Err(wrong(format!(
+                "is truncated: it has {length} bytes, {needed} are needed"
+            )));
+        }
+        Ok(Self {
+            start,
+            bytes: u64_at(24),
+            file,
+            end: AtomicU64::new(end.unwrap_or(GROWING)),
+            path,
+        })
+    }
+
+    /// Log address behind the last segment, once the file is complete.
+    pub(crate) fn end(&self) -> Option<Lsn> {
+        let end = self.end.load(SeqCst);
+        (end != GROWING).then_some(end)
+    }
+
+    /// The file is complete; it ends at `end`. Gives back what was allocated behind.
+    pub(crate) fn complete(&self, end: Lsn) {
+        self.end.store(end, SeqCst);
+        // Space only: if it fails, the file stays longer than it need be.
+        let _ = self.file.truncate(FILE_HEADER + (end - self.start));
+    }
+
+    /// True if the log address lies in this file.
+    pub(crate) fn holds(&self, lsn: Lsn) -> bool {
+        (self.start..self.end.load(SeqCst)).contains(&lsn)
+    }
+
+    /// Offset of a log address in the file.
+    pub(crate) fn offset(&self, lsn: Lsn) -> u64 {
+        debug_assert!(lsn >= self.start);
+        FILE_HEADER + (lsn - self.start)
+    }
+
+    /// Reads log bytes.
+    pub(crate) fn read(&self, lsn: Lsn, to: &mut [u8]) -> Result<(), StoreError> {
+        self.file
+            .read_exact_at(to, self.offset(lsn))
+            .map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => StoreError::ValueLog {
+                    path: self.path.clone(),
+                    what: format!("ends before log address {}", lsn + to.len() as u64),
+                },
+                _ => StoreError::io("reading", &self.path)(e),
+            })
+    }
+}
+
+fn header(start: Lsn, bytes: u64, store: Uuid) -> Vec<u8> {
+    let mut page = vec![0; usize::try_from(FILE_HEADER).unwrap_or(4096)];
+    page[0..4].copy_from_slice(MAGIC);
+    page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    page[16..24].copy_from_slice(&start.to_le_bytes());
+    page[24..32].copy_from_slice(&bytes.to_le_bytes());
+    page[32..48].copy_from_slice(store.as_bytes());
+    let crc = crc32c([&page[8..48]]);
+    page[4..8].copy_from_slice(&crc.to_le_bytes());
+    page
+}

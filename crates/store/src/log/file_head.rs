@@ -1,0 +1,192 @@
+//! [`FileHead`]: the log's end without a pool: records go straight to the last value-log file.
+//!
+//! The file gets the same segments and records as a pool's lane would have. With `sync`, each
+//! append is synced before it returns (plain WiscKey); without, nothing is until [`FileHead::sync`].
+
+use super::{ValueLog, VlogFile};
+use crate::error::StoreError;
+use forebay_pool::{
+    Lsn,
+    persist::LINE,
+    record::{HEADER, Header, KIND_SEAL, record_bytes},
+    segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+};
+use parking_lot::Mutex;
+use std::{
+    io::IoSlice,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+use uuid::Uuid;
+
+/// Where appends go when there is no pool.
+pub(crate) struct FileHead {
+    owner: Uuid,
+    epoch: u32,
+    segment_bytes: u64,
+    sync_each: bool,
+    log: Arc<ValueLog>,
+    state: Mutex<State>,
+    /// Log address of the next record.
+    tail: AtomicU64,
+}
+
+struct State {
+    /// The present segment's file and start; none before the first append.
+    segment: Option<(Arc<VlogFile>, Lsn)>,
+    at: Lsn,
+    /// The record under construction; kept so that its memory is.
+    buffer: Vec<u8>,
+    /// Why nothing can be appended any more.
+    failed: Option<String>,
+}
+
+impl FileHead {
+    /// Appends go to `start`, a multiple of 4 KiB, and on.
+    pub(crate) fn new(
+        owner: Uuid,
+        epoch: u32,
+        segment_bytes: u64,
+        sync_each: bool,
+        log: Arc<ValueLog>,
+        start: Lsn,
+    ) -> Self {
+        Self {
+            owner,
+            epoch,
+            segment_bytes,
+            sync_each,
+            log,
+            state: Mutex::new(State {
+                segment: None,
+                at: start,
+                buffer: Vec::new(),
+                failed: None,
+            }),
+            tail: AtomicU64::new(start),
+        }
+    }
+
+    pub(crate) fn payload_max(&self) -> usize {
+        usize::try_from(self.segment_bytes / 2).unwrap_or(usize::MAX) - HEADER
+    }
+
+    /// Log address of the next record, or of the next segment.
+    pub(crate) fn tail(&self) -> Lsn {
+        self.tail.load(SeqCst)
+    }
+
+    pub(crate) fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, StoreError> {
+        let payload: usize = parts.iter().map(|p| p.len()).sum();
+        if payload > self.payload_max() {
+            return Err(StoreError::BatchTooLarge {
+                bytes: payload,
+                bytes_max: self.payload_max(),
+            });
+        }
+        let mut state = self.state.lock();
+        if let Some(reason) = &state.failed {
+            return Err(StoreError::ReadOnly {
+                reason: reason.clone(),
+            });
+        }
+        let bytes = record_bytes(payload);
+        let room = |state: &State| {
+            state
+                .segment
+                .as_ref()
+                .map_or(0, |(_, start)| start + self.segment_bytes - state.at)
+        };
+        if room(&state) < bytes {
+            if room(&state) > 0 {
+                self.write(&mut state, KIND_SEAL, &[])?;
+            }
+            self.open_segment(&mut state)?;
+        }
+        let lsn = self.write(&mut state, kind, parts)?;
+        if self.sync_each {
+            self.sync_locked(&mut state)?;
+        }
+        self.tail.store(state.at, SeqCst);
+        Ok(lsn)
+    }
+
+    /// Makes everything appended durable.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.sync_locked(&mut self.state.lock())
+    }
+
+    fn sync_locked(&self, state: &mut State) -> Result<(), StoreError> {
+        let Some((file, _)) = &state.segment else {
+            return Ok(());
+        };
+        let file = Arc::clone(file);
+        // After a failed sync nobody knows what is on the disk, so nothing may follow it.
+        file.file
+            .sync()
+            .map_err(StoreError::io("syncing", &file.path))
+            .inspect_err(|e| state.failed = Some(e.to_string()))
+    }
+
+    fn open_segment(&self, state: &mut State) -> Result<(), StoreError> {
+        let start = next_start(state.at);
+        let file = self.log.place(start, self.segment_bytes)?;
+        // What the file before this one holds must be durable before the log goes on elsewhere.
+        if state
+            .segment
+            .as_ref()
+            .is_some_and(|(old, _)| old.start != file.start)
+        {
+            self.sync_locked(state)?;
+        }
+        let header = SegmentHeader {
+            start,
+            epoch: self.epoch,
+            bytes: self.segment_bytes,
+            owner: self.owner,
+        };
+        file.file
+            .write_all_at(&header.encode(), file.offset(start))
+            .map_err(StoreError::io("writing", &file.path))?;
+        state.segment = Some((file, start));
+        state.at = start + SEGMENT_HEADER;
+        Ok(())
+    }
+
+    /// Writes a record at the present place, which has room for it.
+    fn write(
+        &self,
+        state: &mut State,
+        kind: u16,
+        parts: &[IoSlice<'_>],
+    ) -> Result<Lsn, StoreError> {
+        let Some((file, _)) = &state.segment else {
+            return Ok(state.at);
+        };
+        let payload: usize = parts.iter().map(|p| p.len()).sum();
+        let header = Header {
+            length: u32::try_from(payload).unwrap_or(u32::MAX),
+            lsn: state.at,
+            epoch: self.epoch,
+            // Synced one by one, a record proves that all before it were durable; otherwise nothing.
+            lag: if self.sync_each { 0 } else { u32::MAX },
+            kind,
+        };
+        let buffer = &mut state.buffer;
+        buffer.clear();
+        buffer.extend_from_slice(&header.encode(self.owner, parts));
+        for part in parts {
+            buffer.extend_from_slice(part);
+        }
+        buffer.resize(buffer.len().next_multiple_of(LINE), 0);
+        // A write that failed half-way is overwritten by the next one at the same place.
+        file.file
+            .write_all_at(buffer, file.offset(state.at))
+            .map_err(StoreError::io("writing", &file.path))?;
+        let lsn = state.at;
+        state.at += buffer.len() as u64;
+        Ok(lsn)
+    }
+}

@@ -1,0 +1,175 @@
+//! [`LogReader`]: walks the records of the value-log files in address order.
+
+use super::{ValueLog, VlogFile};
+use crate::error::StoreError;
+use forebay_pool::{
+    Lsn,
+    layout::PAGE,
+    persist::LINE,
+    record::{self, HEADER, Invalid, KIND_SEAL, Record},
+    segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Bytes read at a time.
+const BLOCK: usize = 4 << 20;
+
+/// Why a walk stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// At the address it was told to stop at.
+    End,
+    /// There is no file for this address.
+    NoFile(Lsn),
+    /// There is no valid record at this address.
+    Invalid(Lsn, Invalid),
+}
+
+/// A walk over the log from one address to another.
+pub(crate) struct LogReader<'a> {
+    log: &'a ValueLog,
+    owner: Uuid,
+    at: Lsn,
+    end: Lsn,
+    /// The file that holds `at`, once looked for.
+    file: Option<Arc<VlogFile>>,
+    /// Bytes read at a time.
+    block_bytes: usize,
+    /// Log bytes from `block_at` on.
+    block: Vec<u8>,
+    block_at: Lsn,
+    /// End of the present segment's space, if its header was seen.
+    limit: Option<Lsn>,
+    /// Epochs never fall along the log.
+    epoch: u32,
+}
+
+impl<'a> LogReader<'a> {
+    /// Walks from `from`, which is the address of a record, of a segment, or of the end, up to `end`.
+    pub(crate) fn new(log: &'a ValueLog, owner: Uuid, from: Lsn, end: Lsn) -> Self {
+        Self {
+            log,
+            owner,
+            at: from,
+            end,
+            file: None,
+            block_bytes: BLOCK,
+            block: Vec::new(),
+            block_at: 0,
+            limit: None,
+            epoch: 0,
+        }
+    }
+
+    /// Reads so many bytes at a time, for a short walk.
+    pub(crate) fn read_blocks_of(&mut self, bytes: usize) {
+        self.block_bytes = bytes;
+    }
+
+    /// Where the walk is: behind the last record returned.
+    pub(crate) fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// The present file, if any.
+    pub(crate) fn file(&self) -> Option<&VlogFile> {
+        self.file.as_deref()
+    }
+
+    /// The last epoch seen.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The next record, or why there is none.
+    pub(crate) fn next(&mut self) -> Result<Result<Record<'_>, Stop>, StoreError> {
+        loop {
+            if self.at >= self.end {
+                return Ok(Err(Stop::End));
+            }
+            if self.file.as_ref().is_none_or(|file| !file.holds(self.at)) {
+                self.file = self.log.find(self.at);
+                self.block.clear();
+            }
+            if self.file.is_none() {
+                return Ok(Err(Stop::NoFile(self.at)));
+            }
+            // Every page may begin a segment: a session that ended at a page's start was not sealed.
+            if self.at.is_multiple_of(PAGE)
+                && let Some(header) = SegmentHeader::decode(self.bytes(LINE)?).filter(|h| {
+                    h.start == self.at && h.owner == self.owner && h.epoch >= self.epoch
+                })
+            {
+                self.epoch = header.epoch;
+                self.limit = Some(self.at + header.bytes);
+                self.at += SEGMENT_HEADER;
+                continue;
+            }
+            if self.limit == Some(self.at) {
+                return Ok(Err(Stop::Invalid(self.at, Invalid::NoMagic)));
+            }
+            let at = self.at;
+            let header = match record::peek(self.bytes(HEADER)?) {
+                Ok(header) if header.lsn == at && header.epoch >= self.epoch => header,
+                Ok(header) => return Ok(Err(Stop::Invalid(at, Invalid::Elsewhere(header.lsn)))),
+                Err(invalid) => return Ok(Err(Stop::Invalid(at, invalid))),
+            };
+            let bytes = HEADER + header.length as usize;
+            let room = self.file.as_ref().map_or(0, |f| f.start + f.bytes - at);
+            if bytes as u64 > room {
+                return Ok(Err(Stop::Invalid(
+                    at,
+                    Invalid::Short {
+                        found: room as usize,
+                        needed: bytes,
+                    },
+                )));
+            }
+            let owner = self.owner;
+            if let Err(invalid) = record::read(self.bytes(bytes)?, at, owner) {
+                return Ok(Err(Stop::Invalid(at, invalid)));
+            }
+            self.epoch = header.epoch;
+            self.at += header.record_bytes();
+            if header.kind == KIND_SEAL {
+                self.at = next_start(self.at);
+                self.limit = None;
+                continue;
+            }
+            let skip = usize::try_from(at - self.block_at).unwrap_or(usize::MAX);
+            return Ok(Ok(Record {
+                header,
+                payload: &self.block[skip + HEADER..skip + bytes],
+            }));
+        }
+    }
+
+    /// At least `bytes` bytes at the present address, as far as the file has them; zeros behind its end.
+    fn bytes(&mut self, bytes: usize) -> Result<&[u8], StoreError> {
+        let in_block = self
+            .at
+            .checked_sub(self.block_at)
+            .and_then(|skip| usize::try_from(skip).ok())
+            .filter(|skip| skip + bytes <= self.block.len());
+        if let Some(skip) = in_block {
+            return Ok(&self.block[skip..]);
+        }
+        let Some(file) = &self.file else {
+            return Ok(&[]);
+        };
+        let length = file
+            .file
+            .len()
+            .map_err(StoreError::io("reading", &file.path))?;
+        let there =
+            usize::try_from(length.saturating_sub(file.offset(self.at))).unwrap_or(usize::MAX);
+        let wanted = bytes.max(self.block_bytes);
+        self.block.clear();
+        self.block.resize(wanted.min(there), 0);
+        file.read(self.at, &mut self.block)?;
+        self.block.resize(self.block.len().max(bytes), 0);
+        self.block_at = self.at;
+        Ok(&self.block)
+    }
+}

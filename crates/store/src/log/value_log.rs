@@ -1,0 +1,198 @@
+//! [`ValueLog`]: the row of value-log files.
+//!
+//! A file begins at a segment's start, and the next one begins where it ends; garbage collection takes
+//! files out. The manifest says which there are: a new file is in it before anything is
+//! written to the file, and a file leaves it before it is unlinked.
+//!
+//! Lock order: `place`, then the manifest's lock. Readers take neither.
+
+use super::file::{VlogFile, file_name};
+use crate::{
+    disk::Disk,
+    error::StoreError,
+    manifest::{FileRef, Manifest},
+};
+use arc_swap::ArcSwap;
+use forebay_pool::{
+    Lsn,
+    layout::PAGE,
+    persist::LINE,
+    record::{HEADER, Header, KIND_SEAL},
+};
+use parking_lot::Mutex;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use uuid::Uuid;
+
+/// Name of the directory of the value-log files.
+const DIR: &str = "vlog";
+
+/// All value-log files of a store.
+pub(crate) struct ValueLog {
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    store: Uuid,
+    file_bytes: u64,
+    /// In address order.
+    files: ArcSwap<Vec<Arc<VlogFile>>>,
+    manifest: Arc<Mutex<Manifest>>,
+    /// Held while the row of files changes.
+    place: Mutex<()>,
+}
+
+impl ValueLog {
+    /// Opens all files that the manifest names; unlinks those of ours that it does not.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        store_dir: &Path,
+        file_bytes: u64,
+        manifest: Arc<Mutex<Manifest>>,
+    ) -> Result<Self, StoreError> {
+        let dir = store_dir.join(DIR);
+        disk.create_dir(&dir)
+            .map_err(StoreError::io("creating", &dir))?;
+        let state = manifest.lock().state().clone();
+        let mut files = Vec::with_capacity(state.files.len());
+        for FileRef { start, end } in state.files {
+            files.push(Arc::new(VlogFile::open(
+                &*disk, &dir, start, end, state.uuid,
+            )?));
+        }
+        let names = disk.list(&dir).map_err(StoreError::io("listing", &dir))?;
+        for name in names {
+            let orphan = name
+                .strip_suffix(".vlog")
+                .and_then(|digits| Lsn::from_str_radix(digits, 16).ok())
+                .filter(|start| {
+                    file_name(*start) == name && files.iter().all(|f| f.start != *start)
+                });
+            // Only what an interrupted creation or collection of this very store left behind.
+            if let Some(start) = orphan
+                && VlogFile::open(&*disk, &dir, start, None, state.uuid).is_ok()
+            {
+                let path = dir.join(&name);
+                disk.remove(&path)
+                    .map_err(StoreError::io("removing", &path))?;
+            }
+        }
+        Ok(Self {
+            dir,
+            disk,
+            store: state.uuid,
+            file_bytes,
+            files: ArcSwap::from_pointee(files),
+            manifest,
+            place: Mutex::new(()),
+        })
+    }
+
+    /// All files, in address order.
+    pub(crate) fn files(&self) -> Arc<Vec<Arc<VlogFile>>> {
+        self.files.load_full()
+    }
+
+    /// The file that holds a log address; `None` if it was never written or is collected.
+    #[inline]
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<Arc<VlogFile>> {
+        let files = self.files.load();
+        let behind = files.partition_point(|file| file.start <= lsn);
+        let file = files.get(behind.checked_sub(1)?)?;
+        file.holds(lsn).then(|| Arc::clone(file))
+    }
+
+    /// The file to write the segment to that starts at `start` and has at most `bytes` bytes. A new file is begun
+    /// where the last one has no room.
+    pub(crate) fn place(&self, start: Lsn, bytes: u64) -> Result<Arc<VlogFile>, StoreError> {
+        let _changing = self.place.lock();
+        let files = self.files();
+        if let Some(file) = files.iter().rev().find(|file| file.start <= start)
+            && file.end().is_none_or(|end| start + bytes <= end)
+            && file.offset(start) + bytes <= file.offset(file.start) + file.bytes
+        {
+            return Ok(Arc::clone(file));
+        }
+        let size = self.file_bytes.max(bytes);
+        let file = Arc::new(VlogFile::create(
+            &*self.disk,
+            &self.dir,
+            start,
+            size,
+            self.store,
+        )?);
+        self.disk
+            .sync_dir(&self.dir)
+            .map_err(StoreError::io("syncing", &self.dir))?;
+        self.manifest.lock().update(&*self.disk, |state| {
+            for earlier in &mut state.files {
+                earlier.end.get_or_insert(start);
+            }
+            state.files.push(FileRef { start, end: None });
+        })?;
+        if let Some(last) = files.last().filter(|last| last.end().is_none()) {
+            last.complete(start);
+        }
+        let mut next = Vec::clone(&files);
+        next.push(Arc::clone(&file));
+        self.files.store(Arc::new(next));
+        Ok(file)
+    }
+
+    /// Ends the log at `end`, where the last session stopped without sealing its segment, so that the next one can begin at
+    /// the following page.
+    pub(crate) fn seal_at(&self, end: Lsn, epoch: u32) -> Result<(), StoreError> {
+        let Some(file) = self.find(end).filter(|_| !end.is_multiple_of(PAGE)) else {
+            return Ok(());
+        };
+        let header = Header {
+            length: 0,
+            lsn: end,
+            epoch,
+            lag: u32::MAX,
+            kind: KIND_SEAL,
+        };
+        let mut line = [0; LINE];
+        line[..HEADER].copy_from_slice(&header.encode(self.store, &[]));
+        file.file
+            .write_all_at(&line, file.offset(end))
+            .map_err(StoreError::io("writing", &file.path))?;
+        file.file
+            .sync()
+            .map_err(StoreError::io("syncing", &file.path))
+    }
+
+    /// Takes files out of the manifest, durably. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
+    pub(crate) fn retire(&self, gone: &[Lsn]) -> Result<(), StoreError> {
+        let _changing = self.place.lock();
+        self.manifest.lock().update(&*self.disk, |state| {
+            state.files.retain(|file| !gone.contains(&file.start));
+        })
+    }
+
+    /// Forgets retired files and unlinks them.
+    pub(crate) fn unlink(&self, gone: &[Lsn]) -> Result<(), StoreError> {
+        let _changing = self.place.lock();
+        let (gone, kept): (Vec<_>, Vec<_>) = self
+            .files()
+            .iter()
+            .cloned()
+            .partition(|file| gone.contains(&file.start));
+        self.files.store(Arc::new(kept));
+        for file in gone {
+            self.disk
+                .remove(&file.path)
+                .map_err(StoreError::io("removing", &file.path))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files on the disk, headers included.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.files
+            .load()
+            .iter()
+            .map(|file| file.file.len().unwrap_or(0))
+            .sum()
+    }
+}

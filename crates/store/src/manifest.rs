@@ -1,0 +1,197 @@
+//! The manifest: which value-log files there are, and whether anything is still in a pool.
+//!
+//! `MANIFEST` is JSON for people to read, followed by a line with its CRC-32C, and is replaced as a
+//! whole. It changes when a value-log file begins or goes, and when the store is opened or closed.
+//! docs/store-format.md, "Manifest".
+
+use crate::{
+    disk::{Disk, replace},
+    error::StoreError,
+};
+use forebay_pool::{Lsn, crc32c};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+use uuid::Uuid;
+
+/// The store's format version.
+pub(crate) const VERSION: u32 = 1;
+const NAME: &str = "MANIFEST";
+
+/// A value-log file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileRef {
+    /// Log address of its first byte behind the header.
+    pub(crate) start: Lsn,
+    /// Log address behind its last segment; none while it is being written.
+    pub(crate) end: Option<Lsn>,
+}
+
+/// The pool that holds the end of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PoolRef {
+    pub(crate) uuid: Uuid,
+    /// Where it was, as a hint for people.
+    pub(crate) path: String,
+}
+
+/// The manifest's contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) format_version: u32,
+    /// The store's identity: its lane's owner, and part of every record's checksum.
+    pub(crate) uuid: Uuid,
+    /// Session number; rises with every opening.
+    pub(crate) epoch: u32,
+    /// The pool in which acknowledged writes may be; none after a clean close.
+    pub(crate) pool: Option<PoolRef>,
+    /// Where the log ends, known after a clean close only.
+    pub(crate) log_end: Option<Lsn>,
+    /// Large values with this number or a higher one were written since the store was last opened.
+    pub(crate) large_from: u64,
+    /// Value-log files in address order.
+    pub(crate) files: Vec<FileRef>,
+}
+
+/// The manifest file and its contents.
+pub(crate) struct Manifest {
+    path: PathBuf,
+    state: State,
+}
+
+impl Manifest {
+    /// A new store's manifest, written.
+    pub(crate) fn create(disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
+        let mut manifest = Self {
+            path: dir.join(NAME),
+            state: State {
+                format_version: VERSION,
+                uuid: Uuid::new_v4(),
+                epoch: 0,
+                pool: None,
+                log_end: Some(0),
+                large_from: 0,
+                files: Vec::new(),
+            },
+        };
+        manifest.update(disk, |_| {})?;
+        Ok(manifest)
+    }
+
+    /// Reads the manifest of the store in `dir`; `None` if there is none.
+    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = dir.join(NAME);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                return Err(StoreError::damaged(&path, "it is not text"));
+            }
+            Err(e) => return Err(StoreError::io("reading", &path)(e)),
+        };
+        let (json, crc) = text
+            .trim_end()
+            .rsplit_once('\n')
+            .ok_or_else(|| StoreError::damaged(&path, "it has no checksum line"))?;
+        let found = format!("crc32c {:08x}", crc32c([json.as_bytes()]));
+        if crc != found {
+            return Err(StoreError::damaged(
+                &path,
+                format!("its checksum line is {crc:?}, its contents give {found:?}"),
+            ));
+        }
+        let version: Versioned = serde_json::from_str(json)
+            .map_err(|e| StoreError::damaged(&path, format!("it does not parse: {e}")))?;
+        if version.format_version != VERSION {
+            return Err(StoreError::Version {
+                dir: dir.to_owned(),
+                found: version.format_version,
+                known: VERSION,
+            });
+        }
+        let state: State = serde_json::from_str(json)
+            .map_err(|e| StoreError::damaged(&path, format!("it does not parse: {e}")))?;
+        if !state.files.is_sorted_by_key(|file| file.start) {
+            return Err(StoreError::damaged(&path, "its files are not in order"));
+        }
+        Ok(Some(Self { path, state }))
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Changes the contents, durably; on an error they stay as they were.
+    pub(crate) fn update(
+        &mut self,
+        disk: &dyn Disk,
+        change: impl FnOnce(&mut State),
+    ) -> Result<(), StoreError> {
+        let mut next = self.state.clone();
+        change(&mut next);
+        let json = serde_json::to_string_pretty(&next)
+            .map_err(|e| StoreError::damaged(&self.path, e.to_string()))?;
+        let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
+        replace(disk, &self.path, text.as_bytes())
+            .map_err(StoreError::io("writing", &self.path))?;
+        self.state = next;
+        Ok(())
+    }
+}
+
+/// The part of the manifest that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    format_version: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    #[test]
+    fn a_manifest_is_read_back_and_any_flipped_byte_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        assert!(Manifest::read(dir.path()).unwrap().is_none());
+        let mut manifest = Manifest::create(&disk, dir.path()).unwrap();
+        let file = FileRef {
+            start: 4096,
+            end: None,
+        };
+        manifest
+            .update(&disk, |state| state.files.push(file))
+            .unwrap();
+        let read = Manifest::read(dir.path()).unwrap().unwrap();
+        assert_eq!(read.state(), manifest.state());
+        let path = dir.path().join(NAME);
+        let text = fs::read(&path).unwrap();
+        for at in 0..text.len() - 1 {
+            let mut flipped = text.clone();
+            flipped[at] ^= 2;
+            fs::write(&path, flipped).unwrap();
+            assert!(Manifest::read(dir.path()).is_err(), "byte {at}");
+        }
+        fs::write(&path, &text[..text.len() / 2]).unwrap();
+        assert!(Manifest::read(dir.path()).is_err());
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let json = "{\"format_version\": 2, \"something\": \"new\"}";
+        let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
+        fs::write(dir.path().join(NAME), text).unwrap();
+        assert!(matches!(
+            Manifest::read(dir.path()),
+            Err(StoreError::Version {
+                found: 2,
+                known: 1,
+                ..
+            })
+        ));
+    }
+}

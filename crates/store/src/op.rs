@@ -1,0 +1,285 @@
+//! Operations as bytes: the payloads of the log's records. docs/store-format.md, "Operations".
+//!
+//! ```text
+//! put     (kind 1)   key length 2 | key | value
+//! delete  (kind 2)   key length 2 | key
+//! large   (kind 3)   key length 2 | key | large value's id 8 | length 8 | CRC-32C 4
+//! batch   (kind 4)   operations, each:
+//!                      CRC-32C 4 | kind 2 (1, 2 or 3) | key length 2 | body length 4 | key | body
+//!                    the checksum is over the operation behind it, so that one operation is
+//!                    read and checked without its neighbours
+//! ```
+
+use forebay_pool::{
+    crc32c,
+    record::{self, HEADER, Invalid, Record},
+};
+use std::fmt;
+use uuid::Uuid;
+
+/// Record kind: one put.
+pub(crate) const KIND_PUT: u16 = 1;
+/// Record kind: one delete.
+pub(crate) const KIND_DELETE: u16 = 2;
+/// Record kind: one put of a large value, which lies in a file of its own.
+pub(crate) const KIND_LARGE: u16 = 3;
+/// Record kind: several operations, all or nothing.
+pub(crate) const KIND_BATCH: u16 = 4;
+
+/// Bytes of the key length that starts a single operation's payload.
+pub(crate) const KEY_LENGTH: usize = 2;
+/// Bytes of an operation's header within a batch.
+pub(crate) const BATCH_OP_HEADER: usize = 12;
+
+/// Where a large value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LargeRef {
+    /// Number of its file.
+    pub(crate) id: u64,
+    /// Bytes of the value.
+    pub(crate) bytes: u64,
+    /// CRC-32C of the value.
+    pub(crate) crc: u32,
+}
+
+impl LargeRef {
+    pub(crate) const BYTES: usize = 20;
+
+    pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0..8].copy_from_slice(&self.id.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
+        Some(Self {
+            id: u64::from_le_bytes(bytes[0..8].try_into().ok()?),
+            bytes: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
+            crc: u32::from_le_bytes(bytes[16..20].try_into().ok()?),
+        })
+    }
+}
+
+/// What an operation does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// The value is this.
+    Put(&'a [u8]),
+    /// The value is in a large file.
+    Large(LargeRef),
+    /// There is no value any more.
+    Delete,
+}
+
+/// One operation, as found in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Op<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) change: Change<'a>,
+    /// Offset of the operation's own bytes in the record (0: the record is the operation).
+    pub(crate) at: usize,
+    /// Length of those bytes.
+    pub(crate) bytes: usize,
+}
+
+/// Why bytes are not the operation expected there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAnOp {
+    Record(Invalid),
+    Kind(u16),
+    Shape,
+    Checksum,
+}
+
+impl fmt::Display for NotAnOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(invalid) => write!(f, "{invalid}"),
+            Self::Kind(kind) => write!(f, "a record of unknown kind {kind}"),
+            Self::Shape => write!(f, "an operation whose lengths do not fit"),
+            Self::Checksum => write!(f, "an operation whose checksum does not match"),
+        }
+    }
+}
+
+fn change(kind: u16, body: &[u8]) -> Result<Change<'_>, NotAnOp> {
+    match kind {
+        KIND_PUT => Ok(Change::Put(body)),
+        KIND_DELETE if body.is_empty() => Ok(Change::Delete),
+        KIND_LARGE => LargeRef::decode(body)
+            .map(Change::Large)
+            .ok_or(NotAnOp::Shape),
+        KIND_DELETE => Err(NotAnOp::Shape),
+        _ => Err(NotAnOp::Kind(kind)),
+    }
+}
+
+/// The operations of a record, in order.
+pub(crate) fn ops<'a>(record: Record<'a>) -> impl Iterator<Item = Result<Op<'a>, NotAnOp>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at >= record.payload.len() {
+            return None;
+        }
+        let op = if record.header.kind == KIND_BATCH {
+            op_in_batch(&record.payload[at..]).map(|op| Op {
+                at: HEADER + at,
+                ..op
+            })
+        } else {
+            single(record)
+        };
+        at = match (&op, record.header.kind) {
+            (Ok(op), KIND_BATCH) => at + op.bytes,
+            _ => usize::MAX,
+        };
+        Some(op)
+    })
+}
+
+/// The operation of a record that holds one.
+fn single(record: Record<'_>) -> Result<Op<'_>, NotAnOp> {
+    let (length, rest) = record
+        .payload
+        .split_at_checked(KEY_LENGTH)
+        .ok_or(NotAnOp::Shape)?;
+    let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+    let (key, body) = rest.split_at_checked(length).ok_or(NotAnOp::Shape)?;
+    Ok(Op {
+        key,
+        change: change(record.header.kind, body)?,
+        at: 0,
+        bytes: HEADER + record.payload.len(),
+    })
+}
+
+/// Reads and checks the one operation of the record of log address `lsn`.
+pub(crate) fn read_record(bytes: &[u8], lsn: u64, owner: Uuid) -> Result<Op<'_>, NotAnOp> {
+    single(record::read(bytes, lsn, owner).map_err(NotAnOp::Record)?)
+}
+
+/// Reads and checks the operation of a batch at the start of `bytes`, which may go on behind it.
+pub(crate) fn op_in_batch(bytes: &[u8]) -> Result<Op<'_>, NotAnOp> {
+    let (header, rest) = bytes
+        .split_at_checked(BATCH_OP_HEADER)
+        .ok_or(NotAnOp::Shape)?;
+    let u16_at = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    let u32_at = |at: usize| {
+        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
+    let (key_length, body_length) = (usize::from(u16_at(6)), u32_at(8) as usize);
+    let (key, rest) = rest.split_at_checked(key_length).ok_or(NotAnOp::Shape)?;
+    let body = rest.get(..body_length).ok_or(NotAnOp::Shape)?;
+    if u32_at(0) != crc32c([&header[4..], key, body]) {
+        return Err(NotAnOp::Checksum);
+    }
+    Ok(Op {
+        key,
+        change: change(u16_at(4), body)?,
+        at: 0,
+        bytes: BATCH_OP_HEADER + key_length + body_length,
+    })
+}
+
+/// Appends an operation to a batch's payload; its offset and length there.
+pub(crate) fn push_op(payload: &mut Vec<u8>, kind: u16, key: &[u8], body: &[u8]) -> (usize, usize) {
+    let at = payload.len();
+    let mut header = [0; BATCH_OP_HEADER];
+    header[4..6].copy_from_slice(&kind.to_le_bytes());
+    header[6..8].copy_from_slice(&u16::try_from(key.len()).unwrap_or(u16::MAX).to_le_bytes());
+    header[8..12].copy_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
+    let crc = crc32c([&header[4..], key, body]);
+    header[0..4].copy_from_slice(&crc.to_le_bytes());
+    payload.extend_from_slice(&header);
+    payload.extend_from_slice(key);
+    payload.extend_from_slice(body);
+    (at, payload.len() - at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_pool::record::Header;
+    use std::io::IoSlice;
+
+    fn record(kind: u16, payload: &[u8]) -> Vec<u8> {
+        let header = Header {
+            length: payload.len() as u32,
+            lsn: 64,
+            epoch: 1,
+            lag: 0,
+            kind,
+        };
+        let mut bytes = header
+            .encode(Uuid::nil(), &[IoSlice::new(payload)])
+            .to_vec();
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    fn all(bytes: &[u8]) -> Vec<Result<Op<'_>, NotAnOp>> {
+        ops(record::read(bytes, 64, Uuid::nil()).unwrap()).collect()
+    }
+
+    #[test]
+    fn each_operation_is_read_back_from_a_record_of_its_own() {
+        let large = LargeRef {
+            id: 7,
+            bytes: 1 << 30,
+            crc: 9,
+        };
+        for (kind, body, expected) in [
+            (KIND_PUT, &b"value"[..], Change::Put(b"value")),
+            (KIND_PUT, b"", Change::Put(b"")),
+            (KIND_DELETE, b"", Change::Delete),
+            (KIND_LARGE, &large.encode(), Change::Large(large)),
+        ] {
+            let bytes = record(kind, &[&[3, 0][..], b"key", body].concat());
+            let op = read_record(&bytes, 64, Uuid::nil()).unwrap();
+            assert_eq!((op.key, op.change), (&b"key"[..], expected));
+            assert_eq!(all(&bytes), [Ok(op)]);
+            assert_eq!(op.bytes, bytes.len());
+        }
+    }
+
+    #[test]
+    fn each_operation_of_a_batch_is_read_back_alone_and_in_order() {
+        let mut payload = Vec::new();
+        let first = push_op(&mut payload, KIND_PUT, b"a", b"1");
+        let second = push_op(&mut payload, KIND_DELETE, b"b", b"");
+        let bytes = record(KIND_BATCH, &payload);
+        let read: Vec<Op> = all(&bytes).into_iter().map(Result::unwrap).collect();
+        assert_eq!(read.len(), 2);
+        for (op, (at, length)) in read.iter().zip([first, second]) {
+            assert_eq!((op.at, op.bytes), (HEADER + at, length));
+            let alone = op_in_batch(&bytes[op.at..]).unwrap();
+            assert_eq!((alone.key, alone.change), (op.key, op.change));
+        }
+        assert_eq!(read[1].change, Change::Delete);
+        for at in 0..length_of(&payload) {
+            let mut flipped = payload.clone();
+            flipped[at] ^= 1;
+            assert!(op_in_batch(&flipped).is_err(), "byte {at}");
+        }
+    }
+
+    fn length_of(payload: &[u8]) -> usize {
+        op_in_batch(payload).unwrap().bytes
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_and_unknown_kinds_are_refused() {
+        for payload in [&[9, 0, b'k'][..], &[9][..]] {
+            assert_eq!(all(&record(KIND_PUT, payload)), [Err(NotAnOp::Shape)]);
+        }
+        assert_eq!(all(&record(99, &[1, 0, b'k'])), [Err(NotAnOp::Kind(99))]);
+        assert_eq!(all(&record(KIND_BATCH, &[0; 20])), [Err(NotAnOp::Checksum)]);
+        assert_eq!(
+            all(&record(KIND_LARGE, &[1, 0, b'k', 1])),
+            [Err(NotAnOp::Shape)]
+        );
+    }
+}

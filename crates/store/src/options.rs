@@ -1,0 +1,177 @@
+//! How a store is opened.
+
+use crate::error::StoreError;
+
+/// When a put is durable, and what stands between it and the disk (P1's variants).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Each put writes to the value log and syncs it: plain WiscKey. Needs no pool.
+    Fsync,
+    /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses what the kernel had not
+    /// written. A killed process loses nothing. Needs no pool.
+    NoSync,
+    /// Puts go to so many buffers in a pool, 1 to 64, and are durable there; a background drain writes the value
+    /// log. One buffer is P1's single buffer (a full one stops writers until it is drained), two its double buffer.
+    Buffered(u16),
+}
+
+impl Variant {
+    /// P1's single buffer.
+    pub const SINGLE: Self = Self::Buffered(1);
+    /// P1's double buffer.
+    pub const DOUBLE: Self = Self::Buffered(2);
+}
+
+impl std::fmt::Display for Variant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fsync => f.write_str("fsync"),
+            Self::NoSync => f.write_str("nosync"),
+            Self::Buffered(1) => f.write_str("single"),
+            Self::Buffered(2) => f.write_str("double"),
+            Self::Buffered(n) => write!(f, "buffers={n}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Variant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fsync" => Ok(Self::Fsync),
+            "nosync" => Ok(Self::NoSync),
+            "single" => Ok(Self::SINGLE),
+            "double" => Ok(Self::DOUBLE),
+            _ => text
+                .strip_prefix("buffers=")
+                .and_then(|n| n.parse().ok())
+                .filter(|n| (1..=forebay_pool::layout::BUFFERS_MAX).contains(n))
+                .map(Self::Buffered)
+                .ok_or_else(|| {
+                    format!("unknown variant {text:?}: fsync, nosync, single, double, or buffers=N with N from 1 to 64")
+                }),
+        }
+    }
+}
+
+/// How a store is opened. The defaults suit a machine with a few gigabytes of memory and an SSD.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a put is durable.
+    pub variant: Variant,
+    /// Make the store if the directory holds none.
+    pub create: bool,
+    /// Size of a log segment where no pool fixes it (`fsync`, `nosync`), 1 to 64 MiB.
+    pub segment_bytes: u64,
+    /// Size at which a value-log file is full, 16 MiB to 1 GiB.
+    pub file_bytes: u64,
+    /// Memory of one memtable chunk. Up to [`Options::CHUNKS_MAX`] exist at a time.
+    pub memtable_bytes: usize,
+    /// Log bytes that one chunk covers at most: what a restart has to read again is bounded by
+    /// this times the number of chunks.
+    pub chunk_log_bytes: u64,
+    /// Memory of the index's block cache.
+    pub cache_bytes: u64,
+    /// Collect garbage in the background.
+    pub gc: bool,
+    /// Value-log bytes over live bytes that garbage collection keeps to, 1.1 to 10. Writers wait for it when
+    /// they outrun it.
+    pub space_amplification_max: f64,
+    /// Open although acknowledged records are unreadable, and give those up.
+    pub salvage: bool,
+}
+
+impl Options {
+    /// Memtable chunks that exist at most: the active one, one in reserve, and those that
+    /// wait for the index.
+    pub const CHUNKS_MAX: usize = 6;
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// [`StoreError::BadOption`] that names the bound.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let bad = |what: String| Err(StoreError::BadOption { what });
+        const MIB: u64 = 1 << 20;
+        if let Variant::Buffered(n) = self.variant
+            && !(1..=forebay_pool::layout::BUFFERS_MAX).contains(&n)
+        {
+            return bad(format!("{n} buffers; 1 to 64 are possible"));
+        }
+        if !(MIB..=64 * MIB).contains(&self.segment_bytes)
+            || !self.segment_bytes.is_multiple_of(4096)
+        {
+            return bad(format!(
+                "segments of {} bytes; a multiple of 4 KiB from 1 to 64 MiB is needed",
+                self.segment_bytes
+            ));
+        }
+        if !(16 * MIB..=1024 * MIB).contains(&self.file_bytes) {
+            return bad(format!(
+                "value-log files of {} bytes; 16 MiB to 1 GiB are possible",
+                self.file_bytes
+            ));
+        }
+        if self.memtable_bytes < 64 << 10 || self.chunk_log_bytes < MIB {
+            return bad("a memtable below 64 KiB, or covering less than 1 MiB of log".to_owned());
+        }
+        if !(1.1..=10.0).contains(&self.space_amplification_max) {
+            return bad(format!(
+                "space amplification {}; 1.1 to 10 is possible",
+                self.space_amplification_max
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            variant: Variant::DOUBLE,
+            create: true,
+            segment_bytes: 8 << 20,
+            file_bytes: 512 << 20,
+            memtable_bytes: 64 << 20,
+            chunk_log_bytes: 512 << 20,
+            cache_bytes: 128 << 20,
+            gc: true,
+            space_amplification_max: 1.5,
+            salvage: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_written_as_it_is_read() {
+        for text in ["fsync", "nosync", "single", "double", "buffers=8"] {
+            assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
+        }
+        for text in ["", "triple", "buffers=0", "buffers=65", "buffers=x"] {
+            assert!(text.parse::<Variant>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
+        assert!(Options::default().check().is_ok());
+        let broken: [fn(&mut Options); 6] = [
+            |o| o.variant = Variant::Buffered(0),
+            |o| o.segment_bytes = 4096,
+            |o| o.file_bytes = 1,
+            |o| o.memtable_bytes = 1,
+            |o| o.chunk_log_bytes = 1,
+            |o| o.space_amplification_max = 1.0,
+        ];
+        for breaks in broken {
+            let mut options = Options::default();
+            breaks(&mut options);
+            assert!(options.check().is_err());
+        }
+    }
+}

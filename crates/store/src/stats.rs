@@ -1,0 +1,87 @@
+//! What `stats`, `gc` and `verify` report.
+
+use crate::index::IndexStats;
+use serde::Serialize;
+
+/// A store's sizes and counts. Bytes unless a name says otherwise.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stats {
+    /// Puts, deletes and batch operations since the store was opened.
+    pub writes: u64,
+    /// The variant in words.
+    pub variant: String,
+    /// What an acknowledged write survives, in words.
+    pub survives: String,
+    /// Log address of the next record: bytes ever logged, headers included.
+    pub log_tail: u64,
+    /// Log address below which everything is in value-log files on the disk.
+    pub log_drained: u64,
+    /// Log address below which the index's tables are complete: where a restart begins to replay.
+    pub log_indexed: u64,
+    /// Bytes of all value-log files.
+    pub value_log_bytes: u64,
+    /// Number of value-log files.
+    pub value_log_files: u64,
+    /// Bytes of large values in files of their own.
+    pub large_value_bytes: u64,
+    /// Number of large values in files of their own.
+    pub large_value_files: u64,
+    /// Estimated garbage in the value log, by sampling; as old as the last look of the collector.
+    pub garbage_bytes: u64,
+    /// Value-log bytes over live bytes by that estimate.
+    pub space_amplification: f64,
+    /// Bytes that garbage collection wrote again since the store was opened.
+    pub gc_relocated_bytes: u64,
+    /// Value-log files that garbage collection removed since the store was opened.
+    pub gc_files_removed: u64,
+    /// Memory of all memtable chunks.
+    pub memtable_bytes: u64,
+    /// Upper bound of the memory that the options allow: chunks and block cache.
+    pub memory_bytes_max: u64,
+    /// Keys in the memtable chunks, older versions included.
+    pub memtable_keys: u64,
+    /// Times that a writer waited for the index.
+    pub index_waits: u64,
+    /// Times that a writer waited for garbage collection.
+    pub gc_waits: u64,
+    /// The index.
+    pub index: IndexStats,
+    /// Times that a value-log file was synced since the store was opened.
+    pub sync_calls: u64,
+    /// Wall time of those syncs, seconds, over all threads.
+    pub sync_seconds: f64,
+    /// CPU time of the calling threads in those syncs, seconds.
+    pub sync_cpu_seconds: f64,
+    /// Why the value log or the index cannot be written at present, if so.
+    pub trouble: Option<String>,
+}
+
+/// What a run of garbage collection did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GcReport {
+    /// Value-log files collected.
+    pub files: u64,
+    /// Records looked at.
+    pub records: u64,
+    /// Live records written again.
+    pub relocated: u64,
+    /// Their bytes.
+    pub relocated_bytes: u64,
+    /// Bytes of the files given up.
+    pub reclaimed_bytes: u64,
+    /// Large values removed.
+    pub large_values: u64,
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct VerifyReport {
+    /// Live keys whose value was read and checked.
+    pub keys: u64,
+    /// Their value bytes.
+    pub value_bytes: u64,
+    /// Records in the value-log files whose checksum was checked, dead ones included.
+    pub log_records: u64,
+    /// Everything that is wrong.
+    pub problems: Vec<String>,
+}

@@ -1,0 +1,7 @@
+//! Arbitrary bytes read as records and as a segment.
+#![no_main]
+
+#[path = "../../crates/pool/tests/support/fuzzed.rs"]
+mod fuzzed;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzed::record(data));
