@@ -73,7 +73,10 @@ impl Values {
     pub fn new(value_bytes: usize) -> Self {
         let mut buffer = vec![0; value_bytes + STRIDE * WINDOWS];
         Random::new(0x0F0E_BA11).fill(&mut buffer);
-        Self { buffer, value_bytes }
+        Self {
+            buffer,
+            value_bytes,
+        }
     }
 
     /// The value number `index`.

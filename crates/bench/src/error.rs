@@ -45,6 +45,10 @@ impl BenchError {
     /// For `map_err`: an I/O error while `doing` something to `path`.
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { doing, path, source }
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
     }
 }

@@ -80,7 +80,10 @@ mod tests {
         one.merge(&two);
         let p = one.percentiles();
         let near = |got: Option<f64>, wanted: f64| (got.unwrap() / wanted - 1.0).abs() < 0.002;
-        assert!(near(p.p50_us, 500.0) && near(p.p99_us, 990.0) && near(p.p999_us, 999.0), "{p:?}");
+        assert!(
+            near(p.p50_us, 500.0) && near(p.p99_us, 990.0) && near(p.p999_us, 999.0),
+            "{p:?}"
+        );
         assert!(near(p.max_us, 1000.0));
     }
 

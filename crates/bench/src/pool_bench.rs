@@ -111,12 +111,23 @@ pub struct Row {
 /// Those of the pool.
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     if config.rounds == 0 || config.slice_seconds <= 0.0 || config.threads.contains(&0) {
-        return Err(BenchError::Config("at least one round, one thread and some time are needed".to_owned()));
+        return Err(BenchError::Config(
+            "at least one round, one thread and some time are needed".to_owned(),
+        ));
     }
-    let scratch = ScratchPool::new(&config.pool, u64::from(BUFFERS), config.segment_bytes, config.profile)?;
+    let scratch = ScratchPool::new(
+        &config.pool,
+        u64::from(BUFFERS),
+        config.segment_bytes,
+        config.profile,
+    )?;
     let pool = scratch.pool();
     let segment_bytes = pool.superblock().geometry.segment_bytes;
-    let floor = ScratchMedia::new(&config.pool, segment_bytes * u64::from(BUFFERS), config.profile)?;
+    let floor = ScratchMedia::new(
+        &config.pool,
+        segment_bytes * u64::from(BUFFERS),
+        config.profile,
+    )?;
     let claim = ClaimOptions {
         buffers: BUFFERS,
         label: "forebay bench pool".to_owned(),
@@ -131,9 +142,17 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     if pool.superblock().emulated {
         notes.push("the pool is emulated: the speed is that of ordinary memory".to_owned());
     }
-    let sizes = config.sizes.iter().filter(|&&bytes| bytes <= lane.payload_max());
+    let sizes = config
+        .sizes
+        .iter()
+        .filter(|&&bytes| bytes <= lane.payload_max());
     let cases: Vec<Case> = sizes
-        .flat_map(|&bytes| config.threads.iter().map(move |&threads| Case { bytes, threads }))
+        .flat_map(|&bytes| {
+            config
+                .threads
+                .iter()
+                .map(move |&threads| Case { bytes, threads })
+        })
         .collect();
     if cases.len() < config.sizes.len() * config.threads.len() {
         notes.push(format!(
@@ -141,10 +160,15 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
             lane.payload_max()
         ));
     }
-    let rows = with_drain(&lane, || measure(config, &cases, &lane, floor.as_ref(), note));
+    let rows = with_drain(&lane, || {
+        measure(config, &cases, &lane, floor.as_ref(), note)
+    });
     drain_all(&lane)?;
     if !lane.remove() {
-        notes.push("the lane could not be removed from the pool: something in it was not drained".to_owned());
+        notes.push(
+            "the lane could not be removed from the pool: something in it was not drained"
+                .to_owned(),
+        );
     }
     Ok(Report {
         bench: "pool",
@@ -173,7 +197,8 @@ fn measure(
     note: &dyn Fn(&str),
 ) -> Result<Vec<Row>, BenchError> {
     let slice = Duration::from_secs_f64(config.slice_seconds);
-    let mut rounds: Vec<(Vec<Slice>, Vec<Slice>)> = cases.iter().map(|_| (Vec::new(), Vec::new())).collect();
+    let mut rounds: Vec<(Vec<Slice>, Vec<Slice>)> =
+        cases.iter().map(|_| (Vec::new(), Vec::new())).collect();
     for round in 1..=config.rounds {
         for (case, (appends, floors)) in cases.iter().zip(&mut rounds) {
             note(&format!(
@@ -186,13 +211,21 @@ fn measure(
             appends.push(appended(*case, lane, slice)?);
         }
     }
-    Ok(cases.iter().zip(rounds).map(|(case, (appends, floors))| row(*case, &appends, &floors)).collect())
+    Ok(cases
+        .iter()
+        .zip(rounds)
+        .map(|(case, (appends, floors))| row(*case, &appends, &floors))
+        .collect())
 }
 
 fn row(case: Case, appends: &[Slice], floors: &[Slice]) -> Row {
     let append_ns: Vec<f64> = appends.iter().map(Slice::ns).collect();
     let floor_ns: Vec<f64> = floors.iter().map(Slice::ns).collect();
-    let ratios: Vec<f64> = append_ns.iter().zip(&floor_ns).map(|(a, f)| a / f).collect();
+    let ratios: Vec<f64> = append_ns
+        .iter()
+        .zip(&floor_ns)
+        .map(|(a, f)| a / f)
+        .collect();
     let measured = !floors.is_empty();
     Row {
         bytes: case.bytes,
@@ -253,7 +286,10 @@ fn in_threads(
                 let (operation, values) = (&operation, &values);
                 scope.spawn(move || {
                     let mut last = Instant::now();
-                    let mut done = Slice { ops: 0, thread_ns: 0 };
+                    let mut done = Slice {
+                        ops: 0,
+                        thread_ns: 0,
+                    };
                     while done.thread_ns < slice.as_nanos() as u64 {
                         for _ in 0..step {
                             operation((thread, done.ops), values.value(done.ops))?;
@@ -267,10 +303,17 @@ fn in_threads(
             .collect();
         workers
             .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
             .collect()
     });
-    let mut all = Slice { ops: 0, thread_ns: 0 };
+    let mut all = Slice {
+        ops: 0,
+        thread_ns: 0,
+    };
     for outcome in outcomes {
         let outcome = outcome?;
         all.ops += outcome.ops;
@@ -321,7 +364,10 @@ mod tests {
         let report = run(&config, &|_| {}).unwrap();
         assert_eq!(report.rows.len(), 8);
         for row in &report.rows {
-            assert!(row.ops > 0 && row.append_ns > 0.0 && row.ratio.unwrap() > 0.0, "{row:?}");
+            assert!(
+                row.ops > 0 && row.append_ns > 0.0 && row.ratio.unwrap() > 0.0,
+                "{row:?}"
+            );
         }
         assert!(report.notes[0].contains("emulated"));
     }
@@ -336,7 +382,9 @@ mod tests {
             emulated: true,
             ..Default::default()
         };
-        let free = forebay_pool::Pool::create(&path, options).unwrap().segments_free();
+        let free = forebay_pool::Pool::create(&path, options)
+            .unwrap()
+            .segments_free();
         let config = Config {
             pool: PoolSource::At(path.clone()),
             sizes: vec![64, 1 << 20],
@@ -345,7 +393,11 @@ mod tests {
             ..Config::default()
         };
         let report = run(&config, &|_| {}).unwrap();
-        assert_eq!(report.rows.len(), 2, "a size above half a segment is left out");
+        assert_eq!(
+            report.rows.len(),
+            2,
+            "a size above half a segment is left out"
+        );
         let pool = forebay_pool::Pool::open(&path, false).unwrap();
         assert!(pool.lanes().is_empty());
         assert_eq!(pool.segments_free(), free);

@@ -8,7 +8,12 @@ use crate::{
 use std::fmt::Write;
 
 /// P1's speed-ups over WiscKey with a sync at each Put, by variant.
-pub const PAPER: [(&str, f64); 4] = [("fsync", 1.0), ("nosync", 5.89), ("single", 5.60), ("double", 9.78)];
+pub const PAPER: [(&str, f64); 4] = [
+    ("fsync", 1.0),
+    ("nosync", 5.89),
+    ("single", 5.60),
+    ("double", 9.78),
+];
 
 /// A table: a head, and rows of as many cells. The first column is left-aligned, all others right-aligned.
 pub struct Table {
@@ -102,9 +107,16 @@ pub fn device(speed: &Speed) -> String {
     format!(
         "device {}{}: {} MB/s sequential writes{}, {} µs for a synced 4 KiB write\n",
         speed.name.as_deref().unwrap_or("(none)"),
-        speed.file_system.as_ref().map_or_else(String::new, |f| format!(" ({f})")),
+        speed
+            .file_system
+            .as_ref()
+            .map_or_else(String::new, |f| format!(" ({f})")),
         figure(Some(speed.seq_write_mb_s)),
-        if speed.direct { "" } else { " through the page cache (O_DIRECT is refused)" },
+        if speed.direct {
+            ""
+        } else {
+            " through the page cache (O_DIRECT is refused)"
+        },
         figure(Some(speed.fsync_us)),
     )
 }
@@ -129,20 +141,43 @@ pub fn wisckey(report: &Report) -> String {
 
 /// Our rows and the peers': who, and the figures.
 fn all_rows(report: &Report) -> impl Iterator<Item = (String, &Figures)> {
-    let ours = report.rows.iter().map(|row| (row.variant.clone(), &row.figures));
-    ours.chain(report.peer_rows().map(|(name, mode, figures)| (format!("{name} {mode}"), figures)))
+    let ours = report
+        .rows
+        .iter()
+        .map(|row| (row.variant.clone(), &row.figures));
+    let peers = report
+        .peer_rows()
+        .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
+    ours.chain(peers)
+        .map(|(name, figures)| match figures.run.as_str() {
+            "" => (name, figures),
+            run => (format!("{run}: {name}"), figures),
+        })
 }
 
 fn puts(report: &Report) -> String {
     let mut table = Table::new(&[
-        "put", "bytes", "threads", "ops", "ops/s", "MB/s", "of device", "x fsync", "p50 µs", "p99 µs", "p99.9 µs",
-        "CPU in fsync", "write amp.", "min-max ops/s",
+        "put",
+        "bytes",
+        "threads",
+        "ops",
+        "ops/s",
+        "MB/s",
+        "of device",
+        "x fsync",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "CPU in fsync",
+        "write amp.",
+        "min-max ops/s",
     ]);
     for (name, f) in all_rows(report).filter(|(_, f)| f.workload == "put") {
         let fsync = report
-            .row("put", "fsync")
-            .filter(|fsync| fsync.value_bytes == f.value_bytes)
-            .map(|fsync| f.ops_per_s / fsync.ops_per_s);
+            .rows
+            .iter()
+            .find(|row| row.variant == "fsync" && row.figures.is_comparable(f))
+            .map(|row| f.ops_per_s / row.figures.ops_per_s);
         table.row(vec![
             name,
             grouped(f.value_bytes as i64),
@@ -157,20 +192,42 @@ fn puts(report: &Report) -> String {
             figure(f.latency.p999_us),
             percent(f.fsync_cpu_share),
             figure(f.write_amplification),
-            f.ops_per_s_span
-                .map_or_else(String::new, |s| format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)))),
+            f.ops_per_s_span.map_or_else(String::new, |s| {
+                format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)))
+            }),
         ]);
     }
-    if table.is_empty() { String::new() } else { table.render() + "\n" }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render() + "\n"
+    }
 }
 
 fn others(report: &Report) -> String {
     let mut table = Table::new(&[
-        "workload", "who", "bytes", "data MB", "ops/s", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "write amp.",
-        "space amp. max", "final", "reopen s",
+        "workload",
+        "who",
+        "bytes",
+        "data MB",
+        "ops/s",
+        "MB/s",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "write amp.",
+        "space amp. max",
+        "final",
+        "reopen s",
     ]);
     for (name, f) in all_rows(report).filter(|(_, f)| f.workload != "put") {
-        let rate = |value| if f.reopening.is_some() { "-".to_owned() } else { figure(Some(value)) };
+        let rate = |value| {
+            if f.reopening.is_some() {
+                "-".to_owned()
+            } else {
+                figure(Some(value))
+            }
+        };
         table.row(vec![
             f.workload.to_owned(),
             name,
@@ -187,7 +244,11 @@ fn others(report: &Report) -> String {
             figure(f.reopening.map(|r| r.first_get_seconds)),
         ]);
     }
-    if table.is_empty() { String::new() } else { table.render() + "\n" }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render() + "\n"
+    }
 }
 
 /// The report of `forebay bench pool`.
@@ -202,7 +263,14 @@ pub fn pool(report: &pool_bench::Report) -> String {
         report.rounds
     );
     let mut table = Table::new(&[
-        "bytes", "threads", "append ns", "min-max", "floor ns", "min-max", "append/floor", "append MB/s",
+        "bytes",
+        "threads",
+        "append ns",
+        "min-max",
+        "floor ns",
+        "min-max",
+        "append/floor",
+        "append MB/s",
     ]);
     let span = |s: crate::rounds::Span| format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)));
     for row in &report.rows {
@@ -233,12 +301,20 @@ mod tests {
         let mut table = Table::new(&["who", "µs"]);
         table.row(vec!["double".to_owned(), "12,345".to_owned()]);
         table.row(vec!["fsync".to_owned(), "1".to_owned()]);
-        assert_eq!(table.render(), "who         µs\ndouble  12,345\nfsync        1\n");
+        assert_eq!(
+            table.render(),
+            "who         µs\ndouble  12,345\nfsync        1\n"
+        );
     }
 
     #[test]
     fn figures_have_three_digits_or_more() {
-        for (value, text) in [(0.123, "0.12"), (12.34, "12.3"), (123.4, "123"), (1_234_567.0, "1,234,567")] {
+        for (value, text) in [
+            (0.123, "0.12"),
+            (12.34, "12.3"),
+            (123.4, "123"),
+            (1_234_567.0, "1,234,567"),
+        ] {
             assert_eq!(figure(Some(value)), text);
         }
         assert_eq!(figure(None), "-");

@@ -20,7 +20,11 @@ static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Removes every scratch directory of this process. For the handler of a signal that ends it.
 pub fn remove_all() {
-    for path in ALIVE.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    for path in ALIVE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .drain(..)
+    {
         // Nobody is left to be told; what cannot be removed stays.
         drop(fs::remove_dir_all(path));
     }
@@ -166,7 +170,11 @@ impl ScratchMedia {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn new(source: &PoolSource, bytes: u64, profile: Option<Profile>) -> Result<Option<Self>, BenchError> {
+    pub fn new(
+        source: &PoolSource,
+        bytes: u64,
+        profile: Option<Profile>,
+    ) -> Result<Option<Self>, BenchError> {
         let parent = match source {
             PoolSource::Emulated => memory_dir(),
             PoolSource::At(path) => match path.parent() {
@@ -191,7 +199,6 @@ impl ScratchMedia {
         Ok(Some(Self { media, _dir: dir }))
     }
 }
-
 
 /// Where emulated pools are made: memory, if the system has such a directory.
 #[must_use]
@@ -227,7 +234,10 @@ pub fn disk_bytes(dir: &Path) -> u64 {
 /// # Errors
 /// I/O errors.
 pub fn drop_page_cache(dir: &Path) -> Result<(), BenchError> {
-    for entry in fs::read_dir(dir).map_err(BenchError::io("listing", dir))?.flatten() {
+    for entry in fs::read_dir(dir)
+        .map_err(BenchError::io("listing", dir))?
+        .flatten()
+    {
         let path = entry.path();
         if path.is_dir() {
             drop_page_cache(&path)?;
@@ -236,7 +246,8 @@ pub fn drop_page_cache(dir: &Path) -> Result<(), BenchError> {
         let failed = || BenchError::io("dropping the page cache of", &path);
         let file = fs::File::open(&path).map_err(failed())?;
         file.sync_all().map_err(failed())?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| failed()(e.into()))?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|e| failed()(e.into()))?;
     }
     Ok(())
 }
@@ -271,7 +282,9 @@ mod tests {
         let pcm = Profile::named("pcm");
         let pool = ScratchPool::new(&PoolSource::Emulated, 1, 1 << 20, pcm).unwrap();
         assert!(pool.pool().describe().contains("pcm"));
-        let floor = ScratchMedia::new(&PoolSource::Emulated, 1 << 16, pcm).unwrap().unwrap();
+        let floor = ScratchMedia::new(&PoolSource::Emulated, 1 << 16, pcm)
+            .unwrap()
+            .unwrap();
         assert!(floor.media.describe().contains("pcm"));
     }
 

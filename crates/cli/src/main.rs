@@ -1,2 +1,92 @@
-//! The forebay command.
-fn main() {}
+//! The `forebay` command: pools, stores, benchmarks, and a look at the machine.
+//!
+//! One module a subcommand. What they share: [`failure`] (exit codes), [`output`] (standard output that may
+//! close), [`size`] and [`encoding`] (arguments), [`progress`] (bars on standard error). Reports go to standard output, everything else to standard error.
+
+mod bench;
+mod completions;
+mod demo;
+mod doctor;
+mod encoding;
+mod failure;
+mod internal;
+mod man;
+mod output;
+mod pool;
+mod progress;
+mod size;
+mod store;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Persistent memory in front of the disk: durable writes at memory speed
+#[derive(Parser)]
+#[command(
+    name = "forebay",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    long_about = "Forebay puts a few megabytes of persistent memory in front of the disk, so that a write that \
+                  must not be lost costs a memory copy instead of an fsync.\n\n\
+                  A *pool* is that memory. A *store* is an embedded key-value store (WiscKey) whose log begins in a \
+                  pool. This command makes and inspects pools, reads and writes stores, and measures both.",
+    after_long_help = "Examples:\n  \
+        forebay doctor                                    what this machine offers, and what to do next\n  \
+        forebay demo                                      see it at work, a minute\n  \
+        forebay pool create /dev/shm/try.pool --emulated  a pool to try things with\n  \
+        forebay store put --dir s --pool /dev/shm/try.pool greeting hello\n  \
+        forebay store get --dir s --pool /dev/shm/try.pool greeting\n\n\
+        Exit status: 0 done; 1 it failed, or damage was found, or a key is absent; 2 the command line is wrong."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make and inspect pools
+    #[command(subcommand)]
+    Pool(pool::Command),
+    /// Read and write a store
+    #[command(subcommand)]
+    Store(store::Command),
+    /// Measure the pool and the store
+    #[command(subcommand)]
+    Bench(bench::Command),
+    Demo(demo::Demo),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
+    Man(man::Man),
+    /// Processes that benchmarks start and kill
+    #[command(subcommand, hide = true)]
+    Internal(internal::Command),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Pool(command) => command.run(),
+        Command::Store(command) => command.run(),
+        Command::Bench(command) => command.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+        Command::Internal(command) => command.run(),
+    };
+    done.err().map_or(ExitCode::SUCCESS, Failure::report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -45,6 +45,6 @@ pub mod table;
 
 pub use checksum::crc32c;
 pub use error::{AppendError, PoolError, PoolErrorKind};
-pub use lane::{Lane, LaneUse, PinnedBytes, Recovered, Sealed};
+pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, CreateOptions, Pool};
 pub use record::Lsn;

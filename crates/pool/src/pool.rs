@@ -13,6 +13,7 @@ use crate::{
     layout::{BUFFERS_MAX, Geometry, LANE_TABLE, PAGE, START_MAX},
     media::{FileMedia, Guard, Media, Survives, Window, open_dax, open_emulated},
     record::Lsn,
+    segment::SEGMENT_HEADER,
     superblock::{self, Superblock},
     table::{LaneEntry, LaneState, Tables},
 };
@@ -508,12 +509,19 @@ impl Pool {
             core.tables()
                 .write_lane(lane, &mut entry, LaneState { epoch, ..state });
         }
-        // A segment without records, opened by the last session, is simply opened again.
+        // A segment without records, opened by the last session, is opened again. Behind a first record that
+        // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
+        // while the header, which they know to have been durable, is written anew. So they go first.
         if recovered.segments.last().is_some_and(LiveSegment::is_empty)
             && let Some(empty) = recovered.segments.pop()
         {
             let slot = empty.slot;
             drop(empty);
+            zero(
+                &*core.media,
+                windows[slot].offset() + SEGMENT_HEADER,
+                segment_bytes - SEGMENT_HEADER,
+            );
             windows[slot].close();
         }
         let lane = Lane::resume(

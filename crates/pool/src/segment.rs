@@ -250,6 +250,35 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_an_earlier_session_than_the_one_before_it_or_of_one_yet_to_come_ends_the_walk() {
+        let header = SegmentHeader {
+            start: 8192,
+            epoch: 2,
+            bytes: 4096,
+            owner: Uuid::from_u128(3),
+        };
+        let walk = |epochs: [u32; 3]| {
+            let mut bytes = header.encode().to_vec();
+            for epoch in epochs {
+                let record = Header {
+                    length: 0,
+                    lsn: header.start + bytes.len() as u64,
+                    epoch,
+                    lag: 0,
+                    kind: 1,
+                };
+                bytes.extend(record.encode(header.owner, &[]));
+                bytes.resize(bytes.len().next_multiple_of(LINE), 0);
+            }
+            Records::new(&bytes, header, 5).count()
+        };
+        assert_eq!(walk([2, 2, 5]), 3);
+        assert_eq!(walk([2, 4, 3]), 2);
+        assert_eq!(walk([2, 6, 6]), 1);
+        assert_eq!(walk([1, 2, 2]), 0);
+    }
+
+    #[test]
     fn the_next_segment_starts_at_a_page() {
         assert_eq!(next_start(4096), 4096);
         assert_eq!(next_start(4096 + 64), 8192);

@@ -211,14 +211,16 @@ mod tests {
     use super::*;
     use crate::media::Sim;
 
+    const BYTES_ALL: usize = 32 << 10;
+
     fn superblock() -> Superblock {
-        Superblock::new(Geometry::fit(1 << 20, 65536, 4).unwrap(), true)
+        Superblock::new(Geometry::fit(BYTES_ALL as u64, 4096, 4).unwrap(), true)
     }
 
     #[test]
     fn either_copy_alone_is_enough_and_the_damaged_one_is_named() {
         let ours = superblock();
-        let medium = Sim::new(1 << 20);
+        let medium = Sim::new(BYTES_ALL);
         ours.write(&medium);
         let intact = Superblock::read(&medium, Path::new("p")).unwrap();
         assert_eq!(intact.superblock, ours);
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     fn another_version_is_told_from_damage() {
-        let medium = Sim::new(1 << 20);
+        let medium = Sim::new(BYTES_ALL);
         superblock().write(&medium);
         let mut image = medium.image();
         for at in [0, 4096] {
@@ -257,9 +259,9 @@ mod tests {
     fn a_medium_without_a_superblock_or_too_small_is_refused() {
         let error = Superblock::read(&Sim::new(8192), Path::new("p")).unwrap_err();
         assert!(error.to_string().contains("not a Forebay pool"), "{error}");
-        let medium = Sim::new(1 << 20);
+        let medium = Sim::new(BYTES_ALL);
         superblock().write(&medium);
-        let cut = Sim::from_image(medium.image()[..1 << 19].to_vec());
+        let cut = Sim::from_image(medium.image()[..BYTES_ALL / 2].to_vec());
         let error = Superblock::read(&cut, Path::new("p")).unwrap_err();
         assert!(error.to_string().contains("truncated"), "{error}");
     }

@@ -296,6 +296,8 @@ mod tests {
     use crate::media::Sim;
     use proptest::prelude::*;
 
+    const BYTES: usize = 32 << 10;
+
     fn state(head: u64) -> LaneState {
         LaneState {
             taken: true,
@@ -311,14 +313,14 @@ mod tests {
     fn tables(media: &Sim) -> Tables<'_> {
         Tables {
             media,
-            geometry: Geometry::fit(1 << 20, 65536, 4).unwrap(),
+            geometry: Geometry::fit(BYTES as u64, 4096, 4).unwrap(),
             pool: Uuid::from_u128(9),
         }
     }
 
     #[test]
     fn a_state_survives_the_loss_of_the_write_that_follows_it() {
-        let medium = Sim::new(1 << 20);
+        let medium = Sim::new(BYTES);
         let mut entry = tables(&medium).lane(2);
         assert!(entry.state.is_none());
         for page in 1..6u64 {
@@ -337,7 +339,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_subset_of_a_state_write_leaves_the_old_or_the_new_state(seed: u64) {
-            let medium = Sim::new(1 << 20);
+            let medium = Sim::new(BYTES);
             let mut entry = tables(&medium).lane(0);
             for page in 0..4 {
                 tables(&medium).write_lane(0, &mut entry, state(page * PAGE));
@@ -384,7 +386,7 @@ mod tests {
                 "65 segments",
             ),
         ] {
-            let medium = Sim::new(1 << 20);
+            let medium = Sim::new(BYTES);
             let mut entry = tables(&medium).lane(0);
             tables(&medium).write_lane(0, &mut entry, good);
             tables(&medium).write_lane(0, &mut entry, absurd);
@@ -394,7 +396,7 @@ mod tests {
         }
         // What `write_lane` does not write: a state of neither kind, and the last sequence number.
         for (range, word) in [(4..8, "unknown state"), (8..16, "sequence numbers")] {
-            let medium = Sim::new(1 << 20);
+            let medium = Sim::new(BYTES);
             let mut bytes = encode(&good);
             bytes[range].fill(0xFF);
             let crc = tables(&medium).slot_crc(0, &bytes);
@@ -409,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_in_the_segment_map_is_found() {
-        let medium = Sim::new(1 << 20);
+        let medium = Sim::new(BYTES);
         let mut owners = tables(&medium).segment_owners().unwrap();
         owners[3] = Some((1, 5));
         tables(&medium).write_segment_owners(&owners);
@@ -427,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_long_label_is_cut_between_characters() {
-        let medium = Sim::new(1 << 20);
+        let medium = Sim::new(BYTES);
         tables(&medium).write_label(1, &"ä".repeat(100));
         assert_eq!(tables(&medium).lane(1).label, "ä".repeat(64));
         tables(&medium).write_label(1, &format!("x{}", "ä".repeat(100)));

@@ -6,7 +6,12 @@
 
 mod support;
 
-use forebay_pool::{Pool, layout::Geometry, media::Media, media::Sim};
+use forebay_pool::{
+    ClaimOptions, Pool,
+    layout::Geometry,
+    media::{Media, Sim},
+    record::Header,
+};
 use std::{
     io::IoSlice,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -204,4 +209,38 @@ fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
             }
         });
     }
+}
+
+#[test]
+fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_were_in_flight() {
+    with_seeds(32, |rng| {
+        let sim = new_pool();
+        let pool = open(&sim);
+        let owner = uuid::Uuid::from_u128(1);
+        let options = ClaimOptions::default();
+        let (lane, _) = pool.claim(owner, &options).unwrap();
+        let data = pool.superblock().geometry.data() as usize;
+        // The segment's first record, of two lines, never arrived; the second one, of another writer, did.
+        let second = Header {
+            length: 100,
+            lsn: 64 + 128,
+            epoch: lane.epoch(),
+            lag: 2,
+            kind: 1,
+        };
+        let payload = [7; 100];
+        let header = second.encode(owner, &[IoSlice::new(&payload)]);
+        let mut image = sim.image();
+        let at = data + second.lsn as usize;
+        image[at..at + 132].copy_from_slice(&[&header[..], &payload].concat());
+        let sim = Arc::new(Sim::from_image(image));
+        drop(open(&sim).claim(owner, &options).unwrap());
+        let images = sim.crash_images();
+        for point in 0..images.points() {
+            let image = images.at(point, subset(rng, 3));
+            let pool = open(&Arc::new(Sim::from_image(image)));
+            let (_lane, recovered) = pool.claim(owner, &options).unwrap();
+            assert_eq!(recovered.records().count(), 0);
+        }
+    });
 }

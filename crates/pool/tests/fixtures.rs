@@ -99,7 +99,10 @@ fn a_pool_of_format_version_1_opens_for_ever() {
     assert_eq!(superblock.geometry.segment_bytes, SEGMENT);
     assert_eq!(superblock.geometry.segments, 6);
     assert_eq!(superblock.geometry.lanes, 4);
-    assert_eq!(superblock.uuid.to_string(), "7fa7052d-44fa-447b-a5c6-fcf71d7070bb");
+    assert_eq!(
+        superblock.uuid.to_string(),
+        "7fa7052d-44fa-447b-a5c6-fcf71d7070bb"
+    );
     assert_eq!(superblock.created_s, 1795222760);
 
     let lanes = pool.lanes();

@@ -288,3 +288,24 @@ fn formatting_takes_the_old_pool_away_before_anything_else() {
         }
     }
 }
+
+#[test]
+fn a_flipped_bit_in_the_very_last_record_is_taken_for_a_torn_end_until_a_session_seals_behind_it() {
+    let (sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
+    for i in 0..3u8 {
+        lane.append(1, &[IoSlice::new(&[i; 500])]).unwrap();
+    }
+    drop(lane);
+    let flip_last = |mut image: Vec<u8>| {
+        let last = image.windows(500).position(|w| w == [2; 500]).unwrap();
+        image[last + 9] ^= 1;
+        open(image)
+    };
+    let (_lane, recovered) = flip_last(sim.image()).claim(OWNER, &buffers(2)).unwrap();
+    assert_eq!(recovered.records().count(), 2);
+    drop(pool.claim(OWNER, &buffers(2)).unwrap());
+    let error = flip_last(sim.image()).claim(OWNER, &buffers(2)).err();
+    let kind = error.unwrap().kind;
+    assert!(matches!(kind, PoolErrorKind::LostRecords { .. }), "{kind}");
+}

@@ -5,6 +5,7 @@
 
 use forebay_pool::{ClaimOptions, CreateOptions, Lane, Pool, PoolErrorKind};
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, IoSlice, Write},
     path::{Path, PathBuf},
@@ -75,7 +76,17 @@ struct Second {
 
 impl Second {
     fn start(path: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        // Where the tests run in an emulator, the second process needs it too; cargo has it in this variable.
+        let arch = std::env::consts::ARCH.to_uppercase();
+        let runner = std::env::var(format!("CARGO_TARGET_{arch}_UNKNOWN_LINUX_GNU_RUNNER"));
+        let runner = runner.unwrap_or_default();
+        let own = std::env::current_exe().unwrap();
+        let mut words = runner
+            .split_whitespace()
+            .map(OsStr::new)
+            .chain([own.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
         command
             .args([
                 "--exact",

@@ -12,7 +12,7 @@ use std::{
 #[non_exhaustive]
 pub enum StoreError {
     /// The operating system refused.
-    #[error("{doing} {}: {source}", path.display())]
+    #[error("{doing} {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// What was being done, as a verb.
         doing: &'static str,
@@ -66,7 +66,7 @@ pub enum StoreError {
         variant: String,
     },
     /// Acknowledged data is in a pool that was not given.
-    #[error("store {} was not closed, and acknowledged writes may still be in its pool {pool_path} (uuid {pool_uuid}); {found}. Open it with that pool: nothing is lost as long as the pool is kept", dir.display())]
+    #[error("store {} was not closed, and acknowledged writes may still be in its pool {pool_path} (uuid {pool_uuid}); {found}. Open it with that pool: nothing is lost as long as the pool is kept. If it is gone for good, open with salvage and give up what was in it", dir.display())]
     DataInPool {
         /// The store.
         dir: PathBuf,
@@ -140,6 +140,21 @@ pub enum StoreError {
         /// What failed.
         reason: String,
     },
+}
+
+/// What to do about an error of the operating system, where that is not plain.
+fn remedy(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{
+        NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    match error.kind() {
+        StorageFull | QuotaExceeded => "; make room and try again",
+        PermissionDenied | ReadOnlyFilesystem => {
+            "; a store is written to even when it is only read: make the directory writable for this user"
+        }
+        NotADirectory => "; a file stands where a directory is needed",
+        _ => "",
+    }
 }
 
 impl StoreError {

@@ -80,7 +80,7 @@ impl LargeValues {
             files: AtomicU64::new(0),
         };
         for id in values.ids()? {
-            values.next.fetch_max(id + 1, SeqCst);
+            values.next.fetch_max(id.saturating_add(1), SeqCst);
             let bytes = values.open_file(id)?.len().unwrap_or(0);
             values.bytes.fetch_add(bytes, SeqCst);
             values.files.fetch_add(1, SeqCst);
@@ -88,8 +88,9 @@ impl LargeValues {
         Ok(values)
     }
 
-    fn path(&self, id: u64) -> PathBuf {
-        self.dir.join(format!("{id:016x}.val"))
+    /// The file of value `id`.
+    pub(crate) fn path(&self, id: u64) -> PathBuf {
+        self.dir.join(file_name(id))
     }
 
     fn open_file(&self, id: u64) -> Result<Arc<dyn DiskFile>, StoreError> {
@@ -107,7 +108,10 @@ impl LargeValues {
             .map_err(StoreError::io("listing", &self.dir))?;
         Ok(names
             .iter()
-            .filter_map(|name| u64::from_str_radix(name.strip_suffix(".val")?, 16).ok())
+            .filter_map(|name| {
+                let id = u64::from_str_radix(name.strip_suffix(".val")?, 16).ok()?;
+                (file_name(id) == *name).then_some(id)
+            })
             .collect())
     }
 
@@ -231,6 +235,10 @@ impl LargeValues {
         self.files.fetch_sub(1, SeqCst);
         Ok(())
     }
+}
+
+fn file_name(id: u64) -> String {
+    format!("{id:016x}.val")
 }
 
 fn encode(value: &LargeRef, key: &[u8], store: Uuid) -> [u8; HEADER] {

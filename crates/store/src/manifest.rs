@@ -18,7 +18,9 @@ use uuid::Uuid;
 
 /// The store's format version.
 pub(crate) const VERSION: u32 = 1;
-const NAME: &str = "MANIFEST";
+pub(crate) const NAME: &str = "MANIFEST";
+/// The file that is to become the manifest.
+pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
 
 /// A value-log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

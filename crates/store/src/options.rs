@@ -62,9 +62,9 @@ pub struct Options {
     pub variant: Variant,
     /// Make the store if the directory holds none.
     pub create: bool,
-    /// Size of a log segment where no pool fixes it (`fsync`, `nosync`), 1 to 64 MiB.
+    /// Size of a log segment where no pool fixes it (`fsync`, `nosync`), 64 KiB to 64 MiB.
     pub segment_bytes: u64,
-    /// Size at which a value-log file is full, 16 MiB to 1 GiB.
+    /// Size at which a value-log file is full, 1 MiB to 1 GiB.
     pub file_bytes: u64,
     /// Memory of one memtable chunk. Up to [`Options::CHUNKS_MAX`] exist at a time.
     pub memtable_bytes: usize,
@@ -99,22 +99,22 @@ impl Options {
         {
             return bad(format!("{n} buffers; 1 to 64 are possible"));
         }
-        if !(MIB..=64 * MIB).contains(&self.segment_bytes)
+        if !(64 << 10..=64 * MIB).contains(&self.segment_bytes)
             || !self.segment_bytes.is_multiple_of(4096)
         {
             return bad(format!(
-                "segments of {} bytes; a multiple of 4 KiB from 1 to 64 MiB is needed",
+                "segments of {} bytes; a multiple of 4 KiB from 64 KiB to 64 MiB is needed",
                 self.segment_bytes
             ));
         }
-        if !(16 * MIB..=1024 * MIB).contains(&self.file_bytes) {
+        if !(MIB..=1024 * MIB).contains(&self.file_bytes) {
             return bad(format!(
-                "value-log files of {} bytes; 16 MiB to 1 GiB are possible",
+                "value-log files of {} bytes; 1 MiB to 1 GiB are possible",
                 self.file_bytes
             ));
         }
-        if self.memtable_bytes < 64 << 10 || self.chunk_log_bytes < MIB {
-            return bad("a memtable below 64 KiB, or covering less than 1 MiB of log".to_owned());
+        if self.memtable_bytes < 64 << 10 || self.chunk_log_bytes < 64 << 10 {
+            return bad("a memtable below 64 KiB, or covering less than 64 KiB of log".to_owned());
         }
         if !(1.1..=10.0).contains(&self.space_amplification_max) {
             return bad(format!(

@@ -27,7 +27,9 @@ impl Child {
     /// I/O errors.
     pub fn spawn(command: &[String], order: &impl Serialize) -> Result<Self, BenchError> {
         let [program, arguments @ ..] = command else {
-            return Err(BenchError::Config("no command for the child process".to_owned()));
+            return Err(BenchError::Config(
+                "no command for the child process".to_owned(),
+            ));
         };
         let failed = || BenchError::io("starting", Path::new(program));
         let order = serde_json::to_string(order).map_err(|e| failed()(e.into()))?;
@@ -54,7 +56,9 @@ impl Child {
         let status = self.process.wait().map_err(failed())?;
         match status.code() {
             None => Ok(()),
-            Some(code) => Err(BenchError::Child(format!("ended with status {code} before it was killed"))),
+            Some(code) => Err(BenchError::Child(format!(
+                "ended with status {code} before it was killed"
+            ))),
         }
     }
 }
@@ -72,8 +76,9 @@ impl Drop for Child {
 /// # Errors
 /// I/O errors.
 pub fn die_with_parent() -> Result<(), BenchError> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|e| BenchError::io("tying to its parent", Path::new("the child process"))(e.into()))
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| {
+        BenchError::io("tying to its parent", Path::new("the child process"))(e.into())
+    })
 }
 
 /// What the writing process has to do.
@@ -110,7 +115,11 @@ impl Order {
     }
 
     pub fn open(&self) -> Result<Store, BenchError> {
-        let pool = self.pool.as_ref().map(|path| Pool::open(path, false)).transpose()?;
+        let pool = self
+            .pool
+            .as_ref()
+            .map(|path| Pool::open(path, false))
+            .transpose()?;
         Ok(Store::open(&self.dir, pool.as_ref(), &self.options()?)?)
     }
 }
@@ -124,8 +133,8 @@ pub(super) const ACK_BYTES: usize = 4;
 /// Those of the store.
 pub fn write_until_killed(order: &str) -> Result<(), BenchError> {
     die_with_parent()?;
-    let order: Order =
-        serde_json::from_str(order).map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
+    let order: Order = serde_json::from_str(order)
+        .map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
     let store = order.open()?;
     thread::scope(|scope| {
         let writers: Vec<_> = (0..order.threads)
@@ -134,9 +143,10 @@ pub fn write_until_killed(order: &str) -> Result<(), BenchError> {
                 scope.spawn(move || write(order, store, thread))
             })
             .collect();
-        writers
-            .into_iter()
-            .try_for_each(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        writers.into_iter().try_for_each(|w| {
+            w.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })
 }
 

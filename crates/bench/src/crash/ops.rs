@@ -93,7 +93,9 @@ impl Iterator for Ops {
             Mix::All { value_bytes_max } => match self.random.below(5) {
                 0 => {
                     let changes = 2 + self.random.below(7);
-                    (0..changes).map(|_| self.any_change(value_bytes_max.min(4096))).collect()
+                    (0..changes)
+                        .map(|_| self.any_change(value_bytes_max.min(4096)))
+                        .collect()
                 }
                 _ => vec![self.any_change(value_bytes_max)],
             },
@@ -116,8 +118,16 @@ mod tests {
         assert_ne!(some(1, 0), some(2, 0));
         let all = some(1, 0);
         assert!(all.iter().any(|op| op.len() > 1), "batches");
-        assert!(all.iter().flatten().any(|(_, value)| value.is_none()), "deletes");
-        assert!(all.iter().flatten().any(|(_, v)| v.is_some_and(|v| v.bytes > 10_000)), "large values");
+        assert!(
+            all.iter().flatten().any(|(_, value)| value.is_none()),
+            "deletes"
+        );
+        assert!(
+            all.iter()
+                .flatten()
+                .any(|(_, v)| v.is_some_and(|v| v.bytes > 10_000)),
+            "large values"
+        );
     }
 
     #[test]

@@ -43,7 +43,13 @@ impl Oracle {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn compare(&mut self, store: &Store, mix: Mix, seed: u64, acknowledged: &[u64]) -> Result<Verdict, BenchError> {
+    pub fn compare(
+        &mut self,
+        store: &Store,
+        mix: Mix,
+        seed: u64,
+        acknowledged: &[u64],
+    ) -> Result<Verdict, BenchError> {
         let mut verdict = Verdict {
             acknowledged: acknowledged.iter().sum(),
             ..Verdict::default()
@@ -71,7 +77,12 @@ impl Oracle {
     }
 
     /// The operation that was in flight is done or not, as a whole. Whichever it is, it is the truth from now on.
-    fn settle(&mut self, store: &Store, in_flight: Vec<Change>, verdict: &mut Verdict) -> Result<(), BenchError> {
+    fn settle(
+        &mut self,
+        store: &Store,
+        in_flight: Vec<Change>,
+        verdict: &mut Verdict,
+    ) -> Result<(), BenchError> {
         let after: BTreeMap<_, _> = in_flight.iter().cloned().collect();
         let (mut done, mut not_done) = (0, 0);
         for (key, value) in &after {
@@ -80,18 +91,28 @@ impl Oracle {
                 continue;
             }
             let found = store.get(key)?;
-            let is = |wanted: Option<&ValueId>| found.as_deref() == wanted.map(ValueId::bytes).as_deref();
+            let is = |wanted: Option<&ValueId>| {
+                found.as_deref() == wanted.map(ValueId::bytes).as_deref()
+            };
             if is(value.as_ref()) {
                 done += 1;
             } else if is(before) {
                 not_done += 1;
             } else {
-                verdict.complain(|| format!("{} is neither as before nor as after the operation in flight", show(key)));
+                verdict.complain(|| {
+                    format!(
+                        "{} is neither as before nor as after the operation in flight",
+                        show(key)
+                    )
+                });
             }
         }
         if done > 0 && not_done > 0 {
             verdict.complain(|| {
-                format!("a batch of {} was torn: {done} keys changed, {not_done} not", after.len())
+                format!(
+                    "a batch of {} was torn: {done} keys changed, {not_done} not",
+                    after.len()
+                )
             });
         }
         if done > 0 {
@@ -108,7 +129,9 @@ impl Oracle {
             match store.get(key)? {
                 None => verdict.complain(|| format!("{} is lost", show(key))),
                 Some(found) if *found == *value.bytes() => verdict.found += 1,
-                Some(found) => verdict.complain(|| format!("{} has a wrong value of {} bytes", show(key), found.len())),
+                Some(found) => verdict.complain(|| {
+                    format!("{} has a wrong value of {} bytes", show(key), found.len())
+                }),
             }
         }
         let mut expected = self.state.keys().peekable();
@@ -119,7 +142,8 @@ impl Oracle {
                 verdict.complain(|| format!("the scan lacks {}", show(wanted)));
             }
             if expected.next_if(|wanted| **wanted == key).is_none() {
-                verdict.complain(|| format!("the scan has {}, which must not be there", show(&key)));
+                verdict
+                    .complain(|| format!("the scan has {}, which must not be there", show(&key)));
             }
         }
         for missing in expected {

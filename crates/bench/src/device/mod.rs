@@ -69,7 +69,8 @@ const PAGE: usize = 4096;
 /// # Errors
 /// I/O errors.
 pub fn measure(dir: &Path, effort: Effort) -> Result<Speed, BenchError> {
-    let file = tempfile::NamedTempFile::new_in(dir).map_err(BenchError::io("creating a file in", dir))?;
+    let file =
+        tempfile::NamedTempFile::new_in(dir).map_err(BenchError::io("creating a file in", dir))?;
     let path = file.path();
     let failed = || BenchError::io("measuring the device under", dir);
     let (target, direct) = open_direct(path).map_err(failed())?;
@@ -106,7 +107,12 @@ fn open_direct(path: &Path) -> std::io::Result<(File, bool)> {
 fn sequential_mb_s(file: &File, bytes: u64) -> std::io::Result<f64> {
     let chunks = (bytes / CHUNK as u64).max(1);
     file.set_len(0)?;
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, chunks * CHUNK as u64) {
+    match rustix::fs::fallocate(
+        file,
+        rustix::fs::FallocateFlags::empty(),
+        0,
+        chunks * CHUNK as u64,
+    ) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => {}
         Err(e) => return Err(e.into()),
     }
@@ -170,7 +176,9 @@ impl FileSystem {
     /// True if files on it can be mapped as persistent memory.
     #[must_use]
     pub fn is_dax(&self) -> bool {
-        self.options.split(',').any(|o| matches!(o, "dax" | "dax=always"))
+        self.options
+            .split(',')
+            .any(|o| matches!(o, "dax" | "dax=always"))
     }
 
     /// True if it lies in ordinary memory.
@@ -213,7 +221,10 @@ mod tests {
     fn a_directory_is_measured_and_nothing_is_left_in_it() {
         let dir = tempfile::tempdir().unwrap();
         let speed = measure(dir.path(), Effort::QUICK).unwrap();
-        assert!(speed.seq_write_mb_s > 0.0 && speed.fsync_us > 0.0, "{speed:?}");
+        assert!(
+            speed.seq_write_mb_s > 0.0 && speed.fsync_us > 0.0,
+            "{speed:?}"
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -222,7 +233,10 @@ mod tests {
         let line = "36 35 259:1 / /mnt/p\\040m rw,noatime shared:1 - ext4 /dev/pmem0 rw,dax=always";
         let mount = parse_mount(line).unwrap();
         assert!(mount.is_dax() && !mount.is_memory());
-        assert_eq!((mount.mount_point.as_str(), mount.source.as_str()), ("/mnt/p m", "/dev/pmem0"));
+        assert_eq!(
+            (mount.mount_point.as_str(), mount.source.as_str()),
+            ("/mnt/p m", "/dev/pmem0")
+        );
         let line = "25 24 0:23 / /dev/shm rw,relatime - tmpfs tmpfs rw";
         assert!(parse_mount(line).unwrap().is_memory());
     }

@@ -23,7 +23,12 @@ pub(crate) struct Printed {
 
 impl Printed {
     pub fn latency(&self) -> Percentiles {
-        let at = |name: &str| self.percentiles.iter().find(|(n, _)| n == name).map(|(_, us)| *us);
+        let at = |name: &str| {
+            self.percentiles
+                .iter()
+                .find(|(n, _)| n == name)
+                .map(|(_, us)| *us)
+        };
         Percentiles {
             p50_us: at("P50"),
             p99_us: at("P99"),

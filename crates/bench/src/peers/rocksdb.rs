@@ -78,7 +78,14 @@ pub(crate) fn put(config: &Config, dir: &Path, mode: Mode) -> Result<Figures, Be
         format!("--use_existing_db={}", u8::from(config.preload_bytes > 0)),
         format!("--num={KEYS_ALL}"),
     ];
-    let figures = write(config, dir, "fillrandom", "put", (mode, config.limit), flags)?;
+    let figures = write(
+        config,
+        dir,
+        "fillrandom",
+        "put",
+        (mode, config.limit),
+        flags,
+    )?;
     fs::remove_dir_all(dir).map_err(BenchError::io("removing", dir))?;
     Ok(figures)
 }
@@ -95,19 +102,39 @@ pub(crate) fn load(config: &Config, dir: &Path) -> Result<(), BenchError> {
 
 /// Overwrites the data set in `dir` at random.
 pub(crate) fn overwrite(config: &Config, dir: &Path, limit: Limit) -> Result<Figures, BenchError> {
-    let flags = vec!["--use_existing_db=1".to_owned(), format!("--num={}", config.data_keys())];
-    let mut figures = write(config, dir, "overwrite", "overwrite", (Mode::DisableWal, limit), flags)?;
+    let flags = vec![
+        "--use_existing_db=1".to_owned(),
+        format!("--num={}", config.data_keys()),
+    ];
+    let mut figures = write(
+        config,
+        dir,
+        "overwrite",
+        "overwrite",
+        (Mode::DisableWal, limit),
+        flags,
+    )?;
     figures.data_bytes = Some(config.data_keys() * config.pair_bytes());
     Ok(figures)
 }
 
 /// Reads the data set in `dir` at random. With `warm_up`, does so twice and counts the second time.
-pub(crate) fn read(config: &Config, dir: &Path, read: Read, ops: u64, warm_up: bool) -> Result<Figures, BenchError> {
+pub(crate) fn read(
+    config: &Config,
+    dir: &Path,
+    read: Read,
+    ops: u64,
+    warm_up: bool,
+) -> Result<Figures, BenchError> {
     let name = match read {
         Read::Get => "readrandom",
         Read::Scan => "seekrandom",
     };
-    let benchmarks = if warm_up { format!("{name},{name}") } else { name.to_owned() };
+    let benchmarks = if warm_up {
+        format!("{name},{name}")
+    } else {
+        name.to_owned()
+    };
     let mut flags = common(config, dir, &benchmarks);
     flags.push("--use_existing_db=1".to_owned());
     flags.push(format!("--threads={}", config.threads));
@@ -173,7 +200,10 @@ fn figures(config: &Config, printed: &Printed) -> Figures {
 /// the mode that waits for the device gets the time and the others the operations.
 fn limit_flag(limit: Limit, mode: Mode, threads: usize) -> String {
     match limit {
-        Limit { seconds: Some(seconds), ops } if ops.is_none() || mode == Mode::Sync => {
+        Limit {
+            seconds: Some(seconds),
+            ops,
+        } if ops.is_none() || mode == Mode::Sync => {
             format!("--duration={}", seconds.ceil() as u64)
         }
         Limit { ops, .. } => format!("--writes={}", (ops.unwrap_or(1) / threads as u64).max(1)),

@@ -26,6 +26,8 @@ impl Limit {
 /// What a run measures.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Name of the run, to tell rows of different lengths apart. May be empty.
+    pub run: String,
     /// Where the stores are made, in a scratch directory that is removed again.
     pub dir: PathBuf,
     /// Where the pools come from.
@@ -75,10 +77,16 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            run: String::new(),
             dir: PathBuf::from("."),
             pool: PoolSource::Emulated,
             profile: None,
-            variants: vec![Variant::Fsync, Variant::NoSync, Variant::SINGLE, Variant::DOUBLE],
+            variants: vec![
+                Variant::Fsync,
+                Variant::NoSync,
+                Variant::SINGLE,
+                Variant::DOUBLE,
+            ],
             value_bytes: 4096,
             threads: 1,
             limit: Limit::PAPER,

@@ -36,20 +36,25 @@ pub(super) fn contestants(config: &Config) -> Vec<Contestant> {
 pub(super) fn finalists(config: &Config, all: &[Contestant]) -> Vec<Contestant> {
     let ours = Contestant::Ours(config.main_variant());
     let peer = Contestant::RocksDb(rocksdb::Mode::DisableWal);
-    std::iter::once(ours).chain(all.contains(&peer).then_some(peer)).collect()
+    std::iter::once(ours)
+        .chain(all.contains(&peer).then_some(peer))
+        .collect()
 }
 
 /// Lets everybody have a turn, round after round, and adds a row for each to the report.
 pub(super) fn take_turns(
+    config: &Config,
     contestants: &[Contestant],
-    rounds: usize,
     report: &mut Report,
     mut turn: impl FnMut(Contestant, usize) -> Result<Figures, BenchError>,
 ) -> Result<(), BenchError> {
     let mut figures: Vec<Vec<Figures>> = contestants.iter().map(|_| Vec::new()).collect();
-    for round in 0..rounds {
+    for round in 0..config.rounds {
         for (contestant, figures) in contestants.iter().zip(&mut figures) {
-            figures.push(turn(*contestant, round)?);
+            figures.push(Figures {
+                run: config.run.clone(),
+                ..turn(*contestant, round)?
+            });
         }
     }
     for (contestant, figures) in contestants.iter().zip(figures) {
@@ -88,9 +93,12 @@ mod tests {
     fn turns_are_interleaved_and_rows_come_in_the_order_of_the_contestants() {
         let config = Config::default();
         let all = contestants(&config);
-        let mut report = Report::new(&config, crate::device::measure(&std::env::temp_dir(), crate::device::Effort::QUICK).unwrap());
+        let mut report = Report::new(
+            &config,
+            crate::device::measure(&std::env::temp_dir(), crate::device::Effort::QUICK).unwrap(),
+        );
         let mut order = Vec::new();
-        take_turns(&all, 3, &mut report, |contestant, round| {
+        take_turns(&config, &all, &mut report, |contestant, round| {
             order.push((contestant, round));
             Ok(Figures {
                 workload: "put",

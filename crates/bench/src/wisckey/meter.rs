@@ -34,12 +34,21 @@ impl Subject {
             )?),
             _ => None,
         };
-        let store = Store::open(&dir, pool.as_ref().map(ScratchPool::pool), &config.options(variant))?;
+        let store = Store::open(
+            &dir,
+            pool.as_ref().map(ScratchPool::pool),
+            &config.options(variant),
+        )?;
         Ok(Self { store, dir, pool })
     }
 
     /// The same with `preload_bytes` of data in it, which were written without syncing each.
-    pub fn preloaded(config: &Config, scratch: &Path, variant: Variant, seed: u64) -> Result<Self, BenchError> {
+    pub fn preloaded(
+        config: &Config,
+        scratch: &Path,
+        variant: Variant,
+        seed: u64,
+    ) -> Result<Self, BenchError> {
         let loader = Self::new(config, scratch, Variant::NoSync)?;
         super::puts::load(config, &loader.store, seed)?;
         loader.store.flush()?;
@@ -152,7 +161,9 @@ impl Metered {
 /// The largest resident set of this process so far.
 fn resident_bytes_max() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

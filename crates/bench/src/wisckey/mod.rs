@@ -18,38 +18,50 @@ mod rows;
 pub use config::{Config, Limit, Watch, WatchNothing};
 pub(crate) use reads::Read;
 pub use reopen::fill_until_killed;
-pub use rows::{Figures, Peer, PeerOutcome, Report, Reopening, Row, Space};
+pub use rows::{Figures, Peer, PeerOutcome, Reopening, Report, Row, Space};
 
 use crate::{BenchError, device, peers::rocksdb, scratch::ScratchDir};
 
-/// Runs what `config` says.
+/// Runs what each of `configs` says, and reports it all together. Device, settings and notes are the first one's.
 ///
 /// # Errors
 /// The first thing that goes wrong; a peer that is not installed is reported as a row, and is no error.
-pub fn run(config: &Config, watch: &dyn Watch) -> Result<Report, BenchError> {
-    config.check()?;
-    let scratch = ScratchDir::new_in(&config.dir)?;
+pub fn run(configs: &[Config], watch: &dyn Watch) -> Result<Report, BenchError> {
+    let Some(first) = configs.first() else {
+        return Err(BenchError::Config("nothing to measure".to_owned()));
+    };
+    for config in configs {
+        config.check()?;
+    }
     watch.note("measuring the device");
-    let speed = device::measure(scratch.path(), config.effort)?;
-    let mut report = Report::new(config, speed);
-    if config.peers
+    let scratch = ScratchDir::new_in(&first.dir)?;
+    let mut report = Report::new(first, device::measure(scratch.path(), first.effort)?);
+    if first.peers
         && let Err(missing) = rocksdb::find()
     {
         report.peers.push(Peer::missing(rocksdb::NAME, missing));
     }
-    let contestants = contest::contestants(config);
-    if config.puts {
-        puts::run(config, scratch.path(), &contestants, watch, &mut report)?;
-    }
-    if config.overwrite {
-        overwrite::run(config, scratch.path(), &contestants, watch, &mut report)?;
-    }
-    if config.reads {
-        reads::run(config, scratch.path(), &contestants, watch, &mut report)?;
-    }
-    if config.reopen {
-        reopen::run(config, scratch.path(), watch, &mut report)?;
+    for config in configs {
+        run_one(config, watch, &mut report)?;
     }
     report.finish();
     Ok(report)
+}
+
+fn run_one(config: &Config, watch: &dyn Watch, report: &mut Report) -> Result<(), BenchError> {
+    let scratch = ScratchDir::new_in(&config.dir)?;
+    let contestants = contest::contestants(config);
+    if config.puts {
+        puts::run(config, scratch.path(), &contestants, watch, report)?;
+    }
+    if config.overwrite {
+        overwrite::run(config, scratch.path(), &contestants, watch, report)?;
+    }
+    if config.reads {
+        reads::run(config, scratch.path(), &contestants, watch, report)?;
+    }
+    if config.reopen {
+        reopen::run(config, scratch.path(), watch, report)?;
+    }
+    Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) fn run(
         ops: Some((config.data_keys() as f64 * config.overwrite_times) as u64),
         seconds: None,
     };
-    take_turns(&finalists, config.rounds, report, |contestant, _| {
+    take_turns(config, &finalists, report, |contestant, _| {
         let live = Arc::new(Live::default());
         watch.note(&format!("loading, {contestant}"));
         let figures = match contestant {
@@ -41,7 +41,8 @@ pub(super) fn run(
                 rocksdb::load(config, &dir)?;
                 watch.begin(&format!("overwrite, {contestant}"), limit, &live);
                 let watcher = SpaceWatch::default();
-                let mut figures = watcher.around(&dir, || rocksdb::overwrite(config, &dir, limit))?;
+                let mut figures =
+                    watcher.around(&dir, || rocksdb::overwrite(config, &dir, limit))?;
                 figures.space = Some(watcher.space(config, &dir));
                 remove_dir(&dir)?;
                 figures
@@ -87,7 +88,11 @@ struct SpaceWatch {
 }
 
 impl SpaceWatch {
-    fn around<T>(&self, dir: &Path, work: impl FnOnce() -> Result<T, BenchError>) -> Result<T, BenchError> {
+    fn around<T>(
+        &self,
+        dir: &Path,
+        work: impl FnOnce() -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let watcher = scope.spawn(|| {

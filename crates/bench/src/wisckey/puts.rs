@@ -34,7 +34,7 @@ pub(super) fn run(
     watch: &dyn Watch,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    take_turns(contestants, config.rounds, report, |contestant, _| {
+    take_turns(config, contestants, report, |contestant, _| {
         let live = Arc::new(Live::default());
         let figures = match contestant {
             Contestant::Ours(variant) => ours(config, scratch, variant, watch, &live)?,
@@ -102,7 +102,9 @@ pub(super) fn write(
 ) -> Result<(u64, Latencies), BenchError> {
     let values = data::Values::new(config.value_bytes);
     let threads = config.threads as u64;
-    let deadline = limit.seconds.map(|s| Instant::now() + Duration::from_secs_f64(s));
+    let deadline = limit
+        .seconds
+        .map(|s| Instant::now() + Duration::from_secs_f64(s));
     let outcomes: Vec<Result<(u64, Latencies), BenchError>> = thread::scope(|scope| {
         let writers: Vec<_> = (0..threads)
             .map(|thread| {
@@ -116,7 +118,9 @@ pub(super) fn write(
                         thread,
                         threads,
                         // The first threads do what does not divide.
-                        ops_max: limit.ops.map_or(u64::MAX, |ops| ops / threads + u64::from(thread < ops % threads)),
+                        ops_max: limit.ops.map_or(u64::MAX, |ops| {
+                            ops / threads + u64::from(thread < ops % threads)
+                        }),
                         deadline,
                         live,
                     };
@@ -141,7 +145,9 @@ pub(super) fn write(
 
 /// Joins a thread; its panic is ours.
 pub(super) fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// One writing thread.
@@ -168,7 +174,8 @@ impl Writer<'_> {
                 Keys::New(first) => first + done * self.threads + self.thread,
                 Keys::Among(keys) => random.below(keys),
             };
-            self.store.put(&data::key(self.seed, index), self.values.value(done))?;
+            self.store
+                .put(&data::key(self.seed, index), self.values.value(done))?;
             done += 1;
             if LATENCIES {
                 latencies.record(clock::lap_ns(&mut last));
@@ -179,7 +186,9 @@ impl Writer<'_> {
                     last = Instant::now();
                 }
             }
-            if (LATENCIES || done.is_multiple_of(STEP)) && self.deadline.is_some_and(|deadline| last >= deadline) {
+            if (LATENCIES || done.is_multiple_of(STEP))
+                && self.deadline.is_some_and(|deadline| last >= deadline)
+            {
                 break;
             }
         }

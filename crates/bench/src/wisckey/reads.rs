@@ -8,10 +8,7 @@ use super::{
     puts::join,
 };
 use crate::{
-    BenchError, clock, data,
-    histogram::Latencies,
-    live::Live,
-    peers::rocksdb,
+    BenchError, clock, data, histogram::Latencies, live::Live, peers::rocksdb,
     scratch::drop_page_cache,
 };
 use forebay_store::{ScanRange, Store, Variant};
@@ -86,12 +83,16 @@ fn sized(
             ops: Some(ops),
             seconds: None,
         };
-        take_turns(&finalists, config.rounds, report, |contestant, _| {
+        take_turns(config, &finalists, report, |contestant, _| {
             let live = Arc::new(Live::default());
             watch.begin(&format!("{workload}, {contestant}"), limit, &live);
             let mut figures = match (contestant, subject.take()) {
                 (Contestant::Ours(_), Some(ready)) => {
-                    let ready = if cold { chilled(config, ready, variant)? } else { ready };
+                    let ready = if cold {
+                        chilled(config, ready, variant)?
+                    } else {
+                        ready
+                    };
                     let outcome = ours(config, &ready.store, seed, read, ops, !cold, &live);
                     subject = Some(ready);
                     outcome?
@@ -197,8 +198,13 @@ fn read_share(
         bytes += match read {
             Read::Get => {
                 let value = store.get_into(&key, &mut buffer)?;
-                let wrong = || BenchError::Wrong(format!("the key {key:x?} was written and is not found"));
-                value.map(<[u8]>::len).filter(|&l| l == config.value_bytes).ok_or_else(wrong)? as u64 + 8
+                let wrong =
+                    || BenchError::Wrong(format!("the key {key:x?} was written and is not found"));
+                value
+                    .map(<[u8]>::len)
+                    .filter(|&l| l == config.value_bytes)
+                    .ok_or_else(wrong)? as u64
+                    + 8
             }
             Read::Scan => scan(store, &key)?,
         };

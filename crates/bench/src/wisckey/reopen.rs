@@ -1,7 +1,7 @@
 //! Reopening a store whose process was killed with so many bytes written.
 
 use super::{
-    Config, Figures, Limit, Report, Reopening, Row, Watch,
+    Config, Figures, Limit, Reopening, Report, Row, Watch,
     meter::remove_dir,
     puts::{Keys, write},
 };
@@ -42,7 +42,8 @@ struct Fill {
 /// Those of the store.
 pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
     die_with_parent()?;
-    let fill: Fill = serde_json::from_str(order).map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
+    let fill: Fill = serde_json::from_str(order)
+        .map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
     let variant: Variant = fill.variant.parse().map_err(BenchError::Config)?;
     let config = Config {
         value_bytes: fill.value_bytes,
@@ -63,7 +64,14 @@ pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
     out.write_all(b"!")
         .and_then(|()| out.flush())
         .map_err(BenchError::io("reporting to", Path::new("the parent")))?;
-    write(&config, &store, fill.seed, Keys::New(fill.keys), limit, &live)?;
+    write(
+        &config,
+        &store,
+        fill.seed,
+        Keys::New(fill.keys),
+        limit,
+        &live,
+    )?;
     Ok(())
 }
 
@@ -123,7 +131,9 @@ fn once(config: &Config, scratch: &Path, variant: Variant) -> Result<Figures, Be
     let open_seconds = start.elapsed().as_secs_f64();
     let last = data::key(order.seed, order.keys - 1);
     if store.get(&last)?.is_none() {
-        return Err(BenchError::Wrong("an acknowledged Put is gone after a restart".to_owned()));
+        return Err(BenchError::Wrong(
+            "an acknowledged Put is gone after a restart".to_owned(),
+        ));
     }
     let first_get_seconds = start.elapsed().as_secs_f64();
     store.close()?;

@@ -99,6 +99,9 @@ impl Peer {
 pub struct Figures {
     /// `put`, `overwrite`, `get`, `get_cold`, `scan_100`, `scan_100_cold`, `reopen`.
     pub workload: &'static str,
+    /// Name of the run, where there are several: `sustained`, `short`, `small`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run: String,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Threads.
@@ -197,7 +200,10 @@ impl Report {
             pool = format!("{pool}, slowed to {} ({})", profile.name, profile.source);
         }
         if device.name.is_none() {
-            notes.push("the stores' directory is not on a block device: nothing was written to a disk".to_owned());
+            notes.push(
+                "the stores' directory is not on a block device: nothing was written to a disk"
+                    .to_owned(),
+            );
         }
         Self {
             bench: "wisckey",
@@ -222,7 +228,17 @@ impl Report {
         let mut ratios = BTreeMap::new();
         for row in &self.rows {
             let ours = &row.figures;
-            let name = |other: &str| format!("{}_{}_{}_over_{other}", ours.workload, row.variant, ours.value_bytes);
+            let run = if ours.run.is_empty() {
+                String::new()
+            } else {
+                format!("{}_", ours.run)
+            };
+            let name = |other: &str| {
+                format!(
+                    "{run}{}_{}_{}_over_{other}",
+                    ours.workload, row.variant, ours.value_bytes
+                )
+            };
             if ours.workload == "put" {
                 ratios.insert(name("device"), ours.mb_per_s / self.device.seq_write_mb_s);
             }
@@ -259,8 +275,10 @@ impl Report {
 
 impl Figures {
     /// True if a ratio of the two means anything.
-    fn is_comparable(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_comparable(&self, other: &Self) -> bool {
         self.workload == other.workload
+            && self.run == other.run
             && self.workload != "reopen"
             && self.value_bytes == other.value_bytes
             && self.threads == other.threads

@@ -10,7 +10,7 @@
 //! Writers copy in parallel and wait for each other only in step 4, for no longer than a copy.
 //! The slow path, once a segment, is [`Lane::make_room`].
 
-use super::{Control, Lane, NO_SEGMENT, SlotState, pack, split};
+use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
 use crate::{
     error::AppendError,
     media::Window,
@@ -228,6 +228,7 @@ impl Lane {
         self.media().fence();
         window.publish(start + SEGMENT_HEADER);
         control.states[slot] = SlotState::Open;
+        control.ahead[slot] = WrittenAhead::default();
         control.order.push_back(slot);
         self.tail
             .0

@@ -3,6 +3,10 @@
 //! Several threads may drain at once. Segments are released in any order; the head, and with it what recovery
 //! starts from, moves over a prefix only. The new head is durable before a slot of that
 //! prefix is used again. Draining takes nothing from the pool, so it cannot deadlock with writers.
+//!
+//! An owner may write published pages of the open segment [`Ahead`] of its seal, so that a device need not idle while a
+//! segment fills, and little is left to write when it is sealed. That is a head start, no more: nothing is released before the
+//! segment is sealed, written to its end, and synced.
 
 use super::{Control, Lane, SlotState};
 use crate::{
@@ -11,61 +15,158 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
+/// How often a drain looks whether the open segment has grown enough to write ahead.
+const AHEAD_POLL: Duration = Duration::from_micros(200);
+
+/// How much of the open segment a drain writes ahead at a time, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AheadBytes {
+    /// Less is not worth a write.
+    pub min: u64,
+    /// More would delay the seal's own write.
+    pub max: u64,
+}
+
+/// What a drain is to do next.
+pub enum Work<'a> {
+    /// Write the rest of a sealed segment, sync, release it.
+    Sealed(Sealed<'a>),
+    /// Write pages of the open segment.
+    Ahead(Ahead<'a>),
+}
+
 /// A sealed segment in the drain's hands. Dropped without [`release`](Self::release), it goes back to
-/// the queue and its bytes stay.
+/// the queue, to be written from its start, and its bytes stay.
 pub struct Sealed<'a> {
     lane: &'a Lane,
     slot: usize,
     start: Lsn,
     end: Lsn,
+    ahead: u64,
     /// Gone only while it is dropped.
     bytes: Option<Pin>,
     released: bool,
+}
+
+/// Published pages of the open segment in the drain's hands.
+pub struct Ahead<'a> {
+    lane: &'a Lane,
+    slot: usize,
+    segment: Lsn,
+    at: Lsn,
+    bytes: Option<Pin>,
+    written: bool,
+}
+
+/// How far a slot's segment was written ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WrittenAhead {
+    /// Bytes from the segment's start, whole pages.
+    bytes: u64,
+    in_flight: bool,
+    /// What is in flight does not count: a sync failed meanwhile.
+    void: bool,
 }
 
 impl Lane {
     /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at once
     /// when the lane is closed and nothing is left.
     pub fn take_sealed(&self, wait: Duration) -> Option<Sealed<'_>> {
+        match self.take(None, wait)? {
+            Work::Sealed(sealed) => Some(sealed),
+            Work::Ahead(_) => None,
+        }
+    }
+
+    /// The next sealed segment in log order, or with `ahead`, if there is none, pages of the open one; waits up to `wait` for
+    /// either. `None` on time-out, or at once when the lane is closed and nothing is left.
+    pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<Work<'_>> {
         let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
+        let mut seen = None;
         loop {
-            let next = control
-                .order
-                .iter()
-                .copied()
-                .find_map(|slot| match control.states[slot] {
-                    SlotState::Sealed(end) => Some((slot, end)),
-                    _ => None,
-                });
-            if let Some((slot, end)) = next
-                && let Some(start) = self.slots[slot].start()
-            {
-                // O_DIRECT wants whole pages; what stands behind the seal is never read.
-                let bytes = usize::try_from((end - start).next_multiple_of(PAGE)).ok()?;
-                let bytes = self.slots[slot].pin(start, bytes)?;
-                control.states[slot] = SlotState::Draining(end);
-                return Some(Sealed {
-                    lane: self,
-                    slot,
-                    start,
-                    end,
-                    bytes: Some(bytes),
-                    released: false,
-                });
+            if let Some(sealed) = self.next_sealed(&mut control) {
+                return Some(Work::Sealed(sealed));
+            }
+            let grown = ahead.and_then(|limits| match self.next_ahead(&mut control, limits) {
+                Ok(work) => Some(Ok(work)),
+                // Looked at often as long as it grows, and only then.
+                Err(visible) => (seen.replace(visible) != Some(visible)).then_some(Err(())),
+            });
+            if let Some(Ok(work)) = grown {
+                return Some(Work::Ahead(work));
             }
             if control.closed {
                 return None;
             }
-            match deadline {
-                Some(deadline) => {
-                    if self.sealed.wait_until(&mut control, deadline).timed_out() {
-                        return None;
-                    }
-                }
+            let poll = grown.map(|_| Instant::now() + AHEAD_POLL);
+            let until = match (poll, deadline) {
+                (Some(poll), Some(deadline)) => Some(poll.min(deadline)),
+                (poll, deadline) => poll.or(deadline),
+            };
+            match until {
+                Some(until) => drop(self.sealed.wait_until(&mut control, until)),
                 None => self.sealed.wait(&mut control),
             }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                // One more look: a segment may have been sealed at the last moment.
+                return self.next_sealed(&mut control).map(Work::Sealed);
+            }
         }
+    }
+
+    fn next_sealed(&self, control: &mut Control) -> Option<Sealed<'_>> {
+        let (slot, end) = control
+            .order
+            .iter()
+            .find_map(|&slot| match control.states[slot] {
+                SlotState::Sealed(end) if !control.ahead[slot].in_flight => Some((slot, end)),
+                _ => None,
+            })?;
+        let start = self.slots[slot].start()?;
+        // O_DIRECT wants whole pages; what stands behind the seal is never read.
+        let bytes = usize::try_from((end - start).next_multiple_of(PAGE)).ok()?;
+        let bytes = self.slots[slot].pin(start, bytes)?;
+        control.states[slot] = SlotState::Draining(end);
+        Some(Sealed {
+            lane: self,
+            slot,
+            start,
+            end,
+            ahead: control.ahead[slot].bytes,
+            bytes: Some(bytes),
+            released: false,
+        })
+    }
+
+    /// Pages of the open segment that are published and not written; how far it is published if there are too few.
+    fn next_ahead(
+        &self,
+        control: &mut Control,
+        limits: AheadBytes,
+    ) -> Result<Ahead<'_>, Option<Lsn>> {
+        let slot = control.open().ok_or(None)?;
+        let start = self.slots[slot].start().ok_or(None)?;
+        let visible = self.slots[slot].visible();
+        let written = &mut control.ahead[slot];
+        let at = start + written.bytes;
+        let ready = (visible.saturating_sub(at) / PAGE * PAGE).min(limits.max);
+        if written.in_flight || ready < limits.min.max(PAGE) {
+            return Err(Some(visible));
+        }
+        let bytes = usize::try_from(ready)
+            .ok()
+            .and_then(|ready| self.slots[slot].pin(at, ready));
+        let bytes = bytes.ok_or(None)?;
+        written.in_flight = true;
+        Ok(Ahead {
+            lane: self,
+            slot,
+            segment: start,
+            at,
+            bytes: Some(bytes),
+            written: false,
+        })
     }
 
     /// Waits until everything below `lsn` is drained.
@@ -92,6 +193,14 @@ impl Lane {
         if control.stalled != reason {
             control.stalled = reason;
             self.freed.notify_all();
+        }
+    }
+
+    /// A sync failed, and may have lost what was written ahead: it is to be written again.
+    pub fn forget_ahead(&self) {
+        for ahead in &mut self.control.lock().ahead {
+            ahead.bytes = 0;
+            ahead.void = ahead.in_flight;
         }
     }
 
@@ -146,6 +255,15 @@ impl Sealed<'_> {
         self.bytes.as_deref().unwrap_or_default()
     }
 
+    /// How many of its first bytes were [`written`](Ahead::written) ahead, whole pages: they need not be written again, but
+    /// synced.
+    #[must_use]
+    pub fn ahead(&self) -> usize {
+        usize::try_from(self.ahead)
+            .unwrap_or(usize::MAX)
+            .min(self.bytes().len())
+    }
+
     /// Gives the segment back to the lane: its bytes are durable elsewhere.
     pub fn release(mut self) {
         self.released = true;
@@ -161,8 +279,51 @@ impl Drop for Sealed<'_> {
             control.states[self.slot] = SlotState::Drained(self.end);
             self.lane.release_prefix(&mut control);
         } else {
+            // What was written ahead may be lost with the sync that failed.
+            control.ahead[self.slot] = WrittenAhead::default();
             control.states[self.slot] = SlotState::Sealed(self.end);
             self.lane.sealed.notify_one();
         }
+    }
+}
+
+impl Ahead<'_> {
+    /// Log address of the segment's first byte.
+    #[must_use]
+    pub fn segment(&self) -> Lsn {
+        self.segment
+    }
+
+    /// Log address of the first byte of these pages.
+    #[must_use]
+    pub fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// The pages, page-aligned in memory.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+
+    /// They are written, though not synced.
+    pub fn written(mut self) {
+        self.written = true;
+    }
+}
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        let bytes = self.bytes().len() as u64;
+        // First, or a writer would find the slot free but pinned.
+        self.bytes = None;
+        let mut control = self.lane.control.lock();
+        let ahead = &mut control.ahead[self.slot];
+        if self.written && !ahead.void {
+            ahead.bytes += bytes;
+        }
+        ahead.in_flight = false;
+        ahead.void = false;
+        self.lane.sealed.notify_one();
     }
 }

@@ -15,7 +15,8 @@ mod read;
 pub(crate) mod recover;
 mod resume;
 
-pub use drain::Sealed;
+use drain::WrittenAhead;
+pub use drain::{Ahead, AheadBytes, Sealed, Work};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 
@@ -81,6 +82,8 @@ enum SlotState {
 struct Control {
     entry: LaneEntry,
     states: Vec<SlotState>,
+    /// For each slot, what the drain wrote before the segment was sealed.
+    ahead: Vec<WrittenAhead>,
     /// The slots in use, in log order.
     order: VecDeque<usize>,
     /// Where the next segment starts.

@@ -1,6 +1,6 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{Control, Lane, NO_SEGMENT, OwnLine, Recovered, SlotState};
+use super::{Control, Lane, NO_SEGMENT, OwnLine, Recovered, SlotState, WrittenAhead};
 use crate::{
     media::Window,
     pool::Core,
@@ -70,6 +70,7 @@ impl Lane {
                 entry,
                 order: recovered.segments.iter().map(|s| s.slot).collect(),
                 next_start: recovered.next_start(),
+                ahead: vec![WrittenAhead::default(); states.len()],
                 stalled: None,
                 closed: false,
                 states,

@@ -87,3 +87,22 @@ pub(super) fn fence() {
     // SAFETY: a barrier.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dc_cvap_is_used_where_the_kernel_announces_it_and_dc_cvac_elsewhere() {
+        const HWCAP_DCPOP: u64 = 1 << 16;
+        // SAFETY: reads the process's auxiliary vector.
+        let announced = unsafe { libc::getauxval(libc::AT_HWCAP) } & HWCAP_DCPOP != 0;
+        let flushes = Flushes::detect();
+        assert_eq!(flushes == Flushes::Persistence, announced);
+        assert_eq!(
+            flushes.name(),
+            if announced { "dc cvap" } else { "dc cvac" }
+        );
+        assert!(Stores::detect().name().contains(flushes.name()));
+    }
+}

@@ -92,7 +92,8 @@ pub fn recovery(data: &[u8]) {
     }
     // Only checksums tell what was in the original image.
     let trusted = how % 3 == 0;
-    let open = |image: Vec<u8>| Pool::open_media(Path::new("fuzzed"), Arc::new(Sim::from_image(image)));
+    let open =
+        |image: Vec<u8>| Pool::open_media(Path::new("fuzzed"), Arc::new(Sim::from_image(image)));
     let sim = Arc::new(Sim::from_image(image.clone()));
     let Ok(pool) = Pool::open_media(Path::new("fuzzed"), sim.clone()) else {
         return;
@@ -159,7 +160,8 @@ fn go_on(lane: &Lane) {
         assert!(Records::new(sealed.bytes(), header, lane.epoch()).count() > 0);
         sealed.release();
     }
-    lane.append(9, &[IoSlice::new(b"there is room now")]).unwrap();
+    lane.append(9, &[IoSlice::new(b"there is room now")])
+        .unwrap();
 }
 
 /// Every valid record anywhere in the original image.
@@ -182,7 +184,9 @@ fn valid_records(image: &[u8]) -> impl Iterator<Item = (usize, (Uuid, Lsn, Vec<u
 /// Gives every structure of the original image the checksum of what it says now, so that the
 /// checks behind the checksums are reached.
 fn make_checksums_right(image: &mut [u8]) {
-    let put = |image: &mut [u8], at: usize, crc: u32| image[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    let put = |image: &mut [u8], at: usize, crc: u32| {
+        image[at..at + 4].copy_from_slice(&crc.to_le_bytes())
+    };
     for at in SUPERBLOCKS.map(|at| at as usize) {
         put(image, at + 12, 0);
         let crc = crc32c([&image[at..at + 128]]);

@@ -14,6 +14,7 @@
 
 use super::{
     Shared, Store,
+    read::{LOOKUPS_MAX, Wait},
     sample::{Sample, op_address},
 };
 use crate::{
@@ -49,6 +50,8 @@ pub(super) struct Collector {
     /// Held while a file is collected: one at a time, by the thread or on request.
     collecting: Mutex<Progress>,
     estimate: Mutex<Estimate>,
+    /// The store is being closed: nothing more is to be collected.
+    ended: AtomicBool,
     /// Writers must wait.
     behind: AtomicBool,
     caught_up: Condvar,
@@ -141,7 +144,7 @@ impl Store {
         let mut report = GcReport::default();
         progress.samples.clear();
         let mut candidates = Vec::new();
-        for file in shared.collectable() {
+        for file in shared.collectable(&progress) {
             let end = file.end().unwrap_or(file.start);
             let garbage = shared.sample(&file, end)?.garbage();
             candidates.push((garbage, file));
@@ -159,12 +162,25 @@ impl Store {
 }
 
 impl Shared {
+    /// Ends collection for good; when this returns, it writes no more.
+    pub(super) fn end_collection(&self) {
+        self.collector.ended.store(true, Relaxed);
+        drop(self.collector.collecting.lock());
+    }
+
+    fn collection_ends(&self) -> bool {
+        self.stopping() || self.collector.ended.load(Relaxed)
+    }
+
     /// The collector thread.
     pub(super) fn run_collector(&self) {
         let mut looked_at = 0;
         while !self.stopping() {
             std::thread::sleep(IDLE);
             let mut progress = self.collector.collecting.lock();
+            if self.collection_ends() {
+                break;
+            }
             // What goes wrong here is tried again; nothing is lost by garbage that stays.
             let _ = self.unlink_retired(&mut progress);
             let tail = self.head.drained();
@@ -187,7 +203,7 @@ impl Shared {
         if large as f64 > progress.large_seen as f64 * (1.0 + LARGE_PASS_EVERY) {
             self.collect_large(progress, &mut report)?;
         }
-        while !self.stopping() {
+        while !self.collection_ends() {
             let worst = self.look(progress)?;
             let amplification = self.collector.estimate().space_amplification();
             let Some((garbage, file)) = worst.filter(|_| amplification > begin) else {
@@ -248,12 +264,19 @@ impl Shared {
     }
 
     /// The files that may be collected.
-    fn collectable(&self) -> Vec<Arc<VlogFile>> {
+    fn collectable(&self, progress: &Progress) -> Vec<Arc<VlogFile>> {
         let watermark = self.watermark();
         let files = self.log.files();
+        let retired = |start| {
+            progress
+                .retired
+                .iter()
+                .any(|(retired, _)| *retired == start)
+        };
         files
             .iter()
             .filter(|file| file.end().is_some_and(|end| end <= watermark))
+            .filter(|file| !retired(file.start))
             .cloned()
             .collect()
     }
@@ -279,7 +302,7 @@ impl Shared {
                     return Err(StoreError::lost(&file.path, lsn, what));
                 }
             };
-            if self.stopping() {
+            if self.collection_ends() {
                 return Ok(());
             }
             report.records += 1;
@@ -332,6 +355,9 @@ impl Shared {
         if before.find(hash, key)? != Some(from) {
             return Ok(false);
         }
+        // What is collected goes through the memtable as well, and keeps to its bounds.
+        self.wait_for_memtable()?;
+        let mut unknown = None;
         let still = || {
             let now = self.view.load();
             // What changed since is in memory, unless the tables changed as well.
@@ -343,10 +369,18 @@ impl Shared {
             match in_memory {
                 Some(address) => address == from,
                 None if Arc::ptr_eq(&now.tables, &before.tables) => true,
-                None => now.tables.get(key).is_ok_and(|found| found == Some(from)),
+                None => match now.tables.get(key) {
+                    Ok(found) => found == Some(from),
+                    Err(error) => {
+                        unknown = Some(error);
+                        false
+                    }
+                },
             }
         };
-        self.write_one(kind, key, body, Form::Record, still)
+        let written = self.write_one(kind, key, body, Form::Record, still)?;
+        // A record of which nobody can say whether it is live must not go.
+        unknown.map_or(Ok(written), |error| Err(error.into()))
     }
 
     /// Removes large values to which no record leads any more.
@@ -362,10 +396,14 @@ impl Shared {
                 .retired_large
                 .iter()
                 .any(|(retired, _)| *retired == id);
-            if id >= below || known || self.stopping() {
+            if id >= below || known || self.collection_ends() {
                 continue;
             }
-            let key = self.large.key_of(id)?;
+            let key = match self.large.key_of(id) {
+                // Rather keep a file than remove one of which nobody can say whose it is.
+                Err(StoreError::Damaged { .. }) => continue,
+                key => key?,
+            };
             if !self.leads_to(&key, id, &mut buffer)? {
                 progress
                     .retired_large
@@ -384,17 +422,19 @@ impl Shared {
         id: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<bool, StoreError> {
-        loop {
+        for _ in 0..LOOKUPS_MAX {
             let found = self.view.load().find(self.hash(key), key)?;
             let Some(address) = found.filter(|found| found.form != Form::Tombstone) else {
                 return Ok(false);
             };
             // A record that moved while we looked has a new address.
-            if self.read_log(address, buffer)? {
+            if self.read_log(address, buffer, Wait::Yes)? {
                 let op = self.op_at(buffer, address)?;
                 return Ok(matches!(op.change, Change::Large(value) if value.id == id));
             }
         }
+        // The record is nowhere; rather keep what it may have led to.
+        Ok(true)
     }
 
     /// Step 5, for all files that no snapshot needs.
@@ -417,6 +457,10 @@ impl Shared {
             .iter()
             .partition(|(_, number)| free(*number));
         progress.retired_large = kept;
+        if !gone.is_empty() {
+            // What replaced them must not be lost without them.
+            self.head.make_durable()?;
+        }
         for (id, _) in gone {
             self.large.remove(id)?;
         }

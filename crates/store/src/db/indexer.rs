@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How often an idle thread looks whether it should end.
 const IDLE: Duration = Duration::from_millis(200);
 /// Runs that a lookup may have to visit before the index thread waits for compaction.
-const RUNS_MAX: u64 = 128;
+const RUNS_MAX: u64 = 48;
 
 impl Shared {
     /// Freezes the active chunk, which starts at `full` and is full; if too much is frozen already, makes writers wait
@@ -86,8 +86,12 @@ impl Shared {
     /// With `view_change` held and `view` the present one: freezes its active chunk.
     fn freeze_active(&self, view: &View) {
         let fresh = self.fresh_chunk();
-        let stripes: Vec<_> = self.stripes.iter().map(|stripe| stripe.0.lock()).collect();
-        self.install(view, fresh.starting_at(self.head.tail()));
+        let mut stripes: Vec<_> = self.stripes.iter().map(|stripe| stripe.0.lock()).collect();
+        let fresh = Arc::new(fresh.starting_at(self.head.tail()));
+        for writers in &mut stripes {
+            writers.active = Arc::clone(&fresh);
+        }
+        self.install(view, fresh);
         drop(stripes);
         self.background.state.lock().index_work = true;
         self.background.changed.notify_all();
@@ -96,8 +100,11 @@ impl Shared {
     /// During a replay, before there are writers: freezes the active chunk; the next one starts at `start`.
     pub(super) fn freeze_at(&self, start: Lsn) {
         let _changing = self.view_change.lock();
-        let fresh = self.fresh_chunk();
-        self.install(&self.view.load_full(), fresh.starting_at(start));
+        let fresh = Arc::new(self.fresh_chunk().starting_at(start));
+        for stripe in &self.stripes {
+            stripe.0.lock().active = Arc::clone(&fresh);
+        }
+        self.install(&self.view.load_full(), fresh);
     }
 
     fn fresh_chunk(&self) -> Chunk {
@@ -106,12 +113,12 @@ impl Shared {
     }
 
     /// Replaces `view` by one with `fresh` as its active chunk, and the active one frozen.
-    fn install(&self, view: &View, fresh: Chunk) {
+    fn install(&self, view: &View, fresh: Arc<Chunk>) {
         let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
         frozen.extend(view.active.clone());
         frozen.extend_from_slice(&view.frozen);
         self.view.store(Arc::new(View {
-            active: Some(Arc::new(fresh)),
+            active: Some(fresh),
             frozen,
             tables: Arc::clone(&view.tables),
         }));
@@ -156,7 +163,7 @@ impl Shared {
         }
     }
 
-    fn set_index_trouble(&self, trouble: Option<String>) {
+    pub(super) fn set_index_trouble(&self, trouble: Option<String>) {
         let mut state = self.background.state.lock();
         if state.index_trouble != trouble {
             state.index_trouble = trouble;

@@ -69,7 +69,7 @@ pub struct Store {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     /// Locked as long as the store is open.
-    _lock: File,
+    lock: Option<File>,
 }
 
 /// What the store's threads share.
@@ -99,10 +99,17 @@ pub(crate) struct Shared {
     meter: Option<Arc<SyncMeter>>,
 }
 
-/// One of the writers' locks, on a cache line of its own, with the number of writes done under it.
+/// One of the writers' locks, on a cache line of its own.
 #[repr(align(128))]
-#[derive(Default)]
-struct Stripe(Mutex<u64>);
+struct Stripe(Mutex<Writers>);
+
+/// What the writers of a stripe need, found where they lock anyway.
+struct Writers {
+    /// Writes done under this stripe.
+    writes: u64,
+    /// The view's active chunk; replaced under all stripes.
+    active: Arc<Chunk>,
+}
 
 /// How the background threads are told what to do, and tell how it goes.
 #[derive(Default)]
@@ -135,7 +142,7 @@ impl Shared {
     }
 
     #[inline]
-    fn stripe(&self, hash: u64) -> &Mutex<u64> {
+    fn stripe(&self, hash: u64) -> &Mutex<Writers> {
         &self.stripes[self.stripe_number(hash)].0
     }
 
@@ -179,7 +186,11 @@ impl Store {
         let value_log_bytes = shared.log.disk_bytes();
         let garbage = shared.collector.estimate();
         Stats {
-            writes: shared.stripes.iter().map(|stripe| *stripe.0.lock()).sum(),
+            writes: shared
+                .stripes
+                .iter()
+                .map(|stripe| stripe.0.lock().writes)
+                .sum(),
             variant: shared.options.variant.to_string(),
             survives: shared.survives.clone(),
             log_tail: shared.head.tail(),

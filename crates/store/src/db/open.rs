@@ -3,12 +3,12 @@
 //! 1. Lock the directory; read the manifest, or make a new store.
 //! 2. If the manifest says that a pool holds the end of the log, that pool must have been given: claim the lane.
 //! 3. Open the value-log files and the index; find where the log ends.
-//! 4. Note the new session in the manifest, with the pool it uses, before anything is appended.
-//! 5. Replay the log above the index's watermark into the memtable.
+//! 4. Replay the log above the index's watermark into the memtable.
+//! 5. Note the new session in the manifest, with the pool it uses, before anything is appended.
 //! 6. Start the threads.
 
 use super::{
-    Background, STRIPES, Shared, Store, Stripe, gc::Collector, recovery::find_end,
+    Background, STRIPES, Shared, Store, Stripe, Writers, gc::Collector, recovery::find_end,
     snapshot::Snapshots,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     index::{Index, IndexOptions, LsmIndex},
     large::LargeValues,
     log::{FileHead, Head, ValueLog, drain},
-    manifest::{Manifest, PoolRef, State},
+    manifest::{self, Manifest, PoolRef, State},
     memtable::{Chunk, View},
     options::{Options, Variant},
 };
@@ -26,18 +26,23 @@ use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, Recovered, segment::next_start
 use parking_lot::Mutex;
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    thread::{self, JoinHandle},
+    thread,
+    time::Duration,
 };
 
 const LOCK: &str = "LOCK";
 const INDEX: &str = "index";
 /// Drain threads of a lane with several buffers: one segment's sync overlaps the next one's write.
 const DRAINS: usize = 2;
+/// How long after a panic a thread is started again.
+const RESTART: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Opens the store in `dir`, making it if the options say so, and recovers what the last session acknowledged.
@@ -73,7 +78,14 @@ impl Store {
         let lock = lock(dir, options.create)?;
         let manifest = match Manifest::read(dir)? {
             Some(manifest) => manifest,
-            None => create(&*disk, dir, options.create)?,
+            None => {
+                // Nobody else is about to make one, now that the lock is held.
+                check_directory(dir, options.create)?;
+                let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+                disk.sync_dir(above.unwrap_or(Path::new(".")))
+                    .map_err(StoreError::io("syncing", dir))?;
+                Manifest::create(&*disk, dir)?
+            }
         };
         let state = manifest.state().clone();
         let lane = claim_left(dir, &state, pool, options)?;
@@ -101,8 +113,21 @@ impl Store {
             pool,
             options,
         };
-        let (head, files_end, recovered) =
-            session.begin(dir, lane, index.watermark(), large.next_id())?;
+        let large_next = large.next_id();
+        let Begun {
+            head,
+            files_end,
+            recovered,
+            epoch,
+        } = session.begin(dir, lane, index.watermark())?;
+        let active = Arc::new(Chunk::new(options.memtable_bytes, index.watermark(), false));
+        let stripe = || {
+            Stripe(Mutex::new(Writers {
+                writes: 0,
+                active: Arc::clone(&active),
+            }))
+        };
+        let stripes = (0..STRIPES).map(|_| stripe()).collect();
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             survives: survives(options.variant, pool),
@@ -110,13 +135,9 @@ impl Store {
             uuid: session.state.uuid,
             head,
             hasher: foldhash::fast::RandomState::default(),
-            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            stripes,
             view: ArcSwap::from_pointee(View {
-                active: Some(Arc::new(Chunk::new(
-                    options.memtable_bytes,
-                    index.watermark(),
-                    false,
-                ))),
+                active: Some(active),
                 frozen: Vec::new(),
                 tables: index.snapshot(),
             }),
@@ -129,21 +150,23 @@ impl Store {
             meter,
             index: Arc::new(index),
             large,
-            disk: session.disk,
-            manifest: session.manifest,
-            log: session.log,
+            disk: Arc::clone(&session.disk),
+            manifest: Arc::clone(&session.manifest),
+            log: Arc::clone(&session.log),
         });
         shared.replay(files_end, recovered.as_ref())?;
         drop(recovered);
         if session.state.log_end.is_none() {
             shared.remove_unreferenced_large(session.state.large_from)?;
         }
-        let threads = start_threads(&shared);
-        Ok(Self {
+        session.note(epoch, large_next)?;
+        let mut store = Self {
             shared,
-            threads,
-            _lock: lock,
-        })
+            threads: Vec::new(),
+            lock: Some(lock),
+        };
+        store.start_threads()?;
+        Ok(store)
     }
 
     /// Drains and syncs everything, merges the memtable into the index, gives the pool's lane back, and closes: the next opening
@@ -154,15 +177,19 @@ impl Store {
     /// # Errors
     /// What went wrong; the store is closed all the same, and nothing is lost.
     pub fn close(mut self) -> Result<(), StoreError> {
+        // The collector writes as well, so it ends first; what it has begun is garbage at most.
+        self.shared.end_collection();
         self.shared.head.flush()?;
         self.shared.ingest_everything()?;
         self.stop();
+        // Kept until the manifest is written: the next session goes by what it says.
+        let _lock = self.lock.take();
         let shared = Arc::clone(&self.shared);
         drop(self);
         let Ok(shared) = Arc::try_unwrap(shared).map_err(drop) else {
             return Ok(());
         };
-        let end = shared.head.tail();
+        let end = shared.head.drained();
         if let Head::Pool(lane) = shared.head
             && !lane.remove()
         {
@@ -175,6 +202,40 @@ impl Store {
         })
     }
 
+    /// Starts the threads behind the store.
+    fn start_threads(&mut self) -> Result<(), StoreError> {
+        let drains = match &self.shared.head {
+            Head::Pool(lane) => DRAINS.min(lane.segments()),
+            Head::File(_) => 0,
+        };
+        for _ in 0..drains {
+            self.start_thread("forebay-drain", Shared::run_drain)?;
+        }
+        self.start_thread("forebay-index", Shared::run_indexer)?;
+        self.start_thread("forebay-compact", Shared::run_compaction)?;
+        if self.shared.options.gc {
+            self.start_thread("forebay-gc", Shared::run_collector)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a thread. One that panics is started again after a pause; writers that wait for it are told.
+    fn start_thread(&mut self, name: &'static str, run: fn(&Shared)) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let guarded = move || {
+            while catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() && !shared.stopping() {
+                shared.report_panic(name);
+                thread::sleep(RESTART);
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(guarded)
+            .map_err(StoreError::io("starting a thread for", &self.shared.dir))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
     /// Ends the threads.
     fn stop(&mut self) {
         self.shared.background.stop.store(true, SeqCst);
@@ -183,7 +244,7 @@ impl Store {
             lane.close();
         }
         for thread in self.threads.drain(..) {
-            // A panic of a thread was reported by it.
+            // They catch what panics in them.
             let _ = thread.join();
         }
     }
@@ -195,23 +256,20 @@ impl Drop for Store {
     }
 }
 
-/// Takes the store's lock.
+/// Takes the store's lock, making its directory if `create` says so. A directory that holds something else is
+/// left as it is.
 fn lock(dir: &Path, create: bool) -> Result<File, StoreError> {
-    if !dir.exists() && !create {
+    if dir.exists() {
+        check_directory(dir, create)?;
+    } else if create {
+        create_directory(dir).map_err(StoreError::io("creating", dir))?;
+    } else {
         return Err(StoreError::NotAStore {
             dir: dir.to_owned(),
             found: "the directory does not exist".to_owned(),
         });
     }
     let path = dir.join(LOCK);
-    if create {
-        fs::create_dir_all(dir).map_err(StoreError::io("creating", dir))?;
-    } else if !path.exists() {
-        return Err(StoreError::NotAStore {
-            dir: dir.to_owned(),
-            found: "it has no LOCK file".to_owned(),
-        });
-    }
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -227,28 +285,56 @@ fn lock(dir: &Path, create: bool) -> Result<File, StoreError> {
     }
 }
 
-/// Makes a new store in a directory that holds nothing else.
-fn create(disk: &dyn Disk, dir: &Path, create: bool) -> Result<Manifest, StoreError> {
-    let names = disk.list(dir).map_err(StoreError::io("listing", dir))?;
-    let others: Vec<_> = names
-        .iter()
-        .filter(|name| *name != LOCK && *name != "MANIFEST.tmp")
-        .map(String::as_str)
-        .collect();
-    if !create || !others.is_empty() {
-        return Err(StoreError::NotAStore {
-            dir: dir.to_owned(),
-            found: if others.is_empty() {
-                "it has no MANIFEST".to_owned()
-            } else {
-                format!("it has no MANIFEST, but {}", others.join(", "))
-            },
-        });
+/// Makes a directory and those above it, durably.
+fn create_directory(dir: &Path) -> io::Result<()> {
+    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let made = dir.ancestors().take_while(missing).count();
+    fs::create_dir_all(dir)?;
+    // The name of each directory made is durable when the one above it is synced.
+    for above in dir.ancestors().skip(1).take(made) {
+        let above = if above.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            above
+        };
+        File::open(above)?.sync_all()?;
     }
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    disk.sync_dir(parent.unwrap_or(Path::new(".")))
-        .map_err(StoreError::io("syncing", dir))?;
-    Manifest::create(disk, dir)
+    Ok(())
+}
+
+/// Refuses a directory that holds neither a store nor nothing at all.
+fn check_directory(dir: &Path, create: bool) -> Result<(), StoreError> {
+    let refuse = |found: String| {
+        Err(StoreError::NotAStore {
+            dir: dir.to_owned(),
+            found,
+        })
+    };
+    if !dir.is_dir() {
+        return refuse("it is no directory".to_owned());
+    }
+    let mut others = Vec::new();
+    for entry in fs::read_dir(dir).map_err(StoreError::io("listing", dir))? {
+        let name = entry
+            .map_err(StoreError::io("listing", dir))?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if name == manifest::NAME {
+            return Ok(());
+        }
+        if name != LOCK && name != manifest::TEMPORARY {
+            others.push(name);
+        }
+    }
+    if !others.is_empty() {
+        others.sort();
+        return refuse(format!("it has no MANIFEST, but {}", others.join(", ")));
+    }
+    if !create {
+        return refuse("it has no MANIFEST".to_owned());
+    }
+    Ok(())
 }
 
 /// The lane that the last session left something in, if the manifest says so.
@@ -267,14 +353,19 @@ fn claim_left(
         pool_uuid: left.uuid,
         found,
     };
-    let pool = pool.ok_or_else(|| missing("no pool was given".to_owned()))?;
-    let given = pool.superblock().uuid;
-    if given != left.uuid {
-        return Err(missing(format!(
-            "the pool {} (uuid {given}) was given",
-            pool.path().display()
+    let Some(pool) = pool.filter(|pool| pool.superblock().uuid == left.uuid) else {
+        if options.salvage {
+            // What is in the pool is given up.
+            return Ok(None);
+        }
+        return Err(missing(pool.map_or_else(
+            || "no pool was given".to_owned(),
+            |given| {
+                let (path, uuid) = (given.path().display(), given.superblock().uuid);
+                format!("the pool {path} (uuid {uuid}) was given")
+            },
         )));
-    }
+    };
     if !pool.has_lane(state.uuid)? {
         // A close that was cut between giving the lane back, drained, and saying so here.
         return Ok(None);
@@ -324,34 +415,56 @@ struct Session<'a> {
     options: &'a Options,
 }
 
+/// What a session begins with.
+struct Begun {
+    head: Head,
+    /// The end of the log in the files.
+    files_end: Lsn,
+    /// What the lane had beyond it.
+    recovered: Option<Recovered>,
+    /// The session's number.
+    epoch: u32,
+}
+
 impl Session<'_> {
-    /// Finds where the log ends and makes the head with which it goes on: steps 3 and 4. Gives the end of the log in
-    /// the files, and what the lane had beyond it.
+    /// Finds where the log ends and makes the head with which it goes on: step 3.
     fn begin(
         &self,
         dir: &Path,
         lane: Option<(Lane, Recovered)>,
         watermark: Lsn,
-        large_next: u64,
-    ) -> Result<(Head, Lsn, Option<Recovered>), StoreError> {
+    ) -> Result<Begun, StoreError> {
         let buffered = matches!(self.options.variant, Variant::Buffered(_));
+        let salvage = self.options.salvage;
+        if !salvage {
+            let reached = match &lane {
+                Some((_, recovered)) => recovered.head(),
+                None => self.state.log_end.unwrap_or(watermark),
+            };
+            self.log.check_reaches(reached)?;
+        }
+        let mut epoch = self.state.epoch.saturating_add(1);
         let files_end = match lane {
             Some((lane, recovered)) if buffered => {
-                self.note(lane.epoch(), large_next)?;
-                let files_end = recovered.head();
-                return Ok((Head::Pool(Box::new(lane)), files_end, Some(recovered)));
+                return Ok(Begun {
+                    epoch: lane.epoch(),
+                    head: Head::Pool(Box::new(lane)),
+                    files_end: recovered.head(),
+                    recovered: Some(recovered),
+                });
             }
-            Some((lane, recovered)) => self.empty(lane, recovered)?,
+            Some((lane, recovered)) => {
+                epoch = epoch.max(lane.epoch());
+                self.empty(lane, recovered)?
+            }
             None => match self.state.log_end {
                 Some(end) => end,
-                None => find_end(&self.log, self.state.uuid, watermark, self.options.salvage)?,
+                None => find_end(&self.log, self.state.uuid, watermark, salvage)?,
             },
         };
         let start = next_start(files_end);
-        let epoch = self.state.epoch.saturating_add(1);
-        self.log.seal_at(files_end, epoch)?;
+        self.log.end_at(files_end, epoch)?;
         let Some(pool) = self.pool.filter(|_| buffered) else {
-            self.note(epoch, large_next)?;
             let head = FileHead::new(
                 self.state.uuid,
                 epoch,
@@ -360,7 +473,12 @@ impl Session<'_> {
                 Arc::clone(&self.log),
                 start,
             );
-            return Ok((Head::File(head), files_end, None));
+            return Ok(Begun {
+                head: Head::File(head),
+                files_end,
+                recovered: None,
+                epoch,
+            });
         };
         let claim = || {
             pool.claim(
@@ -368,7 +486,7 @@ impl Session<'_> {
                 &claim_options(dir, &self.state, self.options, start),
             )
         };
-        let (mut lane, recovered) = claim()?;
+        let (mut lane, mut recovered) = claim()?;
         if recovered.head() != start {
             // Taken by an opening that was cut before it was noted: empty, but at an old address.
             drop(recovered);
@@ -378,10 +496,15 @@ impl Session<'_> {
                     "its lane of this store holds records that the store does not know of",
                 ));
             }
-            lane = claim()?.0;
+            (lane, recovered) = claim()?;
         }
-        self.note(lane.epoch().max(epoch), large_next)?;
-        Ok((Head::Pool(Box::new(lane)), files_end, None))
+        // If it holds anything, this is an earlier copy of the store's directory: the log goes on there.
+        Ok(Begun {
+            epoch: lane.epoch().max(epoch),
+            head: Head::Pool(Box::new(lane)),
+            files_end,
+            recovered: Some(recovered),
+        })
     }
 
     /// Moves everything that the lane holds to the value-log files and gives the lane back; where the log ends then.
@@ -430,32 +553,20 @@ impl Session<'_> {
     }
 }
 
-fn start_threads(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
-    let mut threads = Vec::new();
-    let mut start = |name: &str, run: fn(&Shared)| {
-        let shared = Arc::clone(shared);
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(&shared));
-        threads.extend(thread);
-    };
-    if let Head::Pool(lane) = &shared.head {
-        for _ in 0..DRAINS.min(lane.segments()) {
-            start("forebay-drain", Shared::run_drain);
-        }
-    }
-    start("forebay-index", Shared::run_indexer);
-    start("forebay-compact", Shared::run_compaction);
-    if shared.options.gc {
-        start("forebay-gc", Shared::run_collector);
-    }
-    threads
-}
-
 impl Shared {
     fn run_drain(&self) {
         if let Head::Pool(lane) = &self.head {
             drain(lane, &self.log, &self.drain_order, &self.background.stop);
+        }
+    }
+
+    /// Tells those who wait for a thread that it panicked.
+    fn report_panic(&self, name: &str) {
+        let reason = format!("the thread {name} panicked; the standard error output has more");
+        match (&self.head, name) {
+            (_, "forebay-gc") => self.collector.set_behind(false),
+            (Head::Pool(lane), "forebay-drain") => lane.set_stalled(Some(reason)),
+            _ => self.set_index_trouble(Some(reason)),
         }
     }
 
@@ -464,7 +575,11 @@ impl Shared {
         let mut buffer = Vec::new();
         for id in self.large.ids()?.into_iter().filter(|&id| id >= from) {
             let referenced = match self.large.key_of(id) {
-                Ok(key) => self.leads_to(&key, id, &mut buffer)?,
+                Ok(key) => match self.leads_to(&key, id, &mut buffer) {
+                    // Whoever reads the key will be told.
+                    Err(StoreError::Damaged { .. }) => true,
+                    found => found?,
+                },
                 // Its header was never completed, so it was never pointed to.
                 Err(StoreError::Damaged { .. }) => false,
                 Err(e) => return Err(e),

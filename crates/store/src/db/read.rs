@@ -19,7 +19,14 @@ use std::ops::{Deref, Range};
 
 /// Lookups that find their record gone before it is called damage. Each needs a whole
 /// collection to have happened in between.
-const LOOKUPS_MAX: u32 = 100;
+pub(super) const LOOKUPS_MAX: u32 = 100;
+
+/// Whether a read may wait for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Yes,
+    No,
+}
 
 /// A value that was read.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +97,7 @@ impl Store {
 impl Shared {
     fn get(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Range<usize>>, StoreError> {
         let hash = self.hash(key);
+        let mut nowhere = None;
         for _ in 0..LOOKUPS_MAX {
             let view = self.view.load();
             let Some(address) = live(view.find(hash, key)?) else {
@@ -98,11 +106,27 @@ impl Shared {
             if let Some(range) = self.read_value(key, address, buffer)? {
                 return Ok(Some(range));
             }
+            nowhere = Some(address);
         }
-        Err(StoreError::damaged(
-            &self.dir,
-            "the index leads to a log address that no value-log file holds",
+        Err(nowhere.map_or_else(
+            || StoreError::damaged(&self.dir, "a key is nowhere"),
+            |address| self.missing(address),
         ))
+    }
+
+    /// What to say of an address at which no value is found.
+    fn missing(&self, address: Address) -> StoreError {
+        let mut record = Vec::new();
+        if let Ok(true) = self.read_log(address, &mut record, Wait::Yes)
+            && let Ok(op) = self.op_at(&record, address)
+            && let Change::Large(value) = op.change
+        {
+            return StoreError::damaged(&self.large.path(value.id), "the file is missing");
+        }
+        StoreError::damaged(
+            &self.dir,
+            format!("log address {} is in no value-log file", address.lsn),
+        )
     }
 
     /// The key's value in a snapshot's view, whose files are all there.
@@ -116,13 +140,27 @@ impl Shared {
     /// The value of `key` at an address that a snapshot keeps readable.
     pub(super) fn value_at(&self, key: &[u8], address: Address) -> Result<Value, StoreError> {
         let mut bytes = Vec::new();
-        let range = self.read_value(key, address, &mut bytes)?.ok_or_else(|| {
-            StoreError::damaged(
-                &self.dir,
-                format!("log address {} is in no value-log file", address.lsn),
-            )
-        })?;
+        let range = self
+            .read_value(key, address, &mut bytes)?
+            .ok_or_else(|| self.missing(address))?;
         Ok(Value::new(bytes, range))
+    }
+
+    /// As [`value_at`](Self::value_at), if that takes no waiting for the device and is no large value.
+    pub(super) fn value_at_hand(
+        &self,
+        key: &[u8],
+        address: Address,
+    ) -> Result<Option<Value>, StoreError> {
+        let mut bytes = Vec::new();
+        if !self.read_log(address, &mut bytes, Wait::No)? {
+            return Ok(None);
+        }
+        if let Change::Large(_) = self.op_at(&bytes, address)?.change {
+            return Ok(None);
+        }
+        let range = self.take_value(key, address, &mut bytes)?;
+        Ok(range.map(|range| Value::new(bytes, range)))
     }
 
     /// Reads the value at `address` into `buffer`; where in it the value is. `None` if no
@@ -133,9 +171,20 @@ impl Shared {
         address: Address,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Range<usize>>, StoreError> {
-        if !self.read_log(address, buffer)? {
+        if !self.read_log(address, buffer, Wait::Yes)? {
             return Ok(None);
         }
+        self.take_value(key, address, buffer)
+    }
+
+    /// Checks the bytes in `buffer`, which were read at `address`; where in them the value is. A large value is read in
+    /// their place. `None` if its file is gone.
+    fn take_value(
+        &self,
+        key: &[u8],
+        address: Address,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Range<usize>>, StoreError> {
         let op = self.op_at(buffer, address)?;
         if op.key != key {
             return Err(self.unreadable(address, "an operation on another key"));
@@ -162,11 +211,13 @@ impl Shared {
         }
     }
 
-    /// Copies the bytes at `address` to `buffer`; false if they are nowhere (any more).
+    /// Copies the bytes at `address` to `buffer`; false if they are nowhere (any more), or if they
+    /// would have to be waited for and must not.
     pub(super) fn read_log(
         &self,
         address: Address,
         buffer: &mut Vec<u8>,
+        wait: Wait,
     ) -> Result<bool, StoreError> {
         let bytes = address.len as usize;
         if let Head::Pool(lane) = &self.head
@@ -180,8 +231,10 @@ impl Shared {
             return Ok(false);
         };
         buffer.resize(bytes, 0);
-        file.read(address.lsn, buffer)?;
-        Ok(true)
+        match wait {
+            Wait::Yes => file.read(address.lsn, buffer).map(|()| true),
+            Wait::No => file.read_cached(address.lsn, buffer),
+        }
     }
 
     /// Checks and takes apart the bytes that were read at `address`.

@@ -7,20 +7,35 @@
 use super::{Shared, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, Stop, ValueLog},
+    log::{LogReader, Stop, ValueLog, VlogFile},
     op::ops,
 };
-use forebay_pool::{Lsn, Recovered, record::Record, segment::witness};
+use forebay_pool::{
+    Lsn, Recovered,
+    layout::PAGE,
+    persist::LINE,
+    record::{self, HEADER, Record},
+    segment::{SEGMENT_HEADER, SegmentHeader},
+};
 use std::path::Path;
 use uuid::Uuid;
 
 /// Finds where the log in the files ends, without keeping anything.
+///
+/// What stands behind the first invalid record was never acknowledged, unless something behind it proves the
+/// contrary: then the log is damaged, and nothing is given up without `salvage`.
 pub(super) fn find_end(
     log: &ValueLog,
     owner: Uuid,
     from: Lsn,
     salvage: bool,
 ) -> Result<Lsn, StoreError> {
+    // The index may be complete up to the first record of a segment that was opened and never written.
+    let from = if from % PAGE == SEGMENT_HEADER {
+        from - SEGMENT_HEADER
+    } else {
+        from
+    };
     let mut reader = LogReader::new(log, owner, from, Lsn::MAX);
     let (lsn, found) = loop {
         match reader.next()? {
@@ -30,38 +45,72 @@ pub(super) fn find_end(
             Err(Stop::Invalid(lsn, found)) => break (lsn, Some(found)),
         }
     };
-    // With every put synced, a valid record behind an invalid one proves that it had been acknowledged.
-    if let (Some(found), Some(file), false) = (found, reader.file(), salvage) {
-        let mut at = lsn;
-        let length = file
-            .file
-            .len()
-            .map_err(StoreError::io("reading", &file.path))?;
-        let end = file.start + length.saturating_sub(file.offset(file.start));
-        let mut window = Vec::new();
-        while at < end {
-            const WINDOW: u64 = 4 << 20;
-            const OVERLAP: u64 = 1 << 20;
-            window.resize(usize::try_from((end - at).min(WINDOW)).unwrap_or(0), 0);
-            file.read(at, &mut window)?;
-            if let Some(later) = witness(&window, owner, lsn, reader.epoch()) {
-                return Err(StoreError::lost(
-                    &file.path,
-                    lsn,
-                    format!(
-                        "{found}, but the record had been acknowledged: a later one stands at {}",
-                        later.lsn
-                    ),
-                ));
-            }
-            if window.iter().all(|&byte| byte == 0) {
-                // Allocated and never written: nothing stands behind it.
-                break;
-            }
-            at += WINDOW - OVERLAP;
-        }
+    if let (Some(found), Some(file), false) = (found, reader.file(), salvage)
+        && let Some(later) = evidence(log, owner, file, lsn, reader.epoch())?
+    {
+        return Err(StoreError::lost(
+            &file.path,
+            lsn,
+            format!("{found}, but the record had been acknowledged: a later one stands at {later}"),
+        ));
     }
     Ok(lsn)
+}
+
+/// Looks for something behind the invalid record at `lost`, in `file`, that was only written once that record was durable.
+fn evidence(
+    log: &ValueLog,
+    owner: Uuid,
+    file: &VlogFile,
+    lost: Lsn,
+    epoch: u32,
+) -> Result<Option<Lsn>, StoreError> {
+    // A file is whole on the disk before the first segment of the next one is begun.
+    for later in log.files().iter().filter(|later| later.start > lost) {
+        let mut line = [0; LINE];
+        later.read(later.start, &mut line)?;
+        let header = SegmentHeader::decode(&line);
+        if header.is_some_and(|h| h.start == later.start && h.owner == owner) {
+            return Ok(Some(later.start));
+        }
+    }
+    // With every put synced, a valid record proves that all before it were.
+    const WINDOW: u64 = 4 << 20;
+    let length = file
+        .file
+        .len()
+        .map_err(StoreError::io("reading", &file.path))?;
+    let end = file.start + length.saturating_sub(file.offset(file.start));
+    let mut window = Vec::new();
+    let mut record = Vec::new();
+    let mut at = lost;
+    while at < end {
+        window.resize(usize::try_from((end - at).min(WINDOW)).unwrap_or(0), 0);
+        file.read(at, &mut window)?;
+        if window.iter().all(|&byte| byte == 0) {
+            // Allocated and never written: nothing stands behind it.
+            break;
+        }
+        for (line, lsn) in window.chunks(LINE).zip((at..).step_by(LINE)) {
+            let Ok(header) = record::peek(line) else {
+                continue;
+            };
+            let bytes = HEADER as u64 + u64::from(header.length);
+            if header.lsn == lsn
+                && header.epoch >= epoch
+                && header.durable_before() > lost
+                && lsn + bytes <= end
+            {
+                record.resize(usize::try_from(bytes).unwrap_or(0), 0);
+                file.read(lsn, &mut record)?;
+                if record::read(&record, lsn, owner).is_ok() {
+                    return Ok(Some(lsn));
+                }
+            }
+        }
+        at += WINDOW;
+    }
+    Ok(None)
 }
 
 impl Shared {
@@ -109,8 +158,10 @@ impl Shared {
         let mut full = None;
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            let hash = self.hash(op.key);
+            let writers = self.stripe(hash).lock();
             full = self
-                .insert(self.hash(op.key), op.key, op_address(lsn, &op))
+                .insert(&writers.active, hash, op.key, op_address(lsn, &op))
                 .or(full);
         }
         if full.is_some() {

@@ -1,9 +1,9 @@
 //! [`Scan`]: a range of keys, in order, with their values.
 //!
 //! A merge over the snapshot's chunks and tables gives keys and addresses. Values are read some keys ahead of the caller
-//! (WiscKey's range query): a batch of addresses is collected, the kernel is asked to read all
-//! of them at once, then they are read one by one. The batch grows as the scan goes on, so that a short scan does not
-//! pay for a long one.
+//! (WiscKey's range query): those at hand in the pool or the page cache are read at once; for all others the
+//! kernel is asked to read them together, in parallel, and they are waited for when their turn comes. The batch grows as the
+//! scan goes on, so that a short scan does not pay for a long one.
 
 use super::{Snapshot, Store, Value};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 /// Keys that are read ahead at first, and at most.
-const AHEAD: (usize, usize) = (8, 128);
+const AHEAD: (usize, usize) = (16, 128);
 /// Bytes of values that are read ahead at most.
 const AHEAD_BYTES: u64 = 4 << 20;
 
@@ -141,8 +141,8 @@ pub struct Scan {
     /// Newest first.
     sources: Vec<Source>,
     started: bool,
-    /// Keys whose values are asked for and not given yet.
-    ahead: VecDeque<Found>,
+    /// Keys that are not given yet, with their values as far as those were at hand; the others are asked for.
+    ahead: VecDeque<(Found, Option<Value>)>,
     ahead_next: usize,
     failed: bool,
 }
@@ -238,26 +238,36 @@ impl Scan {
         }
     }
 
-    /// Collects the next keys and asks for their values.
+    /// Collects the next keys with the values that are at hand, and asks for the others.
     fn read_ahead(&mut self) -> Result<(), StoreError> {
         let mut bytes = 0;
+        let mut absent = Vec::new();
         while self.ahead.len() < self.ahead_next && bytes < AHEAD_BYTES {
             let Some(found) = self.next_key()? else {
                 break;
             };
             bytes += u64::from(found.1.len);
-            self.ahead.push_back(found);
+            let value = if self.keys_only {
+                Some(Value::default())
+            } else {
+                self.snapshot.shared().value_at_hand(&found.0, found.1)?
+            };
+            if value.is_none() {
+                absent.push(found.1);
+            }
+            self.ahead.push_back((found, value));
         }
         self.ahead_next = (self.ahead_next * 2).min(AHEAD.1);
-        if !self.keys_only && self.ahead.len() > 1 {
-            self.ask_for(self.ahead.iter().map(|(_, address)| *address));
+        if absent.len() > 1 {
+            self.ask_for(absent);
         }
         Ok(())
     }
 
     /// Asks the kernel to read the values, neighbours in the log together.
-    fn ask_for(&self, addresses: impl Iterator<Item = Address>) {
+    fn ask_for(&self, addresses: Vec<Address>) {
         let mut ranges: Vec<(u64, u64)> = addresses
+            .iter()
             .map(|a| (a.lsn, a.lsn + u64::from(a.len)))
             .collect();
         ranges.sort_unstable();
@@ -277,13 +287,12 @@ impl Scan {
         if self.ahead.is_empty() {
             self.read_ahead()?;
         }
-        let Some((key, address)) = self.ahead.pop_front() else {
+        let Some(((key, address), value)) = self.ahead.pop_front() else {
             return Ok(None);
         };
-        let value = if self.keys_only {
-            Value::default()
-        } else {
-            self.snapshot.shared().value_at(&key, address)?
+        let value = match value {
+            Some(value) => value,
+            None => self.snapshot.shared().value_at(&key, address)?,
         };
         Ok(Some((key, value)))
     }

@@ -14,6 +14,7 @@ use crate::{
     error::StoreError,
     index::{Address, Form},
     large::Written,
+    memtable::Chunk,
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, push_op},
 };
 use forebay_pool::{Lsn, record::HEADER};
@@ -154,15 +155,22 @@ impl Shared {
     /// Step 1 of every write.
     #[inline]
     fn wait_for_room(&self) -> Result<(), StoreError> {
+        self.wait_for_memtable()?;
+        if self.collector.behind() {
+            self.collector.wait(&self.background.stop);
+        }
+        Ok(())
+    }
+
+    /// Waits if the memtable is full.
+    #[inline]
+    pub(super) fn wait_for_memtable(&self) -> Result<(), StoreError> {
         if self
             .background
             .full
             .load(std::sync::atomic::Ordering::Relaxed)
         {
             self.wait_for_index()?;
-        }
-        if self.collector.behind() {
-            self.collector.wait(&self.background.stop);
         }
         Ok(())
     }
@@ -181,14 +189,14 @@ impl Shared {
         let length = key_length(key);
         let payload = KEY_LENGTH + key.len() + body.len();
         let full = {
-            let mut writes = self.stripe(hash).lock();
+            let mut writers = self.stripe(hash).lock();
             if !still() {
                 return Ok(false);
             }
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
             let lsn = self.head.append(kind, &parts)?;
-            *writes += 1;
-            self.insert(hash, key, record_at(lsn, payload, form))
+            writers.writes += 1;
+            self.insert(&writers.active, hash, key, record_at(lsn, payload, form))
         };
         if let Some(chunk) = full {
             self.freeze_full(chunk);
@@ -198,10 +206,13 @@ impl Shared {
 
     /// Step 3 of every write. If the chunk should be frozen, its start.
     #[inline]
-    pub(super) fn insert(&self, hash: u64, key: &[u8], address: Address) -> Option<Lsn> {
-        // The stripe is held, so no freeze can replace the active chunk now.
-        let view = self.view.load();
-        let active = view.active.as_ref()?;
+    pub(super) fn insert(
+        &self,
+        active: &Chunk,
+        hash: u64,
+        key: &[u8],
+        address: Address,
+    ) -> Option<Lsn> {
         let full = active.insert(hash, key, address, |key| self.hash(key))
             || address.lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes;
         full.then(|| active.start())
@@ -253,9 +264,10 @@ impl Shared {
         stripes.dedup();
         let mut guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
         let lsn = self.head.append(KIND_BATCH, &[IoSlice::new(&payload)])?;
-        if let Some(writes) = guards.first_mut() {
-            **writes += batch.len() as u64;
-        }
+        let Some(writers) = guards.first_mut() else {
+            return Ok(());
+        };
+        writers.writes += batch.len() as u64;
         let mut full = None;
         for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
             let address = Address {
@@ -267,7 +279,7 @@ impl Shared {
                     Form::Tombstone
                 },
             };
-            full = self.insert(hash, key, address).or(full);
+            full = self.insert(&writers.active, hash, key, address).or(full);
         }
         drop(guards);
         if let Some(chunk) = full {

@@ -63,6 +63,15 @@ pub trait DiskFile: Send + Sync {
     /// `UnexpectedEof` if the file ends before; what the operating system says.
     fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// As [`read_exact_at`](Self::read_exact_at), if that takes no waiting for the device; false, and nothing read, if it
+    /// would.
+    ///
+    /// # Errors
+    /// As [`read_exact_at`](Self::read_exact_at).
+    fn read_cached_at(&self, to: &mut [u8], offset: u64) -> io::Result<bool> {
+        self.read_exact_at(to, offset).map(|()| true)
+    }
+
     /// Writes all of `from` at `offset`, by way of the page cache.
     ///
     /// # Errors

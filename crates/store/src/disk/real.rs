@@ -3,12 +3,12 @@
 use super::{Disk, DiskFile};
 use rustix::{
     fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate},
-    io::Errno,
+    io::{Errno, ReadWriteFlags, preadv2},
     time::{ClockId, clock_gettime},
 };
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, IoSliceMut},
     num::NonZeroU64,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
@@ -137,6 +137,16 @@ struct RealFile {
 impl DiskFile for RealFile {
     fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
         self.buffered.read_exact_at(to, offset)
+    }
+
+    fn read_cached_at(&self, to: &mut [u8], offset: u64) -> io::Result<bool> {
+        let wanted = to.len();
+        let mut parts = [IoSliceMut::new(to)];
+        match preadv2(&self.buffered, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == wanted),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn write_all_at(&self, from: &[u8], offset: u64) -> io::Result<()> {

@@ -1,23 +1,25 @@
 //! Draining: sealed segments from the lane to the value-log files.
 //!
 //! Each drain thread, again and again:
-//! 1. Takes the next sealed segment and its place in a file, both under one lock, so that files fill in log order.
-//! 2. Writes it verbatim: one large sequential write past the page cache.
-//! 3. Syncs the file.
+//! 1. Takes the next sealed segment, or if there is none, pages of the open one, and its place in a file, both under one
+//!    lock, so that files fill in log order.
+//! 2. Writes it verbatim past the page cache. Pages of the open segment: that is all, the device was kept busy.
+//! 3. A sealed segment: writes what was not written ahead, syncs the file.
 //! 4. Releases the segment; the lane's head moves, and its slot is free.
 //!
 //! With two threads, one segment's sync overlaps the next one's write. A failure is told to the
 //! waiting writers, and the segment is tried again from the start: the pool still has every byte, so a sync that
-//! failed loses nothing.
+//! failed loses nothing. The kernel tells of a failed sync once, whoever asks; so a segment that was written, in whole or
+//! ahead, when one failed is written again as well.
 
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
-use forebay_pool::{Lane, Sealed};
+use forebay_pool::{AheadBytes, Lane, Lsn, Work};
 use parking_lot::Mutex;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Relaxed, SeqCst},
     },
     thread,
     time::Duration,
@@ -28,38 +30,80 @@ const IDLE: Duration = Duration::from_millis(100);
 /// How long after a failure a segment is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// How much of the open segment is written at a time.
+const AHEAD: AheadBytes = AheadBytes {
+    min: 512 << 10,
+    max: 2 << 20,
+};
+
 /// Drains `lane` to `log` until `stop` is set. `order` is shared by all drain threads of the lane.
 pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
+        // Read before anything is taken: see `sync`.
+        let failed_before = log.failed_syncs.load(SeqCst);
         let taken = {
             let _in_order = order.lock();
-            lane.take_sealed(IDLE).map(|sealed| {
-                let file = log.place(sealed.start(), sealed.bytes().len() as u64);
-                (sealed, file)
+            lane.take(Some(AHEAD), IDLE).map(|work| {
+                let start = match &work {
+                    Work::Sealed(sealed) => sealed.start(),
+                    Work::Ahead(ahead) => ahead.segment(),
+                };
+                (work, log.place(start, lane.segment_bytes()))
             })
         };
-        let Some((sealed, file)) = taken else {
-            continue;
+        let done = match taken {
+            None => continue,
+            Some((_, Err(error))) => Err(error),
+            Some((Work::Ahead(ahead), Ok(file))) => {
+                write(&file, ahead.at(), ahead.bytes()).map(|()| {
+                    lane.set_stalled(None);
+                    ahead.written();
+                })
+            }
+            Some((Work::Sealed(sealed), Ok(file))) => {
+                let skip = sealed.ahead();
+                write(&file, sealed.start() + skip as u64, &sealed.bytes()[skip..])
+                    .and_then(|()| sync(lane, log, &file, failed_before))
+                    .map(|()| {
+                        lane.set_stalled(None);
+                        sealed.release();
+                    })
+            }
         };
-        match file.and_then(|file| write(&sealed, &file)) {
-            Ok(()) => {
-                lane.set_stalled(None);
-                sealed.release();
-            }
-            Err(error) => {
-                lane.set_stalled(Some(error.to_string()));
-                drop(sealed);
-                thread::sleep(RETRY);
-            }
+        if let Err(error) = done {
+            lane.set_stalled(Some(error.to_string()));
+            thread::sleep(RETRY);
         }
     }
 }
 
-fn write(sealed: &Sealed<'_>, file: &Arc<VlogFile>) -> Result<(), StoreError> {
+fn write(file: &VlogFile, at: Lsn, bytes: &[u8]) -> Result<(), StoreError> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     file.file
-        .write_pages_at(sealed.bytes(), file.offset(sealed.start()))
-        .map_err(StoreError::io("writing", &file.path))?;
-    file.file
-        .sync()
-        .map_err(StoreError::io("syncing", &file.path))
+        .write_pages_at(bytes, file.offset(at))
+        .map_err(StoreError::io("writing", &file.path))
+}
+
+/// Syncs the file. An error if any sync failed since `failed_before` was read: it may have lost what this thread, or another one
+/// ahead of it, had written.
+fn sync(
+    lane: &Lane,
+    log: &ValueLog,
+    file: &VlogFile,
+    failed_before: u64,
+) -> Result<(), StoreError> {
+    let synced = file.file.sync();
+    if synced.is_err() {
+        // In this order: who reads the new count finds nothing left of what was written ahead before.
+        lane.forget_ahead();
+        log.failed_syncs.fetch_add(1, SeqCst);
+    }
+    synced.map_err(StoreError::io("syncing", &file.path))?;
+    if log.failed_syncs.load(SeqCst) != failed_before {
+        let lost = std::io::Error::other("another sync of the value log failed meanwhile");
+        return Err(StoreError::io("syncing", &file.path)(lost));
+    }
+    Ok(())
 }

@@ -58,13 +58,19 @@ impl VlogFile {
         store: Uuid,
     ) -> Result<Self, StoreError> {
         let path = dir.join(file_name(start));
+        // What an interrupted creation left is used: a manifest whose writing failed half-way may name it already.
+        let left = Self::open(disk, dir, start, None, store).ok();
         let make = || {
-            // A file of this name that the manifest does not know is what an interrupted creation left.
-            match disk.remove(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let file = disk.create(&path)?;
+            let file = match left {
+                Some(left) => left.file,
+                None => {
+                    match disk.remove(&path) {
+                        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+                        _ => {}
+                    }
+                    disk.create(&path)?
+                }
+            };
             file.allocate(FILE_HEADER + bytes)?;
             file.write_all_at(&header(start, bytes, store), 0)?;
             file.sync()?;
@@ -158,6 +164,11 @@ impl VlogFile {
         let _ = self.file.truncate(FILE_HEADER + (end - self.start));
     }
 
+    /// The log goes on in this file after all.
+    pub(crate) fn reopen(&self) {
+        self.end.store(GROWING, SeqCst);
+    }
+
     /// True if the log address lies in this file.
     pub(crate) fn holds(&self, lsn: Lsn) -> bool {
         (self.start..self.end.load(SeqCst)).contains(&lsn)
@@ -171,15 +182,23 @@ impl VlogFile {
 
     /// Reads log bytes.
     pub(crate) fn read(&self, lsn: Lsn, to: &mut [u8]) -> Result<(), StoreError> {
-        self.file
-            .read_exact_at(to, self.offset(lsn))
-            .map_err(|e| match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => StoreError::ValueLog {
-                    path: self.path.clone(),
-                    what: format!("ends before log address {}", lsn + to.len() as u64),
-                },
-                _ => StoreError::io("reading", &self.path)(e),
-            })
+        let read = self.file.read_exact_at(to, self.offset(lsn));
+        read.map_err(|e| self.unreadable(lsn + to.len() as u64, e))
+    }
+
+    /// Reads log bytes that need not be waited for; false if they would have to be.
+    pub(crate) fn read_cached(&self, lsn: Lsn, to: &mut [u8]) -> Result<bool, StoreError> {
+        let read = self.file.read_cached_at(to, self.offset(lsn));
+        read.map_err(|e| self.unreadable(lsn + to.len() as u64, e))
+    }
+
+    fn unreadable(&self, end: Lsn, error: std::io::Error) -> StoreError {
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                StoreError::damaged(&self.path, format!("it ends before log address {end}"))
+            }
+            _ => StoreError::io("reading", &self.path)(error),
+        }
     }
 }
 

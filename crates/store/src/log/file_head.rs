@@ -36,6 +36,8 @@ pub(crate) struct FileHead {
 struct State {
     /// The present segment's file and start; none before the first append.
     segment: Option<(Arc<VlogFile>, Lsn)>,
+    /// The present segment ends at `at`: whatever stood behind its seal would never be found.
+    sealed: bool,
     at: Lsn,
     /// The record under construction; kept so that its memory is.
     buffer: Vec<u8>,
@@ -61,6 +63,7 @@ impl FileHead {
             log,
             state: Mutex::new(State {
                 segment: None,
+                sealed: false,
                 at: start,
                 buffer: Vec::new(),
                 failed: None,
@@ -93,15 +96,14 @@ impl FileHead {
             });
         }
         let bytes = record_bytes(payload);
-        let room = |state: &State| {
-            state
-                .segment
-                .as_ref()
-                .map_or(0, |(_, start)| start + self.segment_bytes - state.at)
+        let room = match &state.segment {
+            Some((_, start)) if !state.sealed => start + self.segment_bytes - state.at,
+            _ => 0,
         };
-        if room(&state) < bytes {
-            if room(&state) > 0 {
+        if room < bytes {
+            if room > 0 {
                 self.write(&mut state, KIND_SEAL, &[])?;
+                state.sealed = true;
             }
             self.open_segment(&mut state)?;
         }
@@ -119,6 +121,12 @@ impl FileHead {
     }
 
     fn sync_locked(&self, state: &mut State) -> Result<(), StoreError> {
+        // The kernel tells of a failed sync once; a second one would claim that all is well.
+        if let Some(reason) = &state.failed {
+            return Err(StoreError::ReadOnly {
+                reason: reason.clone(),
+            });
+        }
         let Some((file, _)) = &state.segment else {
             return Ok(());
         };
@@ -151,6 +159,7 @@ impl FileHead {
             .write_all_at(&header.encode(), file.offset(start))
             .map_err(StoreError::io("writing", &file.path))?;
         state.segment = Some((file, start));
+        state.sealed = false;
         state.at = start + SEGMENT_HEADER;
         Ok(())
     }

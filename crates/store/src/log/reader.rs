@@ -116,7 +116,10 @@ impl<'a> LogReader<'a> {
                 Err(invalid) => return Ok(Err(Stop::Invalid(at, invalid))),
             };
             let bytes = HEADER + header.length as usize;
-            let room = self.file.as_ref().map_or(0, |f| f.start + f.bytes - at);
+            let room = self.file.as_ref().map_or(0, |f| {
+                let limit = (f.start + f.bytes).max(f.end().unwrap_or(0));
+                limit.saturating_sub(at)
+            });
             if bytes as u64 > room {
                 return Ok(Err(Stop::Invalid(
                     at,

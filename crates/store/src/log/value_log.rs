@@ -18,11 +18,12 @@ use forebay_pool::{
     layout::PAGE,
     persist::LINE,
     record::{HEADER, Header, KIND_SEAL},
+    segment::next_start,
 };
 use parking_lot::Mutex;
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
 };
 use uuid::Uuid;
 
@@ -40,6 +41,8 @@ pub(crate) struct ValueLog {
     manifest: Arc<Mutex<Manifest>>,
     /// Held while the row of files changes.
     place: Mutex<()>,
+    /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost then.
+    pub(crate) failed_syncs: AtomicU64,
 }
 
 impl ValueLog {
@@ -85,6 +88,7 @@ impl ValueLog {
             files: ArcSwap::from_pointee(files),
             manifest,
             place: Mutex::new(()),
+            failed_syncs: AtomicU64::new(0),
         })
     }
 
@@ -139,27 +143,82 @@ impl ValueLog {
         Ok(file)
     }
 
-    /// Ends the log at `end`, where the last session stopped without sealing its segment, so that the next one can begin at
-    /// the following page.
-    pub(crate) fn seal_at(&self, end: Lsn, epoch: u32) -> Result<(), StoreError> {
-        let Some(file) = self.find(end).filter(|_| !end.is_multiple_of(PAGE)) else {
+    /// Ends the log at `end`, where the last session stopped, so that the next one can begin at the following page:
+    ///
+    /// 1. Files behind are forgotten: that session began them, but what was to be before them did not arrive.
+    /// 2. A segment that was not sealed is.
+    /// 3. What is before is synced: that session may have written it and not lived to.
+    pub(crate) fn end_at(&self, end: Lsn, epoch: u32) -> Result<(), StoreError> {
+        self.forget_behind(next_start(end))?;
+        let files = self.files();
+        let Some(file) = files.iter().rev().find(|file| file.start <= end) else {
             return Ok(());
         };
-        let header = Header {
-            length: 0,
-            lsn: end,
-            epoch,
-            lag: u32::MAX,
-            kind: KIND_SEAL,
-        };
-        let mut line = [0; LINE];
-        line[..HEADER].copy_from_slice(&header.encode(self.store, &[]));
-        file.file
-            .write_all_at(&line, file.offset(end))
-            .map_err(StoreError::io("writing", &file.path))?;
+        if !end.is_multiple_of(PAGE) {
+            let header = Header {
+                length: 0,
+                lsn: end,
+                epoch,
+                lag: u32::MAX,
+                kind: KIND_SEAL,
+            };
+            let mut line = [0; LINE];
+            line[..HEADER].copy_from_slice(&header.encode(self.store, &[]));
+            file.file
+                .write_all_at(&line, file.offset(end))
+                .map_err(StoreError::io("writing", &file.path))?;
+        }
         file.file
             .sync()
             .map_err(StoreError::io("syncing", &file.path))
+    }
+
+    /// Takes files that start behind `start` out of the manifest, and unlinks them. The log goes on before them.
+    fn forget_behind(&self, start: Lsn) -> Result<(), StoreError> {
+        let _changing = self.place.lock();
+        let files = self.files();
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            files.iter().cloned().partition(|file| file.start <= start);
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.manifest.lock().update(&*self.disk, |state| {
+            state.files.retain(|file| file.start <= start);
+            if let Some(last) = state.files.last_mut() {
+                last.end = None;
+            }
+        })?;
+        if let Some(last) = kept.last() {
+            last.reopen();
+        }
+        self.files.store(Arc::new(kept));
+        for file in gone {
+            self.disk
+                .remove(&file.path)
+                .map_err(StoreError::io("removing", &file.path))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the files reach as far as the log does that was made durable in them, up to `end`.
+    pub(crate) fn check_reaches(&self, end: Lsn) -> Result<(), StoreError> {
+        let files = self.files();
+        let Some(file) = files.iter().rev().find(|file| file.start < end) else {
+            return Ok(());
+        };
+        let length = file
+            .file
+            .len()
+            .map_err(StoreError::io("reading", &file.path))?;
+        // The last page need not be whole: a log ends at a page, its last record before.
+        let needed = file.offset(end.min(file.end().unwrap_or(end)));
+        if length + PAGE <= needed {
+            return Err(StoreError::ValueLog {
+                path: file.path.clone(),
+                what: format!("is truncated: it has {length} bytes, {needed} are needed"),
+            });
+        }
+        Ok(())
     }
 
     /// Takes files out of the manifest, durably. They can still be read, and are on the disk, until [`unlink`](Self::unlink).

@@ -1,9 +1,17 @@
 //! What the store's tests share.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod crash_disk;
+
 use forebay_pool::{Pool, layout::Geometry, media::Sim};
 use forebay_store::{Options, Store, Variant};
-use std::{path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 use tempfile::TempDir;
 
 /// A store's directory and the pool beside it.
@@ -24,7 +32,7 @@ impl Bench {
         }
     }
 
-    pub fn path(&self) -> std::path::PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.dir.path().join("store")
     }
 
@@ -35,10 +43,23 @@ impl Bench {
 
 /// A pool in ordinary memory.
 pub fn new_pool(segment_bytes: u64) -> Pool {
-    let bytes = 16 * segment_bytes + (64 << 10);
-    let geometry = Geometry::fit(bytes, segment_bytes, 4).unwrap();
-    let media = Arc::new(Sim::new(bytes as usize));
+    let media = new_sim(segment_bytes);
     media.stop_recording();
+    format(media, segment_bytes)
+}
+
+fn pool_bytes(segment_bytes: u64) -> u64 {
+    16 * segment_bytes + (64 << 10)
+}
+
+/// A medium for a pool with sixteen segments.
+pub fn new_sim(segment_bytes: u64) -> Arc<Sim> {
+    Arc::new(Sim::new(pool_bytes(segment_bytes) as usize))
+}
+
+/// A new pool on `media`.
+pub fn format(media: Arc<Sim>, segment_bytes: u64) -> Pool {
+    let geometry = Geometry::fit(pool_bytes(segment_bytes), segment_bytes, 4).unwrap();
     Pool::format(Path::new("test pool"), media, geometry, true).unwrap()
 }
 
@@ -55,6 +76,19 @@ pub fn small(variant: Variant) -> Options {
     }
 }
 
+/// Options under which everything happens all the time.
+pub fn tiny(variant: Variant) -> Options {
+    Options {
+        variant,
+        file_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        memtable_bytes: 64 << 10,
+        chunk_log_bytes: 128 << 10,
+        cache_bytes: 1 << 20,
+        ..Options::default()
+    }
+}
+
 pub const VARIANTS: [Variant; 5] = [
     Variant::Fsync,
     Variant::NoSync,
@@ -62,3 +96,94 @@ pub const VARIANTS: [Variant; 5] = [
     Variant::DOUBLE,
     Variant::Buffered(4),
 ];
+
+/// Numbers that look random and come again with the same seed.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ x >> 31
+    }
+
+    /// Less than `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    pub fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+/// Runs `test` and fails if it takes longer than `limit`: whatever goes wrong, nothing may hang.
+pub fn within<T: Send + 'static>(
+    limit: Duration,
+    what: &str,
+    test: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        let result = test();
+        // Nobody listens only after the limit.
+        let _ = sender.send(());
+        result
+    });
+    if let Err(mpsc::RecvTimeoutError::Timeout) = receiver.recv_timeout(limit) {
+        panic!("{what}: still not done after {limit:?}");
+    }
+    worker
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Copies a directory with everything in it.
+pub fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Every file in a directory, with its bytes: to see whether anything changed.
+pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let bytes = fs::read(&path).unwrap();
+                all.push((path, bytes));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The value-log files of a store, in log order.
+pub fn value_log_files(store: &Path) -> Vec<PathBuf> {
+    files_in(&store.join("vlog"))
+}
+
+/// The files in a directory, by name.
+pub fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}

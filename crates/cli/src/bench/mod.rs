@@ -1,0 +1,60 @@
+//! `forebay bench`: measure the pool and the store.
+
+mod pool;
+mod wisckey;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use forebay_bench::{device::file_system, scratch};
+use forebay_pool::media::Profile;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Pool(pool::Pool),
+    Wisckey(wisckey::Wisckey),
+}
+
+impl Command {
+    pub fn run(self) -> Result<(), Failure> {
+        clean_up_on_signals()?;
+        match self {
+            Self::Pool(pool) => pool.run(),
+            Self::Wisckey(wisckey) => wisckey.run(),
+        }
+    }
+}
+
+/// Removes scratch directories when the process is told to end.
+pub fn clean_up_on_signals() -> Result<(), Failure> {
+    const INTERRUPTED: i32 = 130;
+    ctrlc::set_handler(|| {
+        scratch::remove_all();
+        std::process::exit(INTERRUPTED);
+    })
+    .map_err(|e| Failure::Failed(format!("handling signals: {e}")))
+}
+
+/// A directory on a disk, if one is at hand: the system's for temporary files, or else the current one.
+pub fn default_dir() -> PathBuf {
+    let temporary = std::env::temp_dir();
+    match file_system(&temporary) {
+        Some(fs) if !fs.is_memory() => temporary,
+        _ => PathBuf::from("."),
+    }
+}
+
+/// A slower device's latency.
+#[derive(Args)]
+pub struct Slowed {
+    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, genz-uc, genz-wt, genz-wc
+    #[arg(long, value_name = "DEVICE", value_parser = profile)]
+    pub profile: Option<Profile>,
+}
+
+fn profile(name: &str) -> Result<Profile, String> {
+    Profile::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name).collect();
+        format!("there is no such device; there are {}", names.join(", "))
+    })
+}

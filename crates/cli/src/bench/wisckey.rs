@@ -1,0 +1,242 @@
+//! `forebay bench wisckey`.
+
+use super::{Slowed, default_dir};
+use crate::{failure::Failure, internal, output, progress::Progress, size};
+use clap::Args;
+use forebay_bench::{
+    device::Effort,
+    report,
+    scratch::PoolSource,
+    wisckey::{self, Config, Limit},
+};
+use forebay_store::Variant;
+use std::path::PathBuf;
+
+/// Measure the store in its variants, beside its peers
+#[derive(Args)]
+#[command(
+    long_about = "Runs the workload of the paper that the store is built after: Puts of new 8-byte keys in random \
+                  order, in every variant, and if asked for on RocksDB (db_bench of Debian's rocksdb-tools). \
+                  Contestants take turns, round after round; a row is the median round. The clock stops when the \
+                  data is on the disk. The device's own sequential bandwidth is measured in the same run.\n\n\
+                  Other workloads: --overwrite, --reads, --reopen; --full runs them all at full size (half an \
+                  hour, 20 GB of disk).",
+    after_long_help = "Examples:\n  \
+        forebay bench wisckey                               the paper's 262,144 Puts of 4 KiB\n  \
+        forebay bench wisckey --peers --json > report.json\n  \
+        forebay bench wisckey --value-size 100,4k --seconds 5 --variants single,double,buffers=4\n  \
+        forebay bench wisckey --no-puts --reads --peers --preload 1GiB\n  \
+        forebay bench wisckey --full --peers --json"
+)]
+pub struct Wisckey {
+    /// Where to make the stores, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Use this pool; its segments are the buffers
+    #[arg(long, value_name = "PATH", conflicts_with = "emulated")]
+    pool: Option<PathBuf>,
+    /// Use pools emulated in ordinary memory (this is the default)
+    #[arg(long)]
+    emulated: bool,
+    #[command(flatten)]
+    slowed: Slowed,
+    /// Variants: fsync, nosync, single, double, buffers=N
+    #[arg(
+        long,
+        value_name = "VARIANT,…",
+        value_delimiter = ',',
+        default_value = "fsync,nosync,single,double"
+    )]
+    variants: Vec<Variant>,
+    /// Bytes of a value; several sizes give rows for each
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "4k")]
+    value_size: Vec<u64>,
+    /// Writing threads
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    threads: usize,
+    /// Stop a row after so many seconds
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Stop a row after so many operations [default: 262144 unless --seconds is given]
+    #[arg(long, value_name = "N")]
+    ops: Option<u64>,
+    /// Bytes of one buffer
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB")]
+    buffer_size: u64,
+    /// Bytes in the store before the clock starts; the data set of --reads, --overwrite and --reopen [default: none, and 1 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    preload: Option<u64>,
+    /// Memory of the block cache, ours and the peers'
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "128MiB")]
+    cache: u64,
+    /// Rounds
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Run RocksDB too
+    #[arg(long)]
+    peers: bool,
+    /// Leave the Puts out
+    #[arg(long)]
+    no_puts: bool,
+    /// Random gets and scans of 100 keys
+    #[arg(long)]
+    reads: bool,
+    /// Overwrite a data set three times over, with garbage collection
+    #[arg(long)]
+    overwrite: bool,
+    /// Reopen after SIGKILL
+    #[arg(long)]
+    reopen: bool,
+    /// Everything at full size: sustained Puts over 8 GB, 100-byte values, and the other workloads
+    #[arg(long, conflicts_with_all = ["quick", "seconds", "ops", "value_size", "preload", "no_puts"])]
+    full: bool,
+    /// Toy size: shows that it runs, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// Do not take the latency of each operation
+    #[arg(long)]
+    no_latencies: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The data set of reads, overwriting and reopening, if nothing else is said.
+const DATA_BYTES: u64 = 1 << 30;
+/// The same at toy size.
+const TOY_BYTES: u64 = 4 << 20;
+
+impl Wisckey {
+    pub fn run(self) -> Result<(), Failure> {
+        let configs = if self.full {
+            self.full_configs()?
+        } else {
+            self.configs()?
+        };
+        let progress = Progress::new();
+        let measured = wisckey::run(&configs, &progress)?;
+        drop(progress);
+        output::report(self.json, &measured, report::wisckey)
+    }
+
+    /// What all configurations have in common.
+    fn base(&self) -> Result<Config, Failure> {
+        Ok(Config {
+            dir: self.dir.clone().unwrap_or_else(default_dir),
+            pool: self
+                .pool
+                .clone()
+                .map_or(PoolSource::Emulated, PoolSource::At),
+            profile: self.slowed.profile,
+            variants: self.variants.clone(),
+            threads: self.threads,
+            buffer_bytes: self.buffer_size,
+            cache_bytes: self.cache,
+            rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
+            latencies: !self.no_latencies,
+            peers: self.peers,
+            effort: if self.quick {
+                Effort::QUICK
+            } else {
+                Effort::FULL
+            },
+            puts: false,
+            child: internal::command("fill")?,
+            ..Config::default()
+        })
+    }
+
+    /// The configurations that the options ask for: the Puts of each value size, and the other workloads.
+    fn configs(&self) -> Result<Vec<Config>, Failure> {
+        let base = self.base()?;
+        let limit = match (self.ops, self.seconds) {
+            (None, None) if self.quick => Limit {
+                ops: Some(2000),
+                seconds: None,
+            },
+            (None, None) => Limit::PAPER,
+            (ops, seconds) => Limit { ops, seconds },
+        };
+        let toy_or_data = if self.quick { TOY_BYTES } else { DATA_BYTES };
+        let mut configs = Vec::new();
+        for &value_bytes in &self.value_size {
+            let sized = Config {
+                value_bytes: usize::try_from(value_bytes).unwrap_or(usize::MAX),
+                limit,
+                ..base.clone()
+            };
+            if !self.no_puts {
+                configs.push(Config {
+                    puts: true,
+                    preload_bytes: self.preload.unwrap_or(0),
+                    ..sized.clone()
+                });
+            }
+            if self.reads || self.overwrite || self.reopen {
+                configs.push(Config {
+                    reads: self.reads,
+                    overwrite: self.overwrite,
+                    reopen: self.reopen,
+                    preload_bytes: self.preload.unwrap_or(toy_or_data),
+                    cache_bytes: if self.quick {
+                        TOY_BYTES / 2
+                    } else {
+                        base.cache_bytes
+                    },
+                    read_ops: if self.quick { 500 } else { base.read_ops },
+                    ..sized
+                });
+            }
+        }
+        if configs.is_empty() {
+            return Err(Failure::Usage(
+                "nothing to measure: with --no-puts, ask for --reads, --overwrite or --reopen"
+                    .to_owned(),
+            ));
+        }
+        Ok(configs)
+    }
+
+    /// Everything, at the sizes that the project's aims are stated for.
+    fn full_configs(&self) -> Result<Vec<Config>, Failure> {
+        const SUSTAINED_BYTES: u64 = 8 << 30;
+        let base = self.base()?;
+        let limit = |ops, seconds| Limit {
+            ops: Some(ops),
+            seconds: Some(seconds),
+        };
+        let puts = Config {
+            puts: true,
+            ..base.clone()
+        };
+        Ok(vec![
+            Config {
+                run: "sustained".to_owned(),
+                limit: limit(SUSTAINED_BYTES / 4096, 60.0),
+                ..puts.clone()
+            },
+            Config {
+                run: "short".to_owned(),
+                limit: limit(262_144, 60.0),
+                ..puts.clone()
+            },
+            Config {
+                run: "small".to_owned(),
+                value_bytes: 100,
+                limit: limit(10_000_000, 20.0),
+                ..puts
+            },
+            Config {
+                reads: true,
+                overwrite: true,
+                preload_bytes: DATA_BYTES,
+                ..base.clone()
+            },
+            Config {
+                reopen: true,
+                preload_bytes: SUSTAINED_BYTES,
+                ..base
+            },
+        ])
+    }
+}

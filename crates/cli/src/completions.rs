@@ -1,0 +1,26 @@
+//! `forebay completions`: completion scripts for shells.
+
+use crate::{Cli, failure::Failure, output::Output};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+/// Print the completion script of a shell
+#[derive(Args)]
+#[command(after_long_help = "Examples:\n  \
+    forebay completions bash > /etc/bash_completion.d/forebay\n  \
+    forebay completions zsh > ~/.zfunc/_forebay\n  \
+    forebay completions fish > ~/.config/fish/completions/forebay.fish")]
+pub struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "forebay", &mut script);
+        let mut output = Output::new();
+        output.bytes(&script)?;
+        output.finish()
+    }
+}

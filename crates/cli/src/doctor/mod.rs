@@ -1,0 +1,173 @@
+//! `forebay doctor`: what this machine offers, and what to do next.
+
+mod advice;
+mod persistent;
+
+use crate::{
+    bench::clean_up_on_signals,
+    failure::Failure,
+    output::{self, fields},
+    size,
+};
+use clap::Args;
+use forebay_bench::device::{self, Effort, FileSystem, Speed};
+use forebay_pool::persist::Persist;
+use serde::Serialize;
+use std::{fs, path::PathBuf, thread::available_parallelism};
+
+/// Say what persistent memory, instructions and disk this machine has, and what to do next
+#[derive(Args)]
+#[command(
+    long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
+                  disk under a directory: how long a synced write takes, and how fast large ones go. Then says what \
+                  to do next on this machine. A quarter of a gigabyte is written to the directory, and removed.",
+    after_long_help = "Example:\n  forebay doctor --dir /var/lib/db"
+)]
+pub struct Doctor {
+    /// The directory that a store is to lie in
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    kernel: String,
+    architecture: &'static str,
+    processors: usize,
+    memory_bytes: Option<u64>,
+    instructions: Instructions,
+    persistent_memory: persistent::Found,
+    directory: Directory,
+    advice: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Instructions {
+    copy: &'static str,
+    flush: &'static str,
+}
+
+#[derive(Serialize)]
+struct Directory {
+    path: PathBuf,
+    file_system: Option<FileSystem>,
+    dax: bool,
+    in_memory: bool,
+    free_bytes: Option<u64>,
+    device: Option<Speed>,
+    trouble: Option<String>,
+}
+
+impl Doctor {
+    pub fn run(self) -> Result<(), Failure> {
+        clean_up_on_signals()?;
+        let (copy, flush) = Persist::detect().names();
+        let mut report = Report {
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
+            architecture: std::env::consts::ARCH,
+            processors: available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_bytes(),
+            instructions: Instructions { copy, flush },
+            persistent_memory: persistent::find(),
+            directory: self.directory(),
+            advice: Vec::new(),
+        };
+        report.advice = advice::advise(&report);
+        output::report(self.json, &report, human)
+    }
+
+    fn directory(&self) -> Directory {
+        let file_system = device::file_system(&self.dir);
+        let measured = device::measure(&self.dir, Effort::SHORT);
+        let (device, trouble) = match measured {
+            Ok(speed) => (Some(speed), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Directory {
+            path: fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone()),
+            dax: file_system.as_ref().is_some_and(FileSystem::is_dax),
+            in_memory: file_system.as_ref().is_some_and(FileSystem::is_memory),
+            free_bytes: rustix::fs::statvfs(&self.dir)
+                .ok()
+                .map(|s| s.f_bavail * s.f_frsize),
+            file_system,
+            device,
+            trouble,
+        }
+    }
+}
+
+fn memory_bytes() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn human(report: &Report) -> String {
+    let directory = &report.directory;
+    let pm = &report.persistent_memory;
+    let mut text = fields(&[
+        (
+            "machine",
+            format!(
+                "Linux {}, {}, {} processors, {} of memory",
+                report.kernel,
+                report.architecture,
+                report.processors,
+                report
+                    .memory_bytes
+                    .map_or_else(|| "an unknown amount".to_owned(), size::show)
+            ),
+        ),
+        (
+            "instructions",
+            format!(
+                "{} to copy, {} to flush",
+                report.instructions.copy, report.instructions.flush
+            ),
+        ),
+        ("persistent memory", pm.human()),
+        (
+            "directory",
+            match &directory.file_system {
+                None => directory.path.display().to_string(),
+                Some(fs) => format!(
+                    "{}, on {} mounted at {}{}",
+                    directory.path.display(),
+                    fs.kind,
+                    fs.mount_point,
+                    if directory.dax {
+                        " with dax: pools can lie here"
+                    } else {
+                        ""
+                    }
+                ),
+            },
+        ),
+        (
+            "free there",
+            directory
+                .free_bytes
+                .map_or_else(|| "unknown".to_owned(), size::show),
+        ),
+    ]);
+    match (&directory.device, &directory.trouble) {
+        (Some(speed), _) => text.push_str(&forebay_bench::report::device(speed)),
+        (None, trouble) => {
+            let trouble = trouble.as_deref().unwrap_or("unknown reason");
+            text.push_str(&format!("the disk could not be measured: {trouble}\n"));
+        }
+    }
+    text.push_str("\nWhat to do next\n");
+    for advice in &report.advice {
+        text.push_str(&format!("- {advice}\n"));
+    }
+    text
+}

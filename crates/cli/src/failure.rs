@@ -1,0 +1,71 @@
+//! How a command fails: its message and its exit status.
+
+use forebay_bench::BenchError;
+use forebay_pool::PoolError;
+use forebay_store::StoreError;
+use std::{io, process::ExitCode};
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line asks for what cannot be. Status 2.
+    Usage(String),
+    /// It did not work. The message says what to do. Status 1.
+    Failed(String),
+    /// The report on standard output says it all. Status 1.
+    Reported,
+    /// Whoever read standard output has seen enough. Not a failure: status 0.
+    OutputClosed,
+}
+
+impl Failure {
+    /// Says it on standard error, and gives the status.
+    pub fn report(self) -> ExitCode {
+        match self {
+            Self::Usage(message) => {
+                eprintln!("error: {message}");
+                ExitCode::from(2)
+            }
+            Self::Failed(message) => {
+                eprintln!("error: {message}");
+                ExitCode::FAILURE
+            }
+            Self::Reported => ExitCode::FAILURE,
+            Self::OutputClosed => ExitCode::SUCCESS,
+        }
+    }
+
+    /// For `map_err`: an I/O error while `doing` something to `what`.
+    pub fn io(doing: &str, what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Failed(format!("{doing} {what}: {error}"))
+    }
+
+    /// An error on standard output.
+    pub fn output(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Failed(format!("writing to standard output: {error}")),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Config(what) => Self::Usage(what),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Hidden subcommands: the processes that benchmarks and the demonstration start and kill.
+
+use crate::failure::Failure;
+use clap::Subcommand;
+use forebay_bench::{crash, wisckey};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Write to a store, acknowledging each operation on standard output, until killed
+    Write {
+        /// What to do, as JSON
+        order: String,
+    },
+    /// Fill a store, say so, and go on until killed
+    Fill {
+        /// What to do, as JSON
+        order: String,
+    },
+}
+
+impl Command {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Write { order } => crash::write_until_killed(&order)?,
+            Self::Fill { order } => wisckey::fill_until_killed(&order)?,
+        }
+        Ok(())
+    }
+}
+
+/// The command line that starts one of them.
+pub fn command(name: &str) -> Result<Vec<String>, Failure> {
+    let program = std::env::current_exe().map_err(Failure::io("finding", "this program"))?;
+    let program = program
+        .to_str()
+        .ok_or_else(|| Failure::Failed("the path of this program is not UTF-8".to_owned()))?;
+    Ok([program, "internal", name].map(str::to_owned).to_vec())
+}

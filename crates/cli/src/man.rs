@@ -1,0 +1,34 @@
+//! `forebay man`: manual pages, from the same source as `--help`.
+
+use crate::{Cli, failure::Failure, output::Output};
+use clap::{Args, CommandFactory};
+use std::{fs, path::PathBuf};
+
+/// Print the manual page, or write all pages to a directory
+#[derive(Args)]
+#[command(after_long_help = "Examples:\n  \
+    forebay man | man -l -\n  \
+    forebay man --dir /usr/local/share/man/man1")]
+pub struct Man {
+    /// Write a page for the command and each subcommand here
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Man {
+    pub fn run(self) -> Result<(), Failure> {
+        let command = Cli::command();
+        let Some(dir) = self.dir else {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command)
+                .render(&mut page)
+                .map_err(Failure::io("rendering", "the manual page"))?;
+            let mut output = Output::new();
+            output.bytes(&page)?;
+            return output.finish();
+        };
+        fs::create_dir_all(&dir).map_err(Failure::io("creating", dir.display()))?;
+        clap_mangen::generate_to(command, &dir)
+            .map_err(Failure::io("writing manual pages to", dir.display()))
+    }
+}

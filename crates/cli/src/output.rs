@@ -1,0 +1,73 @@
+//! Standard output, which may be closed at any time (`| head`).
+
+use crate::failure::Failure;
+use serde::Serialize;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+/// Buffered standard output.
+pub struct Output(BufWriter<StdoutLock<'static>>);
+
+impl Output {
+    /// Standard output, ours until this is dropped.
+    pub fn new() -> Self {
+        Self(BufWriter::new(io::stdout().lock()))
+    }
+
+    /// Writes text as it is.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.0.write_all(bytes).map_err(Failure::output)
+    }
+
+    /// Writes one line of JSON.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        // Errors of serialising come as I/O errors too; only those of writing can occur here.
+        serde_json::to_writer(&mut self.0, value).map_err(|e| Failure::output(e.into()))?;
+        self.text("\n")
+    }
+
+    /// Writes what is buffered.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.0.flush().map_err(Failure::output)
+    }
+}
+
+/// Prints `text`.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut output = Output::new();
+    output.text(text)?;
+    output.finish()
+}
+
+/// Prints a report: as JSON, or as the text that `human` makes of it.
+pub fn report<R: Serialize>(
+    json: bool,
+    report: &R,
+    human: impl FnOnce(&R) -> String,
+) -> Result<(), Failure> {
+    let mut output = Output::new();
+    if json {
+        output.json(report)?;
+    } else {
+        output.text(&human(report))?;
+    }
+    output.finish()
+}
+
+/// Lines of `name: value`, aligned.
+pub fn fields(fields: &[(&str, String)]) -> String {
+    let width = fields
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        + 1;
+    fields
+        .iter()
+        .map(|(name, value)| format!("{:width$} {value}\n", format!("{name}:")))
+        .collect()
+}

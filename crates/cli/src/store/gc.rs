@@ -1,0 +1,38 @@
+//! `forebay store gc`.
+
+use super::opening::{Absent, Opening};
+use crate::{failure::Failure, output, size};
+use clap::Args;
+
+/// Collect the value log's garbage now
+#[derive(Args)]
+#[command(
+    long_about = "Copies the live records of value-log files with garbage to the end of the log and removes the \
+                  files. A store does so by itself while it is open; this is for one that rarely is.",
+    after_long_help = "Example:\n  forebay store gc --dir s"
+)]
+pub struct Gc {
+    #[command(flatten)]
+    opening: Opening,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Gc {
+    pub fn run(self) -> Result<(), Failure> {
+        let opened = self.opening.open(Absent::Refuse)?;
+        let report = opened.store.gc()?;
+        opened.store.close()?;
+        output::report(self.json, &report, |r| {
+            format!(
+                "collected {} files and {} large values: {} given back, {} live records ({}) written again\n",
+                r.files,
+                r.large_values,
+                size::show(r.reclaimed_bytes),
+                r.relocated,
+                size::show(r.relocated_bytes)
+            )
+        })
+    }
+}

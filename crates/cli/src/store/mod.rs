@@ -1,0 +1,45 @@
+//! `forebay store`: read and write a store.
+
+mod delete;
+mod export;
+mod gc;
+mod get;
+mod import;
+mod lines;
+mod opening;
+mod put;
+mod scan;
+mod stats;
+mod verify;
+
+use crate::failure::Failure;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Put(put::Put),
+    Get(get::Get),
+    Delete(delete::Delete),
+    Scan(scan::Scan),
+    Import(import::Import),
+    Export(export::Export),
+    Stats(stats::Stats),
+    Gc(gc::Gc),
+    Verify(verify::Verify),
+}
+
+impl Command {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Put(put) => put.run(),
+            Self::Get(get) => get.run(),
+            Self::Delete(delete) => delete.run(),
+            Self::Scan(scan) => scan.run(),
+            Self::Import(import) => import.run(),
+            Self::Export(export) => export.run(),
+            Self::Stats(stats) => stats.run(),
+            Self::Gc(gc) => gc.run(),
+            Self::Verify(verify) => verify.run(),
+        }
+    }
+}

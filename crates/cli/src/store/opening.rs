@@ -1,0 +1,85 @@
+//! Which store, with which pool, in which variant: the arguments that all of `forebay store` share.
+
+use crate::failure::Failure;
+use clap::Args;
+use forebay_pool::Pool;
+use forebay_store::{Options, Store, Variant};
+use std::path::PathBuf;
+
+/// The store.
+#[derive(Args)]
+pub struct Opening {
+    /// The store's directory
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// The pool that the store keeps its newest writes in
+    #[arg(long, value_name = "PATH")]
+    pool: Option<PathBuf>,
+    /// When a write is durable: fsync, nosync (unsafe), single, double, or buffers=N [default: double with a pool,
+    /// otherwise fsync]
+    #[arg(long, value_name = "VARIANT")]
+    variant: Option<Variant>,
+    /// Open a pool that was made on persistent memory and lies elsewhere now
+    #[arg(long, requires = "pool")]
+    emulated: bool,
+    /// Open although acknowledged records are unreadable, and give those up
+    #[arg(long)]
+    salvage: bool,
+}
+
+/// What an absent store means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// It is made.
+    Create,
+    /// There is nothing to read: an error.
+    Refuse,
+}
+
+/// An open store, and the pool that it needs to stay so.
+pub struct Opened {
+    /// The store.
+    pub store: Store,
+    /// Bytes that one batch may have, well below half a segment.
+    pub batch_bytes_max: usize,
+    _pool: Option<Pool>,
+}
+
+impl Opening {
+    /// Opens it.
+    pub fn open(&self, absent: Absent) -> Result<Opened, Failure> {
+        let variant = self.variant.unwrap_or(match self.pool {
+            Some(_) => Variant::DOUBLE,
+            None => Variant::Fsync,
+        });
+        let options = Options {
+            variant,
+            create: absent == Absent::Create,
+            salvage: self.salvage,
+            ..Options::default()
+        };
+        let pool = self
+            .pool
+            .as_ref()
+            .map(|path| Pool::open(path, self.emulated))
+            .transpose()?;
+        let segment_bytes = pool.as_ref().map_or(options.segment_bytes, |p| {
+            p.superblock().geometry.segment_bytes
+        });
+        let store = Store::open(&self.dir, pool.as_ref(), &options)?;
+        Ok(Opened {
+            store,
+            batch_bytes_max: usize::try_from(segment_bytes / 8)
+                .unwrap_or(usize::MAX)
+                .min(1 << 20),
+            _pool: pool,
+        })
+    }
+}
+
+/// The bytes that a key on the command line means.
+pub fn key(encoding: crate::encoding::Encoding, text: &str) -> Result<Vec<u8>, Failure> {
+    encoding
+        .decode(text)
+        .map_err(|what| Failure::Usage(format!("the key {text:?} {what}")))
+}

@@ -1,0 +1,80 @@
+//! `forebay store stats`.
+
+use super::opening::{Absent, Opening};
+use crate::{
+    failure::Failure,
+    output::{self, fields},
+    size,
+};
+use clap::Args;
+
+/// Print a store's sizes and counts
+#[derive(Args)]
+#[command(after_long_help = "Example:\n  forebay store stats --dir s --pool /mnt/pmem/p")]
+pub struct Stats {
+    #[command(flatten)]
+    opening: Opening,
+    /// Report as JSON, with every figure there is
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    pub fn run(self) -> Result<(), Failure> {
+        let opened = self.opening.open(Absent::Refuse)?;
+        let stats = opened.store.stats();
+        opened.store.close()?;
+        output::report(self.json, &stats, human)
+    }
+}
+
+fn human(stats: &forebay_store::Stats) -> String {
+    let mut text = fields(&[
+        ("variant", stats.variant.clone()),
+        ("an acknowledged write", stats.survives.clone()),
+        (
+            "value log",
+            format!(
+                "{} in {} files",
+                size::show(stats.value_log_bytes),
+                stats.value_log_files
+            ),
+        ),
+        (
+            "large values",
+            format!(
+                "{} in {} files",
+                size::show(stats.large_value_bytes),
+                stats.large_value_files
+            ),
+        ),
+        (
+            "garbage, estimated",
+            format!(
+                "{}, space amplification {:.2}",
+                size::show(stats.garbage_bytes),
+                stats.space_amplification
+            ),
+        ),
+        (
+            "log",
+            format!(
+                "{} written, drained to {}, indexed to {}",
+                stats.log_tail, stats.log_drained, stats.log_indexed
+            ),
+        ),
+        (
+            "memtable",
+            format!(
+                "{} keys in {}",
+                stats.memtable_keys,
+                size::show(stats.memtable_bytes)
+            ),
+        ),
+        ("memory at most", size::show(stats.memory_bytes_max)),
+    ]);
+    if let Some(trouble) = &stats.trouble {
+        text.push_str(&format!("TROUBLE: {trouble}\n"));
+    }
+    text
+}

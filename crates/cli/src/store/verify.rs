@@ -1,0 +1,50 @@
+//! `forebay store verify`.
+
+use super::opening::{Absent, Opening};
+use crate::{failure::Failure, output, size};
+use clap::Args;
+
+/// Read everything and check it
+#[derive(Args)]
+#[command(
+    long_about = "Reads every record of the value log and the value of every key, and checks their checksums. Exit \
+                  status 1 if anything is wrong.",
+    after_long_help = "Example:\n  forebay store verify --dir s --pool /mnt/pmem/p"
+)]
+pub struct Verify {
+    #[command(flatten)]
+    opening: Opening,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub fn run(self) -> Result<(), Failure> {
+        let opened = self.opening.open(Absent::Refuse)?;
+        let report = opened.store.verify()?;
+        opened.store.close()?;
+        output::report(self.json, &report, |r| {
+            let mut text = format!(
+                "checked {} keys with {} of values, and {} records of the value log\n",
+                r.keys,
+                size::show(r.value_bytes),
+                r.log_records
+            );
+            for problem in &r.problems {
+                text.push_str(&format!("DAMAGED: {problem}\n"));
+            }
+            text.push_str(if r.problems.is_empty() {
+                "no damage found\n"
+            } else {
+                "damaged\n"
+            });
+            text
+        })?;
+        if report.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::Reported)
+        }
+    }
+}

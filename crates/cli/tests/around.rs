@@ -1,0 +1,86 @@
+//! `forebay doctor`, `demo`, `completions`, `man`, and `--help`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::Sandbox;
+use std::fs;
+
+#[test]
+fn doctor_looks_at_the_machine_and_gives_advice() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.run("doctor --dir . --json").ok().json();
+    assert!(!report["instructions"]["copy"].as_str().unwrap().is_empty());
+    assert!(report["directory"]["device"]["fsync_us"].as_f64().unwrap() > 0.0);
+    assert!(!report["advice"].as_array().unwrap().is_empty());
+    let text = sandbox.run("doctor").ok().text();
+    assert!(
+        text.contains("What to do next") && text.contains("forebay demo"),
+        "{text}"
+    );
+    let text = sandbox.run("doctor --dir absent").ok().text();
+    assert!(text.contains("could not be measured"), "{text}");
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_demonstration_runs_every_variant_kills_and_finds_everything() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.run("demo --seconds 0.3 --dir . --json").ok().json();
+    assert_eq!(report["bench"]["rows"].as_array().unwrap().len(), 4);
+    let killed = &report["killed"];
+    assert!(killed["acknowledged"].as_u64().unwrap() > 0, "{killed}");
+    assert_eq!(killed["acknowledged"], killed["recovered"]);
+    assert_eq!(killed["missing"], 0);
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_subcommand() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = sandbox.run(&format!("completions {shell}")).ok().text();
+        assert!(script.contains("wisckey"), "{shell}");
+    }
+    sandbox.run("completions cmd").fails(2, &["bash"]);
+    assert!(sandbox.run("man").ok().text().starts_with(".ie"));
+    sandbox.run("man --dir pages").ok();
+    for page in [
+        "forebay.1",
+        "forebay-pool-create.1",
+        "forebay-store-import.1",
+        "forebay-bench-wisckey.1",
+    ] {
+        assert!(sandbox.file("pages").join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn help_teaches_with_examples_and_hides_what_is_internal() {
+    let sandbox = Sandbox::new();
+    let help = sandbox.run("--help").ok().text();
+    assert!(
+        help.contains("Examples:") && help.contains("Exit status"),
+        "{help}"
+    );
+    assert!(!help.contains("internal"), "{help}");
+    for command in [
+        "pool create",
+        "pool status",
+        "store put",
+        "store import",
+        "bench pool",
+        "bench wisckey",
+        "doctor",
+        "demo",
+    ] {
+        let help = sandbox.run(&format!("{command} --help")).ok().text();
+        assert!(help.contains("Example"), "{command}");
+    }
+    sandbox.run("").fails(2, &["Usage"]);
+    assert!(sandbox.run("--version").ok().text().starts_with("forebay "));
+}

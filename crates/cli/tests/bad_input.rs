@@ -1,0 +1,270 @@
+//! Stores that are not whole, not writable, or not with their pool: a clear error with the remedy, and nothing lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{FOREBAY, Ran, Sandbox};
+use forebay_bench::{crash::Storm, rounds::Span};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::PathBuf,
+    process::Command,
+};
+
+/// A store `s` whose writer was killed, so that acknowledged writes are in the pool `p` only.
+fn killed_store(sandbox: &Sandbox) -> Storm {
+    sandbox.pool();
+    let writer = [FOREBAY, "internal", "write"].map(str::to_owned).to_vec();
+    let mut storm = Storm::new(
+        writer,
+        &sandbox.file("s"),
+        Some(&sandbox.file("p")),
+        forebay_store::Variant::DOUBLE,
+        4711,
+    );
+    storm
+        .kill(Span {
+            min: 0.05,
+            max: 0.1,
+        })
+        .unwrap();
+    storm
+}
+
+fn value_log_files(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(sandbox.file("s/vlog"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// A store `s` with some pairs, closed.
+fn closed_store(sandbox: &Sandbox) {
+    let lines: String = (0..100).map(|i| format!("key {i}\tvalue {i}\n")).collect();
+    sandbox
+        .feed("store import --dir s --format tsv", lines.as_bytes())
+        .ok();
+}
+
+#[test]
+fn a_store_with_data_in_its_pool_is_opened_with_that_pool_only() {
+    let sandbox = Sandbox::new();
+    let mut storm = killed_store(&sandbox);
+    sandbox
+        .run("pool create other --emulated --size 6MiB --segment-size 1MiB")
+        .ok();
+    let before = (
+        sandbox.contents("s"),
+        sandbox.contents("p"),
+        sandbox.contents("other"),
+    );
+    for with in ["", "--variant nosync", "--pool other"] {
+        for command in ["put --dir s k v", "verify --dir s"] {
+            let ran = sandbox.run(&format!("store {command} {with}"));
+            ran.fails(1, &["may still be in its pool", "Open it with that pool"]);
+        }
+    }
+    assert!(
+        before
+            == (
+                sandbox.contents("s"),
+                sandbox.contents("p"),
+                sandbox.contents("other")
+            )
+    );
+    let verdict = storm.compare().unwrap();
+    assert_eq!(verdict.wrong, Vec::<String>::new());
+    assert!(verdict.keys > 0);
+}
+
+#[test]
+fn a_pool_that_was_made_anew_is_not_taken_for_the_one_with_the_data() {
+    let sandbox = Sandbox::new();
+    drop(killed_store(&sandbox));
+    fs::rename(sandbox.file("p"), sandbox.file("kept")).unwrap();
+    sandbox.pool();
+    sandbox
+        .run("store get --dir s --pool p k")
+        .fails(1, &["may still be in its pool"]);
+    fs::rename(sandbox.file("kept"), sandbox.file("p")).unwrap();
+    sandbox.run("store verify --dir s --pool p").ok();
+}
+
+#[test]
+fn a_store_or_pool_in_use_by_another_process_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let writer = [FOREBAY, "internal", "write"].map(str::to_owned).to_vec();
+    let mut storm = Storm::new(
+        writer,
+        &sandbox.file("s"),
+        Some(&sandbox.file("p")),
+        forebay_store::Variant::DOUBLE,
+        1,
+    );
+    storm
+        .while_writing(|| {
+            sandbox
+                .run("store put --dir s --pool p k v")
+                .fails(1, &["in use by another process"]);
+            sandbox
+                .run("store get --dir s k")
+                .fails(1, &["in use by another process"]);
+            let check = sandbox.run("pool check p --json").ok().json();
+            assert_eq!(check["lanes"][0]["state"], "in use");
+            let status = sandbox.run("pool status p --json").ok().json();
+            assert_eq!(status["owners"][0]["in_use"], true);
+        })
+        .unwrap();
+    assert_eq!(storm.compare().unwrap().wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_missing_value_log_file_is_reported_and_the_store_is_whole_when_it_is_back() {
+    let sandbox = Sandbox::new();
+    closed_store(&sandbox);
+    let file = value_log_files(&sandbox).remove(0);
+    let aside = sandbox.file("aside");
+    fs::rename(&file, &aside).unwrap();
+    let before = sandbox.contents("s");
+    for command in ["get --dir s k", "verify --dir s", "put --dir s k v"] {
+        sandbox
+            .run(&format!("store {command}"))
+            .fails(1, &["vlog", "put the file back"]);
+    }
+    assert_eq!(sandbox.contents("s"), before);
+    fs::rename(&aside, &file).unwrap();
+    assert_eq!(
+        sandbox.run("store verify --dir s --json").ok().json()["keys"],
+        100
+    );
+}
+
+#[test]
+fn a_truncated_value_log_file_is_reported() {
+    let sandbox = Sandbox::new();
+    closed_store(&sandbox);
+    let file = value_log_files(&sandbox).remove(0);
+    for bytes in [100, 0] {
+        fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
+        let before = sandbox.contents("s");
+        sandbox.run("store get --dir s k").fails(1, &["vlog"]);
+        assert_eq!(sandbox.contents("s"), before);
+    }
+}
+
+#[test]
+fn a_foreign_value_log_file_is_reported() {
+    let sandbox = Sandbox::new();
+    closed_store(&sandbox);
+    fs::rename(sandbox.file("s"), sandbox.file("other")).unwrap();
+    closed_store(&sandbox);
+    let file = value_log_files(&sandbox).remove(0);
+    fs::copy(
+        sandbox.file("other/vlog").join(file.file_name().unwrap()),
+        &file,
+    )
+    .unwrap();
+    let before = sandbox.contents("s");
+    sandbox.run("store get --dir s k").fails(1, &["vlog"]);
+    assert_eq!(sandbox.contents("s"), before);
+}
+
+#[test]
+fn a_damaged_value_is_found_by_verify_and_never_returned() {
+    let sandbox = Sandbox::new();
+    closed_store(&sandbox);
+    let file = value_log_files(&sandbox).remove(0);
+    let name = file
+        .strip_prefix(sandbox.path())
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    sandbox.edit(&name, |bytes| {
+        let at = bytes.windows(8).position(|w| w == b"value 50").unwrap();
+        bytes[at] ^= 1;
+    });
+    let ran = sandbox.run("store verify --dir s");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        format!("{}{}", ran.text(), ran.stderr)
+            .to_lowercase()
+            .contains("damaged"),
+        "{}",
+        ran.stderr
+    );
+    let mut get = sandbox.command("store get --dir s");
+    Ran::of(get.arg("key 50").output().unwrap()).fails(1, &["damaged"]);
+}
+
+#[test]
+fn a_torn_or_foreign_manifest_is_reported() {
+    let sandbox = Sandbox::new();
+    closed_store(&sandbox);
+    sandbox.edit("s/MANIFEST", |bytes| bytes[20] ^= 1);
+    let before = sandbox.contents("s");
+    for command in ["get --dir s k", "put --dir s k v"] {
+        sandbox
+            .run(&format!("store {command}"))
+            .fails(1, &["MANIFEST", "damaged"]);
+    }
+    assert_eq!(sandbox.contents("s"), before);
+}
+
+#[test]
+fn a_read_only_directory_is_reported() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.file("forebay");
+    fs::copy(FOREBAY, &program).unwrap();
+    fs::create_dir(sandbox.file("dir")).unwrap();
+    for (path, mode) in [
+        (sandbox.path().to_owned(), 0o755),
+        (sandbox.file("dir"), 0o555),
+        (program.clone(), 0o755),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut put = Command::new(&program);
+    put.args(["store", "put", "--dir", "dir/s", "k", "v"])
+        .current_dir(sandbox.path());
+    if rustix::process::geteuid().is_root() {
+        const NOBODY: u32 = 65534;
+        put.uid(NOBODY).gid(NOBODY);
+    }
+    Ran::of(put.output().unwrap()).fails(1, &["dir/s", "Permission denied"]);
+    fs::set_permissions(sandbox.file("dir"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(!sandbox.file("dir/s").exists());
+}
+
+#[test]
+fn a_disk_that_takes_no_more_is_reported_and_what_was_acknowledged_is_there() {
+    let sandbox = Sandbox::new();
+    closed_store(&sandbox);
+    // A limit on the size of files stands for a full disk: a write past it fails, as one without space does.
+    let lines: String = (0..200_000)
+        .map(|i| format!("more {i}\t{}\n", "x".repeat(200)))
+        .collect();
+    fs::write(sandbox.file("in.tsv"), lines).unwrap();
+    let ran = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\"",
+            FOREBAY,
+        ])
+        .args(["store", "import", "--dir", "t", "in.tsv"])
+        .current_dir(sandbox.path())
+        .output()
+        .unwrap();
+    Ran::of(ran).fails(1, &["File too large"]);
+    let listed = sandbox.run("store scan --dir s").ok().text();
+    assert_eq!(listed.lines().count(), 100);
+}

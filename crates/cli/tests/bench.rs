@@ -1,0 +1,211 @@
+//! `forebay bench`: complete and sane reports. Not how fast.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::Sandbox;
+use serde_json::Value;
+use std::fs;
+
+fn is_figure(value: &Value) -> bool {
+    value.as_f64().is_some_and(|v| v.is_finite() && v >= 0.0)
+}
+
+#[track_caller]
+fn assert_row(row: &Value) {
+    for field in [
+        "value_bytes",
+        "threads",
+        "ops",
+        "seconds",
+        "ops_per_s",
+        "mb_per_s",
+        "p50_us",
+        "p99_us",
+        "p999_us",
+    ] {
+        assert!(is_figure(&row[field]), "{field} in {row}");
+    }
+    let (ops, seconds, rate) = (&row["ops"], &row["seconds"], &row["ops_per_s"]);
+    let ratio = ops.as_f64().unwrap() / seconds.as_f64().unwrap() / rate.as_f64().unwrap();
+    assert!((0.999..1.001).contains(&ratio), "{row}");
+    let (p50, p999) = (
+        row["p50_us"].as_f64().unwrap(),
+        row["p999_us"].as_f64().unwrap(),
+    );
+    assert!(p50 > 0.0 && p50 <= p999, "{row}");
+    for field in ["fsync_cpu_share", "write_amplification"] {
+        assert!(row.get(field).is_some(), "{field} is missing in {row}");
+    }
+}
+
+#[test]
+fn the_pool_is_measured_beside_its_floor() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.run("bench pool --quick --json").ok().json();
+    assert_eq!(report["bench"], "pool");
+    assert!(
+        report["survives"]
+            .as_str()
+            .unwrap()
+            .contains("process crash only")
+    );
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        for field in ["bytes", "threads", "append_ns", "floor_ns", "ratio"] {
+            assert!(is_figure(&row[field]), "{field} in {row}");
+        }
+    }
+    let table = sandbox
+        .run("bench pool --quick --sizes 64 --threads 1")
+        .ok()
+        .text();
+    assert!(table.contains("append/floor"), "{table}");
+}
+
+#[test]
+fn a_slowed_pool_is_slower_than_the_devices_latency() {
+    let sandbox = Sandbox::new();
+    let report = sandbox
+        .run("bench pool --quick --json --sizes 64 --threads 1 --profile pcm")
+        .ok()
+        .json();
+    assert!(
+        report["rows"][0]["append_ns"].as_f64().unwrap() > 450.0,
+        "{report}"
+    );
+    sandbox
+        .run("bench pool --profile tape")
+        .fails(2, &["no such device", "nvdimm-n"]);
+}
+
+#[test]
+fn every_variant_and_the_peer_get_a_row() {
+    let sandbox = Sandbox::new();
+    let line = "bench wisckey --quick --json --peers --dir . --ops 500 --variants fsync,nosync,single,double,buffers=4";
+    let report = sandbox.run(line).ok().json();
+    assert_eq!(report["bench"], "wisckey");
+    assert!(
+        is_figure(&report["device"]["seq_write_mb_s"]) && is_figure(&report["device"]["fsync_us"])
+    );
+    let rows = report["rows"].as_array().unwrap();
+    let variants: Vec<_> = rows
+        .iter()
+        .map(|row| row["variant"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        variants,
+        ["fsync", "nosync", "single", "double", "buffers=4"]
+    );
+    for row in rows {
+        assert_row(row);
+        assert_eq!(
+            (&row["workload"], &row["ops"]),
+            (&"put".into(), &500.into())
+        );
+        assert!(is_figure(&row["fsync_cpu_share"]), "{row}");
+    }
+    let peers = report["peers"].as_array().unwrap();
+    if peers.len() == 1 {
+        assert!(
+            peers[0]["error"]
+                .as_str()
+                .unwrap()
+                .contains("apt-get install rocksdb-tools")
+        );
+    } else {
+        let modes: Vec<_> = peers
+            .iter()
+            .map(|peer| peer["mode"].as_str().unwrap())
+            .collect();
+        assert_eq!(modes, ["sync", "nosync", "disable_wal"]);
+        peers.iter().for_each(assert_row);
+        assert!(is_figure(
+            &report["ratios"]["put_double_4096_over_rocksdb_disable_wal"]
+        ));
+    }
+    assert!(is_figure(&report["ratios"]["put_double_4096_over_fsync"]));
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn a_peer_that_is_not_installed_is_reported_and_the_run_goes_on() {
+    let sandbox = Sandbox::new();
+    let mut bench =
+        sandbox.command("bench wisckey --quick --json --peers --dir . --ops 200 --variants nosync");
+    let report = common::Ran::of(bench.env("PATH", "/nowhere").output().unwrap())
+        .ok()
+        .json();
+    assert_eq!(
+        report["peers"],
+        serde_json::json!([{"name": "rocksdb", "error": "not installed: apt-get install rocksdb-tools"}])
+    );
+    assert_eq!(report["rows"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_other_workloads_get_their_rows() {
+    let sandbox = Sandbox::new();
+    let line =
+        "bench wisckey --quick --json --peers --no-puts --reads --overwrite --reopen --dir .";
+    let report = sandbox.run(line).ok().json();
+    let rows = report["rows"].as_array().unwrap();
+    let find = |workload: &str| rows.iter().find(|row| row["workload"] == workload).unwrap();
+    for workload in ["get", "scan_100", "get_cold", "scan_100_cold", "overwrite"] {
+        assert_row(find(workload));
+    }
+    assert!(
+        find("overwrite")["space_amplification_max"]
+            .as_f64()
+            .unwrap()
+            >= 1.0
+    );
+    assert!(is_figure(&find("reopen")["open_seconds"]));
+}
+
+#[test]
+fn values_of_several_sizes_and_threads_are_measured_in_one_run() {
+    let sandbox = Sandbox::new();
+    let line = "bench wisckey --quick --json --dir . --value-size 0,100,1M --variants double --threads 2 --ops 101";
+    let report = sandbox.run(line).ok().json();
+    let sizes: Vec<_> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["value_bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(sizes, [0, 100, 1 << 20]);
+    for row in report["rows"].as_array().unwrap() {
+        assert_eq!((&row["ops"], &row["threads"]), (&101.into(), &2.into()));
+    }
+    let table = sandbox
+        .run("bench wisckey --quick --dir . --variants nosync --preload 1M --no-latencies")
+        .ok()
+        .text();
+    assert!(
+        table.contains("of device") && table.contains("nosync"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_run_that_measures_nothing_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("bench wisckey --no-puts")
+        .fails(2, &["nothing to measure"]);
+    sandbox
+        .run("bench wisckey --ops 0")
+        .fails(2, &["no operation"]);
+    sandbox
+        .run("bench wisckey --variants twice")
+        .fails(2, &["unknown variant"]);
+    sandbox
+        .run("bench pool --rounds 0")
+        .fails(2, &["at least one round"]);
+}

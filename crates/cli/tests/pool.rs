@@ -1,0 +1,228 @@
+//! `forebay pool`: create, status, check, and pools that are not whole.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::Sandbox;
+use forebay_pool::{ClaimOptions, Pool};
+use std::{fs, io::IoSlice};
+use uuid::Uuid;
+
+/// A pool `p` with a lane that holds `records` records; their first is returned as an offset in the file.
+fn pool_with_records(sandbox: &Sandbox, records: usize) {
+    sandbox.pool();
+    let pool = Pool::open(&sandbox.file("p"), false).unwrap();
+    let claim = ClaimOptions {
+        label: "the tests' lane".to_owned(),
+        ..ClaimOptions::default()
+    };
+    let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim).unwrap();
+    drop(recovered);
+    for _ in 0..records {
+        lane.append(1, &[IoSlice::new(&[0xAB; 1000])]).unwrap();
+    }
+}
+
+/// Where in the file the payload of the record number `index` lies.
+fn payload_at(sandbox: &Sandbox, index: usize) -> usize {
+    let bytes = fs::read(sandbox.file("p")).unwrap();
+    let is_start = |at: &usize| bytes[*at..].starts_with(&[0xAB; 1000]) && bytes[*at - 1] != 0xAB;
+    (1..bytes.len() - 1000).filter(is_start).nth(index).unwrap()
+}
+
+#[test]
+fn a_pool_is_created_and_says_what_it_survives() {
+    let sandbox = Sandbox::new();
+    let created = sandbox
+        .run("pool create p --emulated --size 64MiB --segment-size 8MiB --json")
+        .ok()
+        .json();
+    assert_eq!(created["segment_bytes"], 8 << 20);
+    assert_eq!(created["survives_power_cut"], false);
+    let status = sandbox.run("pool status p").ok().text();
+    assert!(status.contains("process crash only"), "{status}");
+    assert!(status.contains("7 of 8 MiB, 7 free"), "{status}");
+    let status = sandbox.run("pool status p --json").ok().json();
+    assert_eq!(status, created);
+}
+
+#[test]
+fn a_lane_is_shown_with_its_owner_and_label() {
+    let sandbox = Sandbox::new();
+    pool_with_records(&sandbox, 3);
+    let status = sandbox.run("pool status p --json").ok().json();
+    let owner = &status["owners"][0];
+    assert_eq!(
+        (&owner["label"], &owner["in_use"]),
+        (&"the tests' lane".into(), &false.into())
+    );
+    let check = sandbox.run("pool check p --json").ok().json();
+    assert_eq!(check["whole"], true);
+    assert_eq!(check["lanes"][0]["records"], 3);
+    let text = sandbox.run("pool check p").ok().text();
+    assert!(
+        text.contains("3 records with 3000 bytes") && text.contains("no damage"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nothing_that_exists_is_made_a_pool() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let before = sandbox.contents("p");
+    sandbox
+        .run("pool create p --emulated")
+        .fails(1, &["exists already", "a pool", "nothing was changed"]);
+    assert_eq!(sandbox.contents("p"), before);
+    fs::write(sandbox.file("notes"), "mine").unwrap();
+    sandbox
+        .run("pool create notes --emulated")
+        .fails(1, &["exists already", "no pool"]);
+    assert_eq!(fs::read(sandbox.file("notes")).unwrap(), b"mine");
+}
+
+#[test]
+fn without_persistent_memory_emulation_must_be_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("pool create p --size 8MiB --segment-size 1MiB")
+        .fails(1, &["not on persistent memory", "--emulated", "-o dax"]);
+    assert!(!sandbox.file("p").exists());
+}
+
+#[test]
+fn sizes_that_make_no_pool_are_refused() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("pool create p --emulated --size 1MiB --segment-size 8MiB")
+        .fails(1, &["no segment"]);
+    sandbox
+        .run("pool create p --emulated --segment-size 5000")
+        .fails(1, &["multiple of 4 KiB"]);
+    sandbox
+        .run("pool create p --emulated --size many")
+        .fails(2, &["not a size"]);
+    sandbox
+        .run("pool create p --emulated --size 0")
+        .fails(2, &["more than 0"]);
+    assert!(!sandbox.file("p").exists());
+}
+
+#[test]
+fn what_is_no_pool_is_refused() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.file("empty"), "").unwrap();
+    fs::write(sandbox.file("text"), "x".repeat(100_000)).unwrap();
+    for command in ["status", "check"] {
+        sandbox
+            .run(&format!("pool {command} absent"))
+            .fails(1, &["absent", "No such file"]);
+        sandbox
+            .run(&format!("pool {command} empty"))
+            .fails(1, &["empty file", "pool create"]);
+        sandbox
+            .run(&format!("pool {command} text"))
+            .fails(1, &["not a Forebay pool"]);
+        sandbox
+            .run(&format!("pool {command} ."))
+            .fails(1, &["error"]);
+    }
+}
+
+#[test]
+fn one_torn_superblock_is_repaired_from_the_other_and_two_are_not() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    for copy in [0, 4096] {
+        sandbox.edit("p", |bytes| bytes[copy + 40..copy + 100].fill(0xEE));
+        let text = sandbox.run("pool status p").ok().text();
+        assert!(text.contains("repaired"), "{text}");
+        assert!(
+            !sandbox
+                .run("pool status p")
+                .ok()
+                .text()
+                .contains("repaired")
+        );
+    }
+    sandbox.edit("p", |bytes| {
+        bytes[40..100].fill(0xEE);
+        bytes[4096 + 40..4096 + 100].fill(0xEE);
+    });
+    let before = sandbox.contents("p");
+    sandbox.run("pool check p").fails(
+        1,
+        &["both superblocks are unreadable", "nothing was changed"],
+    );
+    assert_eq!(sandbox.contents("p"), before);
+}
+
+#[test]
+fn a_pool_of_another_version_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    sandbox.edit("p", |bytes| {
+        for copy in [0, 4096] {
+            bytes[copy + 8..copy + 12].copy_from_slice(&7u32.to_le_bytes());
+            bytes[copy + 12..copy + 16].fill(0);
+            let crc = forebay_pool::crc32c([&bytes[copy..copy + 128]]);
+            bytes[copy + 12..copy + 16].copy_from_slice(&crc.to_le_bytes());
+        }
+    });
+    sandbox
+        .run("pool status p")
+        .fails(1, &["version 7", "knows version 1", "newer"]);
+}
+
+#[test]
+fn a_pool_that_is_smaller_than_it_states_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    fs::File::options()
+        .write(true)
+        .open(sandbox.file("p"))
+        .unwrap()
+        .set_len(3 << 20)
+        .unwrap();
+    sandbox
+        .run("pool status p")
+        .fails(1, &["Restore the file", "nothing was changed"]);
+}
+
+#[test]
+fn a_flipped_bit_in_a_record_is_damage_and_costs_nothing_else() {
+    let sandbox = Sandbox::new();
+    pool_with_records(&sandbox, 10);
+    let at = payload_at(&sandbox, 4);
+    sandbox.edit("p", |bytes| bytes[at + 500] ^= 1);
+    let before = sandbox.contents("p");
+    let ran = sandbox.run("pool check p").fails(1, &[]);
+    assert!(
+        ran.text().contains("DAMAGED") && ran.text().contains("salvage"),
+        "{}",
+        ran.text()
+    );
+    let check = sandbox.run("pool check p --json").fails(1, &[]).json();
+    assert_eq!(check["whole"], false);
+    assert_eq!(sandbox.contents("p"), before);
+}
+
+#[test]
+fn flipped_bits_in_the_lane_table_are_damage() {
+    let sandbox = Sandbox::new();
+    pool_with_records(&sandbox, 10);
+    // One of a lane's two states may be lost; both, and nobody knows whose it is.
+    sandbox.edit("p", |bytes| bytes[8192 + 20] ^= 1);
+    sandbox.run("pool check p").ok();
+    sandbox.edit("p", |bytes| bytes[8192 + 64 + 20] ^= 1);
+    let before = sandbox.contents("p");
+    let ran = sandbox.run("pool check p").fails(1, &[]);
+    assert!(ran.text().contains("DAMAGED"), "{}", ran.text());
+    let ran = sandbox.run("pool status p").fails(1, &[]);
+    assert!(ran.text().contains("DAMAGED"), "{}", ran.text());
+    sandbox
+        .run("store put --dir s --pool p k v")
+        .fails(1, &["damaged", "pool check"]);
+    assert_eq!(sandbox.contents("p"), before);
+}

@@ -1,0 +1,268 @@
+//! `forebay store`: put, get, delete, scan, stats, gc, verify.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::Sandbox;
+use forebay_store::KEY_BYTES_MAX;
+use std::fs;
+
+#[test]
+fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    for store in [
+        "--dir a",
+        "--dir b --variant nosync",
+        "--dir c --pool p",
+        "--dir d --pool p --variant single",
+    ] {
+        sandbox
+            .run(&format!("store put {store} greeting hello"))
+            .ok();
+        for _ in 0..3 {
+            assert_eq!(
+                sandbox
+                    .run(&format!("store get {store} greeting"))
+                    .ok()
+                    .text(),
+                "hello",
+                "{store}"
+            );
+        }
+        sandbox
+            .run(&format!("store put {store} greeting farewell"))
+            .ok();
+        assert_eq!(
+            sandbox
+                .run(&format!("store get {store} greeting"))
+                .ok()
+                .text(),
+            "farewell"
+        );
+        sandbox
+            .run(&format!("store delete {store} greeting absent"))
+            .ok();
+        sandbox
+            .run(&format!("store get {store} greeting"))
+            .fails(1, &["no key \"greeting\""]);
+    }
+}
+
+#[test]
+fn a_store_changes_between_variants_and_pools_once_it_is_closed() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    sandbox.run("store put --dir s a 1").ok();
+    sandbox.run("store put --dir s --pool p b 2").ok();
+    sandbox.run("store put --dir s --variant nosync c 3").ok();
+    sandbox
+        .run("store put --dir s --pool p --variant buffers=3 d 4")
+        .ok();
+    assert_eq!(
+        sandbox.run("store scan --dir s").ok().text(),
+        "a\t1\nb\t2\nc\t3\nd\t4\n"
+    );
+}
+
+#[test]
+fn values_come_from_arguments_files_and_standard_input_byte_for_byte() {
+    let sandbox = Sandbox::new();
+    let binary: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    fs::write(sandbox.file("input"), &binary).unwrap();
+    sandbox.run("store put --dir s file --file input").ok();
+    sandbox.feed("store put --dir s stdin -", &binary).ok();
+    for key in ["file", "stdin"] {
+        assert_eq!(
+            sandbox.run(&format!("store get --dir s {key}")).ok().stdout,
+            binary
+        );
+    }
+    sandbox.run("store put --dir s --hex 00ff CAFE").ok();
+    assert_eq!(
+        sandbox.run("store get --dir s --base64 AP8=").ok().stdout,
+        [0xCA, 0xFE]
+    );
+    let json = sandbox
+        .run("store get --dir s --hex 00ff --json")
+        .ok()
+        .json();
+    assert_eq!(
+        json,
+        serde_json::json!({"key_base64": "AP8=", "value_base64": "yv4="})
+    );
+    sandbox.run("store put --dir s dash -1").ok();
+    assert_eq!(sandbox.run("store get --dir s dash").ok().text(), "-1");
+}
+
+#[test]
+fn a_value_larger_than_half_a_segment_is_stored_as_well() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let large: Vec<u8> = (0..=250).cycle().take(3 << 20).collect();
+    sandbox
+        .feed("store put --dir s --pool p large -", &large)
+        .ok();
+    assert_eq!(
+        sandbox.run("store get --dir s --pool p large").ok().stdout,
+        large
+    );
+}
+
+#[test]
+fn a_scan_keeps_to_its_bounds_direction_and_limit() {
+    let sandbox = Sandbox::new();
+    let lines: String = ["a1", "a2", "b1", "b2", "c"]
+        .iter()
+        .map(|k| format!("{k}\t{k}!\n"))
+        .collect();
+    sandbox
+        .feed("store import --dir s --format tsv", lines.as_bytes())
+        .ok();
+    let keys = |arguments: &str| {
+        let text = sandbox
+            .run(&format!("store scan --dir s --keys-only {arguments}"))
+            .ok()
+            .text();
+        text.lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(keys(""), "a1 a2 b1 b2 c");
+    assert_eq!(keys("--prefix b"), "b1 b2");
+    assert_eq!(keys("--from a2 --to b2"), "a2 b1");
+    assert_eq!(keys("--reverse --limit 2"), "c b2");
+    assert_eq!(keys("--from x"), "");
+    assert_eq!(keys("--from b --to a"), "");
+    let json = sandbox
+        .run("store scan --dir s --prefix c --json")
+        .ok()
+        .text();
+    assert_eq!(json, "{\"key\":\"c\",\"value\":\"c!\"}\n");
+}
+
+#[test]
+fn what_is_not_utf8_or_would_break_lines_is_escaped_in_a_listing() {
+    let sandbox = Sandbox::new();
+    sandbox.run("store put --dir s --hex 090aff 5c").ok();
+    assert_eq!(
+        sandbox.run("store scan --dir s").ok().text(),
+        "\\t\\n\\xff\t\\\\\n"
+    );
+    assert_eq!(
+        sandbox.run("store scan --dir s --hex").ok().text(),
+        "090aff\t5c\n"
+    );
+    assert_eq!(
+        sandbox.run("store scan --dir s --base64").ok().text(),
+        "CQr/\tXA==\n"
+    );
+    let json = sandbox.run("store scan --dir s --json").ok().text();
+    assert_eq!(json, "{\"key_base64\":\"CQr/\",\"value\":\"\\\\\"}\n");
+}
+
+#[test]
+fn stats_gc_and_verify_report() {
+    let sandbox = Sandbox::new();
+    sandbox.run("store put --dir s a 1").ok();
+    sandbox.run("store put --dir s b 2").ok();
+    let stats = sandbox.run("store stats --dir s --json").ok().json();
+    assert_eq!(stats["variant"], "fsync");
+    assert!(stats["value_log_files"].as_u64().is_some(), "{stats}");
+    assert!(
+        sandbox
+            .run("store stats --dir s")
+            .ok()
+            .text()
+            .contains("value log:")
+    );
+    let gc = sandbox.run("store gc --dir s --json").ok().json();
+    assert!(gc["files"].as_u64().is_some(), "{gc}");
+    assert!(
+        sandbox
+            .run("store gc --dir s")
+            .ok()
+            .text()
+            .contains("collected")
+    );
+    let verify = sandbox.run("store verify --dir s --json").ok().json();
+    assert_eq!(
+        (&verify["keys"], &verify["problems"]),
+        (&2.into(), &serde_json::json!([]))
+    );
+    assert!(
+        sandbox
+            .run("store verify --dir s")
+            .ok()
+            .text()
+            .contains("no damage")
+    );
+}
+
+#[test]
+fn a_store_that_is_not_there_is_made_by_writing_only() {
+    let sandbox = Sandbox::new();
+    for command in [
+        "get --dir s k",
+        "delete --dir s k",
+        "scan --dir s",
+        "stats --dir s",
+        "gc --dir s",
+        "verify --dir s",
+        "export --dir s",
+    ] {
+        sandbox
+            .run(&format!("store {command}"))
+            .fails(1, &["holds no store"]);
+        assert!(!sandbox.file("s").exists(), "{command}");
+    }
+    fs::create_dir(sandbox.file("other")).unwrap();
+    fs::write(sandbox.file("other/notes"), "mine").unwrap();
+    sandbox
+        .run("store get --dir other k")
+        .fails(1, &["holds no store"]);
+    fs::write(sandbox.file("file"), "mine").unwrap();
+    sandbox.run("store put --dir file k v").fails(1, &["file"]);
+    assert_eq!(fs::read(sandbox.file("file")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_wrong_command_line_is_status_2_and_changes_nothing() {
+    let sandbox = Sandbox::new();
+    for (line, words) in [
+        ("store put --dir s k", &["VALUE"][..]),
+        ("store put k v", &["--dir"]),
+        ("store put --dir s k v --file f", &["cannot be used"]),
+        ("store put --dir s --hex 0g 00", &["not hexadecimal"]),
+        ("store put --dir s --base64 a* AA==", &["not Base64"]),
+        (
+            "store put --dir s --variant triple k v",
+            &["unknown variant", "double"],
+        ),
+        ("store put --dir s --variant buffers=65 k v", &["1 to 64"]),
+        (
+            "store scan --dir s --prefix a --from b",
+            &["cannot be used"],
+        ),
+        ("store frobnicate", &["unrecognized"]),
+    ] {
+        sandbox.run(line).fails(2, words);
+        assert!(!sandbox.file("s").exists(), "{line}");
+    }
+    sandbox
+        .run("store put --dir s --variant double k v")
+        .fails(1, &["a pool", "--pool"]);
+}
+
+#[test]
+fn keys_out_of_bounds_are_refused() {
+    let sandbox = Sandbox::new();
+    let mut put = sandbox.command("store put --dir s");
+    let ran = common::Ran::of(put.args(["", "v"]).output().unwrap());
+    ran.fails(1, &["a key of 0 bytes", "1 to "]);
+    let mut put = sandbox.command("store put --dir s");
+    let ran = common::Ran::of(
+        put.args(["k".repeat(KEY_BYTES_MAX + 1).as_str(), "v"])
+            .output()
+            .unwrap(),
+    );
+    ran.fails(1, &["are possible"]);
+}

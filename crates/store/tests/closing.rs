@@ -1,0 +1,135 @@
+//! Closing and opening again, with little or nothing in between.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Bench, VARIANTS, crash_disk::CrashDisk, new_sim, tiny};
+use forebay_store::{Options, Store, Variant};
+use std::{sync::Arc, thread, time::Duration};
+
+fn get(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
+    store.get(key).unwrap().map(|value| value.into_vec())
+}
+
+#[test]
+fn a_store_that_is_closed_without_a_write_opens_again_in_every_variant() {
+    for first in VARIANTS {
+        for second in VARIANTS {
+            let bench = Bench::new();
+            bench.open(&tiny(first)).close().unwrap();
+            let store = bench.open(&tiny(second));
+            store.put(b"key", b"value").unwrap();
+            store.close().unwrap();
+            bench.open(&tiny(first)).close().unwrap();
+            drop(bench.open(&tiny(second)));
+            let store = bench.open(&tiny(first));
+            assert_eq!(get(&store, b"key").unwrap(), b"value", "{first}, {second}");
+            assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
+    let mut rng = common::Rng(7);
+    for round in 0..12 {
+        let bench = Bench::new();
+        let mut expected = Vec::new();
+        let mut past = Vec::new();
+        for session in 0..8 {
+            let variant = VARIANTS[rng.below(5) as usize];
+            let closed = rng.chance(2);
+            let writes = rng.below(3);
+            past.push((variant, writes, closed));
+            let store = bench.open(&tiny(variant));
+            for write in 0..writes {
+                let key = format!("{session} {write}").into_bytes();
+                // Records that end a page, too: what comes next starts on one.
+                let bytes = [10, 4032 - 34 - key.len(), 5000][rng.below(3) as usize];
+                store.put(&key, &vec![session; bytes]).unwrap();
+                expected.push((key, vec![session; bytes]));
+            }
+            if closed {
+                store.close().unwrap();
+            } else {
+                drop(store);
+            }
+        }
+        let store = bench.open(&tiny(Variant::Fsync));
+        for (key, value) in &expected {
+            assert_eq!(get(&store, key).as_ref(), Some(value), "{round}: {past:?}");
+        }
+        let problems = store.verify().unwrap().problems;
+        assert!(problems.is_empty(), "{past:?}: {problems:?}");
+    }
+}
+
+#[test]
+fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
+    for round in 0..6u64 {
+        let bench = Bench::new();
+        let options = Options {
+            space_amplification_max: 1.1,
+            ..tiny(Variant::DOUBLE)
+        };
+        let store = bench.open(&options);
+        for i in 0..4000u32 {
+            let key = (i % 300).to_be_bytes();
+            store.put(&key, &[i as u8; 1000]).unwrap();
+        }
+        thread::sleep(Duration::from_millis(20 * round));
+        store.close().unwrap();
+        let store = Store::open(&bench.path(), None, &tiny(Variant::Fsync)).unwrap();
+        for i in 3700..4000u32 {
+            let value = get(&store, &(i % 300).to_be_bytes()).unwrap();
+            assert_eq!(value, [i as u8; 1000]);
+        }
+    }
+}
+
+#[test]
+fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
+    for round in 0..8u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let live = dir.path().join("live");
+        let clock = new_sim(4096);
+        std::fs::create_dir(&live).unwrap();
+        let disk = CrashDisk::new(&live, clock);
+        let options = Options {
+            space_amplification_max: 1.1,
+            ..tiny(Variant::NoSync)
+        };
+        let store = Store::open_on(Arc::new(disk.clone()), None, &live, None, &options).unwrap();
+        for i in 0..4000u32 {
+            store
+                .put(&(i % 300).to_be_bytes(), &[i as u8; 1000])
+                .unwrap();
+        }
+        thread::sleep(Duration::from_millis(15 * round));
+        store.close().unwrap();
+        let found = dir.path().join("found");
+        disk.image(disk.events(), &mut common::Rng(round), &found);
+        common::copy_dir(&live.join("index"), &found.join("index"));
+        let store = Store::open(&found, None, &options).unwrap();
+        for i in 3700..4000u32 {
+            let value = get(&store, &(i % 300).to_be_bytes()).unwrap();
+            assert_eq!(value, [i as u8; 1000]);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_kept_beyond_the_close_reads_on_and_the_next_session_finds_everything() {
+    for variant in VARIANTS {
+        let bench = Bench::new();
+        let store = bench.open(&tiny(variant));
+        store.put(b"key", b"old").unwrap();
+        let snapshot = store.snapshot().unwrap();
+        store.put(b"key", b"new").unwrap();
+        store.close().unwrap();
+        assert_eq!(snapshot.get(b"key").unwrap().unwrap(), b"old", "{variant}");
+        drop(snapshot);
+        let store = bench.open(&tiny(variant));
+        assert_eq!(get(&store, b"key").unwrap(), b"new", "{variant}");
+    }
+}
