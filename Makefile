@@ -75,7 +75,8 @@ fuzz: ## Fuzz record parsing and recovery, SECONDS=60 each (nightly Rust)
 	@scripts/setup.sh fuzz
 	@set -e; for target in $(FUZZ_TARGETS); do \
 		echo "cargo +nightly fuzz run $$target, $(SECONDS) s"; \
-		cargo +nightly fuzz run --fuzz-dir fuzz "$$target" -- -max_total_time=$(SECONDS); \
+		mkdir -p "fuzz/corpus/$$target"; \
+		cargo +nightly fuzz run --fuzz-dir fuzz "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- -max_total_time=$(SECONDS); \
 	done
 
 advisories: ## Check the dependencies against the RustSec advisories (needs the internet)

@@ -20,7 +20,8 @@ use forebay_pool::{
 };
 use forebay_store::{Batch, Options, ScanRange, Store, Variant};
 use std::{
-    collections::BTreeMap,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
     sync::{
@@ -31,7 +32,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SEGMENT: u64 = 64 << 10;
 const WRITERS: u64 = 2;
 const KEYS: u64 = 25;
 
@@ -46,25 +46,40 @@ const KIND: u64 = 0xFF << 56;
 type State = BTreeMap<Vec<u8>, u64>;
 type Change = (Vec<u8>, Option<u64>);
 
+/// The value of a number, which has its scale in its last byte.
 fn value(number: u64) -> Vec<u8> {
     let mut rng = Rng(number);
+    let longer = number & 0xFF;
     let bytes = match rng.below(40) {
-        0 => 33_000 + rng.below(40_000),
+        0 => (33_000 + rng.below(40_000)) * longer,
         1..10 => 0,
         10..25 => rng.below(100),
-        _ => rng.below(6000),
+        _ => rng.below(6000) * longer,
     };
-    (0..bytes).map(|_| rng.next() as u8).collect()
+    let mut bytes = vec![0; bytes as usize];
+    for word in bytes.chunks_mut(8) {
+        let random = rng.next().to_le_bytes();
+        word.copy_from_slice(&random[..word.len()]);
+    }
+    bytes
+}
+
+/// Bytes of a value in a batch at most.
+const BATCHED: usize = 3000;
+
+fn is_value(number: u64, found: &[u8]) -> bool {
+    let value = value(number);
+    value == found || value.len() > BATCHED && value[..BATCHED] == *found
 }
 
 fn writers_key(writer: u64, number: u64) -> Vec<u8> {
     format!("writer {writer} key {number:03}").into_bytes()
 }
 
-fn operations(writer: u64, rng: &mut Rng, count: u64) -> Vec<Vec<Change>> {
+fn operations(writer: u64, rng: &mut Rng, count: u64, scale: Scale) -> Vec<Vec<Change>> {
     let change = |rng: &mut Rng| {
         let key = writers_key(writer, rng.below(KEYS));
-        let value = (!rng.chance(6)).then(|| rng.next());
+        let value = (!rng.chance(6)).then(|| rng.next() << 8 | scale.longer);
         (key, value)
     };
     (0..count)
@@ -95,8 +110,8 @@ fn perform(store: &Store, operation: &[Change]) {
     let mut batch = Batch::new();
     for (key, change) in operation {
         match change {
-            // A batch is one record; large values go beside it.
-            Some(number) => batch.put(key, &value(*number)[..value(*number).len().min(3000)]),
+            // A batch must fit into a record; only values that go to files of their own may be longer.
+            Some(number) => batch.put(key, &value(*number)[..value(*number).len().min(BATCHED)]),
             None => batch.delete(key),
         }
     }
@@ -123,6 +138,14 @@ impl Known {
             .unwrap()
             .map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
             .collect();
+        // Many states share most of their values.
+        let compared = RefCell::new(HashMap::new());
+        let is_value = |number: u64, found: &[u8]| {
+            *compared
+                .borrow_mut()
+                .entry((number, found.as_ptr()))
+                .or_insert_with(|| is_value(number, found))
+        };
         let mut states = Vec::new();
         let mut keys = 0;
         for (writer, allowed) in (0..).zip(&self.writers) {
@@ -132,9 +155,7 @@ impl Known {
             let is = |state: &&State| {
                 state.len() == found.len()
                     && state.iter().zip(&found).all(|((key, number), (k, v))| {
-                        // Within a batch, long values are cut.
-                        let value = value(*number);
-                        key == *k && (value == **v || value.len() > 3000 && value[..3000] == **v)
+                        key == *k && is_value(*number, v)
                     })
             };
             let state = allowed.iter().find(is).unwrap_or_else(|| {
@@ -142,10 +163,7 @@ impl Known {
                 let wrong: Vec<_> = nearest
                     .keys()
                     .filter(|key| {
-                        found.iter().all(|(k, v)| {
-                            let value = value(nearest[*key]);
-                            k != key || (value != **v && !(value.len() > 3000 && value[..3000] == **v))
-                        })
+                        found.iter().all(|(k, v)| k != key || !is_value(nearest[*key], v))
                     })
                     .map(|key| String::from_utf8_lossy(key).into_owned())
                     .collect();
@@ -161,6 +179,25 @@ impl Known {
     }
 }
 
+/// How large everything is in a round of the test.
+#[derive(Clone, Copy)]
+struct Scale {
+    segment_bytes: u64,
+    /// By how much most values are longer than a few kilobytes.
+    longer: u64,
+}
+
+/// Segments that are full soon.
+const SMALL: Scale = Scale {
+    segment_bytes: 64 << 10,
+    longer: 1,
+};
+/// Segments large enough to be written ahead of their seal.
+const LARGE: Scale = Scale {
+    segment_bytes: 1 << 20,
+    longer: 8,
+};
+
 /// A place where a store lives until the power fails.
 struct Machine {
     dir: PathBuf,
@@ -170,9 +207,9 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(dir: &Path) -> Self {
-        let sim = new_sim(SEGMENT);
-        let pool = format(Arc::clone(&sim), SEGMENT);
+    fn new(dir: &Path, segment_bytes: u64) -> Self {
+        let sim = new_sim(segment_bytes);
+        let pool = format(Arc::clone(&sim), segment_bytes);
         fs::create_dir_all(dir).unwrap();
         Self {
             dir: dir.to_owned(),
@@ -246,10 +283,19 @@ fn copy_index(machine: &Machine, to: &Path, done: &AtomicBool) -> Vec<(u64, Path
     copies
 }
 
-fn record(machine: Machine, options: &Options, known: &Known, rng: &mut Rng, work: &Path) -> Recorded {
+fn record(
+    machine: Machine,
+    options: &Options,
+    known: &Known,
+    scale: Scale,
+    rng: &mut Rng,
+    work: &Path,
+) -> Recorded {
     let done = AtomicBool::new(false);
     let count = 40 + rng.below(200);
-    let operations: Vec<_> = (0..WRITERS).map(|w| operations(w, rng, count)).collect();
+    let operations: Vec<_> = (0..WRITERS)
+        .map(|writer| operations(writer, rng, count, scale))
+        .collect();
     let closes = rng.chance(2);
     let begun = std::sync::Mutex::new(Vec::new());
     let copies = thread::scope(|scope| {
@@ -393,6 +439,7 @@ fn options(rng: &mut Rng, collects: bool) -> Options {
     Options {
         gc: collects,
         space_amplification_max: 1.2,
+        file_bytes: 2 << 20,
         ..tiny(VARIANTS[rng.below(5) as usize])
     }
 }
@@ -400,9 +447,11 @@ fn options(rng: &mut Rng, collects: bool) -> Options {
 fn two_crashes(seed: u64) {
     let mut rng = Rng(seed);
     let work = tempfile::tempdir().unwrap();
+    let scale = if seed.is_multiple_of(4) { LARGE } else { SMALL };
     let first = options(&mut rng, true);
-    let machine = Machine::new(&work.path().join("first"));
-    let one = record(machine, &first, &Known::nothing(), &mut rng, &work.path().join("1"));
+    let machine = Machine::new(&work.path().join("first"), scale.segment_bytes);
+    let (known, place) = (Known::nothing(), work.path().join("1"));
+    let one = record(machine, &first, &known, scale, &mut rng, &place);
     for cut in 0..4 {
         let (point, copy, known) = one.moment(&mut rng);
         let dir = work.path().join(format!("cut {cut}"));
@@ -421,7 +470,8 @@ fn two_crashes(seed: u64) {
             assert!(problems.is_empty(), "{when}: {problems:?}");
             continue;
         }
-        let two = record(machine, &second, &known, &mut rng, &work.path().join("2"));
+        let place = work.path().join("2");
+        let two = record(machine, &second, &known, scale, &mut rng, &place);
         for again in 0..4 {
             let (point, copy, known) = two.moment(&mut rng);
             let dir = work.path().join(format!("cut {cut} {again}"));
@@ -452,6 +502,129 @@ fn after_two_power_cuts_in_a_row_every_acknowledged_write_is_there() {
         two_crashes(seeds.below(1_000_000_000));
         if round >= 4 && begun.elapsed() > Duration::from_secs(15) {
             break;
+        }
+    }
+}
+
+/// A store on a machine of its own, with options that need no pool.
+fn without_pool(dir: &Path, options: &Options) -> (Machine, Store) {
+    let machine = Machine::new(dir, SMALL.segment_bytes);
+    let disk = Arc::new(machine.disk.clone());
+    let store = Store::open_on(disk, None, dir, None, options).unwrap();
+    (machine, store)
+}
+
+/// The power fails now, and nothing that was not synced has arrived (or, with other seeds, some of it).
+fn cut_now(machine: &Machine, seed: u64, to: &Path) {
+    let disk = &machine.disk;
+    fs::create_dir_all(to).unwrap();
+    disk.image(disk.events(), &mut Rng(seed), to);
+    let index = machine.dir.join("index");
+    if index.exists() {
+        common::copy_dir(&index, &to.join("index"));
+    }
+}
+
+#[test]
+fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
+    let work = tempfile::tempdir().unwrap();
+    // Nothing is merged into the index, and so nothing synced on that account.
+    let options = Options {
+        memtable_bytes: 4 << 20,
+        chunk_log_bytes: 64 << 20,
+        ..tiny(Variant::NoSync)
+    };
+    let live = work.path().join("live");
+    let (machine, store) = without_pool(&live, &options);
+    let large = vec![7; 100_000];
+    store.put(b"key", &large).unwrap();
+    store.flush().unwrap();
+    store.put(b"key", b"small").unwrap();
+    // The collector looks around when the log has grown by a quarter of a file.
+    let files = || common::files_in(&live.join("large")).len();
+    let begun = Instant::now();
+    for i in 0.. {
+        if files() == 0 {
+            break;
+        }
+        store.put(&(i as u32).to_be_bytes(), &[7; 1000]).unwrap();
+        thread::sleep(Duration::from_millis(1));
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is never collected");
+    }
+    for seed in 0..8 {
+        let found = work.path().join(format!("found {seed}"));
+        cut_now(&machine, seed, &found);
+        let store = Store::open(&found, None, &options).unwrap();
+        let value = store.get(b"key").unwrap().unwrap();
+        assert!(value == large || value == b"small");
+    }
+}
+
+#[test]
+fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_behind_it() {
+    for bytes in [4032 - 34 - 3, 100, 4032 + 4096 - 34 - 3] {
+        let work = tempfile::tempdir().unwrap();
+        let live = work.path().join("live");
+        let (machine, store) = without_pool(&live, &tiny(Variant::NoSync));
+        store.put(b"old", &vec![7; bytes]).unwrap();
+        drop(store);
+        let store = machine.open(&tiny(Variant::DOUBLE));
+        store.put(b"new", b"value").unwrap();
+        let images = machine.sim.crash_images();
+        for seed in 0..8 {
+            let found = work.path().join(format!("found {seed}"));
+            cut_now(&machine, seed, &found);
+            let machine = Machine::after(&found, images.at(images.points() - 1, || true));
+            let store = machine.open(&tiny(Variant::DOUBLE));
+            assert_eq!(store.get(b"new").unwrap().unwrap(), b"value");
+            assert_eq!(store.get(b"old").unwrap().unwrap(), vec![7; bytes]);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again() {
+    for seed in 0..4 {
+        let work = tempfile::tempdir().unwrap();
+        // The index stays empty: all of the log is walked at an opening.
+        let options = Options {
+            memtable_bytes: 4 << 20,
+            chunk_log_bytes: 64 << 20,
+            ..tiny(Variant::NoSync)
+        };
+        let (machine, store) = without_pool(&work.path().join("live"), &options);
+        // Up to the moment at which the second file is in the manifest: the first one is not synced yet.
+        let two = || common::value_log_files(&machine.dir).len() == 2;
+        let mut i = 0u32;
+        while !two() {
+            store.put(&i.to_be_bytes(), &[i as u8; 20_000]).unwrap();
+            i += 1;
+        }
+        let done = machine.disk.events();
+        drop(store);
+        // Some of the last operations are undone: the first file's sync among them.
+        for back in 1..10 {
+            let found = work.path().join(format!("found {back}"));
+            fs::create_dir_all(&found).unwrap();
+            machine.disk.image(done - back, &mut Rng(seed), &found);
+            common::copy_dir(&machine.dir.join("index"), &found.join("index"));
+            for round in 0..2u8 {
+                let Ok(store) = Store::open(&found, None, &options) else {
+                    panic!("seed {seed}, {back} operations before the end, round {round}");
+                };
+                for i in 0..60u32 {
+                    store.put(&[round, i as u8], &[i as u8; 20_000]).unwrap();
+                }
+                drop(store);
+            }
+            let store = Store::open(&found, None, &options).unwrap();
+            for round in 0..2u8 {
+                for i in 0..60u32 {
+                    let value = store.get(&[round, i as u8]).unwrap().unwrap();
+                    assert_eq!(value, [i as u8; 20_000]);
+                }
+            }
+            assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
         }
     }
 }

@@ -4,7 +4,10 @@ mod block;
 
 pub use block::{BlockDevice, Written};
 
-use crate::{BenchError, rounds::median};
+use crate::{
+    BenchError,
+    rounds::{Span, median, span},
+};
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::{
@@ -19,6 +22,8 @@ use std::{
 pub struct Speed {
     /// Sequential writes of 1 MiB with a final sync, MB/s (10^6 bytes).
     pub seq_write_mb_s: f64,
+    /// Slowest and fastest of the runs whose median that is.
+    pub seq_write_mb_s_span: Span,
     /// Median time of a 4 KiB write in place with fdatasync, microseconds.
     pub fsync_us: f64,
     /// True if the writes went past the page cache (O_DIRECT); false where the file system refuses that.
@@ -27,6 +32,23 @@ pub struct Speed {
     pub name: Option<String>,
     /// The file system, as in `ext4`.
     pub file_system: Option<String>,
+}
+
+impl Speed {
+    /// Several measurements as one: the medians, and the span of all.
+    #[must_use]
+    pub fn of_rounds(rounds: &[Self]) -> Option<Self> {
+        let all = |figure: fn(&Self) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
+        Some(Self {
+            seq_write_mb_s: median(&all(|s| s.seq_write_mb_s)),
+            seq_write_mb_s_span: Span {
+                min: span(&all(|s| s.seq_write_mb_s_span.min)).min,
+                max: span(&all(|s| s.seq_write_mb_s_span.max)).max,
+            },
+            fsync_us: median(&all(|s| s.fsync_us)),
+            ..rounds.first()?.clone()
+        })
+    }
 }
 
 /// How much is written to find out.
@@ -44,8 +66,8 @@ impl Effort {
     /// Enough for figures to be relied on.
     pub const FULL: Self = Self {
         bytes: 1 << 30,
-        runs: 3,
-        syncs: 500,
+        runs: 2,
+        syncs: 300,
     };
     /// Enough for a first impression.
     pub const SHORT: Self = Self {
@@ -82,6 +104,7 @@ pub fn measure(dir: &Path, effort: Effort) -> Result<Speed, BenchError> {
     let block = BlockDevice::holding(dir);
     Ok(Speed {
         seq_write_mb_s: median(&sequential),
+        seq_write_mb_s_span: span(&sequential),
         fsync_us,
         direct,
         name: block.map(|b| b.name),

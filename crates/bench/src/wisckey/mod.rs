@@ -33,9 +33,11 @@ pub fn run(configs: &[Config], watch: &dyn Watch) -> Result<Report, BenchError> 
     for config in configs {
         config.check()?;
     }
-    watch.note("measuring the device");
-    let scratch = ScratchDir::new_in(&first.dir)?;
-    let mut report = Report::new(first, device::measure(scratch.path(), first.effort)?);
+    let mut report = {
+        watch.note("measuring the device");
+        let scratch = ScratchDir::new_in(&first.dir)?;
+        Report::new(first, device::measure(scratch.path(), first.effort)?)
+    };
     if first.peers
         && let Err(missing) = rocksdb::find()
     {

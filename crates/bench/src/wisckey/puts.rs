@@ -5,7 +5,7 @@ use super::{
     contest::{Contestant, take_turns},
     meter::{Meter, Subject, remove_dir},
 };
-use crate::{BenchError, clock, data, histogram::Latencies, live::Live, peers::rocksdb};
+use crate::{BenchError, clock, data, device, histogram::Latencies, live::Live, peers::rocksdb};
 use forebay_store::{Store, Variant};
 use std::{
     path::Path,
@@ -26,7 +26,8 @@ pub(super) enum Keys {
     Among(u64),
 }
 
-/// Runs the Puts in every variant.
+/// Runs the Puts in every variant. The device has a turn in each round too, so that it is measured under the
+/// conditions of the rows that are compared with it.
 pub(super) fn run(
     config: &Config,
     scratch: &Path,
@@ -34,7 +35,12 @@ pub(super) fn run(
     watch: &dyn Watch,
     report: &mut Report,
 ) -> Result<(), BenchError> {
+    let mut device = Vec::new();
     take_turns(config, contestants, report, |contestant, _| {
+        if Some(&contestant) == contestants.first() {
+            watch.note("measuring the device");
+            device.push(device::measure(scratch, config.effort)?);
+        }
         let live = Arc::new(Live::default());
         let figures = match contestant {
             Contestant::Ours(variant) => ours(config, scratch, variant, watch, &live)?,
@@ -45,7 +51,9 @@ pub(super) fn run(
         };
         watch.end(&figures);
         Ok(figures)
-    })
+    })?;
+    report.device_rounds.extend(device);
+    Ok(())
 }
 
 fn ours(

@@ -27,6 +27,9 @@ pub struct Report {
     pub settings: Settings,
     /// What to know when reading the figures.
     pub notes: Vec<String>,
+    /// The device in each round of Puts.
+    #[serde(skip)]
+    pub(super) device_rounds: Vec<Speed>,
 }
 
 /// Settings of a run.
@@ -220,11 +223,15 @@ impl Report {
                 clock_reading_ns: crate::clock::reading_ns(),
             },
             notes,
+            device_rounds: Vec::new(),
         }
     }
 
-    /// Adds the ratios that the rows give.
+    /// Sums the device up, and adds the ratios that the rows give.
     pub(super) fn finish(&mut self) {
+        if let Some(device) = Speed::of_rounds(&self.device_rounds) {
+            self.device = device;
+        }
         let mut ratios = BTreeMap::new();
         for row in &self.rows {
             let ours = &row.figures;

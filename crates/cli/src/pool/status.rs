@@ -121,7 +121,7 @@ impl PoolReport {
     pub fn human(&self) -> String {
         let mut text = output::fields(&[
             ("medium", self.medium.clone()),
-            ("survives", self.survives.clone()),
+            ("what is in it", self.survives.clone()),
             ("size", size::show(self.bytes)),
             (
                 "segments",

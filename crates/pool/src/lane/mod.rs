@@ -110,7 +110,7 @@ impl Control {
 pub struct LaneUse {
     /// Log address below which everything is drained.
     pub head: Lsn,
-    /// Log address of the next record.
+    /// Log address behind the last record: of the next one, or of the segment that it will begin.
     pub tail: Lsn,
     /// Segments that hold something not drained.
     pub segments_used: usize,
@@ -148,7 +148,8 @@ impl Lane {
     pub fn usage(&self) -> LaneUse {
         let control = self.control.lock();
         let tail = match control.open() {
-            Some(_) => split(self.tail.0.load(Acquire)).1,
+            Some(slot) if self.open_has_records(slot) => split(self.tail.0.load(Acquire)).1,
+            Some(slot) => self.slots[slot].start().unwrap_or(control.next_start),
             None => control.next_start,
         };
         LaneUse {

@@ -1,7 +1,7 @@
 //! The medium a pool lies on: bytes in the address space that survive something.
 //!
-//! [`Media`] is the whole of what the pool asks of it. [`Dax`](dax) maps real persistent memory,
-//! [`Emulated`](emulated) maps an ordinary file or tmpfs (and says that it survives only a
+//! [`Media`] is the whole of what the pool asks of it. [`open_dax`] maps real persistent memory,
+//! [`open_emulated`] maps an ordinary file or tmpfs (and says that it survives only a
 //! process crash), [`Sim`] is volatile memory that knows which lines were fenced and yields
 //! crash images, and [`Timed`] adds a slower device's latency to any of them.
 //!

@@ -12,10 +12,9 @@ use crate::{
 };
 use forebay_pool::{
     Lsn, Recovered,
-    layout::PAGE,
     persist::LINE,
     record::{self, HEADER, Record},
-    segment::{SEGMENT_HEADER, SegmentHeader},
+    segment::SegmentHeader,
 };
 use std::path::Path;
 use uuid::Uuid;
@@ -30,12 +29,6 @@ pub(super) fn find_end(
     from: Lsn,
     salvage: bool,
 ) -> Result<Lsn, StoreError> {
-    // The index may be complete up to the first record of a segment that was opened and never written.
-    let from = if from % PAGE == SEGMENT_HEADER {
-        from - SEGMENT_HEADER
-    } else {
-        from
-    };
     let mut reader = LogReader::new(log, owner, from, Lsn::MAX);
     let (lsn, found) = loop {
         match reader.next()? {

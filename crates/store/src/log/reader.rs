@@ -167,7 +167,9 @@ impl<'a> LogReader<'a> {
             .map_err(StoreError::io("reading", &file.path))?;
         let there =
             usize::try_from(length.saturating_sub(file.offset(self.at))).unwrap_or(usize::MAX);
-        let wanted = bytes.max(self.block_bytes);
+        // Not beyond the walk's end: there a file may be written, and cut, meanwhile.
+        let to_end = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let wanted = bytes.max(self.block_bytes.min(to_end));
         self.block.clear();
         self.block.resize(wanted.min(there), 0);
         file.read(self.at, &mut self.block)?;

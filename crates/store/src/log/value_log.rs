@@ -111,11 +111,15 @@ impl ValueLog {
     pub(crate) fn place(&self, start: Lsn, bytes: u64) -> Result<Arc<VlogFile>, StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
-        if let Some(file) = files.iter().rev().find(|file| file.start <= start)
-            && file.end().is_none_or(|end| start + bytes <= end)
-            && file.offset(start) + bytes <= file.offset(file.start) + file.bytes
-        {
-            return Ok(Arc::clone(file));
+        if let Some(file) = files.iter().rev().find(|file| file.start <= start) {
+            let fits = match file.end() {
+                // It was placed before: the file was completed behind it.
+                Some(end) => start < end,
+                None => start + bytes <= file.start + file.bytes,
+            };
+            if fits {
+                return Ok(Arc::clone(file));
+            }
         }
         let size = self.file_bytes.max(bytes);
         let file = Arc::new(VlogFile::create(

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod crash_disk;
+pub mod hook_disk;
 
 use forebay_pool::{Pool, layout::Geometry, media::Sim};
 use forebay_store::{Options, Store, Variant};

@@ -1,0 +1,111 @@
+//! [`HookDisk`]: a disk on which a test decides about each operation: lets it wait, fail, or panic.
+
+use forebay_store::disk::{Disk, DiskFile, RealDisk};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What is about to be done.
+pub enum Doing<'a> {
+    Create(&'a Path),
+    Write(&'a Path, u64),
+    Sync(&'a Path),
+    Rename(&'a Path),
+    Remove(&'a Path),
+    SyncDir(&'a Path),
+}
+
+type Hook = Arc<dyn Fn(Doing<'_>) -> io::Result<()> + Send + Sync>;
+
+/// See the module.
+pub struct HookDisk {
+    inner: RealDisk,
+    hook: Hook,
+}
+
+impl HookDisk {
+    pub fn new(hook: impl Fn(Doing<'_>) -> io::Result<()> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            inner: RealDisk::default(),
+            hook: Arc::new(hook),
+        })
+    }
+
+    fn wrap(&self, path: &Path, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(HookFile {
+            path: path.to_owned(),
+            inner,
+            hook: Arc::clone(&self.hook),
+        })
+    }
+}
+
+impl Disk for HookDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        (self.hook)(Doing::Create(path))?;
+        Ok(self.wrap(path, self.inner.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(path, self.inner.open(path)?))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        (self.hook)(Doing::SyncDir(dir))?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        (self.hook)(Doing::Rename(to))?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        (self.hook)(Doing::Remove(path))?;
+        self.inner.remove(path)
+    }
+}
+
+struct HookFile {
+    path: PathBuf,
+    inner: Arc<dyn DiskFile>,
+    hook: Hook,
+}
+
+impl DiskFile for HookFile {
+    fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_exact_at(to, offset)
+    }
+
+    fn write_all_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        (self.hook)(Doing::Write(&self.path, offset))?;
+        self.inner.write_all_at(from, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (self.hook)(Doing::Sync(&self.path))?;
+        self.inner.sync()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.allocate(bytes)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.truncate(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}
