@@ -150,13 +150,17 @@ impl Known {
         let mut keys = 0;
         for (writer, allowed) in (0..).zip(&self.writers) {
             let prefix = format!("writer {writer} ").into_bytes();
-            let found: Vec<_> = found.iter().filter(|(k, _)| k.starts_with(&prefix)).collect();
+            let found: Vec<_> = found
+                .iter()
+                .filter(|(k, _)| k.starts_with(&prefix))
+                .collect();
             keys += found.len();
             let is = |state: &&State| {
                 state.len() == found.len()
-                    && state.iter().zip(&found).all(|((key, number), (k, v))| {
-                        key == *k && is_value(*number, v)
-                    })
+                    && state
+                        .iter()
+                        .zip(&found)
+                        .all(|((key, number), (k, v))| key == *k && is_value(*number, v))
             };
             let state = allowed.iter().find(is).unwrap_or_else(|| {
                 let nearest = allowed.last().unwrap();
@@ -549,7 +553,10 @@ fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
         }
         store.put(&(i as u32).to_be_bytes(), &[7; 1000]).unwrap();
         thread::sleep(Duration::from_millis(1));
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is never collected");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it is never collected"
+        );
     }
     for seed in 0..8 {
         let found = work.path().join(format!("found {seed}"));

@@ -111,7 +111,8 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
 
 /// True for a value-log file.
 fn is_value_log(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "vlog")
+    path.extension()
+        .is_some_and(|extension| extension == "vlog")
 }
 
 fn io_error() -> io::Error {
@@ -134,7 +135,11 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
                 while !failed.load(SeqCst) && !two() {
                     thread::sleep(Duration::from_millis(1));
                 }
-                if failed.swap(true, SeqCst) { Ok(()) } else { Err(io_error()) }
+                if failed.swap(true, SeqCst) {
+                    Ok(())
+                } else {
+                    Err(io_error())
+                }
             }
             _ => Ok(()),
         }
@@ -172,6 +177,38 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
     let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
     for i in 0..60u32 {
         assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), large);
+    }
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() {
+    let bench = Bench::new();
+    let failed = Arc::new(AtomicBool::new(false));
+    let disk = HookDisk::new({
+        let failed = Arc::clone(&failed);
+        move |doing| match doing {
+            Doing::Create(path) if is_value_log(path) && !failed.load(SeqCst) => {
+                // By now the other drain thread waits for its turn, and more than one segment for a drain.
+                thread::sleep(Duration::from_millis(100));
+                failed.store(true, SeqCst);
+                Err(io_error())
+            }
+            _ => Ok(()),
+        }
+    });
+    let options = quiet(Variant::Buffered(4));
+    let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    for i in 0..7u32 {
+        store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
+    }
+    while !failed.load(SeqCst) || store.flush().is_err() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    store.close().unwrap();
+    let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+    for i in 0..7u32 {
+        assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
     }
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
@@ -387,7 +424,13 @@ fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
         let pool = matches!(variant, Variant::Buffered(_));
         let insist = pool && fault != Fault::Gone;
         let mut possible = Possible::new();
-        match Store::open_on(faulty(&plan), None, &bench.path(), Some(&bench.pool), &options) {
+        match Store::open_on(
+            faulty(&plan),
+            None,
+            &bench.path(),
+            Some(&bench.pool),
+            &options,
+        ) {
             Ok(store) => {
                 possible = run(&store, &steps, insist);
                 if insist && plan.struck() > 0 {
@@ -416,7 +459,12 @@ fn whichever_operation_on_the_disk_fails_nothing_acknowledged_is_lost_and_nothin
     let mut rng = Rng(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     const FAULTS: [Fault; 4] = [Fault::Error, Fault::Torn, Fault::Gone, Fault::FullFor(8)];
     const EACH: u64 = 8;
-    for variant in [Variant::Fsync, Variant::NoSync, Variant::SINGLE, Variant::DOUBLE] {
+    for variant in [
+        Variant::Fsync,
+        Variant::NoSync,
+        Variant::SINGLE,
+        Variant::DOUBLE,
+    ] {
         let operations = life(variant, u64::MAX / 2, Fault::Error, true);
         assert!(operations > 100, "{variant}: {operations}");
         for fault in FAULTS {

@@ -86,17 +86,16 @@ impl Oracle {
         let after: BTreeMap<_, _> = in_flight.iter().cloned().collect();
         let (mut done, mut not_done) = (0, 0);
         for (key, value) in &after {
-            let before = self.state.get(key);
-            if before == value.as_ref() {
+            let before = self.state.get(key).map(ValueId::bytes);
+            let value = value.as_ref().map(ValueId::bytes);
+            if before == value {
+                // Short values can be equal by chance: nothing to be told from this key.
                 continue;
             }
             let found = store.get(key)?;
-            let is = |wanted: Option<&ValueId>| {
-                found.as_deref() == wanted.map(ValueId::bytes).as_deref()
-            };
-            if is(value.as_ref()) {
+            if found.as_deref() == value.as_deref() {
                 done += 1;
-            } else if is(before) {
+            } else if found.as_deref() == before.as_deref() {
                 not_done += 1;
             } else {
                 verdict.complain(|| {
@@ -155,4 +154,122 @@ impl Oracle {
 
 fn show(key: &[u8]) -> String {
     format!("key {:?}", String::from_utf8_lossy(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_store::{Options, Variant};
+
+    const MIX: Mix = Mix::All {
+        value_bytes_max: 4096,
+    };
+    const SEED: u64 = 8;
+    const ACKNOWLEDGED: u64 = 300;
+
+    /// A store that did what its writer acknowledged, and then `more`; and what is found wrong with it.
+    fn verdict(more: impl FnOnce(&Store, &Oracle)) -> Verdict {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            variant: Variant::NoSync,
+            file_bytes: 16 << 20,
+            segment_bytes: 1 << 20,
+            ..Options::default()
+        };
+        let store = Store::open(dir.path(), None, &options).unwrap();
+        let mut known = Oracle::default();
+        for changes in Ops::new(MIX, SEED, 0).take(ACKNOWLEDGED as usize) {
+            apply_all(&store, &changes);
+            known.apply(changes);
+        }
+        more(&store, &known);
+        Oracle::default()
+            .compare(&store, MIX, SEED, &[ACKNOWLEDGED])
+            .unwrap()
+    }
+
+    fn apply_all(store: &Store, changes: &[Change]) {
+        for (key, value) in changes {
+            match value {
+                Some(value) => store.put(key, &value.bytes()).unwrap(),
+                None => store.delete(key).unwrap(),
+            }
+        }
+    }
+
+    fn complains(verdict: &Verdict, about: &str) {
+        assert!(
+            verdict.wrong.iter().any(|what| what.contains(about)),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn a_store_that_kept_its_word_is_right() {
+        let verdict = verdict(|_, _| ());
+        assert_eq!(verdict.wrong, Vec::<String>::new());
+        assert_eq!(
+            (verdict.acknowledged, verdict.found),
+            (ACKNOWLEDGED, verdict.keys)
+        );
+    }
+
+    #[test]
+    fn a_lost_key_a_wrong_value_and_a_foreign_key_are_noticed() {
+        let first = |oracle: &Oracle| oracle.state.keys().next().cloned().unwrap();
+        complains(
+            &verdict(|store, known| store.delete(&first(known)).unwrap()),
+            "is lost",
+        );
+        complains(
+            &verdict(|store, known| store.delete(&first(known)).unwrap()),
+            "the scan lacks",
+        );
+        complains(
+            &verdict(|store, known| store.put(&first(known), b"other").unwrap()),
+            "wrong value",
+        );
+        complains(
+            &verdict(|store, _| store.put(b"foreign", b"").unwrap()),
+            "must not be there",
+        );
+    }
+
+    #[test]
+    fn the_operation_in_flight_may_be_done_but_the_one_after_it_not() {
+        let mut ops = Ops::new(MIX, SEED, 0).skip(ACKNOWLEDGED as usize);
+        let (in_flight, next) = (ops.next().unwrap(), ops.next().unwrap());
+        let done = verdict(|store, _| apply_all(store, &in_flight));
+        assert_eq!((done.in_flight_done, done.wrong.len()), (1, 0), "{done:?}");
+        let too_much = verdict(|store, _| {
+            apply_all(store, &in_flight);
+            apply_all(store, &next);
+        });
+        assert!(!too_much.wrong.is_empty());
+    }
+
+    #[test]
+    fn a_torn_batch_is_noticed() {
+        // A seed and a count at which a batch of new values is in flight.
+        let (count, batch) = Ops::new(MIX, SEED, 0)
+            .zip(0..)
+            .find_map(|(op, at)| {
+                (at > 20 && op.len() > 2 && op.iter().all(|c| c.1.is_some())).then_some((at, op))
+            })
+            .unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            variant: Variant::NoSync,
+            ..Options::default()
+        };
+        let store = Store::open(dir.path(), None, &options).unwrap();
+        for changes in Ops::new(MIX, SEED, 0).take(count as usize) {
+            apply_all(&store, &changes);
+        }
+        apply_all(&store, &batch[..1]);
+        let verdict = Oracle::default()
+            .compare(&store, MIX, SEED, &[count])
+            .unwrap();
+        complains(&verdict, "was torn");
+    }
 }

@@ -48,19 +48,21 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                     Work::Sealed(sealed) => sealed.start(),
                     Work::Ahead(ahead) => ahead.segment(),
                 };
-                (work, log.place(start, lane.segment_bytes()))
+                // Without a place it goes back to the queue at once: the next segment must not be placed before it.
+                let file = log.place(start, lane.segment_bytes())?;
+                Ok((work, file))
             })
         };
         let done = match taken {
             None => continue,
-            Some((_, Err(error))) => Err(error),
-            Some((Work::Ahead(ahead), Ok(file))) => {
+            Some(Err(error)) => Err(error),
+            Some(Ok((Work::Ahead(ahead), file))) => {
                 write(&file, ahead.at(), ahead.bytes()).map(|()| {
                     lane.set_stalled(None);
                     ahead.written();
                 })
             }
-            Some((Work::Sealed(sealed), Ok(file))) => {
+            Some(Ok((Work::Sealed(sealed), file))) => {
                 let skip = sealed.ahead();
                 write(&file, sealed.start() + skip as u64, &sealed.bytes()[skip..])
                     .and_then(|()| sync(lane, log, &file, failed_before))

@@ -121,6 +121,13 @@ impl ValueLog {
                 return Ok(Arc::clone(file));
             }
         }
+        if let Some(last) = files.last().filter(|last| last.start > start) {
+            // Never happens: segments are placed in log order.
+            return Err(StoreError::damaged(
+                &last.path,
+                format!("it starts behind log address {start}, which is in no file"),
+            ));
+        }
         let size = self.file_bytes.max(bytes);
         let file = Arc::new(VlogFile::create(
             &*self.disk,

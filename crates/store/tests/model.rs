@@ -1,0 +1,304 @@
+//! The store does what a `BTreeMap` does, whatever else happens to it in between.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Bench, VARIANTS, tiny, within};
+use forebay_store::{Batch, Options, ScanRange, Snapshot, Store};
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
+use std::{collections::BTreeMap, ops::Bound, time::Duration};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Snapshots that are held at the same time.
+const SNAPSHOTS: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Key, Size),
+    /// So many puts at once, to fill chunks, segments and files.
+    PutMany(u16, u16),
+    Delete(Key),
+    Batch(Vec<(Key, Option<Size>)>),
+    Get(Key),
+    Scan(Bound<Key>, Bound<Key>, bool),
+    Prefix(Key, u8),
+    TakeSnapshot,
+    DropSnapshot(u8),
+    Flush,
+    Collect,
+    Close(u8),
+    Crash(u8),
+}
+
+/// A key's number and class.
+#[derive(Clone, Copy, Debug)]
+struct Key(u8, u16);
+
+impl Key {
+    fn bytes(self) -> Vec<u8> {
+        let Self(class, number) = self;
+        match class {
+            0 => vec![(number % 250) as u8 + 1],
+            1 => u64::from(number).to_be_bytes().to_vec(),
+            2 => format!("a key of ordinary length {number:05}").into_bytes(),
+            3 => vec![0; 1 + usize::from(number % 20)],
+            _ => [&vec![b'k'; 2000][..], &number.to_be_bytes()].concat(),
+        }
+    }
+}
+
+/// A value's length and first byte.
+#[derive(Clone, Copy, Debug)]
+struct Size(u32, u8);
+
+impl Size {
+    fn bytes(self) -> Vec<u8> {
+        (0..self.0)
+            .map(|i| (i as u8).wrapping_add(self.1))
+            .collect()
+    }
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    (0u8..5, 0u16..60).prop_map(|(class, number)| Key(class, number))
+}
+
+fn size() -> impl Strategy<Value = Size> {
+    let bytes = prop_oneof![
+        2 => Just(0u32),
+        6 => 1u32..100,
+        6 => 100u32..5000,
+        // Around half a segment, where values begin to lie in files of their own.
+        2 => 30_000u32..33_000,
+        1 => 33_000u32..200_000,
+    ];
+    (bytes, any::<u8>()).prop_map(|(bytes, first)| Size(bytes, first))
+}
+
+fn bound() -> impl Strategy<Value = Bound<Key>> {
+    prop_oneof![
+        Just(Bound::Unbounded),
+        key().prop_map(Bound::Included),
+        key().prop_map(Bound::Excluded),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (key(), size()).prop_map(|(key, size)| Step::Put(key, size)),
+        4 => (any::<u16>(), 50u16..700).prop_map(|(from, count)| Step::PutMany(from, count)),
+        8 => key().prop_map(Step::Delete),
+        6 => proptest::collection::vec((key(), proptest::option::of(size())), 0..8).prop_map(Step::Batch),
+        8 => key().prop_map(Step::Get),
+        4 => (bound(), bound(), any::<bool>()).prop_map(|(from, to, back)| Step::Scan(from, to, back)),
+        2 => (key(), 0u8..4).prop_map(|(key, bytes)| Step::Prefix(key, bytes)),
+        3 => Just(Step::TakeSnapshot),
+        2 => any::<u8>().prop_map(Step::DropSnapshot),
+        2 => Just(Step::Flush),
+        2 => Just(Step::Collect),
+        1 => (0u8..5).prop_map(Step::Close),
+        2 => (0u8..5).prop_map(Step::Crash),
+    ]
+}
+
+fn options(variant: u8) -> Options {
+    Options {
+        space_amplification_max: 1.3,
+        ..tiny(VARIANTS[usize::from(variant)])
+    }
+}
+
+/// All pairs of a range, compared as they come.
+fn check_range(
+    pairs: impl Iterator<Item = Result<(Vec<u8>, forebay_store::Value), forebay_store::StoreError>>,
+    model: &Model,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    reversed: bool,
+) {
+    let within = |key: &Vec<u8>| {
+        (match &from {
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+            Bound::Unbounded => true,
+        }) && (match &to {
+            Bound::Included(to) => key <= to,
+            Bound::Excluded(to) => key < to,
+            Bound::Unbounded => true,
+        })
+    };
+    let mut expected: Vec<_> = model.iter().filter(|(key, _)| within(key)).collect();
+    if reversed {
+        expected.reverse();
+    }
+    let mut expected = expected.into_iter();
+    for pair in pairs {
+        let (key, value) = pair.unwrap();
+        let (wanted, bytes) = expected.next().expect("no more keys");
+        assert_eq!(&key, wanted);
+        assert!(value == *bytes, "the value of {key:02x?}");
+    }
+    assert_eq!(expected.next(), None, "a key is missing");
+}
+
+fn check_all(store: &Store, model: &Model) {
+    for reversed in [false, true] {
+        let range = ScanRange::all();
+        let range = if reversed { range.reversed() } else { range };
+        let pairs = store.scan(range).unwrap();
+        check_range(pairs, model, Bound::Unbounded, Bound::Unbounded, reversed);
+    }
+    for (key, value) in model {
+        assert!(store.get(key).unwrap().unwrap() == *value);
+    }
+}
+
+struct World {
+    bench: Bench,
+    store: Store,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+}
+
+impl World {
+    fn reopen(&mut self, variant: u8, closes: bool) {
+        for (snapshot, model) in self.snapshots.drain(..) {
+            let pairs = snapshot.scan(ScanRange::all()).unwrap();
+            check_range(pairs, &model, Bound::Unbounded, Bound::Unbounded, false);
+        }
+        let Self { store, bench, .. } = self;
+        // Another store in its place until the pool's lane is free.
+        let elsewhere = bench.dir.path().join("elsewhere");
+        let nothing = Store::open(&elsewhere, None, &tiny(VARIANTS[1])).unwrap();
+        let old = std::mem::replace(store, nothing);
+        if closes {
+            old.close().unwrap();
+        } else {
+            drop(old);
+        }
+        *store = bench.open(&options(variant));
+        check_all(store, &self.model);
+    }
+
+    fn take(&mut self, step: Step) {
+        let (store, model) = (&self.store, &mut self.model);
+        match step {
+            Step::Put(key, size) => {
+                store.put(&key.bytes(), &size.bytes()).unwrap();
+                model.insert(key.bytes(), size.bytes());
+            }
+            Step::PutMany(from, count) => {
+                for i in 0..count {
+                    let key = Key(2, from.wrapping_add(i) % 1000).bytes();
+                    let value = Size(u32::from(i % 7) * 150, i as u8).bytes();
+                    store.put(&key, &value).unwrap();
+                    model.insert(key, value);
+                }
+            }
+            Step::Delete(key) => {
+                store.delete(&key.bytes()).unwrap();
+                model.remove(&key.bytes());
+            }
+            Step::Batch(changes) => {
+                let mut batch = Batch::new();
+                for (key, size) in &changes {
+                    match size {
+                        // Such values lie in the batch's record, which has a limit.
+                        Some(Size(bytes, first)) => {
+                            let bytes = if *bytes > 33_000 {
+                                *bytes
+                            } else {
+                                bytes % 3000
+                            };
+                            batch.put(&key.bytes(), &Size(bytes, *first).bytes());
+                            model.insert(key.bytes(), Size(bytes, *first).bytes());
+                        }
+                        None => {
+                            batch.delete(&key.bytes());
+                            model.remove(&key.bytes());
+                        }
+                    }
+                }
+                store.write(&batch).unwrap();
+            }
+            Step::Get(key) => {
+                let found = store.get(&key.bytes()).unwrap().map(|v| v.into_vec());
+                assert_eq!(found.as_ref(), model.get(&key.bytes()));
+                for (snapshot, model) in &self.snapshots {
+                    let found = snapshot.get(&key.bytes()).unwrap().map(|v| v.into_vec());
+                    assert_eq!(found.as_ref(), model.get(&key.bytes()));
+                }
+            }
+            Step::Scan(from, to, reversed) => {
+                let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
+                let range = ScanRange::new(from.clone(), to.clone());
+                let range = if reversed { range.reversed() } else { range };
+                let pairs = store.scan(range.clone()).unwrap();
+                check_range(pairs, model, from.clone(), to.clone(), reversed);
+                for (snapshot, model) in &self.snapshots {
+                    let pairs = snapshot.scan(range.clone()).unwrap();
+                    check_range(pairs, model, from.clone(), to.clone(), reversed);
+                }
+            }
+            Step::Prefix(key, bytes) => {
+                let prefix = &key.bytes()[..usize::from(bytes).min(key.bytes().len())];
+                let found: Vec<_> = store
+                    .scan(ScanRange::prefix(prefix).keys_only())
+                    .unwrap()
+                    .map(|pair| pair.unwrap().0)
+                    .collect();
+                let expected = model.keys().filter(|key| key.starts_with(prefix));
+                assert!(found.iter().eq(expected));
+            }
+            Step::TakeSnapshot => {
+                if self.snapshots.len() == SNAPSHOTS {
+                    self.snapshots.remove(0);
+                }
+                let snapshot = store.snapshot().unwrap();
+                self.snapshots.push((snapshot, model.clone()));
+            }
+            Step::DropSnapshot(which) => {
+                if !self.snapshots.is_empty() {
+                    let at = usize::from(which) % self.snapshots.len();
+                    self.snapshots.remove(at);
+                }
+            }
+            Step::Flush => store.flush().unwrap(),
+            // Everything goes to the index first, and its tables are merged.
+            Step::Collect => drop(store.gc().unwrap()),
+            Step::Close(variant) => self.reopen(variant, true),
+            Step::Crash(variant) => self.reopen(variant, false),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
+    #[test]
+    fn a_store_does_what_a_map_does(
+        variant in 0u8..5,
+        steps in proptest::collection::vec(step(), 20..120),
+    ) {
+        within(Duration::from_secs(120), "a sequence of operations", move || {
+            let bench = Bench::new();
+            let mut world = World {
+                store: bench.open(&options(variant)),
+                bench,
+                model: Model::new(),
+                snapshots: Vec::new(),
+            };
+            for step in steps {
+                world.take(step);
+            }
+            world.reopen(variant, variant % 2 == 0);
+            prop_assert_eq!(world.store.verify().unwrap().problems, Vec::<String>::new());
+            Ok(())
+        })?;
+    }
+}
