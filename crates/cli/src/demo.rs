@@ -15,7 +15,7 @@ use forebay_bench::{
     report::{self, PAPER, Table, figure, grouped},
     rounds::Span,
     scratch::{PoolSource, ScratchDir, ScratchPool},
-    wisckey::{self, Config, Limit, Report, Watch},
+    wisckey::{self, Config, Limit, Report},
 };
 use forebay_store::Variant;
 use serde::Serialize;
@@ -81,8 +81,7 @@ impl Demo {
                 table(&bench)
             ))?;
         }
-        progress.note("a process writes, and is killed");
-        let killed = kill(&dir)?;
+        let killed = kill(&dir, &progress)?;
         drop(progress);
         let lossless = killed.missing == 0 && killed.wrong.is_empty();
         output::report(self.json, &Shown { bench, killed }, |shown| {
@@ -170,8 +169,11 @@ fn table(bench: &Report) -> String {
     table.render()
 }
 
+/// How long the writer lives, in seconds.
+const ALIVE: Span = Span { min: 1.0, max: 2.0 };
+
 /// Kills a writer once and compares.
-fn kill(dir: &Path) -> Result<Killed, Failure> {
+fn kill(dir: &Path, progress: &Progress) -> Result<Killed, Failure> {
     const BUFFERS: u64 = 2;
     const BUFFER_BYTES: u64 = 8 << 20;
     let scratch = ScratchDir::new_in(dir)?;
@@ -183,11 +185,16 @@ fn kill(dir: &Path) -> Result<Killed, Failure> {
         Variant::DOUBLE,
         fresh_seed(),
     );
+    let limit = Limit {
+        ops: None,
+        seconds: Some(ALIVE.max),
+    };
+    progress.follow("a writer, to be killed", limit, &storm.live);
     let Strike {
         verdict,
         alive,
         reopen,
-    } = storm.strike(Span { min: 1.0, max: 2.0 })?;
+    } = storm.strike(ALIVE)?;
     Ok(Killed {
         acknowledged: verdict.acknowledged,
         recovered: verdict.found - verdict.in_flight_done,

@@ -64,6 +64,16 @@ impl Progress {
         }
     }
 
+    /// Shows something that has no figures in the end.
+    pub fn follow(&self, what: &str, limit: Limit, live: &Arc<Live>) {
+        drop(self.replace(None));
+        if self.terminal {
+            self.replace(Some(Running::following(what, limit, live)));
+        } else {
+            eprintln!("{what}");
+        }
+    }
+
     fn replace(&self, next: Option<Running>) -> Option<Running> {
         std::mem::replace(
             &mut *self.running.lock().unwrap_or_else(PoisonError::into_inner),

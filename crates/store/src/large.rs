@@ -220,6 +220,20 @@ impl LargeValues {
         Ok(key)
     }
 
+    /// True if the header of file `id` never reached the disk: then no record points to it.
+    pub(crate) fn never_written(&self, id: u64) -> Result<bool, StoreError> {
+        let path = self.path(id);
+        let file = self.open_file(id)?;
+        let length = file.len().map_err(StoreError::io("reading", &path))?;
+        let mut header = [0; HEADER];
+        if length < HEADER as u64 {
+            return Ok(true);
+        }
+        file.read_exact_at(&mut header, 0)
+            .map_err(StoreError::io("reading", &path))?;
+        Ok(header == [0; HEADER])
+    }
+
     /// Unlinks file `id`.
     pub(crate) fn remove(&self, id: u64) -> Result<(), StoreError> {
         let path = self.path(id);

@@ -336,3 +336,17 @@ fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
         }
     }
 }
+
+#[test]
+fn a_damaged_header_of_a_large_value_does_not_cost_the_value_at_an_opening_after_a_crash() {
+    let bench = Bench::new();
+    let store = bench.open(&small(Variant::DOUBLE));
+    store.put(b"large", &[7; 100_000]).unwrap();
+    drop(store);
+    let file = bench.path().join("large/0000000000000001.val");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let store = bench.open(&small(Variant::DOUBLE));
+    assert_eq!(store.get(b"large").unwrap().unwrap(), [7; 100_000]);
+}

@@ -130,7 +130,7 @@ fn new_pool(path: &Path) -> Pool {
     Pool::create(path, options).unwrap()
 }
 
-/// What both fixtures hold: puts, overwritten ones, deletes, a batch, a large value and an empty one.
+/// The first part of what both fixtures hold: puts, and overwritten ones.
 fn fill(store: &Store) {
     for i in 0..200 {
         store.put(&key(i), b"old").unwrap();
@@ -138,6 +138,10 @@ fn fill(store: &Store) {
     for i in 0..200 {
         store.put(&key(i), &value(i)).unwrap();
     }
+}
+
+/// The second: deletes, a large value, an empty one, and a batch.
+fn fill_on(store: &Store) {
     for i in (0..200).step_by(7) {
         store.delete(&key(i)).unwrap();
     }
@@ -263,9 +267,13 @@ fn write_the_fixtures() {
         let store = Store::open(&path, Some(&pool), &options(Variant::DOUBLE)).unwrap();
         fill(&store);
         if closed {
+            fill_on(&store);
             check(&store, &expected());
             store.close().unwrap();
         } else {
+            store.close().unwrap();
+            let store = Store::open(&path, Some(&pool), &options(Variant::DOUBLE)).unwrap();
+            fill_on(&store);
             // As a killed process leaves it: nothing is drained, merged or noted any more.
             store.put(LAST_KEY, LAST_VALUE).unwrap();
             drop(store);

@@ -580,8 +580,8 @@ impl Shared {
                     Err(StoreError::Damaged { .. }) => true,
                     found => found?,
                 },
-                // Its header was never completed, so it was never pointed to.
-                Err(StoreError::Damaged { .. }) => false,
+                // A header that is damaged, rather than never written, may be an acknowledged value's: its file stays.
+                Err(StoreError::Damaged { .. }) => !self.large.never_written(id)?,
                 Err(e) => return Err(e),
             };
             if !referenced {
