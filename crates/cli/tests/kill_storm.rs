@@ -9,9 +9,15 @@ use forebay_bench::{
     scratch::{PoolSource, ScratchDir, ScratchPool},
 };
 use forebay_store::Variant;
+use std::sync::{Mutex, PoisonError};
+
+/// One storm at a time: a child that another test has just started holds, until the kernel has closed them, copies of this
+/// process's descriptors, and with them the lock of a store that was closed here and that a writer is to open.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Kills a writer of one store `kills` times.
 fn storm(variant: Variant, kills: usize, mix: Mix, threads: u32) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let seed =
         std::env::var("FOREBAY_SEED").map_or_else(|_| fresh_seed(), |seed| seed.parse().unwrap());
     println!("{variant}: FOREBAY_SEED={seed}");

@@ -168,6 +168,14 @@ impl StoreError {
         }
     }
 
+    /// True if a refused write cannot have reached the log: nothing in it points to what was written beside it.
+    pub(crate) fn nothing_logged(&self) -> bool {
+        matches!(
+            self,
+            Self::Stalled { .. } | Self::BatchTooLarge { .. } | Self::ReadOnly { .. }
+        )
+    }
+
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged {
             path: path.to_owned(),

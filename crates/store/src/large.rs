@@ -55,6 +55,14 @@ pub(crate) struct Written<'a> {
     pub(crate) value: LargeRef,
 }
 
+impl Written<'_> {
+    /// Removes the file, as nothing was written that points to it.
+    pub(crate) fn discard(self) {
+        // If that fails, collection does it later.
+        let _ = self.values.remove(self.value.id);
+    }
+}
+
 impl Drop for Written<'_> {
     fn drop(&mut self) {
         self.values.in_flight.lock().remove(&self.value.id);

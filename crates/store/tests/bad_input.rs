@@ -704,3 +704,66 @@ fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
     }
     check(&bench.open(&quiet(Variant::Fsync)));
 }
+
+#[test]
+fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
+    let bench = closed();
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|e| e == "table");
+    for table in files_in(&bench.path().join("index"))
+        .into_iter()
+        .filter(is_table)
+    {
+        let name = table.file_name().unwrap().to_str().unwrap();
+        let bytes = fs::read(&table).unwrap();
+        let bad = [
+            None,
+            Some(&bytes[..0]),
+            Some(&bytes[..bytes.len() / 2]),
+            Some(b"foreign"),
+        ];
+        for content in bad {
+            match content {
+                Some(content) => fs::write(&table, content).unwrap(),
+                None => fs::remove_file(&table).unwrap(),
+            }
+            refused(
+                &bench,
+                None,
+                Variant::Fsync,
+                |e| matches!(e, StoreError::Index(_)),
+                &["index", name, "damaged"],
+            );
+        }
+        fs::write(&table, bytes).unwrap();
+    }
+    check(&bench.open(&quiet(Variant::Fsync)));
+}
+
+#[test]
+fn a_damaged_or_missing_index_manifest_is_refused_and_no_empty_index_is_made() {
+    let bench = closed();
+    let path = bench.path().join("index/MANIFEST");
+    let bytes = fs::read(&path).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 2;
+    for content in [
+        Some(&flipped[..]),
+        Some(&bytes[..bytes.len() / 2]),
+        Some(b""),
+        None,
+    ] {
+        match content {
+            Some(content) => fs::write(&path, content).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        refused(
+            &bench,
+            Some(&bench.pool),
+            Variant::DOUBLE,
+            |e| matches!(e, StoreError::Index(_)),
+            &["index", "damaged"],
+        );
+    }
+    fs::write(&path, bytes).unwrap();
+    check(&bench.open(&quiet(Variant::DOUBLE)));
+}

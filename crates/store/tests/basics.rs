@@ -338,6 +338,31 @@ fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
 }
 
 #[test]
+fn verify_finds_nothing_wrong_while_writers_and_the_collector_work() {
+    let bench = Bench::new();
+    let options = Options {
+        space_amplification_max: 1.2,
+        ..common::tiny(Variant::DOUBLE)
+    };
+    let store = &bench.open(&options);
+    let done = &std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for i in 0..12_000u32 {
+                store.put(&key(i % 400), &value(i)).unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+            store.gc().unwrap();
+        }
+    });
+    let stats = store.stats();
+    assert!(stats.gc_files_removed > 0, "{stats:?}");
+}
+
+#[test]
 fn a_damaged_header_of_a_large_value_does_not_cost_the_value_at_an_opening_after_a_crash() {
     let bench = Bench::new();
     let store = bench.open(&small(Variant::DOUBLE));

@@ -12,16 +12,16 @@ mod common;
 use common::{
     Rng, VARIANTS,
     crash_disk::{CrashDisk, DISK_NOTE},
-    format, new_sim, tiny,
+    format, new_sim,
+    oracle::{Change, Known, State, apply, operations, perform},
+    tiny,
 };
 use forebay_pool::{
     Pool,
     media::{CrashImages, Sim},
 };
-use forebay_store::{Batch, Options, ScanRange, Store, Variant};
+use forebay_store::{Options, Store, Variant};
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
     sync::{
@@ -33,7 +33,6 @@ use std::{
 };
 
 const WRITERS: u64 = 2;
-const KEYS: u64 = 25;
 
 const ACK: u64 = 1 << 56;
 const FLUSHED: u64 = 2 << 56;
@@ -41,147 +40,6 @@ const READ: u64 = 3 << 56;
 const COPY_BEGINS: u64 = 4 << 56;
 const COPY_ENDS: u64 = 5 << 56;
 const KIND: u64 = 0xFF << 56;
-
-/// Keys and the numbers of their values.
-type State = BTreeMap<Vec<u8>, u64>;
-type Change = (Vec<u8>, Option<u64>);
-
-/// The value of a number, which has its scale in its last byte.
-fn value(number: u64) -> Vec<u8> {
-    let mut rng = Rng(number);
-    let longer = number & 0xFF;
-    let bytes = match rng.below(40) {
-        0 => (33_000 + rng.below(40_000)) * longer,
-        1..10 => 0,
-        10..25 => rng.below(100),
-        _ => rng.below(6000) * longer,
-    };
-    let mut bytes = vec![0; bytes as usize];
-    for word in bytes.chunks_mut(8) {
-        let random = rng.next().to_le_bytes();
-        word.copy_from_slice(&random[..word.len()]);
-    }
-    bytes
-}
-
-/// Bytes of a value in a batch at most.
-const BATCHED: usize = 3000;
-
-fn is_value(number: u64, found: &[u8]) -> bool {
-    let value = value(number);
-    value == found || value.len() > BATCHED && value[..BATCHED] == *found
-}
-
-fn writers_key(writer: u64, number: u64) -> Vec<u8> {
-    format!("writer {writer} key {number:03}").into_bytes()
-}
-
-fn operations(writer: u64, rng: &mut Rng, count: u64, scale: Scale) -> Vec<Vec<Change>> {
-    let change = |rng: &mut Rng| {
-        let key = writers_key(writer, rng.below(KEYS));
-        let value = (!rng.chance(6)).then(|| rng.next() << 8 | scale.longer);
-        (key, value)
-    };
-    (0..count)
-        .map(|_| {
-            let changes = if rng.chance(6) { 1 + rng.below(6) } else { 1 };
-            (0..changes).map(|_| change(rng)).collect()
-        })
-        .collect()
-}
-
-fn apply(state: &mut State, operation: &[Change]) {
-    for (key, value) in operation {
-        match value {
-            Some(value) => state.insert(key.clone(), *value),
-            None => state.remove(key),
-        };
-    }
-}
-
-fn perform(store: &Store, operation: &[Change]) {
-    if let [(key, change)] = operation {
-        match change {
-            Some(number) => store.put(key, &value(*number)).unwrap(),
-            None => store.delete(key).unwrap(),
-        }
-        return;
-    }
-    let mut batch = Batch::new();
-    for (key, change) in operation {
-        match change {
-            // A batch must fit into a record; only values that go to files of their own may be longer.
-            Some(number) => batch.put(key, &value(*number)[..value(*number).len().min(BATCHED)]),
-            None => batch.delete(key),
-        }
-    }
-    store.write(&batch).unwrap();
-}
-
-/// What a writer's keys may be.
-#[derive(Clone)]
-struct Known {
-    writers: Vec<Vec<State>>,
-}
-
-impl Known {
-    fn nothing() -> Self {
-        Self {
-            writers: vec![vec![State::new()]; WRITERS as usize],
-        }
-    }
-
-    /// The one allowed state of each writer that the store is in.
-    fn judge(&self, store: &Store, when: &str) -> Vec<State> {
-        let found: BTreeMap<Vec<u8>, Vec<u8>> = store
-            .scan(ScanRange::all())
-            .unwrap()
-            .map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
-            .collect();
-        // Many states share most of their values.
-        let compared = RefCell::new(HashMap::new());
-        let is_value = |number: u64, found: &[u8]| {
-            *compared
-                .borrow_mut()
-                .entry((number, found.as_ptr()))
-                .or_insert_with(|| is_value(number, found))
-        };
-        let mut states = Vec::new();
-        let mut keys = 0;
-        for (writer, allowed) in (0..).zip(&self.writers) {
-            let prefix = format!("writer {writer} ").into_bytes();
-            let found: Vec<_> = found
-                .iter()
-                .filter(|(k, _)| k.starts_with(&prefix))
-                .collect();
-            keys += found.len();
-            let is = |state: &&State| {
-                state.len() == found.len()
-                    && state
-                        .iter()
-                        .zip(&found)
-                        .all(|((key, number), (k, v))| key == *k && is_value(*number, v))
-            };
-            let state = allowed.iter().find(is).unwrap_or_else(|| {
-                let nearest = allowed.last().unwrap();
-                let wrong: Vec<_> = nearest
-                    .keys()
-                    .filter(|key| {
-                        found.iter().all(|(k, v)| k != key || !is_value(nearest[*key], v))
-                    })
-                    .map(|key| String::from_utf8_lossy(key).into_owned())
-                    .collect();
-                panic!(
-                    "{when}: writer {writer}: none of {} allowed states; missing or other than in the last: {wrong:?}",
-                    allowed.len()
-                )
-            });
-            states.push(state.clone());
-        }
-        assert_eq!(keys, found.len(), "{when}: keys that nobody wrote");
-        states
-    }
-}
 
 /// How large everything is in a round of the test.
 #[derive(Clone, Copy)]
@@ -298,7 +156,7 @@ fn record(
     let done = AtomicBool::new(false);
     let count = 40 + rng.below(200);
     let operations: Vec<_> = (0..WRITERS)
-        .map(|writer| operations(writer, rng, count, scale))
+        .map(|writer| operations(writer, rng, count, scale.longer))
         .collect();
     let closes = rng.chance(2);
     let begun = std::sync::Mutex::new(Vec::new());
@@ -454,7 +312,7 @@ fn two_crashes(seed: u64) {
     let scale = if seed.is_multiple_of(4) { LARGE } else { SMALL };
     let first = options(&mut rng, true);
     let machine = Machine::new(&work.path().join("first"), scale.segment_bytes);
-    let (known, place) = (Known::nothing(), work.path().join("1"));
+    let (known, place) = (Known::nothing(WRITERS), work.path().join("1"));
     let one = record(machine, &first, &known, scale, &mut rng, &place);
     for cut in 0..4 {
         let (point, copy, known) = one.moment(&mut rng);

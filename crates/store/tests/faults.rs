@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Bench, Rng,
+    Bench, Rng, files_in,
     hook_disk::{Doing, HookDisk},
     tiny, value_log_files, within,
 };
@@ -18,13 +18,13 @@ use forebay_store::{
 use std::{
     collections::BTreeMap,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 fn faulty(plan: &Arc<Plan>) -> Arc<FaultyDisk> {
@@ -146,6 +146,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
     });
     let options = quiet(Variant::Buffered(4));
     let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    let begun = Instant::now();
     let large = half_a_segment();
     for i in 0..FILE_FULL - 2 {
         store.put(&i.to_be_bytes(), &large).unwrap();
@@ -157,6 +158,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
         for i in FILE_FULL - 2..60 {
             while let Err(error) = store.put(&i.to_be_bytes(), &large) {
                 assert!(matches!(error, StoreError::Stalled { .. }), "{error}");
+                assert!(begun.elapsed() < Duration::from_secs(60), "{error}");
             }
         }
     });
@@ -171,6 +173,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
         }
         while let Err(error) = store.flush() {
             assert!(matches!(error, StoreError::Stalled { .. }), "{error}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "{error}");
         }
     }
     store.close().unwrap();
@@ -289,6 +292,38 @@ fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
         }
         store.close().unwrap();
     });
+}
+
+#[test]
+fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
+    let bench = Bench::new();
+    let broken = Arc::new(AtomicBool::new(true));
+    let disk = HookDisk::new({
+        let broken = Arc::clone(&broken);
+        move |doing| match doing {
+            Doing::Write(path, _) if is_value_log(path) && broken.load(SeqCst) => Err(io_error()),
+            _ => Ok(()),
+        }
+    });
+    let options = quiet(Variant::DOUBLE);
+    let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    while store.put(b"fills the pool", &half_a_segment()).is_ok() {}
+    while store.put(b"fills the pool", b"to its last line").is_ok() {}
+    let mut batch = Batch::new();
+    batch.put(b"a", &[7; 100_000]);
+    batch.put(b"b", &[7; 100_000]);
+    for _ in 0..3 {
+        let error = store.put(b"large", &[7; 100_000]).unwrap_err();
+        assert!(matches!(error, StoreError::Stalled { .. }), "{error}");
+        assert!(store.write(&batch).is_err());
+    }
+    assert_eq!(files_in(&bench.path().join("large")), [] as [PathBuf; 0]);
+    assert_eq!(store.stats().large_value_bytes, 0);
+    broken.store(false, SeqCst);
+    while store.write(&batch).is_err() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(get(&store, b"b").unwrap(), [7; 100_000]);
 }
 
 /// What a key may hold: one value after an acknowledged write; more after writes that failed.

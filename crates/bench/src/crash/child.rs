@@ -10,7 +10,6 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     process::{self, ChildStdout, Command, Stdio},
-    sync::{Mutex, PoisonError},
     thread,
 };
 
@@ -20,9 +19,6 @@ pub struct Child {
     /// Its standard output.
     pub output: ChildStdout,
 }
-
-/// Held while a child is started.
-static SPAWNING: Mutex<()> = Mutex::new(());
 
 impl Child {
     /// Starts `command` (program and arguments) with `order` as JSON in one more argument.
@@ -37,9 +33,6 @@ impl Child {
         };
         let failed = || BenchError::io("starting", Path::new(program));
         let order = serde_json::to_string(order).map_err(|e| failed()(e.into()))?;
-        // One at a time: until it executes its program, a child of another thread holds copies of our descriptors,
-        // and with them the lock of a store that we have closed and that this child is to open.
-        let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut process = Command::new(program)
             .args(arguments)
             .arg(order)

@@ -220,20 +220,31 @@ impl Shared {
 
     fn put_large(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let written = self.large.write(key, value)?;
-        self.write_one(
-            KIND_LARGE,
-            key,
-            &written.value.encode(),
-            Form::Record,
-            || true,
-        )?;
-        Ok(())
+        let reference = written.value.encode();
+        let done = self.write_one(KIND_LARGE, key, &reference, Form::Record, || true);
+        if done.as_ref().is_err_and(StoreError::nothing_logged) {
+            written.discard();
+        }
+        done.map(drop)
     }
 
     fn write_batch(&self, batch: &Batch) -> Result<(), StoreError> {
+        let mut large = Vec::new();
+        let done = self.log_batch(batch, &mut large);
+        if done.as_ref().is_err_and(StoreError::nothing_logged) {
+            large.into_iter().for_each(Written::discard);
+        }
+        done
+    }
+
+    /// Writes a batch; its large values, which are kept from collection until it is in the memtable, go to `large`.
+    fn log_batch<'s>(
+        &'s self,
+        batch: &Batch,
+        large: &mut Vec<Written<'s>>,
+    ) -> Result<(), StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference must fit.
         let bytes_max = self.head.payload_max();
-        let mut large: Vec<Written<'_>> = Vec::new();
         let mut payload = Vec::with_capacity(batch.bytes.min(bytes_max) + batch.len() * 16);
         let mut places = Vec::with_capacity(batch.len());
         for (key, value) in &batch.ops {

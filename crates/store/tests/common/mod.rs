@@ -3,6 +3,7 @@
 
 pub mod crash_disk;
 pub mod hook_disk;
+pub mod oracle;
 
 use forebay_pool::{Pool, layout::Geometry, media::Sim};
 use forebay_store::{Options, Store, Variant};

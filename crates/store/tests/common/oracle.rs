@@ -1,0 +1,156 @@
+//! Writers whose every operation is known, and what their keys may be after a crash.
+
+use super::Rng;
+use forebay_store::{Batch, ScanRange, Store};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+};
+
+/// Keys of a writer.
+const KEYS: u64 = 25;
+
+/// Keys and the numbers of their values.
+pub type State = BTreeMap<Vec<u8>, u64>;
+pub type Change = (Vec<u8>, Option<u64>);
+
+/// The value of a number, which has its scale in its last byte.
+fn value(number: u64) -> Vec<u8> {
+    let mut rng = Rng(number);
+    let longer = number & 0xFF;
+    let bytes = match rng.below(40) {
+        0 => (33_000 + rng.below(40_000)) * longer,
+        1..10 => 0,
+        10..25 => rng.below(100),
+        _ => rng.below(6000) * longer,
+    };
+    let mut bytes = vec![0; bytes as usize];
+    for word in bytes.chunks_mut(8) {
+        let random = rng.next().to_le_bytes();
+        word.copy_from_slice(&random[..word.len()]);
+    }
+    bytes
+}
+
+/// Bytes of a value in a batch at most.
+const BATCHED: usize = 3000;
+
+fn is_value(number: u64, found: &[u8]) -> bool {
+    let value = value(number);
+    value == found || value.len() > BATCHED && value[..BATCHED] == *found
+}
+
+fn writers_key(writer: u64, number: u64) -> Vec<u8> {
+    format!("writer {writer} key {number:03}").into_bytes()
+}
+
+/// What a writer does, over few keys of its own. Most values are shorter than `longer` times some kilobytes.
+pub fn operations(writer: u64, rng: &mut Rng, count: u64, longer: u64) -> Vec<Vec<Change>> {
+    let change = |rng: &mut Rng| {
+        let key = writers_key(writer, rng.below(KEYS));
+        let value = (!rng.chance(6)).then(|| rng.next() << 8 | longer);
+        (key, value)
+    };
+    (0..count)
+        .map(|_| {
+            let changes = if rng.chance(6) { 1 + rng.below(6) } else { 1 };
+            (0..changes).map(|_| change(rng)).collect()
+        })
+        .collect()
+}
+
+/// What an operation makes of a writer's keys.
+pub fn apply(state: &mut State, operation: &[Change]) {
+    for (key, value) in operation {
+        match value {
+            Some(value) => state.insert(key.clone(), *value),
+            None => state.remove(key),
+        };
+    }
+}
+
+/// Does an operation.
+pub fn perform(store: &Store, operation: &[Change]) {
+    if let [(key, change)] = operation {
+        match change {
+            Some(number) => store.put(key, &value(*number)).unwrap(),
+            None => store.delete(key).unwrap(),
+        }
+        return;
+    }
+    let mut batch = Batch::new();
+    for (key, change) in operation {
+        match change {
+            // A batch must fit into a record; only values that go to files of their own may be longer.
+            Some(number) => batch.put(key, &value(*number)[..value(*number).len().min(BATCHED)]),
+            None => batch.delete(key),
+        }
+    }
+    store.write(&batch).unwrap();
+}
+
+/// What a writer's keys may be.
+#[derive(Clone)]
+pub struct Known {
+    pub writers: Vec<Vec<State>>,
+}
+
+impl Known {
+    /// No keys at all.
+    pub fn nothing(writers: u64) -> Self {
+        Self {
+            writers: vec![vec![State::new()]; writers as usize],
+        }
+    }
+
+    /// The one allowed state of each writer that the store is in.
+    pub fn judge(&self, store: &Store, when: &str) -> Vec<State> {
+        let found: BTreeMap<Vec<u8>, Vec<u8>> = store
+            .scan(ScanRange::all())
+            .unwrap()
+            .map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap())
+            .collect();
+        // Many states share most of their values.
+        let compared = RefCell::new(HashMap::new());
+        let is_value = |number: u64, found: &[u8]| {
+            *compared
+                .borrow_mut()
+                .entry((number, found.as_ptr()))
+                .or_insert_with(|| is_value(number, found))
+        };
+        let mut states = Vec::new();
+        let mut keys = 0;
+        for (writer, allowed) in (0..).zip(&self.writers) {
+            let prefix = format!("writer {writer} ").into_bytes();
+            let found: Vec<_> = found
+                .iter()
+                .filter(|(k, _)| k.starts_with(&prefix))
+                .collect();
+            keys += found.len();
+            let is = |state: &&State| {
+                state.len() == found.len()
+                    && state
+                        .iter()
+                        .zip(&found)
+                        .all(|((key, number), (k, v))| key == *k && is_value(*number, v))
+            };
+            let state = allowed.iter().find(is).unwrap_or_else(|| {
+                let nearest = allowed.last().unwrap();
+                let wrong: Vec<_> = nearest
+                    .keys()
+                    .filter(|key| {
+                        found.iter().all(|(k, v)| k != key || !is_value(nearest[*key], v))
+                    })
+                    .map(|key| String::from_utf8_lossy(key).into_owned())
+                    .collect();
+                panic!(
+                    "{when}: writer {writer}: none of {} allowed states; missing or other than in the last: {wrong:?}",
+                    allowed.len()
+                )
+            });
+            states.push(state.clone());
+        }
+        assert_eq!(keys, found.len(), "{when}: keys that nobody wrote");
+        states
+    }
+}

@@ -1,0 +1,197 @@
+//! SIGKILL at random moments on one and the same store, again and again.
+//!
+//! A child process opens the store (in any variant), writes from several threads, and says over a socket what was
+//! acknowledged; it closes the store if it comes that far. It is killed at a random moment: while it opens and recovers, while it
+//! writes, while it closes. Each writer's keys must then be as they were after its last acknowledged operation, or after
+//! the one that was in flight. That holds for `nosync` too: what a killed process wrote is the kernel's.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Rng, VARIANTS,
+    oracle::{Known, apply, operations, perform},
+    tiny, within,
+};
+use forebay_pool::{CreateOptions, Pool};
+use forebay_store::{Options, Store, Variant};
+use std::{
+    collections::HashMap,
+    io::{Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
+
+const WRITERS: u64 = 3;
+/// Operations of each writer in one life of the child, which then closes the store.
+const OPERATIONS: u64 = 1000;
+const KILLS: u64 = 24;
+const ORDER: &str = "FOREBAY_STORE_KILL_TEST";
+
+fn options(variant: Variant) -> Options {
+    Options {
+        space_amplification_max: 1.3,
+        ..tiny(variant)
+    }
+}
+
+fn open(dir: &Path, variant: Variant) -> Store {
+    let pool = Pool::open(&dir.join("pool"), true).unwrap();
+    Store::open(&dir.join("store"), Some(&pool), &options(variant)).unwrap()
+}
+
+fn writers_operations(seed: u64, writer: u64) -> Vec<Vec<common::oracle::Change>> {
+    operations(writer, &mut Rng(seed + writer), OPERATIONS, 1)
+}
+
+#[test]
+#[ignore = "the process that is killed; run by the test below"]
+fn child() {
+    let Ok(order) = std::env::var(ORDER) else {
+        return;
+    };
+    let mut words = order.split(' ');
+    let seed: u64 = words.next().unwrap().parse().unwrap();
+    let variant: Variant = words.next().unwrap().parse().unwrap();
+    let dir = PathBuf::from(words.next().unwrap());
+    let store = open(&dir, variant);
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (store, socket) = (&store, dir.join("socket"));
+            scope.spawn(move || {
+                let mut parent = UnixStream::connect(socket).unwrap();
+                parent.write_all(&(writer as u32).to_le_bytes()).unwrap();
+                for (done, operation) in (1u32..).zip(writers_operations(seed, writer)) {
+                    perform(store, &operation);
+                    parent.write_all(&done.to_le_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    store.close().unwrap();
+}
+
+/// Hears how many operations each writer has had acknowledged, until a connection says nothing.
+fn listen(listener: &UnixListener) -> HashMap<u32, u32> {
+    let heard = Mutex::new(HashMap::new());
+    thread::scope(|scope| {
+        loop {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut number = move || {
+                let mut bytes = [0; 4];
+                let complete = connection.read_exact(&mut bytes).is_ok();
+                complete.then_some(u32::from_le_bytes(bytes))
+            };
+            let Some(writer) = number() else {
+                break;
+            };
+            let heard = &heard;
+            scope.spawn(move || {
+                while let Some(done) = number() {
+                    heard.lock().unwrap().insert(writer, done);
+                }
+            });
+        }
+    });
+    heard.into_inner().unwrap()
+}
+
+/// How a life of the child ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Killed,
+    Closed,
+}
+
+/// Starts a child and kills it after `lives`; what its writers had acknowledged.
+fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<u32, u32>, End) {
+    let socket = dir.join("socket");
+    // Nothing is there the first time.
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "child"])
+        .env(ORDER, format!("{seed} {variant} {}", dir.display()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    thread::scope(|scope| {
+        let heard = scope.spawn(|| listen(&listener));
+        thread::sleep(lives);
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        // The last connection in the queue, behind all of the child's.
+        drop(UnixStream::connect(&socket).unwrap());
+        let end = match status.code() {
+            None => End::Killed,
+            Some(0) => End::Closed,
+            Some(code) => panic!("the child failed with {code}: seed {seed}, {variant}"),
+        };
+        (heard.join().unwrap(), end)
+    })
+}
+
+#[test]
+fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
+    within(Duration::from_secs(300), "killing", || {
+        let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 8;
+        let mut rng = Rng(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let pool = CreateOptions {
+            bytes: 2 << 20,
+            segment_bytes: 64 << 10,
+            lanes: 4,
+            emulated: true,
+        };
+        Pool::create(&dir.path().join("pool"), pool).unwrap();
+        let mut known = Known::nothing(WRITERS);
+        let (mut killed, mut closed, mut acknowledged) = (0, 0, 0);
+        for round in 0.. {
+            if killed == KILLS {
+                break;
+            }
+            let variant = VARIANTS[rng.below(5) as usize];
+            let seed = rng.next();
+            // One in four while it opens; the others anywhere up to its close.
+            let lives_ms = if round % 4 == 0 {
+                rng.below(40)
+            } else {
+                rng.below(700)
+            };
+            let (heard, end) = strike(dir.path(), seed, variant, Duration::from_millis(lives_ms));
+            match end {
+                End::Killed => killed += 1,
+                End::Closed => closed += 1,
+            }
+            for writer in 0..WRITERS {
+                let done = heard.get(&(writer as u32)).copied().unwrap_or(0) as usize;
+                acknowledged += done;
+                let mut state = known.writers[writer as usize][0].clone();
+                let operations = writers_operations(seed, writer);
+                operations[..done]
+                    .iter()
+                    .for_each(|op| apply(&mut state, op));
+                let mut allowed = vec![state.clone()];
+                if let Some(in_flight) = operations.get(done) {
+                    apply(&mut state, in_flight);
+                    allowed.push(state);
+                }
+                known.writers[writer as usize] = allowed;
+            }
+            let when = format!("round {round}: {variant}, {end:?} after {lives_ms} ms");
+            let store = open(dir.path(), VARIANTS[rng.below(5) as usize]);
+            let states = known.judge(&store, &when);
+            known.writers = states.into_iter().map(|state| vec![state]).collect();
+            if rng.chance(6) {
+                let problems = store.verify().unwrap().problems;
+                assert!(problems.is_empty(), "{when}: {problems:?}");
+            }
+        }
+        println!("{killed} kills, {closed} closes, {acknowledged} acknowledged operations");
+        assert!(acknowledged > 1000, "{acknowledged}");
+    });
+}
