@@ -11,7 +11,7 @@ use crate::{
         recover::{LiveSegment, recover},
     },
     layout::{BUFFERS_MAX, Geometry, LANE_TABLE, PAGE, START_MAX},
-    media::{FileMedia, Guard, Media, Survives, Window, open_dax, open_emulated},
+    media::{FileMedia, Guard, Media, Survives, Window, map_file, open_dax, open_emulated},
     record::Lsn,
     segment::SEGMENT_HEADER,
     superblock::{self, Superblock},
@@ -20,7 +20,10 @@ use crate::{
 use std::{
     fs::{self, OpenOptions},
     io::IoSlice,
-    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    os::{
+        fd::BorrowedFd,
+        unix::fs::{FileTypeExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -211,25 +214,43 @@ impl Pool {
     /// # Errors
     /// [`PoolErrorKind`] for everything that can be wrong with it; nothing is changed.
     pub fn open(path: &Path, emulated: bool) -> Result<Self, PoolError> {
-        match open_dax(path) {
-            Ok(media) => Self::open_media(path, Arc::new(media)),
-            Err(refused) => {
-                let PoolErrorKind::NotPersistentMemory { file_system } = &refused.kind else {
-                    return Err(refused);
-                };
-                let media = open_emulated(path)?;
-                // Before anything is repaired: a pool that is refused is not touched.
-                if !emulated && !Superblock::read(&media, path)?.superblock.emulated {
-                    return Err(PoolError::new(
-                        path,
-                        PoolErrorKind::MovedOffPersistentMemory {
-                            file_system: file_system.clone(),
-                        },
-                    ));
-                }
-                Self::open_media(path, Arc::new(media))
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|e| PoolError::io(path, "opening the pool", e))?;
+        Self::open_either(path, file, emulated)
+    }
+
+    /// As [`open`](Self::open), of a `file` that is open for reading and writing: for a process that was given it by one that may
+    /// open it. `path` is what errors call it. Lanes are locked by this open file, so it must not be one that is shared.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_file(path: &Path, file: fs::File) -> Result<Self, PoolError> {
+        Self::open_either(path, file, false)
+    }
+
+    fn open_either(path: &Path, file: fs::File, emulated: bool) -> Result<Self, PoolError> {
+        let mut refused = None;
+        let media = map_file(path, file, |e| match &e.kind {
+            PoolErrorKind::NotPersistentMemory { file_system } => {
+                refused = Some(file_system.clone());
+                true
             }
+            _ => false,
+        })?;
+        // Before anything is repaired: a pool that is refused is not touched.
+        if let Some(file_system) = refused
+            && !emulated
+            && !Superblock::read(&media, path)?.superblock.emulated
+        {
+            return Err(PoolError::new(
+                path,
+                PoolErrorKind::MovedOffPersistentMemory { file_system },
+            ));
         }
+        Self::open_media(path, Arc::new(media))
     }
 
     /// Opens the pool on `media`. A damaged superblock copy is rewritten from the intact one.
@@ -266,6 +287,12 @@ impl Pool {
     #[must_use]
     pub fn survives(&self) -> Survives {
         self.core.media.survives()
+    }
+
+    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`]).
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.core.media.descriptor()
     }
 
     /// The medium in words.

@@ -49,30 +49,109 @@ impl Lane {
     /// If `kind` is 0, which would end the segment for whoever reads it.
     #[inline]
     pub fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, AppendError> {
-        assert!(kind != KIND_SEAL, "kind 0 is the pool's own");
-        let payload: usize = parts.iter().map(|part| part.len()).sum();
-        if payload > self.payload_max() {
-            return Err(AppendError::TooLarge {
-                bytes: payload,
-                bytes_max: self.payload_max(),
-            });
-        }
-        let bytes = record_bytes(payload);
-        let (slot, start, lsn) = loop {
-            match self.reserve(bytes) {
+        let payload = self.payload(kind, parts)?;
+        let reserved = loop {
+            match self.reserve(record_bytes(payload), |_| true) {
                 Ok(reserved) => break reserved,
                 Err(full) => self.make_room(full)?,
             }
         };
-        let window = &self.slots[slot];
-        self.write(window, start, lsn, kind, parts, payload);
-        publish(window, lsn, lsn + bytes);
-        Ok(lsn)
+        Ok(self.fill(reserved, kind, parts, payload))
     }
 
-    /// Reserves `bytes` bytes: slot, the slot's start, and log address. The tail, if there is no room.
+    /// Log address at which the open segment starts; `None` if none is open.
     #[inline]
-    fn reserve(&self, bytes: u64) -> Result<(usize, Lsn, Lsn), u64> {
+    #[must_use]
+    pub fn segment(&self) -> Option<Lsn> {
+        loop {
+            let tail = self.tail.0.load(Acquire);
+            if tail == NO_SEGMENT {
+                return None;
+            }
+            let start = self.slots[split(tail).0].start();
+            // The tail still points into that segment, so it was open when its start was read.
+            if start.is_some() && self.tail.0.load(Acquire) == tail {
+                return start;
+            }
+            hint::spin_loop();
+        }
+    }
+
+    /// As [`append`](Self::append), but only to the open segment that starts at `segment`: for records that are to be
+    /// understood together with an earlier one of the same segment. `None` if another segment is open, or none, or this one has no room
+    /// ([`next_segment`](Self::next_segment) opens the next). Never waits for the drain.
+    ///
+    /// # Errors
+    /// [`AppendError::TooLarge`].
+    ///
+    /// # Panics
+    /// As [`append`](Self::append).
+    #[inline]
+    pub fn append_in(
+        &self,
+        segment: Lsn,
+        kind: u16,
+        parts: &[IoSlice<'_>],
+    ) -> Result<Option<Lsn>, AppendError> {
+        let payload = self.payload(kind, parts)?;
+        let reserved = self.reserve(record_bytes(payload), |start| start == segment);
+        Ok(reserved
+            .ok()
+            .map(|reserved| self.fill(reserved, kind, parts, payload)))
+    }
+
+    /// Seals the segment that starts at `full`, if that one is open, and opens the next: its start, or that of the one that
+    /// somebody else opened meanwhile. `None` while all segments are in the drain's hands; never waits for it.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub fn next_segment(&self, full: Option<Lsn>) -> Result<Option<Lsn>, AppendError> {
+        let mut control = self.control.lock();
+        if control.closed {
+            return Err(AppendError::Closed);
+        }
+        if let Some(slot) = control.open() {
+            let start = self.slots[slot].start();
+            if start != full {
+                return Ok(start);
+            }
+            self.seal_open(&mut control, slot);
+        }
+        let start = control.next_start;
+        Ok(self.open_free(&mut control).then_some(start))
+    }
+
+    /// Bytes of a payload, checked.
+    #[inline]
+    fn payload(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<usize, AppendError> {
+        assert!(kind != KIND_SEAL, "kind 0 is the pool's own");
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let bytes_max = self.payload_max();
+        if bytes > bytes_max {
+            return Err(AppendError::TooLarge { bytes, bytes_max });
+        }
+        Ok(bytes)
+    }
+
+    /// Writes a record to its reserved place, durably, and publishes it.
+    #[inline]
+    fn fill(
+        &self,
+        (slot, start, lsn): (usize, Lsn, Lsn),
+        kind: u16,
+        parts: &[IoSlice<'_>],
+        payload: usize,
+    ) -> Lsn {
+        let window = &self.slots[slot];
+        self.write(window, start, lsn, kind, parts, payload);
+        publish(window, lsn, lsn + record_bytes(payload));
+        lsn
+    }
+
+    /// Reserves `bytes` bytes in a segment whose start is `wanted`: slot, the slot's start, and log address. The tail, if there is
+    /// no room.
+    #[inline]
+    fn reserve(&self, bytes: u64, wanted: impl Fn(Lsn) -> bool) -> Result<(usize, Lsn, Lsn), u64> {
         loop {
             let tail = self.tail.0.load(Acquire);
             if tail == NO_SEGMENT {
@@ -85,7 +164,7 @@ impl Lane {
             let Some(start) = self.slots[slot].start() else {
                 return Err(tail);
             };
-            if lsn + bytes > start + self.segment_bytes {
+            if !wanted(start) || lsn + bytes > start + self.segment_bytes {
                 return Err(tail);
             }
             let next = pack(slot, lsn + bytes);

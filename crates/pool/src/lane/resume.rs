@@ -83,6 +83,11 @@ impl Lane {
         lane
     }
 
+    /// Changes the label, durably. Whole words of eight bytes change at once; a crash may leave some of them changed.
+    pub fn relabel(&self, label: &str) {
+        self.core.tables().write_label(self.lane, label);
+    }
+
     /// Ends the session and gives the lane back to the pool. False if its log is not drained: then
     /// the lane stays its owner's, with everything in it.
     #[must_use]

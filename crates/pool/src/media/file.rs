@@ -9,7 +9,10 @@ use crate::error::{PoolError, PoolErrorKind};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice},
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -64,17 +67,12 @@ pub struct FileMedia {
     held: HeldLocks,
 }
 
-fn open(path: &Path) -> Result<(File, Found), PoolError> {
-    let file = OpenOptions::new()
+fn open(path: &Path) -> Result<File, PoolError> {
+    OpenOptions::new()
         .read(true)
         .write(true)
         .open(path)
-        .map_err(|e| PoolError::io(path, "opening the pool", e))?;
-    let found = Found::of(path, &file)?;
-    if found.bytes() == 0 {
-        return Err(PoolError::new(path, PoolErrorKind::Empty));
-    }
-    Ok((file, found))
+        .map_err(|e| PoolError::io(path, "opening the pool", e))
 }
 
 /// Maps persistent memory at `path`: a file on a DAX file system, or a devdax device.
@@ -83,31 +81,24 @@ fn open(path: &Path) -> Result<(File, Found), PoolError> {
 /// [`PoolErrorKind::NotPersistentMemory`] where `MAP_SYNC` is refused: the error says on which file system
 /// the path lies and what to do. I/O errors.
 pub fn open_dax(path: &Path) -> Result<FileMedia, PoolError> {
-    let (file, found) = open(path)?;
-    let bytes = usize::try_from(found.bytes()).unwrap_or(usize::MAX);
-    let mapping = Mapping::new(&file, bytes, Kind::Sync).map_err(|e| {
-        match e.raw_os_error() {
-            // Kernels say EOPNOTSUPP; file systems that predate MAP_SHARED_VALIDATE say EINVAL.
-            Some(libc::EOPNOTSUPP | libc::EINVAL) => PoolError::new(
-                path,
-                PoolErrorKind::NotPersistentMemory {
-                    file_system: file_system_of(&file),
-                },
-            ),
-            _ => PoolError::io(path, "mapping the pool with MAP_SYNC", e),
+    map_file(path, open(path)?, |_| false)
+}
+
+/// Maps `file` as [`open_dax`] does, or if it is no persistent memory, and `fallback` says of the error that this will do, as
+/// [`open_emulated`] does.
+pub(crate) fn map_file(
+    path: &Path,
+    file: File,
+    fallback: impl FnOnce(&PoolError) -> bool,
+) -> Result<FileMedia, PoolError> {
+    match map(path, &file, Kind::Sync) {
+        Ok((mapping, found)) => Ok(FileMedia::new(path, file, mapping, Kind::Sync, found)),
+        Err(refused) if fallback(&refused) => {
+            let (mapping, found) = map(path, &file, Kind::Shared)?;
+            Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
         }
-    })?;
-    Ok(FileMedia {
-        path: path.to_owned(),
-        file,
-        mapping,
-        survives: Survives::PowerCut,
-        held: HeldLocks::default(),
-        kind: match found {
-            Found::File(_) => "persistent memory, fsdax file",
-            Found::DevDax(_) => "persistent memory, devdax device",
-        },
-    })
+        Err(refused) => Err(refused),
+    }
 }
 
 /// Maps an ordinary file or tmpfs as an emulated pool.
@@ -115,18 +106,49 @@ pub fn open_dax(path: &Path) -> Result<FileMedia, PoolError> {
 /// # Errors
 /// I/O errors.
 pub fn open_emulated(path: &Path) -> Result<FileMedia, PoolError> {
-    let (file, found) = open(path)?;
+    let file = open(path)?;
+    let (mapping, found) = map(path, &file, Kind::Shared)?;
+    Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
+}
+
+fn map(path: &Path, file: &File, kind: Kind) -> Result<(Mapping, Found), PoolError> {
+    let found = Found::of(path, file)?;
     let bytes = usize::try_from(found.bytes()).unwrap_or(usize::MAX);
-    let mapping = Mapping::new(&file, bytes, Kind::Shared)
-        .map_err(|e| PoolError::io(path, "mapping the pool", e))?;
-    Ok(FileMedia {
-        path: path.to_owned(),
-        file,
-        mapping,
-        survives: Survives::ProcessCrash,
-        held: HeldLocks::default(),
-        kind: "emulated in an ordinary file",
-    })
+    if bytes == 0 {
+        return Err(PoolError::new(path, PoolErrorKind::Empty));
+    }
+    let mapping = Mapping::new(file, bytes, kind).map_err(|e| match (kind, e.raw_os_error()) {
+        (Kind::Shared, _) => PoolError::io(path, "mapping the pool", e),
+        // Kernels say EOPNOTSUPP; file systems that predate MAP_SHARED_VALIDATE say EINVAL.
+        (Kind::Sync, Some(libc::EOPNOTSUPP | libc::EINVAL)) => PoolError::new(
+            path,
+            PoolErrorKind::NotPersistentMemory {
+                file_system: file_system_of(file),
+            },
+        ),
+        (Kind::Sync, _) => PoolError::io(path, "mapping the pool with MAP_SYNC", e),
+    })?;
+    Ok((mapping, found))
+}
+
+impl FileMedia {
+    fn new(path: &Path, file: File, mapping: Mapping, kind: Kind, found: Found) -> Self {
+        let (survives, kind) = match (kind, found) {
+            (Kind::Sync, Found::File(_)) => (Survives::PowerCut, "persistent memory, fsdax file"),
+            (Kind::Sync, Found::DevDax(_)) => {
+                (Survives::PowerCut, "persistent memory, devdax device")
+            }
+            (Kind::Shared, _) => (Survives::ProcessCrash, "emulated in an ordinary file"),
+        };
+        Self {
+            path: path.to_owned(),
+            file,
+            mapping,
+            survives,
+            kind,
+            held: HeldLocks::default(),
+        }
+    }
 }
 
 /// The name of the file system that holds `file`, as `/proc/self/mountinfo` has it.
@@ -180,6 +202,10 @@ impl Media for FileMedia {
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise is the same.
         unsafe { self.mapping.slice(offset, bytes) }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {

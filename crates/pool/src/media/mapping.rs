@@ -61,6 +61,15 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        // A forked child must not write to its parent's lanes, nor keep their locks, which the mapping holds as well as the
+        // descriptor does.
+        // SAFETY: the range was mapped just now; only children are affected.
+        if unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_DONTFORK) } != 0 {
+            let error = io::Error::last_os_error();
+            // SAFETY: mapped just now, and nobody has a pointer into it.
+            unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
+            return Err(error);
+        }
         Ok(Self {
             base,
             bytes,

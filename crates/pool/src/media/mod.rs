@@ -15,6 +15,7 @@ mod sim;
 mod timed;
 mod window;
 
+pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
 pub use profile::Profile;
@@ -22,7 +23,7 @@ pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
 pub(crate) use window::{Pin, Window};
 
-use std::{fmt, io, io::IoSlice};
+use std::{fmt, io, io::IoSlice, os::fd::BorrowedFd};
 
 /// What a pool's contents live through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,11 @@ pub trait Media: Send + Sync + 'static {
     /// If the range is not inside the medium.
     #[expect(unsafe_code, reason = "lends memory that another thread could write")]
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8];
+
+    /// The open file that holds the locks, if there is one. Whoever is forked inherits it, and with it the locks, until it is closed.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Takes lock number `lock` of this medium, for the life of the process or until
     /// [`unlock`](Self::unlock); the kernel drops it when the owner dies. With `wait`, waits for it.

@@ -4,6 +4,7 @@ use super::{Media, Profile, Survives};
 use std::{
     hint, io,
     io::IoSlice,
+    os::fd::BorrowedFd,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -67,6 +68,10 @@ impl Media for Timed {
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise is the same.
         unsafe { self.inner.slice(offset, bytes) }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
     }
 
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {

@@ -1,0 +1,217 @@
+//! What the tests of the files tier start and kill: a supervisor (`lab run POOL DIR PATTERN…`), the database under it (`lab database`), and a
+//! recovery (`lab recover POOL [--force] [--discard]`).
+//!
+//! The database does what it reads on standard input, a call a line, through the client, as libforebay.so would have it, and answers `ok N` or
+//! `errno N`. What follows `other` is done by a second process.
+
+use forebay_files::{
+    client,
+    replay::{RecoverOptions, recover},
+    supervisor::{Supervisor, SupervisorOptions},
+};
+use forebay_pool::Pool;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_int},
+    io::{BufRead, BufReader, IoSlice, Write},
+    os::fd::{AsRawFd, OwnedFd},
+    path::Path,
+    process::{Child, ChildStdout, Command, ExitCode, Stdio},
+};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<ExitCode, Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["run", pool, run_dir, patterns @ ..] => run(Path::new(pool), Path::new(run_dir), patterns),
+        ["database"] => database(),
+        ["recover", pool, options @ ..] => {
+            let options = RecoverOptions {
+                force: options.contains(&"--force"),
+                discard: options.contains(&"--discard"),
+            };
+            let reports = recover(&Pool::open(Path::new(pool), false)?, &options)?;
+            println!("{}", serde_json::to_string(&reports)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err("run POOL DIR PATTERN… | database | recover POOL".into()),
+    }
+}
+
+/// Supervises a database, whose process id is the first line of the output.
+fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failure> {
+    let options = SupervisorOptions {
+        patterns: patterns.iter().map(|&p| p.to_owned()).collect(),
+        buffers: 2,
+        run_dir: run_dir.to_owned(),
+        program: "lab".to_owned(),
+    };
+    let supervisor = Supervisor::start(Pool::open(pool, false)?, options)?;
+    let environment = supervisor.environment(Path::new(""));
+    let mut database = Command::new(std::env::current_exe()?)
+        .arg("database")
+        .envs(
+            environment
+                .into_iter()
+                .filter(|(name, _)| name != "LD_PRELOAD"),
+        )
+        .spawn()?;
+    database.wait()?;
+    let status = supervisor.finish()?;
+    println!("{}", serde_json::to_string(&status)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Another process of the database, which answers like this one.
+struct Other {
+    process: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Other {
+    fn start() -> std::io::Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("database")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = process
+            .stdout
+            .take()
+            .ok_or(std::io::ErrorKind::BrokenPipe)?;
+        let mut other = Self {
+            process,
+            output: BufReader::new(output),
+        };
+        other.answer()?;
+        Ok(other)
+    }
+
+    fn answer(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    fn call(&mut self, line: &str) -> std::io::Result<String> {
+        let mut input = self
+            .process
+            .stdin
+            .as_ref()
+            .ok_or(std::io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{line}")?;
+        self.answer()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+fn database() -> Result<ExitCode, Failure> {
+    client::start();
+    let mut files: HashMap<String, OwnedFd> = HashMap::new();
+    let mut other = None;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "pid {}", std::process::id())?;
+    out.flush()?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        if let Some(line) = line.strip_prefix("other ") {
+            let other = match &mut other {
+                Some(other) => other,
+                none => none.insert(Other::start()?),
+            };
+            write!(out, "{}", other.call(line)?)?;
+            out.flush()?;
+            continue;
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        match call(&words, &mut files) {
+            Ok(done) => writeln!(out, "ok {done}")?,
+            Err(errno) => writeln!(out, "errno {}", errno.raw_os_error())?,
+        }
+        out.flush()?;
+    }
+    drop(other);
+    client::exiting();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `bytes` bytes that anybody can make again from `seed`.
+fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let byte = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..bytes).map(byte).collect()
+}
+
+fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, Errno> {
+    let number = |text: &str| text.parse::<u64>().map_err(|_| Errno::INVAL);
+    let path = |text: &str| CString::new(text).map_err(|_| Errno::INVAL);
+    let fd = |files: &HashMap<String, OwnedFd>, name: &str| {
+        files.get(name).map(|fd| fd.as_raw_fd()).ok_or(Errno::BADF)
+    };
+    match *words {
+        // open HANDLE PATH FLAGS
+        ["open", handle, name, flags] => {
+            let name = path(name)?;
+            let flags = c_int::try_from(number(flags)?).map_err(|_| Errno::INVAL)?;
+            let mut opened = None;
+            client::open(libc::AT_FDCWD, &name, flags, |flags| {
+                let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+                let fd = rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644))?;
+                Ok(opened.insert(fd).as_raw_fd())
+            })?;
+            let opened = opened.ok_or(Errno::BADF)?;
+            let absorbed = client::absorbs(opened.as_raw_fd());
+            files.insert(handle.to_owned(), opened);
+            Ok(usize::from(absorbed))
+        }
+        ["close", handle] => {
+            client::closing(fd(files, handle)?);
+            files.remove(handle);
+            Ok(0)
+        }
+        ["write", handle, seed, bytes] => {
+            let bytes = content(number(seed)?, number(bytes)? as usize);
+            client::write(fd(files, handle)?, &[IoSlice::new(&bytes)], None, 0)
+        }
+        ["pwrite", handle, offset, seed, bytes] => {
+            let bytes = content(number(seed)?, number(bytes)? as usize);
+            let (first, second) = bytes.split_at(bytes.len() / 3);
+            let parts = [IoSlice::new(first), IoSlice::new(&[]), IoSlice::new(second)];
+            client::write(fd(files, handle)?, &parts, Some(number(offset)?), 0)
+        }
+        ["sync", handle] => client::sync(fd(files, handle)?).map(|()| 0),
+        ["truncate", handle, bytes] => {
+            client::truncate(fd(files, handle)?, number(bytes)?).map(|()| 0)
+        }
+        ["retire", handle] => client::retire(fd(files, handle)?).map(|()| 0),
+        ["absorbs", handle] => Ok(usize::from(client::absorbs(fd(files, handle)?))),
+        ["hidden", handle] => Ok(client::hidden_flags(fd(files, handle)?) as usize),
+        ["rename", from, to] => {
+            let (from, to) = (path(from)?, path(to)?);
+            let at = libc::AT_FDCWD;
+            client::rename((at, &from), (at, &to), || rustix::fs::rename(&from, &to)).map(|()| 0)
+        }
+        ["unlink", name] => {
+            let name = path(name)?;
+            client::unlink(libc::AT_FDCWD, &name, || rustix::fs::unlink(&name)).map(|()| 0)
+        }
+        _ => Err(Errno::NOSYS),
+    }
+}

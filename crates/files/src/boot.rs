@@ -1,0 +1,24 @@
+//! Which boot of the machine this is.
+
+use crate::FilesError;
+use uuid::Uuid;
+
+/// Set in tests only: pretends another boot.
+const OVERRIDE: &str = "FOREBAY_TEST_BOOT_ID";
+
+/// The kernel's id of this boot: as long as it is the same, the page cache has everything that was ever written.
+///
+/// # Errors
+/// If `/proc` is not there.
+pub fn id() -> Result<Uuid, FilesError> {
+    if let Ok(id) = std::env::var(OVERRIDE) {
+        return id
+            .parse()
+            .map_err(|_| FilesError::Config(format!("{OVERRIDE} is no uuid: {id}")));
+    }
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text = std::fs::read_to_string(PATH).map_err(FilesError::io(format!("reading {PATH}")))?;
+    text.trim()
+        .parse()
+        .map_err(|_| FilesError::Config(format!("{PATH} is no uuid: {text}")))
+}

@@ -1,0 +1,620 @@
+//! The session: this process's lane, and its connection to the supervisor.
+//!
+//! A record goes to the lane by [`Session::log`]. When a segment is full, whoever finds it so takes the *turn*: it seals the segment,
+//! asks the supervisor to sync the files in it, releases those that are synced, and opens the next. With no segment free it waits.
+//!
+//! If the supervisor is gone, the turn syncs the files itself. If a file cannot be synced, its write stays *unlogged*: only a real sync
+//! can acknowledge it then ([`Session::settle`]).
+
+use super::table::{self, FILES, File};
+use crate::{
+    FILES_MAX, identity,
+    record::{self, HEAD, Head, KIND_FILE, KIND_WRITE},
+    shared::SharedPage,
+    sys,
+    wire::{self, Answer, Request, VERSION},
+};
+use forebay_pool::{
+    ClaimOptions, Lane, Lsn, Pool, Sealed,
+    record::record_bytes,
+    segment::{Records, SegmentHeader},
+};
+use parking_lot::Mutex;
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType},
+    time::ClockId,
+};
+use std::{
+    ffi::c_int,
+    io::IoSlice,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicBool, AtomicI32,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// How long to wait for the supervisor before looking whether it is still there.
+const LOOK: Duration = Duration::from_millis(20);
+/// The client's own descriptors are moved above this number, where programs do not count on the next free one.
+const OWN_MIN: c_int = 400;
+/// Parts of one record at most; a write of more becomes several records.
+const PARTS: usize = 16;
+
+/// Descriptors of ours, which the database must not close.
+static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+
+/// True if `fd` is the connection or the pool.
+pub(super) fn is_own(fd: c_int) -> bool {
+    fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd)
+}
+
+/// In a forked child: closes its copies of what is its parent's, which would keep the lane locked.
+pub(super) fn close_own() {
+    for own in &OWN {
+        if let Some(fd) = sys::borrow(own.swap(-1, Relaxed)) {
+            sys::close(fd);
+        }
+    }
+}
+
+/// Where the supervisor is, and how to say who we are.
+pub(super) struct Address {
+    pub(super) socket: Vec<u8>,
+    pub(super) token: Uuid,
+}
+
+impl Address {
+    pub(super) fn connect(&self) -> Result<OwnedFd, Errno> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let address = SocketAddrUnix::new_abstract_name(&self.socket)?;
+        rustix::net::connect(&socket, &address)?;
+        Ok(socket)
+    }
+
+    /// Returns when nobody absorbs the file any more: we are about to write to it.
+    pub(super) fn foreign(&self, dev: u64, ino: u64) -> Result<(), Errno> {
+        let socket = self.connect()?;
+        let token = self.token;
+        wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
+        wire::receive::<Answer>(socket.as_fd()).map(drop)
+    }
+}
+
+/// The files of a segment, by number.
+#[derive(Clone, Copy, Default)]
+struct FileSet([u64; FILES_MAX / 64]);
+
+impl FileSet {
+    fn insert(&mut self, file: usize) {
+        self.0[file / 64] |= 1 << (file % 64);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> + use<'_> {
+        (0..FILES_MAX).filter(|file| self.0[file / 64] >> (file % 64) & 1 == 1)
+    }
+}
+
+/// A segment that was handed over and is not released yet.
+struct Held {
+    sealed: Sealed<'static>,
+    files: FileSet,
+}
+
+/// What only one thread at a time does.
+#[derive(Default)]
+struct Turn {
+    held: Vec<Held>,
+    /// Epoch to read records with.
+    epoch: u32,
+}
+
+/// This process's session.
+pub(super) struct Session {
+    pub(super) page: SharedPage,
+    lane: &'static Lane,
+    socket: OwnedFd,
+    boot: [u8; 16],
+    orphaned: AtomicBool,
+    turn: Mutex<Turn>,
+    /// Which files each segment that is not handed over names.
+    sets: Mutex<Vec<(Lsn, FileSet)>>,
+}
+
+static SESSION: OnceLock<Session> = OnceLock::new();
+
+/// The session, once there is one.
+#[inline]
+pub(super) fn current() -> Option<&'static Session> {
+    SESSION.get()
+}
+
+/// The session; begins it if there is none. Under the registry's lock.
+pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
+    if let Some(session) = SESSION.get() {
+        return Ok(session);
+    }
+    let session = Session::begin(address)?;
+    Ok(SESSION.get_or_init(|| session))
+}
+
+impl Session {
+    fn begin(address: &Address) -> Result<Self, String> {
+        let lost = |errno: Errno| format!("the supervisor does not answer: {errno}");
+        let socket = address.connect().map_err(lost)?;
+        let hello = Request::Hello {
+            version: VERSION,
+            token: address.token,
+            pid: std::process::id(),
+        };
+        wire::send(socket.as_fd(), &hello, &[]).map_err(lost)?;
+        let (answer, fds) = wire::receive::<Answer>(socket.as_fd()).map_err(lost)?;
+        let Answer::Welcome {
+            pool,
+            owner,
+            buffers,
+            label,
+            boot,
+        } = answer
+        else {
+            return Err(format!("the supervisor refuses: {answer:?}"));
+        };
+        let [pool_fd, page]: [OwnedFd; 2] = fds
+            .try_into()
+            .map_err(|_| "the supervisor sent no pool".to_owned())?;
+        let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
+        let high = |fd: OwnedFd| match rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN) {
+            Ok(moved) => moved,
+            // A low limit of descriptors.
+            Err(_) => fd,
+        };
+        let (socket, pool_fd) = (high(socket), high(pool_fd));
+        OWN[0].store(socket.as_raw_fd(), Relaxed);
+        OWN[1].store(pool_fd.as_raw_fd(), Relaxed);
+        let claimed = Pool::open_file(&pool, pool_fd.into()).and_then(|pool| {
+            let options = ClaimOptions {
+                buffers,
+                label,
+                ..ClaimOptions::default()
+            };
+            pool.claim(owner, &options)
+        });
+        let (lane, recovered) = match claimed {
+            Ok(claimed) => claimed,
+            Err(e) => {
+                OWN.iter().for_each(|own| own.store(-1, Relaxed));
+                return Err(e.to_string());
+            }
+        };
+        drop(recovered);
+        let lane: &'static Lane = Box::leak(Box::new(lane));
+        Ok(Self {
+            page,
+            socket,
+            boot: *boot.as_bytes(),
+            orphaned: AtomicBool::new(false),
+            turn: Mutex::new(Turn {
+                held: Vec::with_capacity(64),
+                epoch: lane.epoch(),
+            }),
+            sets: Mutex::new(Vec::with_capacity(64)),
+            lane,
+        })
+    }
+
+    /// Asks the supervisor to sync and follow a file. `Ok` says whether nobody else has it open. Under the registry's lock, which
+    /// makes the answer ours.
+    pub(super) fn register(
+        &self,
+        file: usize,
+        fd: BorrowedFd<'_>,
+        path: Vec<u8>,
+    ) -> Result<bool, Errno> {
+        let file = u32::try_from(file).map_err(|_| Errno::INVAL)?;
+        wire::send(
+            self.socket.as_fd(),
+            &Request::Register { file, path },
+            &[fd],
+        )?;
+        match wire::receive::<Answer>(self.socket.as_fd())? {
+            (Answer::Absorb { alone }, _) => Ok(alone),
+            _ => Err(Errno::PERM),
+        }
+    }
+
+    /// Tells the supervisor something that has no answer. If it is gone, it need not know.
+    pub(super) fn tell(&self, request: &Request) {
+        if wire::send(self.socket.as_fd(), request, &[]).is_err() {
+            self.orphaned.store(true, Release);
+        }
+    }
+
+    /// Log address below which everything is released from the lane.
+    pub(super) fn released(&self) -> Lsn {
+        self.lane.usage().head
+    }
+
+    /// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`. If it cannot be logged, the file is *unlogged* from now on.
+    #[inline]
+    pub(super) fn log_write(
+        &self,
+        number: usize,
+        file: &mut File,
+        mut at: u64,
+        parts: &[IoSlice<'_>],
+        bytes: usize,
+    ) {
+        if FILES[number].unlogged.load(Relaxed) {
+            return;
+        }
+        let record_max = self.lane.payload_max() - HEAD;
+        let mut left = bytes;
+        let mut parts = parts.iter();
+        let mut part: &[u8] = &[];
+        while left > 0 {
+            let head = self.head(number, at).encode();
+            let mut slices = [IoSlice::new(&[]); PARTS + 1];
+            slices[0] = IoSlice::new(&head);
+            let mut used = 1;
+            let mut taken = 0;
+            while used <= PARTS && taken < left.min(record_max) {
+                if part.is_empty() {
+                    match parts.next() {
+                        Some(next) => part = next,
+                        // The kernel cannot have written more than there was.
+                        None => return,
+                    }
+                    continue;
+                }
+                let take = part.len().min(left.min(record_max) - taken);
+                let (now, later) = part.split_at(take);
+                slices[used] = IoSlice::new(now);
+                used += 1;
+                taken += take;
+                part = later;
+            }
+            if !self.log(number, file, KIND_WRITE, &slices[..used]) {
+                return;
+            }
+            at += taken as u64;
+            left -= taken;
+        }
+        let counts = &self.page.files[number];
+        counts
+            .writes
+            .store(counts.writes.load(Relaxed) + 1, Relaxed);
+        counts
+            .bytes
+            .store(counts.bytes.load(Relaxed) + bytes as u64, Relaxed);
+    }
+
+    /// Logs a record that has only a head.
+    pub(super) fn log_head(&self, number: usize, file: &mut File, kind: u16, at: u64) {
+        if !FILES[number].unlogged.load(Relaxed) {
+            let head = self.head(number, at).encode();
+            self.log(number, file, kind, &[IoSlice::new(&head)]);
+        }
+    }
+
+    /// Names the file again, by the path it has now.
+    pub(super) fn log_name(&self, number: usize, file: &mut File) {
+        if !FILES[number].unlogged.load(Relaxed) {
+            let named = self.name(number, file);
+            self.log(number, file, KIND_FILE, &[IoSlice::new(&named)]);
+        }
+    }
+
+    fn head(&self, number: usize, at: u64) -> Head {
+        let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+        Head {
+            file: number as u32,
+            at,
+            time: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+        }
+    }
+
+    fn name(&self, number: usize, file: &File) -> Vec<u8> {
+        record::encode_file(self.head(number, 0), self.boot, &file.identity, &file.path)
+    }
+
+    /// Appends a record to a segment that names the file. False if it could not be, and the file is unlogged now.
+    #[inline]
+    fn log(&self, number: usize, file: &mut File, kind: u16, parts: &[IoSlice<'_>]) -> bool {
+        loop {
+            let segment = self.lane.segment();
+            if let Some(segment) = segment
+                && (file.named_in == Some(segment) || self.name_in(segment, number, file))
+                && let Ok(Some(lsn)) = self.lane.append_in(segment, kind, parts)
+            {
+                file.end = lsn + record_bytes(parts.iter().map(|p| p.len()).sum());
+                return true;
+            }
+            if !self.turn(segment) {
+                FILES[number].unlogged.store(true, Release);
+                return false;
+            }
+        }
+    }
+
+    /// Names the file in the segment. False if there is no room.
+    #[cold]
+    fn name_in(&self, segment: Lsn, number: usize, file: &mut File) -> bool {
+        // First the set: whoever hands the segment over after our append sees it.
+        {
+            let mut sets = self.sets.lock();
+            match sets.iter_mut().find(|(start, _)| *start == segment) {
+                Some((_, set)) => set.insert(number),
+                None => {
+                    let mut set = FileSet::default();
+                    set.insert(number);
+                    sets.push((segment, set));
+                }
+            }
+        }
+        let name = self.name(number, file);
+        let named = self
+            .lane
+            .append_in(segment, KIND_FILE, &[IoSlice::new(&name)]);
+        if !matches!(named, Ok(Some(_))) {
+            return false;
+        }
+        file.named_in = Some(segment);
+        true
+    }
+
+    /// Opens the segment after `full`, waiting for the drain if need be. False if the drain cannot go on.
+    #[cold]
+    fn turn(&self, full: Option<Lsn>) -> bool {
+        let mut turn = self.turn.lock();
+        let mut waited = false;
+        loop {
+            let seen = self.page.changes();
+            self.release(&mut turn);
+            let Ok(next) = self.lane.next_segment(full) else {
+                return false;
+            };
+            self.hand_over(&mut turn);
+            if next.is_some() {
+                return true;
+            }
+            if !waited {
+                self.page.waits.fetch_add(1, Relaxed);
+                waited = true;
+            }
+            if self.page.failing() || !self.wait(&mut turn, seen) {
+                return false;
+            }
+        }
+    }
+
+    /// Hands sealed segments over to the supervisor.
+    fn hand_over(&self, turn: &mut Turn) {
+        while let Some(sealed) = self.lane.take_sealed(Duration::ZERO) {
+            let mut sets = self.sets.lock();
+            let known = sets.iter().position(|(start, _)| *start == sealed.start());
+            let files = known.map_or_else(FileSet::default, |at| sets.swap_remove(at).1);
+            drop(sets);
+            let end = sealed.end();
+            let request = Request::Drain {
+                end,
+                files: files
+                    .iter()
+                    .filter_map(|file| u32::try_from(file).ok())
+                    .collect(),
+            };
+            turn.held.push(Held { sealed, files });
+            self.page.handed_over.store(end, Relaxed);
+            self.tell(&request);
+        }
+    }
+
+    /// Releases the segments that are drained.
+    fn release(&self, turn: &mut Turn) {
+        let drained = self.page.drained();
+        while turn
+            .held
+            .first()
+            .is_some_and(|held| held.sealed.end() <= drained)
+        {
+            turn.held.remove(0).sealed.release();
+        }
+    }
+
+    /// Waits for the supervisor, or does its work if it is gone. False if that fails.
+    fn wait(&self, turn: &mut Turn, seen: u32) -> bool {
+        if !self.orphaned() {
+            self.page.wait(seen, LOOK);
+            return true;
+        }
+        let files: Vec<usize> = (0..FILES_MAX)
+            .filter(|file| {
+                turn.held
+                    .iter()
+                    .any(|held| held.files.iter().any(|f| f == *file))
+            })
+            .collect();
+        for file in files {
+            if let Err(errno) = sync_now(file) {
+                self.page.fail(file, errno);
+                return false;
+            }
+        }
+        if let Some(last) = turn.held.last() {
+            self.page.set_drained(last.sealed.end());
+        }
+        true
+    }
+
+    /// True if the supervisor is gone.
+    fn orphaned(&self) -> bool {
+        if self.orphaned.load(Acquire) {
+            return true;
+        }
+        let mut byte = [0; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let gone = match rustix::net::recv(&self.socket, &mut byte, flags) {
+            Ok((0, _)) => true,
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => true,
+        };
+        if gone {
+            self.orphaned.store(true, Release);
+        }
+        gone
+    }
+
+    /// Seals the lane and waits until everything in it is durable in the files.
+    ///
+    /// # Errors
+    /// That of a file that cannot be synced.
+    pub(super) fn drain(&self) -> Result<(), Errno> {
+        let mut turn = self.turn.lock();
+        self.lane.seal();
+        self.hand_over(&mut turn);
+        loop {
+            let seen = self.page.changes();
+            self.release(&mut turn);
+            if turn.held.is_empty() {
+                return Ok(());
+            }
+            if let Some(errno) = self.failure() {
+                return Err(errno);
+            }
+            if !self.wait(&mut turn, seen) {
+                return Err(self.failure().unwrap_or(Errno::IO));
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<Errno> {
+        if !self.page.failing() {
+            return None;
+        }
+        let mut errors = self.page.files.iter().map(|file| file.errno.load(Relaxed));
+        errors
+            .find(|errno| *errno != 0)
+            .map(Errno::from_raw_os_error)
+    }
+
+    /// Makes everything durable the slow way: files that could not be synced are written again from the lane and synced, and the
+    /// lane is drained.
+    ///
+    /// # Errors
+    /// That of the file that still cannot be synced. Its records stay.
+    pub(super) fn settle(&self) -> Result<(), Errno> {
+        for file in 0..FILES_MAX {
+            if self.page.files[file].errno.load(Relaxed) != 0 {
+                self.repair(file)?;
+            }
+        }
+        self.drain()
+    }
+
+    /// Writes the file's records again, in order, and syncs it. A failed sync may have left clean what never reached the disk.
+    fn repair(&self, number: usize) -> Result<(), Errno> {
+        let guard = FILES[number].file.lock();
+        let Ok(cell) = guard.try_borrow() else {
+            return Err(Errno::DEADLK);
+        };
+        let Some(file) = &*cell else {
+            self.page.recovered(number);
+            return Ok(());
+        };
+        let mut turn = self.turn.lock();
+        self.lane.seal();
+        self.hand_over(&mut turn);
+        self.release(&mut turn);
+        let epoch = turn.epoch;
+        let write = |to: BorrowedFd<'_>| -> Result<(), Errno> {
+            for held in &turn.held {
+                let bytes = held.sealed.bytes();
+                let header = SegmentHeader::decode(bytes).ok_or(Errno::IO)?;
+                for record in Records::new(bytes, header, epoch) {
+                    let change = record::decode(record.header.kind, record.payload);
+                    let Ok((head, change)) = change else { continue };
+                    if head.file as usize == number {
+                        crate::replay::apply(to, head, change)?;
+                    }
+                }
+            }
+            rustix::fs::fdatasync(to)
+        };
+        with_descriptor(number, file, write)?;
+        drop(turn);
+        self.page.recovered(number);
+        self.tell(&Request::Repaired {
+            file: number as u32,
+        });
+        Ok(())
+    }
+
+    /// Before the process ends: nothing is left to others if there are none.
+    pub(super) fn end(&self) {
+        if self.orphaned() {
+            // If it fails, the records stay in the pool for `forebay recover`.
+            let _ = self.settle();
+        }
+    }
+}
+
+/// Syncs a file of the lane.
+fn sync_now(number: usize) -> Result<(), Errno> {
+    // Not under the slot's lock: who waits for the turn may hold it. What it could miss was not in the segments to be synced.
+    while let Some((fd, entry)) = table::descriptors_of(number).next()
+        && let Some(raw) = sys::borrow(fd)
+    {
+        let done = rustix::fs::fdatasync(raw);
+        // Closed meanwhile, it may have been another file that we synced. The entry goes first.
+        if table::entry(fd) == Some(entry) {
+            return done;
+        }
+    }
+    let guard = FILES[number].file.try_lock_for(LOOK).ok_or(Errno::BUSY)?;
+    let Ok(cell) = guard.try_borrow() else {
+        return Err(Errno::BUSY);
+    };
+    match &*cell {
+        Some(file) => with_descriptor(number, file, |fd| rustix::fs::fdatasync(fd)),
+        None => Ok(()),
+    }
+}
+
+/// Calls `work` with a descriptor of the file that does not append.
+fn with_descriptor(
+    number: usize,
+    file: &File,
+    work: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let open = table::descriptors_of(number).next();
+    if let Some((fd, _)) = open
+        && let Some(fd) = sys::borrow(fd)
+    {
+        // Not a descriptor of our own: closing one would drop the database's record locks on the file.
+        let flags = rustix::fs::fcntl_getfl(fd)?;
+        let append = rustix::fs::OFlags::APPEND;
+        if flags.contains(append) {
+            rustix::fs::fcntl_setfl(fd, flags - append)?;
+        }
+        let done = work(fd);
+        if flags.contains(append) {
+            rustix::fs::fcntl_setfl(fd, flags)?;
+        }
+        return done;
+    }
+    match identity::open(&file.identity, &[&file.path])? {
+        Some(file) => work(file.as_fd()),
+        // It was unlinked and is closed: nobody can miss it.
+        None => Ok(()),
+    }
+}

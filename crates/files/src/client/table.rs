@@ -1,0 +1,134 @@
+//! What the client knows of descriptors and files: two fixed tables, so that nothing is allocated where a write goes through.
+//!
+//! Lock order: the registry, then a file's slot, then the session's turn, then its sets. See docs/files-protocol.md, "Locks".
+
+use crate::FILES_MAX;
+use forebay_pool::Lsn;
+use parking_lot::{ReentrantMutex, const_reentrant_mutex};
+use std::{
+    cell::RefCell,
+    ffi::c_int,
+    path::PathBuf,
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+/// Descriptors above this are never absorbed.
+const DESCRIPTORS: usize = 1 << 16;
+
+/// What the client knows of one descriptor, in one word: 0 for most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry(u32);
+
+/// The file's number plus one; 0 for a descriptor of a plain file whose flags are hidden.
+const FILE: u32 = 0x1FF;
+/// Present, also if the rest is 0.
+const PRESENT: u32 = 1 << 9;
+/// Opened with `O_APPEND`.
+const APPEND: u32 = 1 << 10;
+/// The database believes that it was opened with these.
+const HIDDEN: [(u32, c_int); 3] = [
+    (1 << 11, libc::O_DSYNC),
+    (1 << 12, libc::O_SYNC & !libc::O_DSYNC),
+    (1 << 13, libc::O_DIRECT),
+];
+
+/// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
+pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
+
+impl Entry {
+    /// An entry for absorbed `file` (or a plain one), opened with `flags`.
+    pub(super) fn new(file: Option<usize>, flags: c_int) -> Self {
+        let mut word = PRESENT | file.map_or(0, |file| file as u32 + 1);
+        for (bit, flag) in HIDDEN {
+            if flags & flag == flag {
+                word |= bit;
+            }
+        }
+        if flags & libc::O_APPEND != 0 {
+            word |= APPEND;
+        }
+        Self(word)
+    }
+
+    /// The absorbed file's number.
+    #[inline]
+    pub(super) fn file(self) -> Option<usize> {
+        (self.0 & FILE != 0).then(|| (self.0 & FILE) as usize - 1)
+    }
+
+    pub(super) fn append(self) -> bool {
+        self.0 & APPEND != 0
+    }
+
+    /// The flags that the kernel does not know of.
+    pub(super) fn hidden(self) -> c_int {
+        HIDDEN
+            .iter()
+            .filter(|(bit, _)| self.0 & bit != 0)
+            .fold(0, |flags, (_, flag)| flags | flag)
+    }
+
+    /// The same descriptor when its file is plain: nothing, if nothing is hidden.
+    pub(super) fn plain(self) -> Option<Self> {
+        (self.hidden() != 0).then_some(Self(self.0 & !FILE))
+    }
+}
+
+static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+
+/// What is known of `fd`.
+#[inline]
+pub(super) fn entry(fd: c_int) -> Option<Entry> {
+    let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
+    (word != 0).then_some(Entry(word))
+}
+
+/// Notes what is known of `fd`; false if it is too large for that.
+pub(super) fn set_entry(fd: c_int, entry: Option<Entry>) -> bool {
+    let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) else {
+        return entry.is_none();
+    };
+    place.store(entry.map_or(0, |e| e.0), Release);
+    true
+}
+
+/// All descriptors that lead to `file`. Looks through the whole table.
+pub(super) fn descriptors_of(file: usize) -> impl Iterator<Item = (c_int, Entry)> {
+    (0..)
+        .zip(&ENTRIES)
+        .map(|(fd, word)| (fd, Entry(word.load(Relaxed))))
+        .filter(move |(_, entry)| entry.file() == Some(file))
+}
+
+/// A file that is absorbed, or was closed and is still in the lane.
+pub(super) struct File {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    pub(super) identity: Vec<u8>,
+    pub(super) path: PathBuf,
+    /// Open descriptors.
+    pub(super) descriptors: u32,
+    /// Start of the segment that it was last named in.
+    pub(super) named_in: Option<Lsn>,
+    /// Log address behind its last record.
+    pub(super) end: Lsn,
+}
+
+/// A place for a file; its number is its index.
+pub(super) struct Slot {
+    /// Kernel and lane get the changes of a file in one order, because both get them under this lock. Reentrant for a signal handler that
+    /// writes to the file that it interrupted a write to.
+    pub(super) file: ReentrantMutex<RefCell<Option<File>>>,
+    /// The kernel has something that the lane has not: a sync has to be a real one.
+    pub(super) unlogged: AtomicBool,
+}
+
+pub(super) static FILES: [Slot; FILES_MAX] = [const {
+    Slot {
+        file: const_reentrant_mutex(RefCell::new(None)),
+        unlogged: AtomicBool::new(false),
+    }
+}; FILES_MAX];

@@ -1,0 +1,30 @@
+//! The files tier: what an unmodified database writes to its log files goes to the pool as well, so that its fsync costs a copy.
+//!
+//! An absorbed write goes to the kernel as always, *and* into a lane of the pool; only its durability is taken over. The [`client`] does that inside the
+//! database's process (through libforebay.so); it owns the lane. The [`supervisor`], which started the database, syncs the files of a
+//! sealed segment, so that the client can release it. [`replay`] brings the files up to date after a crash.
+//! docs/files-protocol.md has the messages, records and rules; docs/durability.md the promises.
+
+pub mod boot;
+pub mod client;
+mod error;
+pub mod identity;
+pub mod policy;
+pub mod record;
+pub mod replay;
+mod shared;
+pub mod supervisor;
+mod sys;
+mod wire;
+
+pub use error::FilesError;
+
+/// Files that one client absorbs at a time, at most. More stay plain.
+pub const FILES_MAX: usize = 256;
+
+/// Environment of the database: the supervisor's address, an abstract Unix socket.
+pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
+/// Environment of the database: the secret that its [`client`] names itself with.
+pub const ENV_TOKEN: &str = "FOREBAY_TOKEN";
+/// Environment of the database: `fnmatch` patterns of the files to absorb, one a line.
+pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";

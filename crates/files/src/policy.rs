@@ -1,0 +1,354 @@
+//! Which files are absorbed: profiles by program, a configuration file over them, and patterns.
+//!
+//! A pattern is one of fnmatch(3) (`*`, `?`, `[a-z]`, `\`), where `*` and `?` do not match a slash. It is compared with as
+//! many of a path's last names as it has itself: `*.aof` with the file's name wherever it lies, `pg_wal/*` with
+//! whatever lies in a directory `pg_wal`. A pattern that begins with a slash is compared with the whole path. [`matches`] decides.
+//!
+//! Precedence: a profile is chosen by name, or else by the program's name, from those built in and those of the
+//! configuration file, which may also change what is built in. `absorb` at the top of the file replaces the profile's
+//! patterns; patterns of the command line are added.
+
+mod config;
+mod pattern;
+
+pub use config::Config;
+pub use pattern::matches;
+
+use std::{ffi::OsStr, fmt, path::PathBuf};
+
+/// A profile: what is known about a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Names of the programs that it is for.
+    pub programs: Vec<String>,
+    /// Patterns of the files that are absorbed.
+    pub absorb: Vec<String>,
+}
+
+/// The profile of patterns that the user gives without naming any.
+pub const GENERIC: &str = "generic";
+
+/// Name, programs, patterns.
+const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
+    // The second is the name of a new append-only file until the first rewrite after CONFIG SET appendonly yes.
+    (
+        "redis",
+        &["redis-server", "redis-sentinel", "keydb-server"],
+        &["*.aof", "temp-*.aof.incr"],
+    ),
+    ("valkey", &["valkey-server"], &["*.aof", "temp-*.aof.incr"]),
+    (
+        "rocksdb",
+        &["db_bench", "ldb", "db_stress"],
+        &["[0-9]*.log"],
+    ),
+    (
+        "leveldb",
+        &["leveldb_bench", "leveldbutil"],
+        &["[0-9]*.log"],
+    ),
+    ("sqlite", &["sqlite3"], &["*-wal", "*-journal"]),
+    (
+        "mariadb",
+        &["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"],
+        &["ib_logfile*"],
+    ),
+    ("postgres", &["postgres", "postmaster"], &["pg_wal/*"]),
+];
+
+/// The profiles that are built in.
+#[must_use]
+pub fn built_in() -> Vec<Profile> {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    BUILT_IN
+        .iter()
+        .map(|(name, programs, absorb)| Profile {
+            name: (*name).to_owned(),
+            programs: owned(programs),
+            absorb: owned(absorb),
+        })
+        .collect()
+}
+
+/// What is absorbed in one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The profile's name, or [`GENERIC`].
+    pub profile: String,
+    /// Patterns, each once, for [`matches`].
+    pub patterns: Vec<String>,
+}
+
+/// What the user asks for, and about which program.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The program's names, the likeliest first: as it was called, and as the file is called that this leads to.
+    pub programs: &'a [&'a OsStr],
+    /// The profile that the user names.
+    pub profile: Option<&'a str>,
+    /// The configuration.
+    pub config: &'a Config,
+    /// Patterns that the user adds.
+    pub absorb: &'a [String],
+}
+
+/// Chooses what is absorbed.
+///
+/// # Errors
+/// [`PolicyError::UnknownProfile`], [`PolicyError::UnknownProgram`] without patterns to absorb, [`PolicyError::Pattern`].
+pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
+    let profiles = request.config.profiles();
+    let known = || profiles.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    let profile = match request.profile {
+        Some(GENERIC) => None,
+        Some(name) => match profiles.iter().find(|p| p.name == name) {
+            Some(profile) => Some(profile),
+            None => {
+                return Err(PolicyError::UnknownProfile {
+                    name: name.to_owned(),
+                    known: known(),
+                });
+            }
+        },
+        None => request
+            .programs
+            .iter()
+            .find_map(|program| profiles.iter().find(|p| p.is_for(program))),
+    };
+    let own = match (request.config.absorb(), profile) {
+        (Some(patterns), _) => patterns,
+        (None, Some(profile)) => profile.absorb.as_slice(),
+        (None, None) => &[],
+    };
+    let mut patterns: Vec<String> = Vec::new();
+    for pattern in own.iter().chain(request.absorb) {
+        pattern::check(pattern).map_err(|what| PolicyError::Pattern {
+            pattern: pattern.clone(),
+            what,
+        })?;
+        if !patterns.contains(pattern) {
+            patterns.push(pattern.clone());
+        }
+    }
+    if patterns.is_empty() {
+        let program = request.programs.first();
+        return Err(PolicyError::UnknownProgram {
+            program: program.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
+            known: known(),
+        });
+    }
+    Ok(Policy {
+        profile: profile.map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
+        patterns,
+    })
+}
+
+impl Profile {
+    fn is_for(&self, program: &OsStr) -> bool {
+        self.programs.iter().any(|p| OsStr::new(p) == program)
+    }
+}
+
+/// Why nothing can be chosen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No profile of that name.
+    UnknownProfile {
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// No profile is for that program, and there are no patterns.
+    UnknownProgram {
+        /// Its name.
+        program: String,
+        /// The profiles there are.
+        known: Vec<String>,
+    },
+    /// A pattern that is none.
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The configuration file cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration file says something that cannot be.
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1; 0 if it is not known.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownProfile { name, known } => write!(
+                f,
+                "there is no profile {name:?}; there are {}, and those of a file given with --config",
+                known.join(", ")
+            ),
+            Self::UnknownProgram { program, known } => write!(
+                f,
+                "no profile is for the program {program:?}, so which files are its logs is not known. Name a profile with \
+                 --profile ({}), or say which files to absorb: --absorb '*.log'",
+                known.join(", ")
+            ),
+            Self::Pattern { pattern, what } => write!(f, "the pattern {pattern:?} {what}"),
+            Self::Unreadable { path, source } => {
+                write!(f, "reading the configuration {}: {source}", path.display())
+            }
+            Self::Config {
+                path,
+                line: 0,
+                what,
+            } => write!(f, "{}: {what}", path.display()),
+            Self::Config { path, line, what } => {
+                write!(f, "{}, line {line}: {what}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn request<'a>(program: &'a [&'a OsStr], config: &'a Config) -> Request<'a> {
+        Request {
+            programs: program,
+            profile: None,
+            config,
+            absorb: &[],
+        }
+    }
+
+    #[test]
+    fn the_programs_name_chooses_the_profile() {
+        let config = Config::default();
+        for (program, profile, absorbed) in [
+            (
+                "redis-server",
+                "redis",
+                "/var/lib/redis/appendonlydir/appendonly.aof.1.incr.aof",
+            ),
+            ("valkey-server", "valkey", "/d/a.aof"),
+            ("db_bench", "rocksdb", "/tmp/db/000004.log"),
+            ("sqlite3", "sqlite", "/d/app.db-wal"),
+            ("mariadbd", "mariadb", "/var/lib/mysql/ib_logfile0"),
+            (
+                "postgres",
+                "postgres",
+                "/pg/pg_wal/000000010000000000000001",
+            ),
+        ] {
+            let policy = choose(request(&[OsStr::new(program)], &config)).unwrap();
+            assert_eq!(policy.profile, profile);
+            assert!(
+                policy
+                    .patterns
+                    .iter()
+                    .any(|p| matches(p.as_bytes(), absorbed.as_bytes())),
+                "{program}: {absorbed}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_link_is_known_by_either_of_its_names() {
+        let config = Config::default();
+        let names = [OsStr::new("redis-server"), OsStr::new("redis-check-rdb")];
+        assert_eq!(choose(request(&names, &config)).unwrap().profile, "redis");
+        let names = [OsStr::new("cache"), OsStr::new("valkey-server")];
+        assert_eq!(choose(request(&names, &config)).unwrap().profile, "valkey");
+    }
+
+    #[test]
+    fn an_unknown_profile_or_program_is_refused_with_those_there_are() {
+        let config = Config::default();
+        let names = [OsStr::new("cat")];
+        let unknown = choose(Request {
+            profile: Some("oracle"),
+            ..request(&names, &config)
+        });
+        let message = unknown.unwrap_err().to_string();
+        assert!(
+            message.contains("oracle") && message.contains("redis, valkey, rocksdb"),
+            "{message}"
+        );
+        let message = choose(request(&names, &config)).unwrap_err().to_string();
+        assert!(
+            message.contains("\"cat\"") && message.contains("--absorb"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn patterns_of_the_command_line_are_added_and_are_enough() {
+        let config = Config::default();
+        let absorb = ["*.wal".to_owned(), "*.aof".to_owned()];
+        let names = [OsStr::new("cat")];
+        let policy = choose(Request {
+            absorb: &absorb,
+            ..request(&names, &config)
+        })
+        .unwrap();
+        assert_eq!(
+            (policy.profile.as_str(), policy.patterns.len()),
+            (GENERIC, 2)
+        );
+        let names = [OsStr::new("redis-server")];
+        let policy = choose(Request {
+            absorb: &absorb,
+            ..request(&names, &config)
+        })
+        .unwrap();
+        assert_eq!(policy.patterns, ["*.aof", "temp-*.aof.incr", "*.wal"]);
+        let bad = ["".to_owned()];
+        let refused = choose(Request {
+            absorb: &bad,
+            ..request(&names, &config)
+        });
+        assert!(matches!(refused, Err(PolicyError::Pattern { .. })));
+    }
+
+    #[test]
+    fn a_file_changes_profiles_and_makes_new_ones() {
+        let text = "[profile.redis]\nabsorb = [\"log/*\"]\n\n[profile.mine]\nprograms = [\"mydb\"]\nabsorb = [\"*.wal\"]\n";
+        let config = Config::parse(text, Path::new("f.toml")).unwrap();
+        let policy = choose(request(&[OsStr::new("redis-server")], &config)).unwrap();
+        assert_eq!(policy.patterns, ["log/*"]);
+        let policy = choose(request(&[OsStr::new("mydb")], &config)).unwrap();
+        assert_eq!(policy.profile, "mine");
+        let config = Config::parse("absorb = [\"only\"]", Path::new("f.toml")).unwrap();
+        let policy = choose(request(&[OsStr::new("redis-server")], &config)).unwrap();
+        assert_eq!(
+            (policy.profile.as_str(), policy.patterns),
+            ("redis", vec!["only".to_owned()])
+        );
+    }
+}

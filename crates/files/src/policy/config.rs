@@ -1,0 +1,159 @@
+//! The configuration file.
+//!
+//! ```toml
+//! absorb = ["*.aof"]              # instead of what the profile says
+//!
+//! [profile.mydb]                  # a new profile, or changes to one that is built in
+//! programs = ["mydb-server"]
+//! absorb = ["*.wal", "journal/*"]
+//! ```
+
+use super::{PolicyError, Profile, built_in, pattern};
+use serde::Deserialize;
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// What a configuration file says; the default is an empty one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    absorb: Option<Vec<String>>,
+    #[serde(default)]
+    profile: BTreeMap<String, Override>,
+}
+
+/// What it says about one profile. What is absent is left as it is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Override {
+    programs: Option<Vec<String>>,
+    absorb: Option<Vec<String>>,
+}
+
+impl Config {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// [`PolicyError::Unreadable`] and [`PolicyError::Config`].
+    pub fn read(path: &Path) -> Result<Self, PolicyError> {
+        let text = fs::read_to_string(path).map_err(|source| PolicyError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads `text`, which errors say is in `path`.
+    ///
+    /// # Errors
+    /// [`PolicyError::Config`]: not TOML, an unknown key, a pattern that is none, a new profile without patterns.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, PolicyError> {
+        let wrong = |line, what| PolicyError::Config {
+            path: path.to_owned(),
+            line,
+            what,
+        };
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| {
+                1 + text
+                    .bytes()
+                    .take(span.start)
+                    .filter(|&b| b == b'\n')
+                    .count()
+            });
+            wrong(line, error.message().replace('\n', " "))
+        })?;
+        let known = built_in();
+        for (name, profile) in &config.profile {
+            if profile.absorb.is_none() && !known.iter().any(|p| p.name == *name) {
+                let what = format!(
+                    "the new profile {name:?} absorbs nothing; add absorb = [\"…\"] to [profile.{name}]"
+                );
+                return Err(wrong(0, what));
+            }
+        }
+        let of_profiles = config.profile.values().filter_map(|p| p.absorb.as_ref());
+        for pattern in config.absorb.iter().chain(of_profiles).flatten() {
+            pattern::check(pattern)
+                .map_err(|what| wrong(0, format!("the pattern {pattern:?} {what}")))?;
+        }
+        Ok(config)
+    }
+
+    /// The patterns that are absorbed whatever the profile says.
+    pub(super) fn absorb(&self) -> Option<&[String]> {
+        self.absorb.as_deref()
+    }
+
+    /// All profiles: those built in as changed here, then those that are new.
+    pub(super) fn profiles(&self) -> Vec<Profile> {
+        let mut profiles = built_in();
+        for (name, change) in &self.profile {
+            let at = profiles.iter().position(|p| p.name == *name);
+            let at = at.unwrap_or_else(|| {
+                profiles.push(Profile {
+                    name: name.clone(),
+                    programs: Vec::new(),
+                    absorb: Vec::new(),
+                });
+                profiles.len() - 1
+            });
+            let profile = &mut profiles[at];
+            if let Some(programs) = &change.programs {
+                profile.programs.clone_from(programs);
+            }
+            if let Some(absorb) = &change.absorb {
+                profile.absorb.clone_from(absorb);
+            }
+        }
+        profiles
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(text: &str, words: &[&str]) {
+        let message = Config::parse(text, Path::new("forebay.toml"))
+            .unwrap_err()
+            .to_string();
+        for word in words {
+            assert!(message.contains(word), "{word:?} is not in: {message}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name_and_line() {
+        refused(
+            "absorb = []\nabsorbs = []\n",
+            &["forebay.toml, line 2", "absorbs"],
+        );
+        refused(
+            "\n\n[profile.redis]\nprogram = [\"x\"]\n",
+            &["line 4", "program"],
+        );
+        refused("[profil.redis]\nabsorb = []\n", &["line 1", "profil"]);
+    }
+
+    #[test]
+    fn what_is_no_toml_or_of_another_type_is_refused_with_its_line() {
+        refused("absorb = [\"*.aof\"\n", &["forebay.toml, line"]);
+        refused("# a comment\nabsorb = \"*.aof\"\n", &["line 2"]);
+    }
+
+    #[test]
+    fn a_profile_or_pattern_that_does_nothing_is_refused() {
+        refused(
+            "[profile.mine]\nprograms = [\"x\"]\n",
+            &["mine", "absorbs nothing"],
+        );
+        refused("absorb = [\"dir/\"]\n", &["dir/"]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_an_error_with_its_path() {
+        let error = Config::read(Path::new("/nowhere/forebay.toml")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/forebay.toml"));
+    }
+}

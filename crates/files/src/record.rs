@@ -1,0 +1,175 @@
+//! The records of the files tier: what a lane of it holds. docs/files-protocol.md, "Records".
+//!
+//! Every payload begins with the same head:
+//!
+//! ```text
+//!  0  file     4   number of the file in this lane
+//!  4  zero     4
+//!  8  at       8   write: file offset; truncate: new size
+//! 16  time     8   wall clock (coarse) after the kernel had the change, ns since 1970
+//! ```
+//! A `file` record goes on with
+//!
+//! ```text
+//! 24  boot id       16
+//! 40  identity len   2
+//! 42  path len       2
+//! 44  identity           file handle (`identity`)
+//!     path               absolute
+//! ```
+//! and a `write` record with the bytes written. Each segment names a file before it writes to it, so that a segment can be understood
+//! without those before it, which may be drained.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+/// Names a file, or gives it one more name.
+pub const KIND_FILE: u16 = 1;
+/// Bytes written at an offset.
+pub const KIND_WRITE: u16 = 2;
+/// A new size.
+pub const KIND_TRUNCATE: u16 = 3;
+/// The file is about to be unlinked or replaced: it may be missing.
+pub const KIND_GONE: u16 = 4;
+
+/// Bytes of the head of every payload.
+pub const HEAD: usize = 24;
+const NAME_HEAD: usize = HEAD + 20;
+
+/// The head of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Number of the file in this lane.
+    pub file: u32,
+    /// File offset of a write; new size of a truncation.
+    pub at: u64,
+    /// Wall clock after the kernel had the change, ns since 1970.
+    pub time: u64,
+}
+
+impl Head {
+    /// The head's bytes.
+    #[must_use]
+    pub fn encode(self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[0..4].copy_from_slice(&self.file.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.at.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.time.to_le_bytes());
+        bytes
+    }
+
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let word = |at: usize| {
+            Some(u64::from_le_bytes(
+                payload.get(at..at + 8)?.try_into().ok()?,
+            ))
+        };
+        Some(Self {
+            file: u32::try_from(word(0)?).ok()?,
+            at: word(8)?,
+            time: word(16)?,
+        })
+    }
+}
+
+/// A decoded record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The file has this identity and (also) this path.
+    File {
+        /// The boot in which it was written.
+        boot: [u8; 16],
+        /// The file's identity.
+        identity: &'a [u8],
+        /// Its path.
+        path: &'a Path,
+    },
+    /// Bytes were written at the head's offset.
+    Write(&'a [u8]),
+    /// The size was set to the head's.
+    Truncate,
+    /// The file may be missing.
+    Gone,
+}
+
+/// The payload of a `file` record. Too long a path is cut: it is then a hint that leads nowhere.
+#[must_use]
+pub fn encode_file(head: Head, boot: [u8; 16], identity: &[u8], path: &Path) -> Vec<u8> {
+    let path = path.as_os_str().as_bytes();
+    let path = &path[..path.len().min(usize::from(u16::MAX))];
+    let identity = &identity[..identity.len().min(usize::from(u16::MAX))];
+    let mut bytes = Vec::with_capacity(NAME_HEAD + identity.len() + path.len());
+    bytes.extend(head.encode());
+    bytes.extend(boot);
+    for part in [identity, path] {
+        bytes.extend(u16::try_from(part.len()).unwrap_or(0).to_le_bytes());
+    }
+    bytes.extend(identity);
+    bytes.extend(path);
+    bytes
+}
+
+/// Reads a record's payload; what is wrong with it, if anything is.
+///
+/// # Errors
+/// In words: an unknown kind, or lengths that do not fit.
+pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
+    let head =
+        Head::decode(payload).ok_or_else(|| format!("its {} bytes are too few", payload.len()))?;
+    let change = match kind {
+        KIND_FILE => {
+            let parts = || {
+                let boot = payload.get(HEAD..HEAD + 16)?.try_into().ok()?;
+                let length = |at: usize| {
+                    let bytes = payload.get(at..at + 2)?.try_into().ok()?;
+                    Some(usize::from(u16::from_le_bytes(bytes)))
+                };
+                let middle = NAME_HEAD + length(HEAD + 16)?;
+                let identity = payload.get(NAME_HEAD..middle)?;
+                let path = payload.get(middle..middle + length(HEAD + 18)?)?;
+                Some(Change::File {
+                    boot,
+                    identity,
+                    path: Path::new(OsStr::from_bytes(path)),
+                })
+            };
+            parts().ok_or("its lengths do not fit")?
+        }
+        KIND_WRITE => Change::Write(&payload[HEAD..]),
+        KIND_TRUNCATE => Change::Truncate,
+        KIND_GONE => Change::Gone,
+        other => return Err(format!("its kind {other} is unknown")),
+    };
+    Ok((head, change))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_back_and_cut_ones_refused() {
+        let head = Head {
+            file: 7,
+            at: 1 << 40,
+            time: 99,
+        };
+        let path = Path::new("/data/appendonly.aof");
+        let file = encode_file(head, [5; 16], b"handle", path);
+        let change = Change::File {
+            boot: [5; 16],
+            identity: b"handle",
+            path,
+        };
+        assert_eq!(decode(KIND_FILE, &file), Ok((head, change)));
+        for cut in 0..file.len() {
+            assert!(decode(KIND_FILE, &file[..cut]).is_err(), "{cut}");
+        }
+        let write = [&head.encode()[..], b"SET a b"].concat();
+        assert_eq!(
+            decode(KIND_WRITE, &write),
+            Ok((head, Change::Write(b"SET a b")))
+        );
+        assert_eq!(decode(KIND_GONE, &write), Ok((head, Change::Gone)));
+        assert!(decode(9, &write).unwrap_err().contains("unknown"));
+    }
+}

@@ -1,0 +1,125 @@
+//! The drain of one client: syncs the files of the segments that it hands over, in order.
+//!
+//! 1. Sync every file of the segment (of one that was unlinked, its directory).
+//! 2. If a sync fails, say so on the shared page, and go no further: the client writes the file's records again, syncs it itself, and says
+//!    *repaired*. A second sync here would succeed, whatever the disk has.
+//! 3. Say that everything below the segment's end is drained.
+
+use super::{
+    Shared,
+    guest::{Guest, GuestFile, Work, errno_of},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fs::File,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering::Relaxed, mpsc::Receiver},
+    time::Instant,
+};
+
+/// Works until the client is gone and everything that it handed over is done, or cannot be.
+pub(super) fn run(shared: &Shared, guest: &Guest, todo: &Receiver<Work>) {
+    // What arrived while a file could not be synced.
+    let mut waiting = VecDeque::new();
+    while let Some(work) = waiting.pop_front().or_else(|| todo.recv().ok()) {
+        match work {
+            Work::Drain(end, files) => {
+                if !segment(shared, guest, &files, todo, &mut waiting) {
+                    return;
+                }
+                guest.page.set_drained(end);
+                guest.queued.fetch_sub(1, Relaxed);
+            }
+            Work::Repaired(_) => {}
+            Work::Forget(number) => {
+                guest.forget(number);
+                shared.changed.notify_all();
+            }
+        }
+    }
+}
+
+/// Syncs the files of a segment. False if the client is gone and one of them cannot be synced.
+fn segment(
+    shared: &Shared,
+    guest: &Guest,
+    files: &[u32],
+    todo: &Receiver<Work>,
+    waiting: &mut VecDeque<Work>,
+) -> bool {
+    let known: Vec<(u32, Arc<GuestFile>)> = {
+        let table = guest.files.lock();
+        let known = |number: &u32| Some((*number, table.get(*number as usize)?.clone()?));
+        files.iter().filter_map(known).collect()
+    };
+    let mut failed: BTreeSet<u32> = BTreeSet::new();
+    for (number, file) in &known {
+        let started = Instant::now();
+        let done = match &file.directory {
+            Some(directory) if file.unlinked => directory.sync_all(),
+            _ => {
+                shared.snapshot(&file.path, &file.file);
+                fault().map_or_else(|| file.file.sync_data(), Err)
+            }
+        };
+        guest.syncs.fetch_add(1, Relaxed);
+        guest.sync_ns.fetch_add(
+            u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Relaxed,
+        );
+        if let Err(e) = done {
+            eprintln!(
+                "forebay: {} cannot be synced: {e}. Nothing is lost: what was written stays in the pool and is written again; until then \
+                 its syncs fail",
+                file.path.display()
+            );
+            failed.insert(*number);
+            guest.page.fail(*number as usize, errno_of(&e));
+        }
+    }
+    // What is handed over meanwhile waits: the next segment is not drained before this one.
+    while !failed.is_empty() {
+        match todo.recv() {
+            Ok(Work::Repaired(number)) => {
+                failed.remove(&number);
+            }
+            Ok(work) => waiting.push_back(work),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`).
+fn fault() -> Option<std::io::Error> {
+    let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;
+    let text = std::fs::read_to_string(&path).ok()?;
+    let (errno, count) = text.trim().split_once(' ')?;
+    let (errno, count): (i32, u64) = (errno.parse().ok()?, count.parse().ok()?);
+    let left = count.checked_sub(1)?;
+    std::fs::write(&path, format!("{errno} {left}")).ok()?;
+    Some(std::io::Error::from_raw_os_error(errno))
+}
+
+/// Copies a file's content below `to`, at its own path; whole or not at all.
+pub(super) fn snapshot(to: &Path, path: &Path, file: &File) {
+    let copy = || -> std::io::Result<()> {
+        let target = to.join(path.strip_prefix("/").unwrap_or(path));
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let mut bytes = Vec::new();
+        // Its own open file: the position of the database's is not ours to move.
+        let number = std::os::fd::AsRawFd::as_raw_fd(file);
+        File::open(format!("/proc/self/fd/{number}"))?.read_to_end(&mut bytes)?;
+        let mut name = target.clone().into_os_string();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        File::create(&partial)?.write_all(&bytes)?;
+        std::fs::rename(partial, target)
+    };
+    if let Err(e) = copy() {
+        eprintln!("forebay: keeping a copy of {}: {e}", path.display());
+    }
+}

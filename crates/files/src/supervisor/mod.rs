@@ -1,0 +1,197 @@
+//! The supervisor: the database's parent, which makes durable behind it what the pool made durable at once.
+//!
+//! It listens on a Unix socket for clients (processes of the database) and for those who look at it. Each client has a
+//! thread that answers it (`guest`) and one that syncs its files (`drain`). When a client ends, however it ends, its lane is
+//! recovered like any other ([`replay`](crate::replay)): same boot, so its files are synced.
+
+mod drain;
+mod guest;
+mod status;
+
+pub use status::{FileStatus, GuestStatus, Status, status_of_running};
+
+use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FilesError, boot, sys};
+use forebay_pool::Pool;
+use guest::Guest;
+use parking_lot::{Condvar, Mutex};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::{
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// What a supervisor is to do.
+#[derive(Clone, Debug)]
+pub struct SupervisorOptions {
+    /// `fnmatch` patterns of the files to absorb.
+    pub patterns: Vec<String>,
+    /// Segments of each client's lane.
+    pub buffers: u16,
+    /// Where running supervisors leave a note of themselves, for [`status_of_running`].
+    pub run_dir: PathBuf,
+    /// The database in words, for status and labels.
+    pub program: String,
+}
+
+/// What all threads of a supervisor share.
+struct Shared {
+    pool: Pool,
+    options: SupervisorOptions,
+    token: Uuid,
+    boot: Uuid,
+    started: Instant,
+    /// Clients, also those that ended and are not recovered yet.
+    guests: Mutex<Vec<Arc<Guest>>>,
+    /// A client ended and was recovered, or a file is absorbed no longer.
+    changed: Condvar,
+    /// Files of clients that ended.
+    ended: Mutex<Vec<GuestStatus>>,
+    stopping: AtomicBool,
+}
+
+/// A running supervisor.
+pub struct Supervisor {
+    shared: Arc<Shared>,
+    socket_name: Vec<u8>,
+    note: PathBuf,
+}
+
+impl Supervisor {
+    /// Begins to listen. Lanes that earlier runs left are not its business: recover them first.
+    ///
+    /// # Errors
+    /// Of the socket and of the note in the run directory.
+    pub fn start(pool: Pool, options: SupervisorOptions) -> Result<Self, FilesError> {
+        sys::ignore_lease_breaks();
+        let socket_name = format!("forebay-{}", Uuid::new_v4()).into_bytes();
+        let listening = || -> rustix::io::Result<OwnedFd> {
+            let socket = rustix::net::socket_with(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(&socket_name)?)?;
+            rustix::net::listen(&socket, 128)?;
+            Ok(socket)
+        };
+        let socket = listening().map_err(FilesError::errno("listening for the database"))?;
+        let shared = Arc::new(Shared {
+            pool,
+            token: Uuid::new_v4(),
+            boot: boot::id()?,
+            started: Instant::now(),
+            guests: Mutex::default(),
+            changed: Condvar::new(),
+            ended: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            options,
+        });
+        let note = status::leave_note(&shared, &socket_name)?;
+        let accepting = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("accept".into())
+            .spawn(move || accept(&accepting, &socket))
+            .map_err(FilesError::io("starting a thread"))?;
+        Ok(Self {
+            shared,
+            socket_name,
+            note,
+        })
+    }
+
+    /// What the database's environment must have beside what it has: the library, and how to find this supervisor.
+    #[must_use]
+    pub fn environment(&self, library: &Path) -> Vec<(OsString, OsString)> {
+        let mut preload = library.as_os_str().to_owned();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preload.push(OsStr::new(":"));
+            preload.push(others);
+        }
+        vec![
+            ("LD_PRELOAD".into(), preload),
+            (
+                ENV_SOCKET.into(),
+                OsString::from_vec(self.socket_name.clone()),
+            ),
+            (ENV_TOKEN.into(), self.shared.token.to_string().into()),
+            (
+                ENV_ABSORB.into(),
+                self.shared.options.patterns.join("\n").into(),
+            ),
+        ]
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// After the database ended: waits until all its processes' lanes are recovered, and stops.
+    ///
+    /// # Errors
+    /// If a lane could not be recovered: its records stay in the pool.
+    pub fn finish(self) -> Result<Status, FilesError> {
+        let mut guests = self.shared.guests.lock();
+        while !guests.is_empty() {
+            self.shared
+                .changed
+                .wait_for(&mut guests, Duration::from_millis(100));
+        }
+        drop(guests);
+        self.shared.stopping.store(true, Release);
+        // A last connection ends the wait for one.
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
+        if let (Ok(socket), Ok(address)) =
+            (socket, SocketAddrUnix::new_abstract_name(&self.socket_name))
+        {
+            let _ = rustix::net::connect(&socket, &address);
+        }
+        let status = self.shared.status();
+        match status.guests.iter().find_map(|guest| guest.left.clone()) {
+            Some(why) => Err(FilesError::Config(format!(
+                "{why}. Its records stay in the pool; when the cause is remedied: forebay recover --pool {}",
+                self.shared.pool.path().display()
+            ))),
+            None => Ok(status),
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.note);
+    }
+}
+
+/// Takes connections until the supervisor stops.
+fn accept(shared: &Arc<Shared>, socket: &OwnedFd) {
+    while let Ok(connection) = rustix::net::accept_with(socket.as_fd(), SocketFlags::CLOEXEC) {
+        if shared.stopping.load(Acquire) {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        let serving = thread::Builder::new()
+            .name("client".into())
+            .spawn(move || guest::serve(&shared, &connection));
+        if let Err(e) = serving {
+            // The connection is closed with the closure that was not run: its client stays plain.
+            eprintln!("forebay: a process of the database stays plain: {e}");
+        }
+    }
+}

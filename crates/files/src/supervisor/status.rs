@@ -1,0 +1,238 @@
+//! What a supervisor says of itself, and how those who look find it.
+
+use super::{Shared, guest::Guest};
+use crate::{
+    FilesError,
+    wire::{self, Answer, Request},
+};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::Write,
+    os::{
+        fd::AsFd,
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
+};
+use uuid::Uuid;
+
+/// What a file absorbed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FileStatus {
+    /// Its path.
+    pub path: PathBuf,
+    /// Writes that went to the pool too.
+    pub writes: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Syncs that returned at once.
+    pub syncs: u64,
+    /// The error with which it cannot be synced at present, if it cannot.
+    pub error: Option<String>,
+}
+
+/// A process of the database.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GuestStatus {
+    /// Its process id.
+    pub pid: u32,
+    /// True if it ended.
+    pub ended: bool,
+    /// Its files.
+    pub files: Vec<FileStatus>,
+    /// Log address below which its lane is durable in the files.
+    pub drained: u64,
+    /// Bytes of the lane that were handed over and are not.
+    pub drain_lag_bytes: u64,
+    /// Segments that wait to be synced.
+    pub segments_waiting: u64,
+    /// Real syncs made for it.
+    pub real_syncs: u64,
+    /// Time that they took, seconds.
+    pub real_sync_seconds: f64,
+    /// Times that it waited because its lane was full.
+    pub waits: u64,
+    /// Why its lane was left in the pool, if it was.
+    pub left: Option<String>,
+}
+
+/// A supervisor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its process id.
+    pub pid: u32,
+    /// The database.
+    pub program: String,
+    /// The pool.
+    pub pool: PathBuf,
+    /// What the pool is.
+    pub medium: String,
+    /// What the pool survives, in words.
+    pub survives: String,
+    /// Patterns of the files that are absorbed.
+    pub patterns: Vec<String>,
+    /// How long it has been running, seconds.
+    pub uptime_seconds: f64,
+    /// Bytes of the pool that one process may have in use at most.
+    pub lane_bytes: u64,
+    /// The database's processes, those that ended included.
+    pub guests: Vec<GuestStatus>,
+}
+
+impl Guest {
+    pub(super) fn status(&self) -> GuestStatus {
+        let mut files: Vec<FileStatus> = Vec::new();
+        for (path, [writes, bytes, syncs]) in &*self.forgotten.lock() {
+            files.push(FileStatus {
+                path: path.clone(),
+                writes: *writes,
+                bytes: *bytes,
+                syncs: *syncs,
+                error: None,
+            });
+        }
+        for (number, file) in self.files.lock().iter().enumerate() {
+            let Some(file) = file else { continue };
+            let counts = &self.page.files[number];
+            let errno = counts.errno.load(Relaxed);
+            let error = (errno != 0).then(|| std::io::Error::from_raw_os_error(errno).to_string());
+            let at = files.iter().position(|known| known.path == file.path);
+            let at = at.unwrap_or_else(|| {
+                files.push(FileStatus {
+                    path: file.path.clone(),
+                    writes: 0,
+                    bytes: 0,
+                    syncs: 0,
+                    error: None,
+                });
+                files.len() - 1
+            });
+            files[at].writes += counts.writes.load(Relaxed);
+            files[at].bytes += counts.bytes.load(Relaxed);
+            files[at].syncs += counts.syncs.load(Relaxed);
+            files[at].error = error;
+        }
+        let drained = self.page.drained();
+        GuestStatus {
+            pid: self.pid,
+            ended: false,
+            files,
+            drained,
+            drain_lag_bytes: self.page.handed_over.load(Relaxed).saturating_sub(drained),
+            segments_waiting: self.queued.load(Relaxed),
+            real_syncs: self.syncs.load(Relaxed),
+            real_sync_seconds: self.sync_ns.load(Relaxed) as f64 / 1e9,
+            waits: self.page.waits.load(Relaxed),
+            left: self.left.lock().clone(),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn status(&self) -> Status {
+        let mut guests: Vec<GuestStatus> = self.ended.lock().clone();
+        guests.extend(self.guests.lock().iter().map(|guest| guest.status()));
+        let segment_bytes = self.pool.superblock().geometry.segment_bytes;
+        Status {
+            pid: std::process::id(),
+            program: self.options.program.clone(),
+            pool: self.pool.path().to_owned(),
+            medium: self.pool.describe(),
+            survives: self.pool.survives().to_string(),
+            patterns: self.options.patterns.clone(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            lane_bytes: segment_bytes * u64::from(self.options.buffers),
+            guests,
+        }
+    }
+}
+
+/// How to find a supervisor.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    socket: String,
+    token: Uuid,
+}
+
+/// Leaves a note in the run directory, readable for its owner only.
+pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, FilesError> {
+    let directory = &shared.options.run_dir;
+    let doing = || format!("leaving a note in {}", directory.display());
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(FilesError::io(doing()))?;
+    let path = directory.join(format!(
+        "{}-{}.json",
+        std::process::id(),
+        shared.token.simple()
+    ));
+    let note = Note {
+        socket: String::from_utf8_lossy(socket).into_owned(),
+        token: shared.token,
+    };
+    let write = || -> std::io::Result<()> {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(&serde_json::to_vec(&note)?)
+    };
+    write().map_err(FilesError::io(doing()))?;
+    Ok(path)
+}
+
+/// Asks every supervisor that left a note in `run_dir`. Notes of those that died are removed.
+///
+/// # Errors
+/// If the directory is there and cannot be read.
+pub fn status_of_running(run_dir: &Path) -> Result<Vec<Status>, FilesError> {
+    let entries = match fs::read_dir(run_dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(FilesError::io(format!("reading {}", run_dir.display()))(e)),
+    };
+    let mut all = Vec::new();
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let Some(note) = fs::read(&path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok())
+        else {
+            continue;
+        };
+        match ask(&note) {
+            Ok(status) => all.push(status),
+            Err(rustix::io::Errno::CONNREFUSED) => {
+                let _ = fs::remove_file(&path);
+            }
+            Err(_) => {}
+        }
+    }
+    all.sort_by_key(|status| status.pid);
+    Ok(all)
+}
+
+fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::net::connect(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(note.socket.as_bytes())?,
+    )?;
+    wire::send(socket.as_fd(), &Request::Status { token: note.token }, &[])?;
+    match wire::receive::<Answer>(socket.as_fd())? {
+        (Answer::Status(status), _) => {
+            serde_json::from_value(*status).map_err(|_| rustix::io::Errno::PROTO)
+        }
+        _ => Err(rustix::io::Errno::PROTO),
+    }
+}

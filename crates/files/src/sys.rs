@@ -1,0 +1,176 @@
+//! System calls that have no safe form, and descriptors that belong to the database: all `unsafe` of the crate, beside the shared page's.
+#![expect(
+    unsafe_code,
+    reason = "raw system calls, and descriptors that are not ours"
+)]
+
+use rustix::{fs::OFlags, io::Errno};
+use std::{
+    ffi::{CStr, c_int},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+/// A descriptor of the database, for the length of one system call: if it is closed meanwhile, the kernel says `EBADF`, as it would
+/// have said to the database.
+pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
+    // SAFETY: not -1. It is used for system calls only, which take any number; see above.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Descriptor for `*at` calls as the C library takes it, `AT_FDCWD` included.
+pub(crate) fn directory(fd: c_int) -> BorrowedFd<'static> {
+    borrow(fd).unwrap_or(rustix::fs::CWD)
+}
+
+/// The largest handle that any file system makes (`MAX_HANDLE_SZ`).
+const HANDLE_MAX: usize = 128;
+
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    handle: [u8; HANDLE_MAX],
+}
+
+/// Type and bytes of an open file's handle (`name_to_handle_at`).
+pub(crate) fn handle_of(fd: BorrowedFd<'_>) -> Result<(i32, Vec<u8>), Errno> {
+    let mut handle = Handle {
+        bytes: HANDLE_MAX as u32,
+        kind: 0,
+        handle: [0; HANDLE_MAX],
+    };
+    let mut mount: c_int = 0;
+    // SAFETY: `handle` has the layout of `struct file_handle` with room for as many bytes as it says.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    if done != 0 {
+        return Err(last_errno());
+    }
+    let bytes = (handle.bytes as usize).min(HANDLE_MAX);
+    Ok((handle.kind, handle.handle[..bytes].to_vec()))
+}
+
+/// Opens a file by its handle on the file system of `mount` (`open_by_handle_at`; needs `CAP_DAC_READ_SEARCH`).
+pub(crate) fn open_handle(
+    mount: BorrowedFd<'_>,
+    kind: i32,
+    bytes: &[u8],
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let mut handle = Handle {
+        bytes: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
+        kind,
+        handle: [0; HANDLE_MAX],
+    };
+    handle
+        .handle
+        .get_mut(..bytes.len())
+        .ok_or(Errno::INVAL)?
+        .copy_from_slice(bytes);
+    // SAFETY: `handle` has the layout of `struct file_handle` with the bytes it says.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw const handle,
+            flags.bits(),
+        )
+    };
+    let fd = c_int::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the kernel made it for us just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: the C library's own variable of this thread.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}
+
+/// True if `fnmatch` says that `name` matches `pattern`. Does not allocate.
+pub(crate) fn matches(pattern: &CStr, name: &CStr, flags: c_int) -> bool {
+    // SAFETY: both are strings that end in a zero.
+    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), flags) == 0 }
+}
+
+/// Asks for a lease on an open file, and gives it back: true if nobody else has the file open (`F_SETLEASE`). `None` if that cannot be told.
+pub(crate) fn alone(fd: BorrowedFd<'_>) -> Option<bool> {
+    // SAFETY: both commands take an integer.
+    let taken = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+    if taken == 0 {
+        // SAFETY: as above.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+        return Some(true);
+    }
+    (last_errno() == Errno::AGAIN).then_some(false)
+}
+
+/// Takes the lease of [`alone`] and keeps it until the file is closed: nobody opens it meanwhile without waiting.
+pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: the command takes an integer.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0 }
+}
+
+/// Ignores the signal by which the kernel says that somebody waits for a lease: it is given up soon anyway.
+pub(crate) fn ignore_lease_breaks() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+}
+
+/// Closes a descriptor that a forked child inherited.
+pub(crate) fn close(fd: BorrowedFd<'_>) {
+    // SAFETY: nothing in this process, a child, uses it.
+    unsafe { rustix::io::close(fd.as_raw_fd()) };
+}
+
+/// Puts what was opened `instead` in the place of `fd`.
+pub(crate) fn replace(
+    fd: BorrowedFd<'_>,
+    instead: Result<OwnedFd, Errno>,
+    cloexec: bool,
+) -> Result<(), Errno> {
+    let instead = instead?;
+    let flags = if cloexec {
+        rustix::io::DupFlags::CLOEXEC
+    } else {
+        rustix::io::DupFlags::empty()
+    };
+    // SAFETY: the database was not given this descriptor yet; nobody else has it. Forgotten, so that it stays open.
+    let mut place = unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) };
+    let done = rustix::io::dup3(&instead, &mut place, flags);
+    std::mem::forget(place);
+    done
+}
+
+/// Process that the library was started in, or forked to.
+static PROCESS: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+
+/// Notes which process this is.
+pub(crate) fn note_process() {
+    let id = rustix::process::getpid().as_raw_nonzero().get();
+    PROCESS.store(id, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// True between `vfork` and `exec`: the memory is the parent's, the descriptors are copies.
+pub(crate) fn in_vforked_child() -> bool {
+    let id = rustix::process::getpid().as_raw_nonzero().get();
+    PROCESS.load(std::sync::atomic::Ordering::Relaxed) != id
+}
+
+/// Says something on the database's standard error.
+pub(crate) fn complain(what: &str) {
+    if let Some(stderr) = borrow(2) {
+        // Nobody to tell if that fails.
+        let _ = rustix::io::write(stderr, format!("forebay: {what}\n").as_bytes());
+    }
+}

@@ -1,0 +1,139 @@
+//! What is absorbed, and what becomes of it while all goes well.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use common::{Lab, SEGMENT, content};
+use std::fs;
+
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+
+#[test]
+fn a_file_that_a_pattern_names_is_absorbed_and_others_are_plain() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    assert_eq!(run.open("log", &lab.data("a.log"), APPEND), 1);
+    assert_eq!(run.open("other", &lab.data("a.db"), RDWR), 0);
+    assert_eq!(run.open("reader", &lab.data("a.log"), libc::O_RDONLY), 0);
+    assert_eq!(run.call("write log 1 100"), Ok(100));
+    assert_eq!(run.call("sync log"), Ok(0));
+    // The kernel has it too.
+    assert_eq!(fs::read(lab.data("a.log")).unwrap(), content(1, 100));
+    let status = run.end();
+    let file = &status["guests"][0]["files"][0];
+    assert_eq!(
+        (&file["writes"], &file["bytes"], &file["syncs"]),
+        (&1.into(), &100.into(), &1.into())
+    );
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn more_than_the_lane_holds_goes_through_it_and_the_drain_syncs_the_files_behind() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    run.open("a", &lab.data("a.log"), APPEND);
+    run.open("b", &lab.data("b.aof"), RDWR);
+    let mut expected = Vec::new();
+    for i in 0..200 {
+        assert_eq!(run.call(format!("write a {i} 5000")), Ok(5000));
+        expected.extend(content(i, 5000));
+        // Larger than a record may be.
+        assert_eq!(
+            run.call(format!("pwrite b {} {i} 100000", i * 50)),
+            Ok(100_000)
+        );
+    }
+    assert_eq!(run.call("sync a"), Ok(0));
+    let status = run.end();
+    let guest = &status["guests"][0];
+    assert!(
+        guest["drained"].as_u64().unwrap() > 20_000_000 - 4 * SEGMENT,
+        "{guest}"
+    );
+    assert!(guest["real_syncs"].as_u64().unwrap() > 100, "{guest}");
+    assert_eq!(fs::read(lab.data("a.log")).unwrap(), expected);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_retired_file_is_drained_and_plain_from_then_on_also_when_it_is_opened_again() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR | libc::O_DSYNC);
+    assert_eq!(run.call("hidden a"), Ok(libc::O_DSYNC as usize));
+    run.call("write a 1 1000").unwrap();
+    run.call("retire a").unwrap();
+    assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 1000));
+    // Its descriptor is known for the flag that the kernel does not have.
+    assert_eq!(run.call("absorbs a"), Ok(1));
+    assert_eq!(run.call("write a 2 1000"), Ok(1000));
+    assert_eq!(run.open("again", &path, APPEND), 0);
+    let status = run.end();
+    assert_eq!(status["guests"][0]["files"][0]["writes"], 1);
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [content(1, 1000), content(2, 1000)].concat()
+    );
+}
+
+#[test]
+fn a_file_that_is_closed_and_opened_again_stays_the_same_file_and_numbers_do_not_run_out() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let mut expected = Vec::new();
+    for i in 0..600u64 {
+        let path = lab.data(&format!("{}.log", i % 300));
+        assert_eq!(run.open("f", &path, APPEND), 1, "{i}");
+        run.call(format!("write f {i} 300")).unwrap();
+        run.call("sync f").unwrap();
+        run.call("close f").unwrap();
+        if i % 300 == 7 {
+            expected.extend(content(i, 300));
+        }
+    }
+    run.end();
+    assert_eq!(fs::read(lab.data("7.log")).unwrap(), expected);
+}
+
+#[test]
+fn a_second_process_that_opens_an_absorbed_file_for_writing_makes_it_plain_for_both() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    run.open("a", &path, APPEND);
+    run.call("write a 1 100").unwrap();
+    let started = std::time::Instant::now();
+    assert_eq!(run.open("other a", &path, APPEND), 0);
+    // It waited for the first one, which did nothing in that time.
+    assert!(started.elapsed().as_secs() >= 2);
+    run.call("other write a 2 100").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(1));
+    run.call("write a 3 100").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    run.call("sync a").unwrap();
+    run.end();
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [content(1, 100), content(2, 100), content(3, 100)].concat()
+    );
+}
+
+#[test]
+fn a_file_that_the_first_process_closed_and_drained_is_absorbed_for_the_second() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("other a", &path, APPEND), 1);
+    run.call("other write a 1 100").unwrap();
+    run.call("other retire a").unwrap();
+    run.call("other close a").unwrap();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 2 100").unwrap();
+    run.end();
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [content(1, 100), content(2, 100)].concat()
+    );
+}

@@ -1,0 +1,270 @@
+//! A laboratory: a pool, a directory, and processes that are killed.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses a part of it"
+)]
+
+use forebay_pool::{CreateOptions, Pool};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+};
+
+pub const SEGMENT: u64 = 64 << 10;
+/// Patterns of the files that are absorbed here.
+pub const PATTERNS: [&str; 2] = ["*.log", "*.aof"];
+
+pub fn lab() -> PathBuf {
+    // target/PROFILE/deps/test → target/PROFILE/examples/lab
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.join("examples/lab")
+}
+
+/// `bytes` bytes that the database makes too.
+pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let byte = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..bytes).map(byte).collect()
+}
+
+pub struct Lab {
+    pub home: tempfile::TempDir,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        // A real disk rather than tmpfs, if the tests are there.
+        let home = tempfile::tempdir_in(lab().parent().unwrap()).unwrap();
+        let options = CreateOptions {
+            bytes: 4 << 20,
+            segment_bytes: SEGMENT,
+            emulated: true,
+            ..CreateOptions::default()
+        };
+        drop(Pool::create(&home.path().join("pool"), options).unwrap());
+        for directory in ["data", "synced", "run"] {
+            fs::create_dir(home.path().join(directory)).unwrap();
+        }
+        Self { home }
+    }
+
+    pub fn pool(&self) -> PathBuf {
+        self.home.path().join("pool")
+    }
+
+    pub fn data(&self, name: &str) -> PathBuf {
+        self.home.path().join("data").join(name)
+    }
+
+    pub fn fault_file(&self) -> PathBuf {
+        self.home.path().join("fault")
+    }
+
+    /// The next syncs fail with `errno`, `count` times.
+    pub fn inject(&self, errno: i32, count: u64) {
+        fs::write(self.fault_file(), format!("{errno} {count}")).unwrap();
+    }
+
+    pub fn run(&self) -> Running {
+        let mut command = Command::new(lab());
+        command
+            .arg("run")
+            .arg(self.pool())
+            .arg(self.home.path().join("run"))
+            .args(PATTERNS)
+            .env("FOREBAY_TEST_SYNCED", self.home.path().join("synced"))
+            .env("FOREBAY_TEST_SYNC_FAULT", self.fault_file())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0);
+        let mut supervisor = command.spawn().unwrap();
+        let input = supervisor.stdin.take();
+        let mut output = BufReader::new(supervisor.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let database = line.trim().strip_prefix("pid ").unwrap().parse().unwrap();
+        Running {
+            supervisor,
+            input,
+            output,
+            database,
+        }
+    }
+
+    pub fn recover_command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(lab());
+        command.arg("recover").arg(self.pool()).args(options);
+        command
+    }
+
+    /// Recovers as if in `boot` (this one, if none): the reports.
+    pub fn recover(&self, boot: Option<&str>, options: &[&str]) -> Vec<Value> {
+        let mut command = self.recover_command(options);
+        if let Some(boot) = boot {
+            command.env("FOREBAY_TEST_BOOT_ID", boot);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What a power cut does: every absorbed file is put back to what was really synced last.
+    pub fn power_cut(&self) {
+        for entry in fs::read_dir(self.home.path().join("data")).unwrap() {
+            let path = entry.unwrap().path();
+            let synced = self.synced(&path);
+            if let Ok(bytes) = fs::read(synced) {
+                let times = fs::metadata(&path).unwrap().modified().unwrap();
+                let mut file = fs::File::options()
+                    .write(true)
+                    .truncate(true)
+                    .open(&path)
+                    .unwrap();
+                file.write_all(&bytes).unwrap();
+                file.set_modified(times).unwrap();
+            }
+        }
+    }
+
+    pub fn synced(&self, path: &Path) -> PathBuf {
+        self.home
+            .path()
+            .join("synced")
+            .join(path.strip_prefix("/").unwrap())
+    }
+
+    /// Lanes that are taken in the pool.
+    pub fn lanes(&self) -> usize {
+        Pool::open(&self.pool(), false).unwrap().lanes().len()
+    }
+}
+
+/// A supervisor and its database.
+pub struct Running {
+    pub supervisor: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    pub database: i32,
+}
+
+impl Running {
+    /// Does a call: what it returned, or the errno.
+    pub fn call(&mut self, line: impl AsRef<str>) -> Result<usize, i32> {
+        self.send(&line);
+        let answer = self.answer().expect("the database died");
+        let (what, number) = answer.trim().split_once(' ').unwrap();
+        match what {
+            "ok" => Ok(number.parse().unwrap()),
+            _ => Err(number.parse().unwrap()),
+        }
+    }
+
+    pub fn send(&mut self, line: &impl AsRef<str>) {
+        let input = self.input.as_mut().unwrap();
+        let _ = writeln!(input, "{}", line.as_ref());
+    }
+
+    pub fn answer(&mut self) -> Option<String> {
+        let mut answer = String::new();
+        let read = self.output.read_line(&mut answer);
+        (read.is_ok_and(|bytes| bytes > 0) && answer.ends_with('\n')).then_some(answer)
+    }
+
+    pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {
+        // `other NAME` is the second process's.
+        let (who, name) = handle
+            .rsplit_once(' ')
+            .map_or(("", handle), |(who, name)| (who, name));
+        let call = format!("{who} open {name} {} {flags}", path.display());
+        self.call(call.trim_start()).unwrap()
+    }
+
+    /// The database ends in the normal way: the supervisor's last status.
+    pub fn end(mut self) -> Value {
+        drop(self.input.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        assert!(self.supervisor.wait().unwrap().success(), "{rest}");
+        serde_json::from_str(rest.trim()).unwrap()
+    }
+
+    pub fn kill_database(&mut self) {
+        kill(self.database);
+    }
+
+    pub fn kill_supervisor(&mut self) {
+        self.supervisor.kill().unwrap();
+        self.supervisor.wait().unwrap();
+    }
+
+    /// Both at once, as a power cut.
+    pub fn kill_both(mut self) {
+        kill(-i32::try_from(self.supervisor.id()).unwrap());
+        self.supervisor.wait().unwrap();
+        // The database is not our child: gone when its output is closed.
+        let mut rest = Vec::new();
+        let _ = self.output.read_to_end(&mut rest);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        kill(-i32::try_from(self.supervisor.id()).unwrap());
+        let _ = self.supervisor.wait();
+    }
+}
+
+fn kill(pid: i32) {
+    let target = rustix::process::Pid::from_raw(pid.abs()).unwrap();
+    let _ = if pid < 0 {
+        rustix::process::kill_process_group(target, rustix::process::Signal::KILL)
+    } else {
+        rustix::process::kill_process(target, rustix::process::Signal::KILL)
+    };
+}
+
+/// Deterministic random numbers.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+pub fn seed() -> u64 {
+    let seed = std::env::var("FOREBAY_SEED").map_or_else(
+        |_| {
+            u64::from(
+                std::time::SystemTime::now()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .unwrap()
+                    .subsec_nanos(),
+            )
+        },
+        |seed| seed.parse().unwrap(),
+    );
+    println!("FOREBAY_SEED={seed}");
+    seed
+}
+
+pub fn output_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}

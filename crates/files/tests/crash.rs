@@ -1,0 +1,433 @@
+//! Nothing acknowledged is lost, whatever dies: the database, the supervisor, both, the machine, the recovery.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use common::{Lab, Rng, Running, content, seed};
+use std::{collections::BTreeMap, fs};
+
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
+
+#[test]
+fn when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    run.open("a", &lab.data("a.log"), APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.kill_database();
+    let status = run.end();
+    assert_eq!(status["guests"][0]["left"], serde_json::Value::Null);
+    assert_eq!(fs::read(lab.data("a.log")).unwrap(), content(1, 3000));
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn when_both_are_killed_a_recovery_in_the_same_boot_syncs_and_rewrites_nothing() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.kill_both();
+    assert_eq!(lab.lanes(), 1);
+    // Somebody changes the file meanwhile: in the same boot that is the truth.
+    fs::write(&path, b"changed").unwrap();
+    let reports = lab.recover(None, &[]);
+    assert_eq!(reports[0]["outcome"], "synced");
+    assert_eq!(fs::read(&path).unwrap(), b"changed");
+    assert_eq!(lab.lanes(), 0);
+    assert!(lab.recover(None, &[]).is_empty());
+}
+
+#[test]
+fn after_a_power_cut_everything_acknowledged_is_replayed() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed");
+    assert_eq!(fs::read(&path).unwrap(), content(1, 3000));
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_file_that_was_changed_since_is_not_touched_without_force() {
+    for (options, left) in [(&["--force"][..], "forced"), (&["--discard"], "changed")] {
+        let lab = Lab::new();
+        let mut run = lab.run();
+        let (path, untouched) = (lab.data("a.log"), lab.data("b.log"));
+        run.open("a", &path, APPEND);
+        run.open("b", &untouched, APPEND);
+        run.call("write a 1 3000").unwrap();
+        run.call("write b 2 3000").unwrap();
+        run.kill_both();
+        lab.power_cut();
+        fs::write(&path, b"changed").unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        assert_eq!(reports[0]["outcome"], "refused");
+        let reason = reports[0]["files"][0]["refused"].as_str().unwrap();
+        assert!(
+            reason.contains("was changed") && reason.contains("--force"),
+            "{reason}"
+        );
+        // Nor is the other file of the lane: a lane is replayed as a whole.
+        assert_eq!(fs::read(&path).unwrap(), b"changed");
+        assert_eq!(fs::read(&untouched).unwrap(), b"");
+        assert_eq!(lab.lanes(), 1);
+        lab.recover(Some(OTHER_BOOT), options);
+        let found = fs::read(&path).unwrap();
+        match left {
+            "forced" => assert_eq!(found, content(1, 3000)),
+            _ => assert_eq!(found, b"changed"),
+        }
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn a_missing_file_is_told_and_kept_unless_the_database_removed_it_itself() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let (path, removed) = (lab.data("a.log"), lab.data("b.log"));
+    run.open("a", &path, APPEND);
+    run.open("b", &removed, APPEND);
+    run.call("write a 1 300").unwrap();
+    run.call("write b 2 300").unwrap();
+    run.call(format!("unlink {}", removed.display())).unwrap();
+    run.kill_both();
+    lab.power_cut();
+    let aside = lab.data("aside");
+    let home = tempfile::tempdir_in("/dev/shm").unwrap();
+    // On another file system it is another file.
+    fs::copy(&path, home.path().join("a.log")).unwrap();
+    fs::rename(&path, &aside).unwrap();
+    fs::remove_file(&aside).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "refused");
+    let files = reports[0]["files"].as_array().unwrap();
+    assert!(files[0]["refused"].as_str().unwrap().contains("missing"));
+    assert_eq!(files[1]["refused"], serde_json::Value::Null);
+    assert_eq!(lab.lanes(), 1);
+    lab.recover(Some(OTHER_BOOT), &["--force"]);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn another_file_at_the_same_path_is_not_written_to() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 300").unwrap();
+    run.kill_both();
+    fs::rename(&path, lab.data("moved")).unwrap();
+    fs::write(&path, b"another").unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(fs::read(&path).unwrap(), b"another");
+    // As root the moved file is found by its handle; others are told that it is missing.
+    match reports[0]["outcome"].as_str().unwrap() {
+        "replayed" => assert_eq!(fs::read(lab.data("moved")).unwrap(), content(1, 300)),
+        outcome => assert_eq!(outcome, "refused"),
+    }
+}
+
+#[test]
+fn a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let paths = [lab.data("a.log"), lab.data("b.log")];
+    run.open("a", &paths[0], APPEND);
+    run.open("b", &paths[1], RDWR);
+    let mut expected = [Vec::new(), vec![0; 4000]];
+    for i in 0..12u64 {
+        run.call(format!("write a {i} 700")).unwrap();
+        expected[0].extend(content(i, 700));
+        run.call(format!("pwrite b {} {i} 1000", i * 250)).unwrap();
+        let at = i as usize * 250;
+        expected[1][at..at + 1000].copy_from_slice(&content(i, 1000));
+    }
+    expected[1].truncate(11 * 250 + 1000);
+    run.kill_both();
+    lab.power_cut();
+    // Later than any slack: only the mark of the replay tells whose changes these are.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    for cut in [1, 7, 12, 13, 20, 24] {
+        let mut command = lab.recover_command(&[]);
+        command
+            .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT)
+            .env("FOREBAY_TEST_CUT_REPLAY", cut.to_string());
+        assert!(!command.output().unwrap().status.success());
+        assert_eq!(lab.lanes(), 1);
+    }
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    for (path, expected) in paths.iter().zip(expected) {
+        assert!(fs::read(path).unwrap() == expected, "{}", path.display());
+    }
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn when_the_supervisor_is_killed_the_database_goes_on_and_drains_itself() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 0 5000").unwrap();
+    run.kill_supervisor();
+    let mut expected = content(0, 5000);
+    for i in 1..100 {
+        run.call(format!("write a {i} 5000")).unwrap();
+        run.call("sync a").unwrap();
+        expected.extend(content(i, 5000));
+    }
+    // New files are plain.
+    assert_eq!(run.open("b", &lab.data("b.log"), APPEND), 0);
+    drop(run);
+    // Whatever the end of it was, a recovery finds the rest.
+    lab.recover(None, &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
+    for errno in [libc::EIO, libc::ENOSPC] {
+        let lab = Lab::new();
+        let mut run = lab.run();
+        let path = lab.data("a.log");
+        run.open("a", &path, APPEND);
+        run.open("b", &lab.data("b.log"), APPEND);
+        lab.inject(errno, 1);
+        let mut expected = Vec::new();
+        for i in 0..100 {
+            run.call(format!("write a {i} 5000")).unwrap();
+            run.call("write b 1 10").unwrap();
+            expected.extend(content(i, 5000));
+            assert_eq!(run.call("sync a"), Ok(0));
+        }
+        run.end();
+        assert!(fs::read(&path).unwrap() == expected);
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    let mut expected = Vec::new();
+    lab.inject(libc::EIO, 1);
+    for i in 0..30 {
+        run.call(format!("write a {i} 5000")).unwrap();
+        if run.call("sync a").is_ok() {
+            expected.extend(content(i, 5000));
+        }
+    }
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing() {
+    for renamed in [true, false] {
+        let lab = Lab::new();
+        let mut run = lab.run();
+        let (temporary, path) = (lab.data("new.log"), lab.data("a.log"));
+        run.open("old", &path, APPEND);
+        run.call("write old 1 300").unwrap();
+        run.open("a", &temporary, APPEND);
+        run.call("write a 2 300").unwrap();
+        if renamed {
+            let rename = format!("rename {} {}", temporary.display(), path.display());
+            run.call(rename).unwrap();
+            run.call("write a 3 300").unwrap();
+        }
+        run.kill_both();
+        lab.power_cut();
+        if renamed {
+            // The cut left nothing of what was written since the first sync.
+            fs::write(&path, b"").unwrap();
+            fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(std::time::UNIX_EPOCH)
+                .unwrap();
+        }
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+        if renamed {
+            assert_eq!(
+                fs::read(&path).unwrap(),
+                [content(2, 300), content(3, 300)].concat()
+            );
+        } else {
+            assert_eq!(fs::read(&path).unwrap(), content(1, 300));
+            assert_eq!(fs::read(&temporary).unwrap(), content(2, 300));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_with_truncation_keeps_nothing_of_what_the_pool_had_of_it() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("write a 1 3000").unwrap();
+    run.open("again", &path, RDWR | libc::O_TRUNC);
+    run.call("write again 2 300").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+}
+
+/// What the database's files hold, call by acknowledged call.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Model {
+    /// By name: content.
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// One call of the random test.
+#[derive(Clone, Debug)]
+enum Call {
+    Append(String, u64, usize),
+    Write(String, usize, u64, usize),
+    Truncate(String, usize),
+}
+
+impl Model {
+    fn apply(&mut self, call: &Call) {
+        match call.clone() {
+            Call::Append(name, seed, bytes) => {
+                self.files
+                    .entry(name)
+                    .or_default()
+                    .extend(content(seed, bytes));
+            }
+            Call::Write(name, at, seed, bytes) => {
+                let file = self.files.entry(name).or_default();
+                file.resize(file.len().max(at + bytes), 0);
+                file[at..at + bytes].copy_from_slice(&content(seed, bytes));
+            }
+            Call::Truncate(name, bytes) => self.files.entry(name).or_default().resize(bytes, 0),
+        }
+    }
+}
+
+fn random_call(rng: &mut Rng, model: &Model) -> Call {
+    let names: Vec<&String> = model.files.keys().collect();
+    let name = names[rng.below(names.len() as u64) as usize].clone();
+    let size = model.files[&name].len() as u64;
+    let bytes = |rng: &mut Rng| match rng.below(12) {
+        0 => 30_000 + rng.below(60_000) as usize,
+        1..4 => 1000 + rng.below(5000) as usize,
+        _ => 1 + rng.below(300) as usize,
+    };
+    match rng.below(20) {
+        0 => Call::Truncate(name, rng.below(size + 2000) as usize),
+        1..5 => Call::Write(
+            name,
+            rng.below(size + 100) as usize,
+            rng.below(1 << 30),
+            bytes(rng),
+        ),
+        _ => Call::Append(name, rng.below(1 << 30), bytes(rng)),
+    }
+}
+
+fn perform(run: &mut Running, call: &Call) {
+    match call {
+        Call::Append(name, seed, bytes) => run.send(&format!("write append-{name} {seed} {bytes}")),
+        Call::Write(name, at, seed, bytes) => {
+            run.send(&format!("pwrite at-{name} {at} {seed} {bytes}"));
+        }
+        Call::Truncate(name, bytes) => run.send(&format!("truncate at-{name} {bytes}")),
+    }
+}
+
+#[test]
+fn random_calls_survive_any_death_at_any_moment() {
+    let seed = seed();
+    for round in 0..12 {
+        let mut rng = Rng(seed.wrapping_add(round * 1_000_003));
+        let lab = Lab::new();
+        let mut run = lab.run();
+        let mut model = Model::default();
+        for name in ["a.log", "b.aof", "c.log"] {
+            for (prefix, flags) in [("append", APPEND), ("at", RDWR)] {
+                assert_eq!(
+                    run.open(&format!("{prefix}-{name}"), &lab.data(name), flags),
+                    1
+                );
+            }
+            model.files.insert(name.to_owned(), Vec::new());
+        }
+        let mut pending = None;
+        let calls = 50 + rng.below(400);
+        for _ in 0..calls {
+            let call = random_call(&mut rng, &model);
+            perform(&mut run, &call);
+            let answer = run.answer().unwrap();
+            assert!(answer.starts_with("ok"), "{call:?}: {answer}");
+            model.apply(&call);
+        }
+        // One more, which nobody waits for.
+        let last = random_call(&mut rng, &model);
+        perform(&mut run, &last);
+        pending.replace(last);
+        let power = rng.below(3) != 0;
+        run.kill_both();
+        if power {
+            lab.power_cut();
+            lab.recover(Some(OTHER_BOOT), &[]);
+        } else {
+            lab.recover(None, &[]);
+        }
+        let mut after = model.clone();
+        let last = pending.unwrap();
+        after.apply(&last);
+        for (name, before) in &model.files {
+            let found = fs::read(lab.data(name)).unwrap();
+            // A large write is several records: any number of them may be there.
+            let after = &after.files[name];
+            let whole = found == *before || found == *after;
+            let part = matches!(last, Call::Append(..) | Call::Write(..))
+                && found.len() >= before.len().min(after.len())
+                && found.len() <= before.len().max(after.len())
+                && (0..found.len())
+                    .all(|i| before.get(i) == found.get(i) || after.get(i) == found.get(i));
+            assert!(
+                whole || part,
+                "round {round}: {name} differs: {} bytes, expected {} or {}, last {last:?}",
+                found.len(),
+                before.len(),
+                after.len()
+            );
+        }
+        assert_eq!(lab.lanes(), 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! What surrounds every call of the client: errno, cancellation, and the mark by which the client's own file calls are known.
+#![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
+
+use libc::c_int;
+use rustix::io::Errno;
+use std::cell::Cell;
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+// Both may act on a cancellation, which unwinds. The libc crate declares neither.
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+thread_local! {
+    /// True while this thread is inside the client.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A call that failed, with its errno. The thread's errno is not set to it yet.
+#[must_use]
+pub(crate) struct Failed(c_int);
+
+impl Failed {
+    /// Sets errno; returns `result`, the value by which the function says that it failed.
+    pub(crate) fn with<T>(self, result: T) -> T {
+        set_errno(self.0);
+        result
+    }
+
+    /// The error number, for functions that return it.
+    pub(crate) fn number(self) -> c_int {
+        self.0
+    }
+}
+
+/// The thread's errno.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the address is that of a thread-local integer.
+    unsafe { *libc::__errno_location() }
+}
+
+pub(crate) fn set_errno(number: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = number }
+}
+
+/// For a hidden function that does not exist: `result` with errno `ENOSYS`.
+#[cold]
+pub(crate) fn missing<T>(result: T) -> T {
+    Failed(libc::ENOSYS).with(result)
+}
+
+/// The result of a C function that says by a negative number that it failed.
+pub(crate) fn checked<T: PartialOrd + From<i8>>(result: T) -> Result<T, Errno> {
+    if result < T::from(0) {
+        Err(Errno::from_raw_os_error(errno()))
+    } else {
+        Ok(result)
+    }
+}
+
+/// A cancellation point, as the function is that calls this first.
+pub(crate) fn cancellation_point() {
+    // SAFETY: it may unwind, and nothing of ours on the stack has to be dropped.
+    unsafe { pthread_testcancel() }
+}
+
+/// True if this is the client calling: whatever it does with paths must not come back to it.
+pub(crate) fn is_client() -> bool {
+    INSIDE.get()
+}
+
+/// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before.
+pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
+    let before = errno();
+    let result = without_cancellation(|| {
+        let outer = INSIDE.replace(true);
+        let bomb = AbortOnPanic;
+        let result = call();
+        std::mem::forget(bomb);
+        INSIDE.set(outer);
+        result
+    });
+    set_errno(before);
+    result.map_err(|error| Failed(error.raw_os_error()))
+}
+
+/// As [`client`], of what cannot fail.
+pub(crate) fn tell_client(call: impl FnOnce()) {
+    let _: Result<(), Failed> = client(|| {
+        call();
+        Ok(())
+    });
+}
+
+/// Does `call`, which must not unwind, while the thread cannot be cancelled.
+pub(crate) fn without_cancellation<T: Copy>(call: impl FnOnce() -> T) -> T {
+    let mut before = 0;
+    // SAFETY: disabling cancellation does not act on one.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    let result = call();
+    if before != PTHREAD_CANCEL_DISABLE {
+        // SAFETY: a thread that is cancelled asynchronously unwinds from here, and nothing of ours has to be dropped: `T` is `Copy`.
+        unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
+    }
+    result
+}
+
+/// A panic of the client ends the process: unwinding would leave its state half changed, and the database might catch it.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}

@@ -1,0 +1,122 @@
+//! POSIX AIO, libaio and liburing.
+//!
+//! The first two name each descriptor when the work is submitted: its file is retired then. What goes through an `io_uring` cannot be seen at all, so with the
+//! first one that is made the client gives up.
+#![expect(unsafe_code, reason = "exports C functions; reads their control blocks")]
+
+use crate::{
+    around::{Failed, missing, tell_client},
+    change::retire,
+    memory,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent, size_t};
+
+/// libaio's operations that write (`linux/aio_abi.h`).
+const IOCB_CMD_PWRITE: u16 = 1;
+const IOCB_CMD_PWRITEV: u16 = 8;
+
+hooks! {
+    fn [aio_write aio_write64] (block: *mut aiocb) -> c_int;
+    missing missing(-1);
+    plain if !is_absorbed(block);
+    else |real| match retire_block(block) {
+        // SAFETY: our caller's argument.
+        Ok(()) => unsafe { real(block) },
+        Err(failed) => failed.with(-1),
+    };
+
+    fn [aio_fsync aio_fsync64] (operation: c_int, block: *mut aiocb) -> c_int;
+    missing missing(-1);
+    plain if !is_absorbed(block);
+    else |real| match retire_block(block) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(operation, block) },
+        Err(failed) => failed.with(-1),
+    };
+
+    fn [lio_listio lio_listio64] (mode: c_int, blocks: *const *mut aiocb, count: c_int, event: *mut sigevent) -> c_int;
+    missing missing(-1);
+    plain if false;
+    else |real| match retire_list(blocks, count) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(mode, blocks, count, event) },
+        Err(failed) => failed.with(-1),
+    };
+
+    // The functions of libaio and liburing return the negative error number.
+    fn [io_submit] (context: *mut c_void, count: c_long, blocks: *mut *mut iocb) -> c_int;
+    missing -libc::ENOSYS;
+    plain if false;
+    else |real| match retire_submitted(count, blocks) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(context, count, blocks) },
+        Err(failed) => -failed.number(),
+    };
+
+    fn [io_uring_setup] (entries: c_uint, parameters: *mut c_void) -> c_int;
+    missing -libc::ENOSYS;
+    plain if give_up();
+    else |_real| -libc::ENOSYS;
+
+    fn [io_uring_queue_init] (entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
+    missing -libc::ENOSYS;
+    plain if give_up();
+    else |_real| -libc::ENOSYS;
+
+    fn [io_uring_queue_init_params] (entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
+    missing -libc::ENOSYS;
+    plain if give_up();
+    else |_real| -libc::ENOSYS;
+
+    fn [io_uring_queue_init_mem] (entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, bytes: size_t) -> c_int;
+    missing -libc::ENOSYS;
+    plain if give_up();
+    else |_real| -libc::ENOSYS;
+}
+
+/// Makes the client absorb nothing any more.
+pub(crate) fn give_up() -> bool {
+    tell_client(|| client::give_up("the process uses io_uring"));
+    true
+}
+
+fn is_absorbed(block: *mut aiocb) -> bool {
+    // SAFETY: the C library reads the block in the same way.
+    client::absorbs(unsafe { (*block).aio_fildes })
+}
+
+fn retire_block(block: *mut aiocb) -> Result<(), Failed> {
+    // SAFETY: as above.
+    retire(unsafe { (*block).aio_fildes })
+}
+
+fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: as above; a list may have null pointers in it.
+        let block = unsafe { *blocks.add(at) };
+        // SAFETY: as above.
+        let writes = !block.is_null() && unsafe { (*block).aio_lio_opcode } == libc::LIO_WRITE;
+        if writes && is_absorbed(block) {
+            retire_block(block)?;
+        }
+    }
+    Ok(())
+}
+
+/// Retires what libaio is about to write to. From the first block on that cannot be read, the kernel submits none.
+pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), Failed> {
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: our caller does not change the blocks while they are submitted; any bytes are a block.
+        let block = unsafe { memory::read(blocks.wrapping_add(at)).and_then(|block| memory::read(block)) };
+        let Some(block) = block else {
+            break;
+        };
+        let fd = block.aio_fildes.cast_signed();
+        if matches!(block.aio_lio_opcode, IOCB_CMD_PWRITE | IOCB_CMD_PWRITEV) && client::absorbs(fd) {
+            retire(fd)?;
+        }
+    }
+    Ok(())
+}

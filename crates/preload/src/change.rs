@@ -1,0 +1,103 @@
+//! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the client; before anything else
+//! (`fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning by `ioctl`) the file is retired.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use crate::{
+    around::{Failed, client, missing},
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
+
+hooks! {
+    fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
+    missing missing(-1);
+    plain if bytes < 0 || !client::absorbs(fd);
+    else |_real| match client(|| client::truncate(fd, bytes.unsigned_abs())) {
+        Ok(()) => 0,
+        Err(failed) => failed.with(-1),
+    };
+
+    fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
+    missing missing(-1);
+    plain if mode == libc::FALLOC_FL_KEEP_SIZE || !client::absorbs(fd);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(fd, mode, offset, bytes) },
+        Err(failed) => failed.with(-1),
+    };
+
+    // Returns the error number.
+    fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
+    missing libc::ENOSYS;
+    plain if !client::absorbs(fd);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(fd, offset, bytes) },
+        Err(failed) => failed.number(),
+    };
+
+    fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(to);
+    else |real| transfer(to, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
+    });
+
+    fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(to);
+    else |real| transfer(to, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(to, from, from_offset, bytes) }
+    });
+
+    fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(to);
+    else |real| transfer(to, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
+    });
+
+    fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
+    missing missing(-1);
+    plain if !client::absorbs(fd) || !clones(request);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(fd, request, argument) },
+        Err(failed) => failed.with(-1),
+    };
+}
+
+/// Makes the file of an absorbed descriptor plain.
+pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
+    client(|| client::retire(fd))
+}
+
+/// Makes the file of `to` plain, then does `transfer` into it. What was to be durable by the flags that the kernel does not know of is
+/// made so afterwards.
+fn transfer(to: c_int, transfer: impl FnOnce() -> ssize_t) -> ssize_t {
+    if let Err(failed) = retire(to) {
+        return failed.with(-1);
+    }
+    let bytes = transfer();
+    if bytes > 0 && client::absorbs(to) {
+        let synced = client(|| {
+            if client::hidden_flags(to) & libc::O_DSYNC != 0 {
+                client::sync(to)?;
+            }
+            Ok(())
+        });
+        if let Err(failed) = synced {
+            return failed.with(-1);
+        }
+    }
+    bytes
+}
+
+/// Whether an `ioctl` puts another file's contents into this one.
+fn clones(request: c_ulong) -> bool {
+    matches!(request, libc::FICLONE | libc::FICLONERANGE)
+}

@@ -1,0 +1,206 @@
+//! `close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor is which file.
+//!
+//! The client must know before an absorbed descriptor goes away, and that cannot be taken back: whatever the kernel would refuse is refused first.
+//! Its own descriptors do not exist for the database. The child of a `vfork` shares our memory but not our descriptors: what
+//! it does to them is none of the client's business.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use crate::{
+    around::{cancellation_point, missing, set_errno, tell_client, without_cancellation},
+    process::is_other_process,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{c_int, c_uint, c_ulong};
+
+hooks! {
+    fn [close __close] (fd: c_int) -> c_int;
+    missing missing(-1);
+    plain if !client::absorbs(fd) && !client::is_own(fd) || is_other_process();
+    else |real| {
+        if client::is_own(fd) {
+            return bad_descriptor();
+        }
+        cancellation_point();
+        without_cancellation(|| {
+            tell_client(|| client::closing(fd));
+            // SAFETY: our caller's argument.
+            unsafe { real(fd) }
+        })
+    };
+
+    fn [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if !closes(first, last, flags) || !has_ours(first, last) || is_other_process();
+    else |real| close_spans(first, last, |first, last| {
+        // SAFETY: closing what our caller wants closed.
+        unsafe { real(first, last, flags) }
+    });
+
+    fn [closefrom] (first: c_int) -> ();
+    missing set_errno(libc::ENOSYS);
+    plain if !has_ours(first.max(0).unsigned_abs(), c_uint::MAX) || is_other_process();
+    else |real| {
+        close_spans(first.max(0).unsigned_abs(), c_uint::MAX, |first, last| {
+            if last > MAX {
+                // SAFETY: closing what our caller wants closed.
+                unsafe { real(first.cast_signed()) }
+                return 0;
+            }
+            for fd in first..=last {
+                let Some(real) = hidden::close.get() else {
+                    return missing(-1);
+                };
+                // SAFETY: as above.
+                unsafe { real(fd.cast_signed()) };
+            }
+            0
+        });
+    };
+
+    fn [dup] (fd: c_int) -> c_int;
+    missing missing(-1);
+    plain if !client::absorbs(fd) || is_other_process();
+    else |real| {
+        // SAFETY: our caller's argument.
+        duplicated(fd, unsafe { real(fd) })
+    };
+
+    fn [dup2 __dup2] (from: c_int, to: c_int) -> c_int;
+    missing missing(-1);
+    plain if !concerns(from, to) || from == to && !client::is_own(to) || is_other_process();
+    else |real| replace(from, to, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from, to) }
+    });
+
+    fn [dup3] (from: c_int, to: c_int, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if !concerns(from, to) || from == to || flags & !libc::O_CLOEXEC != 0 || is_other_process();
+    else |real| replace(from, to, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from, to, flags) }
+    });
+
+    fn [fcntl fcntl64 __fcntl] (fd: c_int, command: c_int, argument: c_ulong) -> c_int;
+    missing missing(-1);
+    plain if !client::absorbs(fd) || !is_about_descriptor(command) || is_other_process();
+    else |real| {
+        // SAFETY: our caller's arguments.
+        let result = unsafe { real(fd, command, argument) };
+        match command {
+            libc::F_GETFL if result >= 0 => {
+                let mut hidden_flags = 0;
+                tell_client(|| hidden_flags = client::hidden_flags(fd));
+                result | hidden_flags
+            }
+            libc::F_GETFL => result,
+            _ => duplicated(fd, result),
+        }
+    };
+}
+
+/// The highest descriptor that is looked at one by one: the kernel's own limit (`fs.nr_open`), unless it was raised.
+const MAX: c_uint = (1 << 20) - 1;
+
+fn bad_descriptor() -> c_int {
+    set_errno(libc::EBADF);
+    -1
+}
+
+/// The `fcntl` commands that need the client.
+fn is_about_descriptor(command: c_int) -> bool {
+    matches!(
+        command,
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFL
+    )
+}
+
+/// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it.
+fn duplicated(from: c_int, to: c_int) -> c_int {
+    if to >= 0 {
+        tell_client(|| client::duplicated(from, to));
+    }
+    to
+}
+
+fn concerns(from: c_int, to: c_int) -> bool {
+    client::absorbs(from) || client::absorbs(to) || client::is_own(to)
+}
+
+/// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
+fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if client::is_own(to) {
+        return bad_descriptor();
+    }
+    if !client::absorbs(to) {
+        let result = real();
+        return duplicated(from, result);
+    }
+    if !is_open(from) || !is_allowed(to) {
+        return bad_descriptor();
+    }
+    without_cancellation(|| {
+        tell_client(|| client::closing(to));
+        let result = real();
+        if client::absorbs(from) {
+            duplicated(from, result)
+        } else {
+            result
+        }
+    })
+}
+
+fn is_open(fd: c_int) -> bool {
+    hidden::fcntl.get().is_some_and(|fcntl| {
+        // SAFETY: it only asks.
+        (unsafe { fcntl(fd, libc::F_GETFD, 0) }) >= 0
+    })
+}
+
+/// Whether the resource limit allows the descriptor. It may have been lowered below one that is open.
+fn is_allowed(fd: c_int) -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)
+}
+
+/// Whether `close_range` with these arguments closes anything.
+fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
+    let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
+    let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0;
+    first <= last && flags & !known == 0 && !only_marks
+}
+
+/// Whether an absorbed descriptor, or one of the client's own, is in the range.
+fn has_ours(first: c_uint, last: c_uint) -> bool {
+    (first..=last.min(MAX)).any(|fd| {
+        let fd = fd.cast_signed();
+        client::absorbs(fd) || client::is_own(fd)
+    })
+}
+
+/// Closes all from `first` to `last` but the client's own; `close` closes what is between those. Returns what it returns if it fails.
+fn close_spans(
+    first: c_uint,
+    last: c_uint,
+    mut close: impl FnMut(c_uint, c_uint) -> c_int,
+) -> c_int {
+    without_cancellation(|| {
+        let mut start = first;
+        for fd in first..=last.min(MAX) {
+            if client::absorbs(fd.cast_signed()) {
+                tell_client(|| client::closing(fd.cast_signed()));
+            }
+            if client::is_own(fd.cast_signed()) {
+                if start < fd {
+                    let result = close(start, fd - 1);
+                    if result < 0 {
+                        return result;
+                    }
+                }
+                start = fd + 1;
+            }
+        }
+        if start <= last { close(start, last) } else { 0 }
+    })
+}

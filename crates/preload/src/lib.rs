@@ -1,0 +1,28 @@
+//! libforebay.so: the C library's file functions, translated to [`forebay_files::client`], and nothing else.
+//!
+//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether its descriptor is absorbed,
+//! which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
+//! whatever the kernel does are then the C library's own. DESIGN.md, "Files tier", says what has to happen otherwise.
+//!
+//! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
+//! [`name`] (`rename`, `unlink`, `truncate`), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
+//! [`map`], [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit).
+//!
+//! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
+
+mod around;
+mod asynchronous;
+mod change;
+mod descriptor;
+mod dprintf;
+mod map;
+mod memory;
+mod name;
+mod open;
+mod position;
+mod process;
+mod real;
+mod stdio;
+mod sync;
+mod system_call;
+mod write;

@@ -1,0 +1,77 @@
+//! The caller's memory, read without trusting its pointers: where the kernel says `EFAULT`, this library must not crash.
+#![expect(
+    unsafe_code,
+    reason = "reads memory that the kernel found to be readable"
+)]
+
+use crate::around::{errno, set_errno};
+use libc::{c_char, c_int, c_void};
+use std::ffi::CStr;
+
+/// Memory is readable or not by pages of at least this size.
+const PAGE_BYTES: usize = 4096;
+
+/// What the kernel takes as a path: NUL-terminated within `PATH_MAX` bytes of readable memory. `None` otherwise; then the C library's function,
+/// called with the same pointer, fails as it should.
+///
+/// # Safety
+///
+/// What `path` points to stays as it is while the string is used.
+pub(crate) unsafe fn path<'a>(path: *const c_char) -> Option<&'a CStr> {
+    let start = path.addr();
+    let end = start.checked_add(libc::PATH_MAX as usize)?;
+    let mut at = start;
+    while at < end {
+        let page_end = (at | (PAGE_BYTES - 1)).checked_add(1)?.min(end);
+        if !is_readable(at) {
+            return None;
+        }
+        // SAFETY: one byte of the page was readable, so all are; the caller keeps them in place.
+        let nul = unsafe { libc::memchr(path.add(at - start).cast(), 0, page_end - at) };
+        if !nul.is_null() {
+            // SAFETY: there is a NUL, and all before it is readable.
+            return Some(unsafe { CStr::from_ptr(path) });
+        }
+        at = page_end;
+    }
+    None
+}
+
+/// `*pointer`, if it can be read.
+///
+/// # Safety
+///
+/// Nobody changes it meanwhile, and any bytes are a `T`.
+pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
+    let last = pointer.addr().checked_add(size_of::<T>().checked_sub(1)?)?;
+    (is_readable(pointer.addr()) && is_readable(last)).then(|| {
+        // SAFETY: `T` is smaller than a page, so its first and last pages are all of them, and both are readable.
+        unsafe { pointer.read_unaligned() }
+    })
+}
+
+/// Asks the kernel whether the word around an address can be read: it copies a signal mask from there before it finds that the
+/// other argument makes no sense.
+fn is_readable(address: usize) -> bool {
+    const NO_SUCH_HOW: c_int = -1;
+    const MASK_BYTES: usize = 8;
+    let word = (address & !(MASK_BYTES - 1)) as *const c_void;
+    if word.is_null() {
+        // To the kernel this would be no mask, which makes sense.
+        return false;
+    }
+    let before = errno();
+    // SAFETY: the kernel checks the address, and changes nothing because of the first argument.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            NO_SUCH_HOW,
+            word,
+            std::ptr::null::<c_void>(),
+            MASK_BYTES,
+        )
+    };
+    let is_readable = errno() != libc::EFAULT;
+    set_errno(before);
+    is_readable
+}

@@ -1,0 +1,130 @@
+//! `rename`, `unlink`, `remove`, `truncate`: what happens to a file by its name.
+//!
+//! `link` is left alone: the file keeps the name that it was registered by.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use crate::{
+    around::{Failed, checked, client, is_client, missing},
+    memory,
+    process::is_other_process,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{AT_FDCWD, c_char, c_int, c_uint, off_t};
+use std::ffi::CStr;
+
+hooks! {
+    fn [rename] (from: *const c_char, to: *const c_char) -> c_int;
+    missing missing(-1);
+    plain if is_client() || is_other_process();
+    else |real| rename_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from, to) }
+    });
+
+    fn [renameat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
+    missing missing(-1);
+    plain if is_client() || is_other_process();
+    else |real| rename_file((from_dir, from), (to_dir, to), 0, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from_dir, from, to_dir, to) }
+    });
+
+    fn [renameat2] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int;
+    missing missing(-1);
+    plain if is_client() || is_other_process();
+    else |real| rename_file((from_dir, from), (to_dir, to), flags, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from_dir, from, to_dir, to, flags) }
+    });
+
+    fn [unlink] (path: *const c_char) -> c_int;
+    missing missing(-1);
+    plain if is_client() || is_other_process();
+    else |real| unlink_file(AT_FDCWD, path, || {
+        // SAFETY: our caller's argument.
+        unsafe { real(path) }
+    });
+
+    fn [unlinkat] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if flags != 0 || is_client() || is_other_process();
+    else |real| unlink_file(dir, path, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(dir, path, flags) }
+    });
+
+    fn [remove] (path: *const c_char) -> c_int;
+    missing missing(-1);
+    plain if is_client() || is_other_process();
+    else |real| unlink_file(AT_FDCWD, path, || {
+        // SAFETY: our caller's argument.
+        unsafe { real(path) }
+    });
+
+    fn [truncate truncate64] (path: *const c_char, bytes: off_t) -> c_int;
+    missing missing(-1);
+    plain if bytes < 0 || is_client() || is_other_process();
+    else |real| truncate_file(path, bytes.unsigned_abs(), || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(path, bytes) }
+    });
+}
+
+/// The client's answer as a C function gives it.
+fn answer(result: Result<(), Failed>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(failed) => failed.with(-1),
+    }
+}
+
+/// The path in the form in which the client takes it, if the kernel would.
+fn path<'a>(path: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: our caller does not change the path while it is used.
+    unsafe { memory::path(path) }
+}
+
+fn rename_file(
+    from: (c_int, *const c_char),
+    to: (c_int, *const c_char),
+    flags: c_uint,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
+        return real();
+    };
+    let (from, to) = ((from.0, from_path), (to.0, to_path));
+    if flags & libc::RENAME_EXCHANGE != 0 {
+        // Nothing is replaced, and two names change: both files become plain.
+        let retired = client(|| {
+            client::retire_path(from.0, from.1)?;
+            client::retire_path(to.0, to.1)
+        });
+        return match retired {
+            Ok(()) => real(),
+            Err(failed) => failed.with(-1),
+        };
+    }
+    answer(client(|| {
+        client::rename(from, to, || checked(real()).map(drop))
+    }))
+}
+
+fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) -> c_int {
+    let Some(path) = path(name) else {
+        return real();
+    };
+    answer(client(|| {
+        client::unlink(dir, path, || checked(real()).map(drop))
+    }))
+}
+
+fn truncate_file(name: *const c_char, bytes: u64, real: impl FnOnce() -> c_int) -> c_int {
+    let Some(path) = path(name) else {
+        return real();
+    };
+    answer(client(|| {
+        client::truncate_path(path, bytes, || checked(real()).map(drop))
+    }))
+}

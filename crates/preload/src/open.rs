@@ -1,0 +1,87 @@
+//! `open`, `openat`, `creat` in all spellings: what can change a file is opened through the client.
+//!
+//! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened plainly. Opening through the client is a
+//! cancellation point at its start, but cannot be cancelled while it blocks.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use crate::{
+    around::{cancellation_point, checked, client, is_client, missing},
+    memory,
+    process::is_other_process,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{AT_FDCWD, c_char, c_int, mode_t};
+
+hooks! {
+    fn [open open64 __open __open64] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    missing missing(-1);
+    plain if is_plain(flags);
+    else |real| open_file(AT_FDCWD, path, flags, |flags| {
+        // SAFETY: our caller's arguments, but for the flags.
+        unsafe { real(path, flags, mode) }
+    });
+
+    fn [openat openat64] (dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    missing missing(-1);
+    plain if is_plain(flags);
+    else |real| open_file(dir, path, flags, |flags| {
+        // SAFETY: our caller's arguments, but for the flags.
+        unsafe { real(dir, path, flags, mode) }
+    });
+
+    fn [__open_2 __open64_2] (path: *const c_char, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if is_plain(flags);
+    else |real| open_file(AT_FDCWD, path, flags, |flags| {
+        // SAFETY: our caller's arguments, but for the flags.
+        unsafe { real(path, flags) }
+    });
+
+    fn [__openat_2 __openat64_2] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if is_plain(flags);
+    else |real| open_file(dir, path, flags, |flags| {
+        // SAFETY: our caller's arguments, but for the flags.
+        unsafe { real(dir, path, flags) }
+    });
+
+    fn [creat creat64] (path: *const c_char, mode: mode_t) -> c_int;
+    missing missing(-1);
+    plain if is_client();
+    else |real| open_file(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, |_| {
+        // SAFETY: our caller's arguments. There is no flag that the client may take away.
+        unsafe { real(path, mode) }
+    });
+}
+
+fn is_plain(flags: c_int) -> bool {
+    !can_change(flags) || is_client()
+}
+
+/// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.
+pub(crate) fn can_change(flags: c_int) -> bool {
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+    // O_TMPFILE has the bit of O_DIRECTORY; the file that it makes has no name.
+    writes && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0
+}
+
+fn open_file(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mut real: impl FnMut(c_int) -> c_int,
+) -> c_int {
+    // SAFETY: our caller does not change the path while we open it.
+    let Some(path) = (unsafe { memory::path(path) }) else {
+        return real(flags);
+    };
+    if is_other_process() {
+        return real(flags);
+    }
+    cancellation_point();
+    match client(|| client::open(dir, path, flags, |flags| checked(real(flags)))) {
+        Ok(fd) => fd,
+        Err(failed) => failed.with(-1),
+    }
+}

@@ -1,0 +1,88 @@
+//! The library's life in a process: its start, `fork`, its end.
+#![expect(
+    unsafe_code,
+    reason = "runs before main and after it, and after fork; exports a C function"
+)]
+
+use crate::{
+    around::{missing, tell_client},
+    real::hooks,
+};
+use forebay_files::client;
+use libc::pid_t;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+hooks! {
+    // `fork` calls the handlers of `pthread_atfork`, this does not.
+    fn [_Fork] () -> pid_t;
+    missing missing(-1);
+    plain if false;
+    else |real| {
+        // SAFETY: our caller's wish.
+        let child = unsafe { real() };
+        if child == 0 {
+            forked();
+        }
+        child
+    };
+}
+
+/// The process that the client works for: 0 before the constructor ran.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// True in the child of a `vfork`, or of a `clone` that no handler heard of: it has this memory, or a copy of it, but descriptors of its own.
+/// It costs a system call.
+pub(crate) fn is_other_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) != own_pid()
+}
+
+fn own_pid() -> pid_t {
+    // SAFETY: it needs nothing.
+    unsafe { libc::getpid() }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn start() {
+    // libaio's and liburing's functions are looked for when they are called.
+    crate::change::find_all();
+    crate::descriptor::find_all();
+    crate::dprintf::find_all();
+    crate::map::find_all();
+    crate::name::find_all();
+    crate::open::find_all();
+    crate::position::find_all();
+    crate::stdio::find_all();
+    crate::sync::find_all();
+    crate::system_call::find_all();
+    crate::write::find_all();
+    find_all();
+    PROCESS.store(own_pid(), Ordering::Relaxed);
+    // SAFETY: the handler is a function of this library, which is never unloaded.
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
+    if registered == 0 {
+        // Without the handler a child would go on as if it were its parent: then nothing is absorbed.
+        tell_client(client::start);
+    }
+}
+
+extern "C" fn end() {
+    if !is_other_process() {
+        tell_client(client::exiting);
+    }
+}
+
+unsafe extern "C" fn forked_in_child() {
+    forked();
+}
+
+fn forked() {
+    PROCESS.store(own_pid(), Ordering::Relaxed);
+    tell_client(client::forked);
+}

@@ -1,0 +1,132 @@
+//! Streams: the C library writes to their files without coming by here, so a file that gets one is retired first.
+//!
+//! `fclose` and `freopen` close a descriptor, which the client must hear of as of [`crate::descriptor`]'s.
+//! `dprintf` is in [`crate::dprintf`].
+#![expect(unsafe_code, reason = "exports C functions; reads a mode string")]
+
+use crate::{
+    around::{Failed, client, is_client, missing, tell_client},
+    change::retire,
+    memory,
+    process::is_other_process,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{AT_FDCWD, FILE, c_char, c_int, c_void};
+use std::ptr;
+
+hooks! {
+    fn [fdopen _IO_fdopen] (fd: c_int, mode: *const c_char) -> *mut FILE;
+    missing missing(ptr::null_mut());
+    plain if !client::absorbs(fd);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(fd, mode) },
+        Err(failed) => failed.with(ptr::null_mut()),
+    };
+
+    fn [fopen fopen64 _IO_fopen] (path: *const c_char, mode: *const c_char) -> *mut FILE;
+    missing missing(ptr::null_mut());
+    plain if is_plain(mode);
+    else |real| match retire_path(path) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(path, mode) },
+        Err(failed) => failed.with(ptr::null_mut()),
+    };
+
+    fn [freopen freopen64] (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
+    missing missing(ptr::null_mut());
+    plain if is_plain(mode) && !is_absorbed(stream);
+    else |real| match before_reopening(path, mode, stream) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(path, mode, stream) },
+        Err(failed) => failed.with(ptr::null_mut()),
+    };
+
+    fn [fclose _IO_fclose] (stream: *mut FILE) -> c_int;
+    missing missing(libc::EOF);
+    plain if !is_absorbed(stream) || is_other_process();
+    else |real| {
+        closing(stream);
+        // SAFETY: our caller's argument.
+        unsafe { real(stream) }
+    };
+
+    // The list of arguments is a pointer in both ABIs.
+    fn [vdprintf] (fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(fd, format, arguments) },
+        Err(failed) => failed.with(-1),
+    };
+
+    fn [__vdprintf_chk] (fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(fd, flag, format, arguments) },
+        Err(failed) => failed.with(-1),
+    };
+}
+
+/// Whether a stream of this mode leaves the file that it opens as it is.
+fn is_plain(mode: *const c_char) -> bool {
+    // SAFETY: the C library reads the mode in the same way.
+    !unsafe { writes(mode) } || is_client()
+}
+
+/// # Safety
+///
+/// `mode` is a string.
+unsafe fn writes(mode: *const c_char) -> bool {
+    // SAFETY: our caller says so; nothing after the NUL is read.
+    let letters = (0..).map(|at| unsafe { *mode.add(at) }.cast_unsigned());
+    // After a comma there is only a character set.
+    letters
+        .take_while(|letter| !matches!(letter, 0 | b','))
+        .any(|letter| matches!(letter, b'w' | b'a' | b'+'))
+}
+
+/// Makes the file at `path` plain. A path that the kernel would not take is left to it.
+fn retire_path(path: *const c_char) -> Result<(), Failed> {
+    // SAFETY: our caller does not change the path meanwhile.
+    match unsafe { memory::path(path) } {
+        Some(path) if !is_other_process() => client(|| client::retire_path(AT_FDCWD, path)),
+        _ => Ok(()),
+    }
+}
+
+fn before_reopening(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> Result<(), Failed> {
+    if !path.is_null() && !is_plain(mode) {
+        retire_path(path)?;
+    }
+    if is_absorbed(stream) && !is_other_process() {
+        retire(number(stream))?;
+        closing(stream);
+    }
+    Ok(())
+}
+
+fn is_absorbed(stream: *mut FILE) -> bool {
+    client::absorbs(number(stream))
+}
+
+fn closing(stream: *mut FILE) {
+    tell_client(|| client::closing(number(stream)));
+}
+
+/// The stream's descriptor, or a negative number if it has none. Leaves errno alone.
+fn number(stream: *mut FILE) -> c_int {
+    let before = crate::around::errno();
+    // SAFETY: it is a stream: our caller wants to close it.
+    let fd = unsafe { libc::fileno(stream) };
+    crate::around::set_errno(before);
+    fd
+}

@@ -1,0 +1,121 @@
+//! `syscall`: the kernel's functions by their numbers. Those that have a hook of their own go there, if a descriptor is absorbed or a name
+//! may be an absorbed file's.
+#![expect(unsafe_code, reason = "exports a C function; calls the others")]
+
+use crate::{
+    around::{client, missing, without_cancellation},
+    asynchronous, change, descriptor, map, memory, name, open, position,
+    real::hooks,
+    sync, write,
+};
+use forebay_files::client;
+use libc::{c_char, c_int, c_long};
+use std::ops::ControlFlow::{self, Break, Continue};
+
+hooks! {
+    fn [syscall] (number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+    missing missing(-1);
+    plain if false;
+    else |real| {
+        // SAFETY: our caller's arguments.
+        match unsafe { translate(number, [a, b, c, d, e, f]) } {
+            Break(result) => result,
+            // SAFETY: as above.
+            Continue(()) => unsafe { real(number, a, b, c, d, e, f) },
+        }
+    };
+}
+
+/// Whether a descriptor argument is one that the client has to hear of.
+fn absorbs(fd: c_long) -> bool {
+    client::absorbs(fd as c_int)
+}
+
+fn is_own(fd: c_long) -> bool {
+    client::is_own(fd as c_int)
+}
+
+/// Calls the hook of a system call, if it has one and that would do anything. No system call is a cancellation point here, the hooks are.
+///
+/// # Safety
+///
+/// As the system call with this number.
+#[rustfmt::skip]
+unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlFlow<c_long> {
+    /// Calls a hook, with the arguments as its types.
+    macro_rules! call {
+        ($hook:path, $($argument:expr),*) => {
+            // SAFETY: a hook takes what the system call takes; our caller vouches for that.
+            Break(without_cancellation(|| unsafe { $hook($($argument as _),*) as c_long }))
+        };
+    }
+    match number {
+        libc::SYS_write if absorbs(a) => call!(write::write, a, b, c),
+        libc::SYS_pwrite64 if absorbs(a) => call!(write::pwrite, a, b, c, d),
+        libc::SYS_writev if absorbs(a) => call!(write::writev, a, b, c),
+        libc::SYS_pwritev if absorbs(a) => call!(write::pwritev, a, b, c, d),
+        libc::SYS_pwritev2 if absorbs(a) => call!(write::pwritev2, a, b, c, d, f),
+        libc::SYS_read if absorbs(a) => call!(position::read, a, b, c),
+        libc::SYS_readv if absorbs(a) => call!(position::readv, a, b, c),
+        libc::SYS_preadv2 if absorbs(a) => call!(position::preadv2, a, b, c, d, f),
+        libc::SYS_lseek if absorbs(a) => call!(position::lseek, a, b, c),
+        libc::SYS_fsync if absorbs(a) => call!(sync::fsync, a),
+        libc::SYS_fdatasync if absorbs(a) => call!(sync::fdatasync, a),
+        libc::SYS_sync_file_range if absorbs(a) => call!(sync::sync_file_range, a, b, c, d),
+        libc::SYS_ftruncate if absorbs(a) => call!(change::ftruncate, a, b),
+        libc::SYS_fallocate if absorbs(a) => call!(change::fallocate, a, b, c, d),
+        libc::SYS_copy_file_range if absorbs(c) => call!(change::copy_file_range, a, b, c, d, e, f),
+        libc::SYS_sendfile if absorbs(a) => call!(change::sendfile, a, b, c, d),
+        libc::SYS_splice if absorbs(c) => call!(change::splice, a, b, c, d, e, f),
+        libc::SYS_ioctl if absorbs(a) => call!(change::ioctl, a, b, c),
+        libc::SYS_mmap if absorbs(e) => call!(map::mmap, a, b, c, d, e, f),
+        libc::SYS_close if absorbs(a) || is_own(a) => call!(descriptor::close, a),
+        libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
+        libc::SYS_dup if absorbs(a) => call!(descriptor::dup, a),
+        libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
+        libc::SYS_fcntl if absorbs(a) => call!(descriptor::fcntl, a, b, c),
+        libc::SYS_openat if open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
+        libc::SYS_openat2 => before_openat2(a as c_int, b as *const c_char, c as *const u64),
+        libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
+        libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
+        libc::SYS_truncate => call!(name::truncate, a, b),
+        libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
+        libc::SYS_io_uring_setup => {
+            asynchronous::give_up();
+            Continue(())
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open if open::can_change(b as c_int) => call!(open::open, a, b, c),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_creat => call!(open::creat, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => call!(descriptor::dup2, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename => call!(name::rename, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_renameat => call!(name::renameat, a, b, c, d),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_unlink => call!(name::unlink, a),
+        _ => Continue(()),
+    }
+}
+
+/// The C library has no `openat2`: the client does not learn of the descriptor, so the file has to be plain.
+fn before_openat2(dir: c_int, path: *const c_char, how: *const u64) -> ControlFlow<c_long> {
+    // SAFETY: our caller changes neither meanwhile. The flags are the first field of `how`.
+    let (path, flags) = unsafe { (memory::path(path), memory::read(how)) };
+    match (path, flags) {
+        (Some(path), Some(flags)) if open::can_change(flags as c_int) => {
+            refuse(client(|| client::retire_path(dir, path)))
+        }
+        _ => Continue(()),
+    }
+}
+
+/// Goes on to the kernel, unless what had to be done before failed.
+fn refuse(prepared: Result<(), crate::around::Failed>) -> ControlFlow<c_long> {
+    match prepared {
+        Ok(()) => Continue(()),
+        Err(failed) => Break(failed.with(-1)),
+    }
+}

@@ -1,0 +1,155 @@
+//! `write`, `pwrite`, `writev`, `pwritev`, `pwritev2`: to an absorbed descriptor, by the client.
+//!
+//! What the kernel would refuse anyway (a negative offset, too many parts, no memory) goes to the hidden function, for its errno.
+#![expect(
+    unsafe_code,
+    reason = "exports C functions; makes slices of what they are given"
+)]
+
+use crate::{
+    around::{cancellation_point, client, missing},
+    change,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use std::io::IoSlice;
+
+/// `UIO_MAXIOV`: the kernel refuses more parts.
+const PARTS_MAX: usize = 1024;
+
+/// `pwritev2`'s offset that means the file position.
+const AT_POSITION: off_t = -1;
+
+hooks! {
+    fn [write __write] (fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| one(fd, buffer, bytes, Place::Position, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, buffer, bytes) }
+    });
+
+    fn [pwrite pwrite64 __pwrite64] (fd: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| one(fd, buffer, bytes, Place::of(offset), || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, buffer, bytes, offset) }
+    });
+
+    fn [writev] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| several(fd, parts, count, Place::Position, 0, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, parts, count) }
+    });
+
+    fn [pwritev pwritev64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| several(fd, parts, count, Place::of(offset), 0, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, parts, count, offset) }
+    });
+
+    fn [pwritev2 pwritev64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    missing missing(-1);
+    plain if !client::absorbs(fd);
+    else |real| several(fd, parts, count, Place::of_or_position(offset), flags, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, parts, count, offset, flags) }
+    });
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum Place {
+    Position,
+    Offset(u64),
+    /// Nowhere: the offset is negative.
+    Invalid,
+}
+
+impl Place {
+    fn of(offset: off_t) -> Self {
+        u64::try_from(offset).map_or(Self::Invalid, Self::Offset)
+    }
+
+    fn of_or_position(offset: off_t) -> Self {
+        if offset == AT_POSITION {
+            Self::Position
+        } else {
+            Self::of(offset)
+        }
+    }
+}
+
+/// Writes one buffer; `refused` is the hidden function, for what the kernel refuses.
+#[inline]
+fn one(
+    fd: c_int,
+    buffer: *const c_void,
+    bytes: size_t,
+    place: Place,
+    refused: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if buffer.is_null() || ssize_t::try_from(bytes).is_err() {
+        return refused();
+    }
+    let part = iovec {
+        iov_base: buffer.cast_mut(),
+        iov_len: bytes,
+    };
+    // SAFETY: an `IoSlice` is an `iovec` in memory, of readable bytes that nobody writes to meanwhile: our caller's promise to `write`.
+    // One who breaks it gets the kernel's EFAULT, because the client reads only what the kernel has accepted.
+    let part = unsafe { &*(&raw const part).cast::<IoSlice<'_>>() };
+    write_parts(fd, std::slice::from_ref(part), place, 0, refused)
+}
+
+/// Writes several buffers; `refused` is the hidden function, for what the kernel refuses.
+#[inline]
+fn several(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    place: Place,
+    flags: c_int,
+    refused: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let count = match usize::try_from(count) {
+        Ok(count @ 1..=PARTS_MAX) if !parts.is_null() => count,
+        _ => return refused(),
+    };
+    if !parts.is_aligned() {
+        // The kernel takes them nevertheless, but they are no slice.
+        return match change::retire(fd) {
+            Ok(()) => refused(),
+            Err(failed) => failed.with(-1),
+        };
+    }
+    // SAFETY: as in `one`, for the parts and for what they point to.
+    let parts = unsafe { std::slice::from_raw_parts(parts.cast::<IoSlice<'_>>(), count) };
+    write_parts(fd, parts, place, flags, refused)
+}
+
+#[inline]
+fn write_parts(
+    fd: c_int,
+    parts: &[IoSlice<'_>],
+    place: Place,
+    flags: c_int,
+    refused: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let offset = match place {
+        Place::Position => None,
+        Place::Offset(offset) => Some(offset),
+        Place::Invalid => return refused(),
+    };
+    cancellation_point();
+    match client(|| client::write(fd, parts, offset, flags)) {
+        Ok(bytes) => bytes as ssize_t,
+        Err(failed) => failed.with(-1),
+    }
+}

@@ -1,0 +1,225 @@
+//! Opening, closing, duplicating, flags, forking.
+
+use crate::world::{Fd, World, call};
+use libc::{c_char, c_int, c_uint, c_ulong};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+
+const MODE: c_uint = 0o644;
+
+const OPENING: &[&str] = &[
+    "open", "open64", "__open", "__open64", "openat", "openat64", "creat", "creat64", "__open_2",
+    "__open64_2", "__openat_2", "__openat64_2",
+];
+
+pub fn open(world: &mut World) {
+    let access = world
+        .rng
+        .one_of(&[libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR, libc::O_RDWR]);
+    let mut flags = access;
+    for (flag, rarity) in [
+        (libc::O_CREAT, 1),
+        (libc::O_APPEND, 4),
+        (libc::O_TRUNC, 12),
+        (libc::O_DSYNC, 8),
+        (libc::O_SYNC, 16),
+        (libc::O_CLOEXEC, 4),
+        (libc::O_EXCL, 30),
+        (libc::O_NOFOLLOW, 20),
+        (libc::O_DIRECTORY, 50),
+        (libc::O_PATH, 50),
+    ] {
+        if world.rng.once_in(rarity) {
+            flags |= flag;
+        }
+    }
+    if flags & libc::O_PATH != 0 {
+        flags &= !libc::O_CREAT;
+    }
+    if flags & libc::O_DIRECTORY != 0 {
+        flags &= !(libc::O_CREAT | libc::O_ACCMODE);
+    }
+    open_with(world, flags);
+}
+
+/// Makes a file that can be written to, most probably.
+pub fn open_to_write(world: &mut World) {
+    let flags = world.rng.one_of(&[0, 0, libc::O_APPEND, libc::O_DSYNC]);
+    open_with(world, libc::O_RDWR | libc::O_CREAT | flags);
+}
+
+fn open_with(world: &mut World, flags: c_int) {
+    let path = world.path();
+    let pointer = world.pointer(&path);
+    let name = world.spelling(OPENING);
+    // These abort without a mode where one is needed.
+    let flags = if name.ends_with("_2") {
+        flags & !libc::O_CREAT
+    } else {
+        flags
+    };
+    let shown = path.to_str().unwrap();
+    let about = format!("{}, {flags:#o}", &shown[..shown.len().min(20)]);
+    let dir = world.rng.one_of(&[libc::AT_FDCWD, libc::AT_FDCWD, libc::AT_FDCWD, -5]);
+    let fd = match name {
+        "creat" | "creat64" => {
+            call!(world, name, about, (pointer => *const c_char, MODE => c_uint) -> Fd)
+        }
+        "__open_2" | "__open64_2" => {
+            call!(world, name, about, (pointer => *const c_char, flags => c_int) -> Fd)
+        }
+        "__openat_2" | "__openat64_2" => {
+            call!(world, name, about, (dir => c_int, pointer => *const c_char, flags => c_int) -> Fd)
+        }
+        "openat" | "openat64" => {
+            call!(world, name, about, (dir => c_int, pointer => *const c_char, flags => c_int, MODE => c_uint) -> Fd)
+        }
+        _ => {
+            call!(world, name, about, (pointer => *const c_char, flags => c_int, MODE => c_uint) -> Fd)
+        }
+    };
+    world.note_state(fd.0);
+    world.keep(fd.0);
+}
+
+pub fn close(world: &mut World) {
+    if world.rng.once_in(2) {
+        return;
+    }
+    let fd = world.fd();
+    let name = world.spelling(&["close", "__close"]);
+    let about = world.show(fd);
+    call!(world, name, about, (fd => c_int) -> c_int);
+    if world.is_thread {
+        // The number is any thread's now.
+        forget(world, fd);
+    }
+}
+
+fn forget(world: &mut World, fd: c_int) {
+    for slot in &mut world.slots {
+        if *slot == fd {
+            *slot = -1;
+        }
+    }
+}
+
+/// The lowest descriptor that is not one of the test's own.
+const FIRST: c_uint = 3;
+
+pub fn close_range(world: &mut World) {
+    let (first, last) = if world.rng.once_in(2) {
+        (FIRST + world.rng.below(30) as c_uint, c_uint::MAX)
+    } else {
+        let first = FIRST + world.rng.below(20) as c_uint;
+        (first, first + world.rng.below(4) as c_uint)
+    };
+    if world.spelling(&["close_range", "closefrom"]) == "closefrom" {
+        call!(world, "closefrom", first.to_string(), (first.cast_signed() => c_int) -> ());
+        return;
+    }
+    let flags = world.rng.one_of(&[
+        0,
+        0,
+        libc::CLOSE_RANGE_CLOEXEC.cast_signed(),
+        libc::CLOSE_RANGE_UNSHARE.cast_signed(),
+        99,
+    ]);
+    let (first, last) = world.rng.one_of(&[(first, last), (first, last), (last, first)]);
+    let about = format!("{first}, {last}, {flags}");
+    call!(world, "close_range", about, (first => c_uint, last => c_uint, flags => c_int) -> c_int);
+}
+
+pub fn duplicate(world: &mut World) {
+    let fd = world.fd();
+    let name = world.spelling(&["dup", "fcntl", "fcntl64", "__fcntl"]);
+    let about = world.show(fd);
+    let copy = if name == "dup" {
+        call!(world, name, about, (fd => c_int) -> Fd)
+    } else {
+        let command = world.rng.one_of(&[libc::F_DUPFD, libc::F_DUPFD_CLOEXEC]);
+        let least = world.rng.one_of(&[0, 0, 20, -1, c_int::MAX]);
+        let about = format!("{about}, {command}, {least}");
+        call!(world, name, about, (fd => c_int, command => c_int, least => c_int) -> Fd)
+    };
+    world.keep(copy.0);
+}
+
+pub fn duplicate_over(world: &mut World) {
+    let from = world.fd();
+    let to = if world.is_thread {
+        world.fd()
+    } else {
+        let slot = world.fd();
+        let any = FIRST.cast_signed() + world.rng.below(25) as c_int;
+        world.rng.one_of(&[slot, slot, any, from, -1, 1 << 20])
+    };
+    if world.is_thread && to < 0 {
+        return;
+    }
+    let name = world.spelling(&["dup2", "__dup2", "dup3"]);
+    let about = format!("{}, {}", world.show(from), world.show(to));
+    let copy = if name == "dup3" {
+        let flags = world.rng.one_of(&[0, 0, libc::O_CLOEXEC, libc::O_APPEND]);
+        let about = format!("{about}, {flags:#o}");
+        call!(world, name, about, (from => c_int, to => c_int, flags => c_int) -> Fd)
+    } else {
+        call!(world, name, about, (from => c_int, to => c_int) -> Fd)
+    };
+    world.note_state(copy.0);
+    if !world.is_thread {
+        world.keep(copy.0);
+    }
+}
+
+pub fn flags(world: &mut World) {
+    let fd = world.fd();
+    let name = world.spelling(&["fcntl", "fcntl64", "__fcntl"]);
+    let (command, argument) = match world.rng.below(6) {
+        0 | 1 => (libc::F_GETFL, 0),
+        2 => {
+            let flags = [0, libc::O_APPEND, libc::O_NONBLOCK, libc::O_APPEND | libc::O_DSYNC];
+            (libc::F_SETFL, world.rng.one_of(&flags))
+        }
+        3 => (libc::F_GETFD, 0),
+        4 => (libc::F_SETFD, world.rng.one_of(&[0, libc::FD_CLOEXEC])),
+        _ => (999, 0),
+    };
+    let about = format!("{}, {command}, {argument:#o}", world.show(fd));
+    call!(world, name, about, (fd => c_int, command => c_int, argument as c_ulong => c_ulong) -> c_int);
+}
+
+/// A child does some of what its parent does, with the same descriptors, and tells what.
+pub fn fork(world: &mut World) {
+    if world.is_child {
+        return;
+    }
+    let mut ends = [0; 2];
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), 0) }, 0);
+    let name = world.spelling(&["fork", "_Fork"]);
+    let address = world.find(name);
+    let fork: unsafe extern "C" fn() -> libc::pid_t = unsafe { std::mem::transmute(address) };
+    let seed = world.rng.next();
+    let child = unsafe { fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        world.rng.0 = seed;
+        let before = world.transcript.len();
+        world.run_in_child();
+        // The first transcript's end is the parent's.
+        let mut to_parent = unsafe { File::from_raw_fd(ends[1]) };
+        // If the child closed the pipe, or put something else there, nothing arrives, with Forebay or without.
+        let _ = to_parent.write_all(&world.transcript.as_bytes()[before..]);
+        unsafe { libc::_exit(0) };
+    }
+    unsafe { libc::close(ends[1]) };
+    let mut told = String::new();
+    let mut from_child = unsafe { File::from_raw_fd(ends[0]) };
+    let _ = from_child.read_to_string(&mut told);
+    drop(from_child);
+    let mut status = 0;
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    world.transcript.push_str(&told);
+    world.say(&format!("{name}: status {status}"));
+}

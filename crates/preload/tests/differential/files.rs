@@ -1,0 +1,232 @@
+//! Names, lengths, space, mappings, copies.
+
+use crate::world::{Fd, NOWHERE, World, call, hash, size};
+use libc::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::ptr;
+
+/// A length that a file can be compared with.
+fn length(world: &mut World) -> i64 {
+    world.offset().min(1 << 20)
+}
+
+pub fn truncate(world: &mut World) {
+    let bytes = length(world);
+    let name = world.spelling(&["ftruncate", "truncate", "ftruncate64", "truncate64"]);
+    if name.starts_with('f') {
+        let fd = world.fd();
+        let about = format!("{}, {bytes}", world.show(fd));
+        call!(world, name, about, (fd => c_int, bytes => i64) -> c_int);
+        world.note_state(fd);
+    } else {
+        let path = world.path();
+        let pointer = world.pointer(&path);
+        let about = format!("{bytes}, {}", short(&path));
+        call!(world, name, about, (pointer => *const c_char, bytes => i64) -> c_int);
+    }
+}
+
+fn short(path: &std::ffi::CStr) -> &str {
+    let path = path.to_str().unwrap();
+    &path[..path.len().min(20)]
+}
+
+pub fn allocate(world: &mut World) {
+    if world.rng.once_in(2) {
+        return;
+    }
+    let (fd, offset, bytes) = (world.fd(), length(world), length(world));
+    let name = world.spelling(&[
+        "fallocate",
+        "fallocate64",
+        "posix_fallocate",
+        "posix_fallocate64",
+    ]);
+    let about = format!("{}, {offset}, {bytes}", world.show(fd));
+    if name.starts_with('p') {
+        call!(world, name, about, (fd => c_int, offset => i64, bytes => i64) -> c_int);
+    } else {
+        let mode = world.rng.one_of(&[
+            libc::FALLOC_FL_KEEP_SIZE,
+            libc::FALLOC_FL_KEEP_SIZE,
+            0,
+            libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+            libc::FALLOC_FL_ZERO_RANGE,
+            1 << 20,
+        ]);
+        let about = format!("{about}, {mode}");
+        call!(world, name, about, (fd => c_int, mode => c_int, offset => i64, bytes => i64) -> c_int);
+    }
+    world.note_state(fd);
+}
+
+pub fn map(world: &mut World) {
+    const BYTES: usize = 4096;
+    let fd = world.fd();
+    let name = world.spelling(&["mmap", "mmap64"]);
+    let protection = world
+        .rng
+        .one_of(&[libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE]);
+    let flags = world.rng.one_of(&[
+        libc::MAP_PRIVATE,
+        libc::MAP_SHARED,
+        libc::MAP_SHARED_VALIDATE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        99,
+    ]);
+    let about = format!("{}, {protection}, {flags:#x}", world.show(fd));
+    let pages = call!(
+        world, name, about,
+        (ptr::null_mut() => *mut c_void, BYTES => usize, protection => c_int, flags => c_int, fd => c_int, 0 => i64)
+            -> *mut c_void
+    );
+    if pages == libc::MAP_FAILED {
+        return;
+    }
+    let readable = if flags & libc::MAP_ANONYMOUS == 0 {
+        size(fd).map_or(0, |size| size.min(BYTES as i64) as usize)
+    } else {
+        BYTES
+    };
+    let bytes: *mut u8 = pages.cast();
+    if protection & libc::PROT_WRITE != 0 && readable > 0 {
+        let at = world.rng.below(readable as u64) as usize;
+        unsafe { bytes.add(at).write(world.rng.next() as u8) };
+    }
+    let found = unsafe { std::slice::from_raw_parts(bytes, readable) };
+    world.say(&hash(found));
+    unsafe { libc::munmap(pages, BYTES) };
+}
+
+pub fn copy(world: &mut World) {
+    let (from, to) = (world.fd(), world.fd());
+    let bytes = world.rng.below(3000) as usize;
+    let mut offset = world.rng.below(500).cast_signed();
+    let has_offset = world.rng.once_in(2);
+    let place = if has_offset {
+        &raw mut offset
+    } else {
+        ptr::null_mut()
+    };
+    let name = world.spelling(&["copy_file_range", "sendfile", "sendfile64", "splice"]);
+    let about = format!(
+        "{} to {}, {bytes}, {has_offset}",
+        world.show(from),
+        world.show(to)
+    );
+    match name {
+        "copy_file_range" => {
+            let to_offset: *mut i64 = ptr::null_mut();
+            call!(
+                world, name, about,
+                (from => c_int, place => *mut i64, to => c_int, to_offset => *mut i64, bytes => usize, 0 => c_uint)
+                    -> isize
+            );
+        }
+        "splice" => {
+            let mut ends = [0; 2];
+            assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK) }, 0);
+            let text = b"through a pipe\n";
+            assert_eq!(
+                unsafe { libc::write(ends[1], text.as_ptr().cast(), text.len()) },
+                text.len() as isize
+            );
+            let from = ends[0];
+            let none: *mut i64 = ptr::null_mut();
+            call!(
+                world, name, about,
+                (from => c_int, none => *mut i64, to => c_int, place => *mut i64, bytes => usize, 0 => c_uint) -> isize
+            );
+            for end in ends {
+                unsafe { libc::close(end) };
+            }
+        }
+        _ => {
+            call!(world, name, about, (to => c_int, from => c_int, place => *mut i64, bytes => usize) -> isize);
+        }
+    }
+    world.say(&format!("offset {offset}"));
+    world.note_state(from);
+    world.note_state(to);
+    if world.rng.once_in(4) {
+        const FICLONE: c_ulong = libc::FICLONE;
+        let about = format!("{}, FICLONE, {}", world.show(to), world.show(from));
+        call!(world, "ioctl", about, (to => c_int, FICLONE => c_ulong, from => c_int) -> c_int);
+    }
+    let about = format!("{}, FIOCLEX", world.show(to));
+    call!(world, "ioctl", about, (to => c_int, libc::FIOCLEX => c_ulong) -> c_int);
+}
+
+pub fn rename(world: &mut World) {
+    let (from, to) = (world.path(), world.path());
+    let (from_pointer, to_pointer) = (world.pointer(&from), world.pointer(&to));
+    let name = world.spelling(&["rename", "renameat", "renameat2"]);
+    let about = format!("{}, {}", short(&from), short(&to));
+    let dir = libc::AT_FDCWD;
+    match name {
+        "rename" => {
+            call!(world, name, about, (from_pointer => *const c_char, to_pointer => *const c_char) -> c_int);
+        }
+        "renameat" => {
+            call!(
+                world, name, about,
+                (dir => c_int, from_pointer => *const c_char, dir => c_int, to_pointer => *const c_char) -> c_int
+            );
+        }
+        _ => {
+            let flags = world
+                .rng
+                .one_of(&[0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE, 1 << 20]);
+            let about = format!("{about}, {flags}");
+            call!(
+                world, name, about,
+                (dir => c_int, from_pointer => *const c_char, dir => c_int, to_pointer => *const c_char, flags => c_uint)
+                    -> c_int
+            );
+        }
+    }
+}
+
+pub fn unlink(world: &mut World) {
+    if !world.rng.once_in(3) {
+        return;
+    }
+    let path = world.path();
+    let pointer = world.pointer(&path);
+    let name = world.spelling(&["unlink", "unlinkat", "remove"]);
+    let about = short(&path).to_owned();
+    if name == "unlinkat" {
+        let flags = world.rng.one_of(&[0, 0, libc::AT_REMOVEDIR, 1]);
+        let about = format!("{about}, {flags}");
+        call!(
+            world, name, about,
+            (libc::AT_FDCWD => c_int, pointer => *const c_char, flags => c_int) -> c_int
+        );
+    } else {
+        call!(world, name, about, (pointer => *const c_char) -> c_int);
+    }
+}
+
+/// A second name.
+pub fn link(world: &mut World) {
+    let (from, to) = (world.path(), world.path());
+    let result = unsafe { libc::link(from.as_ptr(), to.as_ptr()) };
+    world.say(&format!("link {} {}: {result}", short(&from), short(&to)));
+}
+
+/// Opens for direct I/O and asks for the flags. Nothing is written: an absorbed file takes what direct I/O would refuse.
+pub fn open_direct(world: &mut World) {
+    let path = world.path();
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_DIRECT | libc::O_DSYNC;
+    let about = format!("{}, {flags:#o}", short(&path));
+    let fd = call!(
+        world, "open", about,
+        (path.as_ptr() => *const c_char, flags => c_int, 0o600 => c_uint) -> Fd
+    );
+    let fd = fd.0;
+    call!(world, "fcntl", "F_GETFL", (fd => c_int, libc::F_GETFL => c_int, 0 => c_ulong) -> c_int);
+    call!(
+        world, "write", "nowhere",
+        (fd => c_int, NOWHERE as *const c_void => *const c_void, 4096 => usize) -> isize
+    );
+    call!(world, "close", "it", (fd => c_int) -> c_int);
+}

@@ -1,0 +1,374 @@
+//! The worker's state: descriptors, names, the random numbers that choose, and the transcript.
+
+use crate::{
+    data, descriptors, files, foreign,
+    support::Rng,
+};
+use libc::{c_int, c_void};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{CStr, CString},
+    fmt::Write as _,
+};
+
+/// What errno is before each call, so that the transcript shows who changes it without need.
+pub const UNTOUCHED: c_int = 77;
+
+/// An address where there is no memory.
+pub const NOWHERE: usize = 8;
+
+/// A result that is a descriptor: its number depends on what other threads do.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Fd(pub c_int);
+
+/// How a result looks in the transcript.
+pub trait Shown {
+    fn shown(&self, world: &World) -> String;
+}
+
+impl Shown for c_int {
+    fn shown(&self, _: &World) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for isize {
+    fn shown(&self, _: &World) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for i64 {
+    fn shown(&self, _: &World) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for () {
+    fn shown(&self, _: &World) -> String {
+        String::new()
+    }
+}
+
+impl Shown for Fd {
+    fn shown(&self, world: &World) -> String {
+        if world.is_thread && self.0 >= 0 {
+            "a descriptor".to_owned()
+        } else {
+            self.0.to_string()
+        }
+    }
+}
+
+impl<T> Shown for *mut T {
+    fn shown(&self, _: &World) -> String {
+        match self.addr() {
+            0 => "null",
+            usize::MAX => "MAP_FAILED",
+            _ => "a pointer",
+        }
+        .to_owned()
+    }
+}
+
+/// Calls a C function by its name and notes what came of it. Variadic functions of integers and pointers are called as the others:
+/// the ABIs of x86-64 and aarch64 Linux allow it.
+macro_rules! call {
+    ($world:expr, $name:expr, $about:expr, ($($argument:expr => $type:ty),* $(,)?) -> $result:ty) => {{
+        let name: &'static str = $name;
+        let function: unsafe extern "C" fn($($type),*) -> $result =
+            unsafe { std::mem::transmute($world.find(name)) };
+        $crate::world::set_errno($crate::world::UNTOUCHED);
+        let result = unsafe { function($($argument),*) };
+        let errno = $crate::world::errno();
+        $world.note(name, &$about, &result, errno);
+        result
+    }};
+}
+pub(crate) use call;
+
+pub fn errno() -> c_int {
+    unsafe { *libc::__errno_location() }
+}
+
+pub fn set_errno(number: c_int) {
+    unsafe { *libc::__errno_location() = number }
+}
+
+pub struct World {
+    pub rng: Rng,
+    /// Descriptors, some of them closed or never opened.
+    pub slots: Vec<c_int>,
+    names: Vec<&'static str>,
+    /// Before each name.
+    prefix: String,
+    /// One of several threads: its descriptors' numbers are not its own.
+    pub is_thread: bool,
+    /// In a forked child.
+    pub is_child: bool,
+    pub transcript: String,
+    pub called: BTreeSet<&'static str>,
+    turns: BTreeMap<&'static str, usize>,
+    pub foreign: foreign::Libraries,
+}
+
+/// Something that a worker does.
+type Operation = fn(&mut World);
+
+/// What threads do as well.
+const ANYWHERE: &[Operation] = &[
+    descriptors::open,
+    data::write,
+    data::pwrite,
+    data::writev,
+    data::pwritev,
+    data::pwritev2,
+    data::read,
+    data::seek,
+    data::synchronise,
+    descriptors::close,
+    descriptors::duplicate,
+    descriptors::duplicate_over,
+    descriptors::flags,
+    files::truncate,
+    files::allocate,
+    files::map,
+    files::copy,
+    files::rename,
+    files::unlink,
+    foreign::stream,
+    foreign::print,
+    foreign::system_call,
+];
+
+/// What changes the whole process, or is not to be done at the same time.
+const ALONE: &[Operation] = &[
+    descriptors::close_range,
+    descriptors::fork,
+    files::open_direct,
+    files::link,
+    foreign::asynchronous,
+    foreign::submit,
+];
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        std::fs::create_dir("sub").unwrap();
+        std::os::unix::fs::symlink("a.log", "link.log").unwrap();
+        Self {
+            rng: Rng(seed),
+            slots: vec![-1; 8],
+            names: vec![
+                "a.log", "b.log", "c.aof", "d.dat", "e.log", "sub/f.log", "link.log", "./a.log",
+            ],
+            prefix: String::new(),
+            is_thread: false,
+            is_child: false,
+            transcript: String::new(),
+            called: BTreeSet::new(),
+            turns: BTreeMap::new(),
+            foreign: foreign::Libraries::load(),
+        }
+    }
+
+    /// A thread's world, with files of its own.
+    pub fn for_thread(&mut self, n: u64) -> Self {
+        Self {
+            rng: Rng(self.rng.next()),
+            slots: vec![-1; 5],
+            names: vec!["a.log", "b.log", "c.aof", "d.dat"],
+            prefix: format!("thread{n}-"),
+            is_thread: true,
+            is_child: false,
+            transcript: String::new(),
+            called: BTreeSet::new(),
+            turns: BTreeMap::new(),
+            foreign: self.foreign,
+        }
+    }
+
+    /// Everything in turn, so that every function is called under each of its names, then everything at random.
+    pub fn run_alone(&mut self) {
+        let operations: Vec<Operation> = ANYWHERE.iter().chain(ALONE).copied().collect();
+        for turn in 0..8 {
+            for operation in &operations {
+                self.make_sure_of_a_file();
+                operation(self);
+                if turn == 5 {
+                    data::write(self);
+                }
+            }
+        }
+        for step in 0..250 {
+            let operation = self.rng.one_of(&operations);
+            operation(self);
+            if step % 4 == 0 {
+                self.make_sure_of_a_file();
+            }
+            if step == 200 && self.rng.once_in(2) {
+                foreign::ring(self);
+            }
+        }
+        foreign::ring(self);
+        for _ in 0..30 {
+            let operation = self.rng.one_of(&operations);
+            operation(self);
+        }
+    }
+
+    pub fn run_among_others(&mut self, steps: u64) {
+        for _ in 0..steps {
+            self.make_sure_of_a_file();
+            let operation = self.rng.one_of(ANYWHERE);
+            operation(self);
+        }
+    }
+
+    /// A few steps in a forked child.
+    pub fn run_in_child(&mut self) {
+        self.is_child = true;
+        for _ in 0..self.rng.below(8) {
+            let operation = self.rng.one_of(ANYWHERE);
+            operation(self);
+        }
+    }
+
+    fn make_sure_of_a_file(&mut self) {
+        let open = |fd: &&c_int| **fd >= 0 && size(**fd).is_some();
+        if self.slots.iter().filter(open).count() < 2 {
+            descriptors::open_to_write(self);
+        }
+    }
+
+    /// The address of a function as a program would bind it.
+    pub fn find(&mut self, name: &'static str) -> *mut c_void {
+        let address = self.foreign.find(name);
+        assert!(!address.is_null(), "no {name}");
+        self.called.insert(name);
+        address
+    }
+
+    /// One of a function's names, each in its turn.
+    pub fn spelling(&mut self, names: &[&'static str]) -> &'static str {
+        let turn = self.turns.entry(names[0]).or_default();
+        *turn += 1;
+        names[(*turn - 1) % names.len()]
+    }
+
+    pub fn note(&mut self, name: &str, about: &str, result: &impl Shown, errno: c_int) {
+        let result = result.shown(self);
+        let child = if self.is_child { "child " } else { "" };
+        let errno = match errno {
+            UNTOUCHED => String::new(),
+            errno => format!(" errno {errno}"),
+        };
+        writeln!(self.transcript, "{child}{name}({about}) = {result}{errno}").unwrap();
+    }
+
+    /// Notes where the descriptor is and how long its file is.
+    pub fn note_state(&mut self, fd: c_int) {
+        if let Some(size) = size(fd) {
+            let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
+            writeln!(self.transcript, "  position {position} size {size}").unwrap();
+        }
+    }
+
+    pub fn say(&mut self, what: &str) {
+        writeln!(self.transcript, "  {what}").unwrap();
+    }
+
+    /// A descriptor, now and then one that is no descriptor.
+    pub fn fd(&mut self) -> c_int {
+        if !self.is_thread && self.rng.once_in(16) {
+            return self.rng.one_of(&[-1, 9999, 40, c_int::MAX]);
+        }
+        let at = self.rng.below(self.slots.len() as u64) as usize;
+        // Closed ones are of interest, but not most of the time.
+        if size(self.slots[at]).is_none() {
+            let at = self.rng.below(self.slots.len() as u64) as usize;
+            return self.slots[at];
+        }
+        self.slots[at]
+    }
+
+    /// How a descriptor looks in the transcript.
+    pub fn show(&self, fd: c_int) -> String {
+        Fd(fd).shown(self)
+    }
+
+    pub fn keep(&mut self, fd: c_int) {
+        let at = self.rng.below(self.slots.len() as u64) as usize;
+        if fd < 0 {
+            return;
+        }
+        if self.is_thread || self.rng.once_in(2) {
+            // Otherwise the old one stays open, as a leak.
+            let old = self.slots[at];
+            if old >= 0 && old != fd {
+                unsafe { libc::close(old) };
+            }
+        }
+        self.slots[at] = fd;
+    }
+
+    /// A path, now and then one that cannot be opened.
+    pub fn path(&mut self) -> CString {
+        let path = if self.rng.once_in(20) {
+            match self.rng.below(4) {
+                0 => String::new(),
+                1 => "none/a.log".to_owned(),
+                2 => "sub".to_owned(),
+                _ => "long".repeat(1500),
+            }
+        } else {
+            format!("{}{}", self.prefix, self.rng.one_of(&self.names.clone()))
+        };
+        CString::new(path).unwrap()
+    }
+
+    /// `path`, or now and then a pointer to nothing.
+    pub fn pointer(&mut self, path: &CStr) -> *const libc::c_char {
+        if self.rng.once_in(40) {
+            self.rng.one_of(&[std::ptr::null(), NOWHERE as *const _])
+        } else {
+            path.as_ptr()
+        }
+    }
+
+    pub fn bytes(&mut self) -> Vec<u8> {
+        let length = match self.rng.below(10) {
+            0 => 0,
+            1 => self.rng.below(20_000),
+            2 => 4096,
+            _ => self.rng.below(300),
+        };
+        let seed = self.rng.next();
+        let mut rng = Rng(seed);
+        (0..length).map(|_| rng.next() as u8).collect()
+    }
+
+    /// An offset in or a little after a file, now and then an impossible one.
+    pub fn offset(&mut self) -> i64 {
+        match self.rng.below(16) {
+            0 => self.rng.one_of(&[-1, -2, i64::MIN, i64::MAX]),
+            1 => self.rng.below(200_000).cast_signed(),
+            _ => self.rng.below(6000).cast_signed(),
+        }
+    }
+}
+
+/// The size of a regular file, or `None`.
+pub fn size(fd: c_int) -> Option<i64> {
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let found = unsafe { libc::fstat(fd, &raw mut stat) };
+    (found == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(stat.st_size)
+}
+
+/// A short name of some bytes.
+pub fn hash(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{} bytes {hash:016x}", bytes.len())
+}

@@ -1,0 +1,136 @@
+//! What the tests share: where the library is, what it exports, and random numbers.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::PathBuf;
+
+/// Every exported function.
+pub const SYMBOLS: &[&str] = &[
+    "_Fork",
+    "_IO_fclose",
+    "_IO_fdopen",
+    "_IO_fopen",
+    "__close",
+    "__dprintf_chk",
+    "__dup2",
+    "__fcntl",
+    "__lseek",
+    "__open",
+    "__open64",
+    "__open64_2",
+    "__open_2",
+    "__openat64_2",
+    "__openat_2",
+    "__pwrite64",
+    "__read",
+    "__read_chk",
+    "__vdprintf_chk",
+    "__write",
+    "aio_fsync",
+    "aio_fsync64",
+    "aio_write",
+    "aio_write64",
+    "close",
+    "close_range",
+    "closefrom",
+    "copy_file_range",
+    "creat",
+    "creat64",
+    "dprintf",
+    "dup",
+    "dup2",
+    "dup3",
+    "fallocate",
+    "fallocate64",
+    "fclose",
+    "fcntl",
+    "fcntl64",
+    "fdatasync",
+    "fdopen",
+    "fopen",
+    "fopen64",
+    "freopen",
+    "freopen64",
+    "fsync",
+    "ftruncate",
+    "ftruncate64",
+    "io_submit",
+    "io_uring_queue_init",
+    "io_uring_queue_init_mem",
+    "io_uring_queue_init_params",
+    "io_uring_setup",
+    "ioctl",
+    "lio_listio",
+    "lio_listio64",
+    "lseek",
+    "lseek64",
+    "mmap",
+    "mmap64",
+    "open",
+    "open64",
+    "openat",
+    "openat64",
+    "posix_fallocate",
+    "posix_fallocate64",
+    "preadv2",
+    "preadv64v2",
+    "pwrite",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "pwritev64",
+    "pwritev64v2",
+    "read",
+    "readv",
+    "remove",
+    "rename",
+    "renameat",
+    "renameat2",
+    "sendfile",
+    "sendfile64",
+    "splice",
+    "sync_file_range",
+    "syscall",
+    "truncate",
+    "truncate64",
+    "unlink",
+    "unlinkat",
+    "vdprintf",
+    "write",
+    "writev",
+];
+
+/// The library: cargo puts it beside the programs of this package's tests.
+pub fn library() -> PathBuf {
+    let library = std::env::current_exe()
+        .unwrap()
+        .with_file_name("libforebay.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+/// SplitMix64.
+#[derive(Clone)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
