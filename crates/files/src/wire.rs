@@ -70,10 +70,12 @@ pub enum Request {
         /// The file.
         file: u32,
     },
-    /// A file was unlinked: to sync its directory is enough. No answer.
+    /// A file lost its last name: to sync the directory that had it is enough. No answer.
     Unlinked {
         /// The file.
         file: u32,
+        /// The name that it had, as bytes.
+        path: Vec<u8>,
     },
     /// Nothing in the lane is of this file any more, and its number is free. No answer.
     Forget {

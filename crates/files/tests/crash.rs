@@ -199,8 +199,7 @@ fn when_the_supervisor_is_killed_the_database_goes_on_and_drains_itself() {
     }
     // New files are plain.
     assert_eq!(run.open("b", &lab.data("b.log"), APPEND), 0);
-    drop(run);
-    // Whatever the end of it was, a recovery finds the rest.
+    run.kill_both();
     lab.recover(None, &[]);
     assert!(fs::read(&path).unwrap() == expected);
     assert_eq!(lab.lanes(), 0);

@@ -258,7 +258,8 @@ pub fn open(
             if flags & libc::O_ACCMODE != libc::O_RDONLY
                 && flags & plain == 0
                 && !GIVEN_UP.load(Relaxed)
-                && wanted(config, path) =>
+                && wanted(config, path)
+                && !sys::in_vforked_child() =>
         {
             config
         }
@@ -692,22 +693,20 @@ pub fn rename(
     let (Some(session), false) = (session::current(), FORKED.load(Relaxed)) else {
         return real();
     };
-    let ours = |(dir, path): (c_int, &CStr)| {
-        let key = stat_at(dir, path, AtFlags::SYMLINK_NOFOLLOW)?;
-        let _registry = REGISTRY.lock();
-        find(key)
-    };
-    let (renamed, replaced) = (ours(from), ours(to));
-    if let Some(number) = replaced.filter(|_| replaced != renamed) {
+    let renamed = ours(from);
+    // Another name of the same file replaces nothing.
+    let replaced = ours(to).filter(|replaced| renamed.is_none_or(|renamed| renamed.0 != replaced.0));
+    if let Some((number, _)) = replaced {
         with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
     }
-    let Some(number) = renamed else {
-        let done = real();
-        if done.is_ok() && replaced.is_some() {
-            session.tell(&Request::Unlinked {
-                file: replaced.unwrap_or(0) as u32,
-            });
+    let unlinked = |done: &Result<(), Errno>| {
+        if let (Ok(()), Some((number, true))) = (done, replaced) {
+            tell_unlinked(session, number, to);
         }
+    };
+    let Some((number, _)) = renamed else {
+        let done = real();
+        unlinked(&done);
         return done;
     };
     let target = absolute(to);
@@ -723,11 +722,8 @@ pub fn rename(
             file.path = old;
             session.log_name(number, file);
         });
-    } else if let Some(replaced) = replaced.filter(|_| replaced != renamed) {
-        session.tell(&Request::Unlinked {
-            file: replaced as u32,
-        });
     }
+    unlinked(&done);
     done
 }
 
@@ -765,21 +761,30 @@ pub fn unlink(
     let (Some(session), false) = (session::current(), FORKED.load(Relaxed)) else {
         return real();
     };
-    let stat = rustix::fs::statat(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW);
-    let number = stat.as_ref().ok().and_then(|stat| {
-        let _registry = REGISTRY.lock();
-        find(key(stat))
-    });
-    let Some(number) = number else { return real() };
+    let Some((number, last_name)) = ours((dir, path)) else {
+        return real();
+    };
     // Before: if the machine stops now, the file may be there or not.
     with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
     real()?;
-    if stat.is_ok_and(|stat| stat.st_nlink == 1) {
-        session.tell(&Request::Unlinked {
-            file: number as u32,
-        });
+    if last_name {
+        tell_unlinked(session, number, (dir, path));
     }
     Ok(())
+}
+
+/// The absorbed file that has this name, and whether it has no other.
+fn ours((dir, path): (c_int, &CStr)) -> Option<(usize, bool)> {
+    let stat = rustix::fs::statat(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let _registry = REGISTRY.lock();
+    Some((find(key(&stat))?, stat.st_nlink == 1))
+}
+
+fn tell_unlinked(session: &Session, number: usize, name: (c_int, &CStr)) {
+    session.tell(&Request::Unlinked {
+        file: number as u32,
+        path: absolute(name).into_os_string().into_vec(),
+    });
 }
 
 /// The status flags (`O_SYNC`, `O_DSYNC`, `O_DIRECT`) that `fcntl(F_GETFL)` of an absorbed `fd` must show beside the kernel's.
@@ -789,10 +794,14 @@ pub fn hidden_flags(fd: c_int) -> c_int {
 }
 
 /// In a forked child, before `fork` returns there: nothing is absorbed by it any more. The locks are as the parent's threads left
-/// them, so none is taken.
+/// them, so none is taken. A child of a process that absorbed nothing yet (a daemon on its way into the background) is a process
+/// like any other.
 pub fn forked() {
-    FORKED.store(true, Release);
     sys::note_process();
+    if session::current().is_none() && REGISTRY.try_lock().is_some() {
+        return;
+    }
+    FORKED.store(true, Release);
     session::close_own();
 }
 

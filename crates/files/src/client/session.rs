@@ -353,6 +353,9 @@ impl Session {
         // First the set: whoever hands the segment over after our append sees it.
         {
             let mut sets = self.sets.lock();
+            // One that was named too late for its segment stays behind; the next segment has it again.
+            let head = self.lane.usage().head;
+            sets.retain(|(start, _)| *start >= head);
             match sets.iter_mut().find(|(start, _)| *start == segment) {
                 Some((_, set)) => set.insert(number),
                 None => {

@@ -32,10 +32,6 @@ pub(super) fn run(shared: &Shared, guest: &Guest, todo: &Receiver<Work>) {
                 guest.queued.fetch_sub(1, Relaxed);
             }
             Work::Repaired(_) => {}
-            Work::Forget(number) => {
-                guest.forget(number);
-                shared.changed.notify_all();
-            }
         }
     }
 }
@@ -56,9 +52,9 @@ fn segment(
     let mut failed: BTreeSet<u32> = BTreeSet::new();
     for (number, file) in &known {
         let started = Instant::now();
-        let done = match &file.directory {
-            Some(directory) if file.unlinked => directory.sync_all(),
-            _ => {
+        let done = match &file.unlinked_from {
+            Some(directory) => directory.sync_all(),
+            None => {
                 shared.snapshot(&file.path, &file.file);
                 fault().map_or_else(|| file.file.sync_data(), Err)
             }

@@ -17,7 +17,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -38,10 +38,10 @@ const LOCKED_WAIT: Duration = Duration::from_secs(10);
 pub(super) struct GuestFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    pub(super) directory: Option<File>,
     pub(super) dev: u64,
     pub(super) ino: u64,
-    pub(super) unlinked: bool,
+    /// The directory that had its last name.
+    pub(super) unlinked_from: Option<File>,
 }
 
 /// A client.
@@ -69,8 +69,6 @@ pub(super) enum Work {
     Drain(u64, Vec<u32>),
     /// The client repaired the file.
     Repaired(u32),
-    /// Let go of the file.
-    Forget(u32),
 }
 
 /// Serves one connection.
@@ -196,20 +194,14 @@ impl Guest {
                 Work::Drain(end, files)
             }
             Request::Repaired { file } => Work::Repaired(file),
-            Request::Forget { file } => Work::Forget(file),
-            Request::Unlinked { file } => {
-                let mut files = self.files.lock();
-                if let Some(Some(known)) = files.get_mut(file as usize)
-                    && let (Ok(same), Some(directory)) = (known.file.try_clone(), &known.directory)
-                {
-                    *known = Arc::new(GuestFile {
-                        path: known.path.clone(),
-                        file: same,
-                        directory: directory.try_clone().ok(),
-                        unlinked: true,
-                        ..**known
-                    });
-                }
+            Request::Unlinked { file, path } => {
+                self.unlinked(file, &PathBuf::from(OsString::from_vec(path)));
+                return true;
+            }
+            // Nothing that is queued needs it: the lane holds nothing of the file. And its number may be given anew at once.
+            Request::Forget { file } => {
+                self.forget(file);
+                shared.changed.notify_all();
                 return true;
             }
             Request::Hello { .. } | Request::Status { .. } | Request::Foreign { .. } => {
@@ -260,12 +252,27 @@ impl Guest {
         *place = Some(Arc::new(GuestFile {
             path,
             file,
-            directory,
             dev,
             ino,
-            unlinked: false,
+            unlinked_from: None,
         }));
         Ok(alone)
+    }
+
+    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
+    fn unlinked(&self, number: u32, path: &Path) {
+        let mut files = self.files.lock();
+        let directory = path.parent().and_then(|directory| File::open(directory).ok());
+        if let Some(Some(known)) = files.get_mut(number as usize)
+            && let (Ok(file), Some(directory)) = (known.file.try_clone(), directory)
+        {
+            *known = Arc::new(GuestFile {
+                path: known.path.clone(),
+                file,
+                unlinked_from: Some(directory),
+                ..**known
+            });
+        }
     }
 
     /// Lets go of a file.
