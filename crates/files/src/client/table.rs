@@ -28,6 +28,8 @@ const FILE: u32 = 0x1FF;
 const PRESENT: u32 = 1 << 9;
 /// Opened with `O_APPEND`.
 const APPEND: u32 = 1 << 10;
+/// Opened with `O_WRONLY`: only writes and `lseek` move its position.
+const WRITE_ONLY: u32 = 1 << 14;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
     (1 << 11, libc::O_DSYNC),
@@ -50,6 +52,9 @@ impl Entry {
         if flags & libc::O_APPEND != 0 {
             word |= APPEND;
         }
+        if flags & libc::O_ACCMODE == libc::O_WRONLY {
+            word |= WRITE_ONLY;
+        }
         Self(word)
     }
 
@@ -61,6 +66,22 @@ impl Entry {
 
     pub(super) fn append(self) -> bool {
         self.0 & APPEND != 0
+    }
+
+    /// True if we see everything that moves its position.
+    #[inline]
+    pub(super) fn position_is_ours(self) -> bool {
+        self.0 & (WRITE_ONLY | APPEND) == WRITE_ONLY
+    }
+
+    /// The same descriptor after its flags were changed to `flags`.
+    pub(super) fn with_flags(self, flags: c_int) -> Self {
+        let append = if flags & libc::O_APPEND != 0 {
+            APPEND
+        } else {
+            0
+        };
+        Self(self.0 & !APPEND | append)
     }
 
     /// The flags that the kernel does not know of.
@@ -115,6 +136,8 @@ pub(super) struct File {
     pub(super) named_in: Option<Lsn>,
     /// Log address behind its last record.
     pub(super) end: Lsn,
+    /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
+    pub(super) position: Option<(c_int, u64)>,
 }
 
 /// A place for a file; its number is its index.

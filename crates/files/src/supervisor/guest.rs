@@ -262,7 +262,9 @@ impl Guest {
     /// From now on the directory that had the file's last name is synced instead of it, if that can be.
     fn unlinked(&self, number: u32, path: &Path) {
         let mut files = self.files.lock();
-        let directory = path.parent().and_then(|directory| File::open(directory).ok());
+        let directory = path
+            .parent()
+            .and_then(|directory| File::open(directory).ok());
         if let Some(Some(known)) = files.get_mut(number as usize)
             && let (Ok(file), Some(directory)) = (known.file.try_clone(), directory)
         {

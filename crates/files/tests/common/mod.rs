@@ -163,7 +163,7 @@ impl Running {
     /// Does a call: what it returned, or the errno.
     pub fn call(&mut self, line: impl AsRef<str>) -> Result<usize, i32> {
         self.send(&line);
-        let answer = self.answer().expect("the database died");
+        let answer = self.answer().unwrap();
         let (what, number) = answer.trim().split_once(' ').unwrap();
         match what {
             "ok" => Ok(number.parse().unwrap()),

@@ -1,0 +1,164 @@
+//! Files by name: renamed, unlinked, and asked about.
+
+use super::{
+    CONFIG, FORKED, REGISTRY, find,
+    open::wanted,
+    session::{self, Session},
+    with_file,
+};
+use crate::{record::KIND_GONE, sys, wire::Request};
+use rustix::{
+    fs::{AtFlags, FileType, Stat},
+    io::Errno,
+};
+use std::{
+    ffi::{CStr, OsString, c_int},
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        unix::ffi::OsStringExt,
+    },
+    path::PathBuf,
+    sync::atomic::Ordering::Relaxed,
+};
+
+/// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces.
+///
+/// # Errors
+/// The kernel's.
+pub fn rename(
+    from: (c_int, &CStr),
+    to: (c_int, &CStr),
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let (Some(session), false) = (session::current(), FORKED.load(Relaxed)) else {
+        return real();
+    };
+    let renamed = ours(from);
+    // Another name of the same file replaces nothing.
+    let replaced =
+        ours(to).filter(|replaced| renamed.is_none_or(|renamed| renamed.0 != replaced.0));
+    if let Some((number, _)) = replaced {
+        with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
+    }
+    let unlinked = |done: &Result<(), Errno>| {
+        if let (Ok(()), Some((number, true))) = (done, replaced) {
+            tell_unlinked(session, number, to);
+        }
+    };
+    let Some((number, _)) = renamed else {
+        let done = real();
+        unlinked(&done);
+        return done;
+    };
+    let target = absolute(to);
+    let mut old = PathBuf::new();
+    // It may have either name after a crash.
+    with_file(number, |file| {
+        old = std::mem::replace(&mut file.path, target);
+        session.log_name(number, file);
+    });
+    let done = real();
+    if done.is_err() {
+        with_file(number, |file| {
+            file.path = old;
+            session.log_name(number, file);
+        });
+    }
+    unlinked(&done);
+    done
+}
+
+/// Unlinks: `real` does it. The file may be absorbed.
+///
+/// # Errors
+/// The kernel's.
+pub fn unlink(
+    dir: c_int,
+    path: &CStr,
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let (Some(session), false) = (session::current(), FORKED.load(Relaxed)) else {
+        return real();
+    };
+    let Some((number, last_name)) = ours((dir, path)) else {
+        return real();
+    };
+    // Before: if the machine stops now, the file may be there or not.
+    with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
+    real()?;
+    if last_name {
+        tell_unlinked(session, number, (dir, path));
+    }
+    Ok(())
+}
+
+/// The absorbed file that has this name, and whether it has no other.
+pub(super) fn ours((dir, path): (c_int, &CStr)) -> Option<(usize, bool)> {
+    let stat = rustix::fs::statat(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let _registry = REGISTRY.lock();
+    Some((find(key(&stat))?, stat.st_nlink == 1))
+}
+
+pub(super) fn tell_unlinked(session: &Session, number: usize, name: (c_int, &CStr)) {
+    session.tell(&Request::Unlinked {
+        file: number as u32,
+        path: absolute(name).into_os_string().into_vec(),
+    });
+}
+
+/// The path, from the root.
+pub(super) fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
+    let path = PathBuf::from(OsString::from_vec(path.to_bytes().to_vec()));
+    if path.is_absolute() {
+        return path;
+    }
+    let base = match sys::borrow(dir) {
+        Some(dir) => std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())),
+        None => std::env::current_dir(),
+    };
+    base.unwrap_or_default().join(path)
+}
+
+/// A file that somebody may absorb.
+pub(super) enum Named {
+    Ours(usize),
+    /// We are a forked child, or the name is one that others may absorb.
+    Foreign(Key),
+}
+
+pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
+    let config = CONFIG.get()?;
+    let forked = FORKED.load(Relaxed);
+    if !forked && session::current().is_none() && !wanted(config, path) {
+        return None;
+    }
+    let key = stat_at(dir, path, flags)?;
+    if !forked {
+        let _registry = REGISTRY.lock();
+        if let Some(number) = find(key) {
+            return Some(Named::Ours(number));
+        }
+    }
+    wanted(config, path).then_some(Named::Foreign(key))
+}
+
+/// Device and inode.
+pub(super) type Key = (u64, u64);
+
+pub(super) fn key(stat: &Stat) -> Key {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(super) fn stat_at(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Key> {
+    let stat = rustix::fs::statat(sys::directory(dir), path, flags).ok()?;
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| key(&stat))
+}
+
+pub(super) fn regular(fd: BorrowedFd<'_>) -> Result<(Stat, Key), Errno> {
+    let stat = rustix::fs::fstat(fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    let key = key(&stat);
+    Ok((stat, key))
+}

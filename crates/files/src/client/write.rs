@@ -1,0 +1,243 @@
+//! What changes an absorbed file and is logged, and what asks that it be durable.
+//!
+//! The kernel is asked first and the lane written second, under the file's lock, so that the lane's order is the kernel's.
+
+use super::{
+    CONFIG, FILES, FORKED, FORKS,
+    leaving::{leave, retire_file},
+    names::{Named, named},
+    session,
+    table::{self, Entry, File},
+};
+use crate::{record::KIND_TRUNCATE, sys};
+use rustix::{
+    fs::AtFlags,
+    io::{Errno, ReadWriteFlags},
+};
+use std::{
+    ffi::{CStr, c_int},
+    io::IoSlice,
+    os::fd::BorrowedFd,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as `pwritev2` with `flags` (`RWF_…`) does,
+/// and to the pool: when this returns, what was written is durable as soon as a sync says so. Not a cancellation point.
+///
+/// # Errors
+/// The kernel's.
+pub fn write(
+    fd: c_int,
+    parts: &[IoSlice<'_>],
+    offset: Option<u64>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    loop {
+        let Some(entry) = table::entry(fd) else {
+            return kernel_write(raw, parts, offset, flags);
+        };
+        let synchronous = entry.hidden() & libc::O_DSYNC != 0;
+        let Some(number) = entry.file() else {
+            let flags = if synchronous {
+                flags | libc::RWF_DSYNC
+            } else {
+                flags
+            };
+            return kernel_write(raw, parts, offset, flags);
+        };
+        if FORKED.load(Relaxed) {
+            leave(raw, number);
+            continue;
+        }
+        let Some(session) = session::current() else {
+            return kernel_write(raw, parts, offset, flags);
+        };
+        if session.page.files[number].retire.load(Relaxed) != 0 {
+            // If it cannot be retired, its writes are unlogged, and its syncs are real.
+            if retire_file(session, number).is_err() {
+                FILES[number].unlogged.store(true, Release);
+                session.page.files[number].retire.store(0, Relaxed);
+            }
+            continue;
+        }
+        let guard = FILES[number].file.lock();
+        if table::entry(fd) != Some(entry) {
+            continue;
+        }
+        let Ok(mut cell) = guard.try_borrow_mut() else {
+            // A signal handler, in the middle of a write of the same thread to the same file: which of the two the kernel has first is
+            // not for us to say.
+            FILES[number].unlogged.store(true, Release);
+            return kernel_write(raw, parts, offset, flags);
+        };
+        let Some(file) = &mut *cell else {
+            return kernel_write(raw, parts, offset, flags);
+        };
+        let written = kernel_write(raw, parts, offset, flags)?;
+        if written > 0 {
+            match place(fd, raw, entry, file, offset, flags, written) {
+                Ok(at) => session.log_write(number, file, at, parts, written),
+                Err(_) => FILES[number].unlogged.store(true, Release),
+            }
+        }
+        drop(cell);
+        drop(guard);
+        if synchronous && FILES[number].unlogged.load(Relaxed) {
+            sync(fd)?;
+        }
+        return Ok(written);
+    }
+}
+
+/// Where in the file the kernel put the last `written` bytes.
+#[inline]
+pub(super) fn place(
+    fd: c_int,
+    raw: BorrowedFd<'_>,
+    entry: Entry,
+    file: &mut File,
+    offset: Option<u64>,
+    flags: c_int,
+    written: usize,
+) -> Result<u64, Errno> {
+    /// `RWF_NOAPPEND`, which is younger than the C library's headers.
+    const NOAPPEND: c_int = 0x20;
+    let written = written as u64;
+    let appends = (entry.append() || flags & libc::RWF_APPEND != 0) && flags & NOAPPEND == 0;
+    if offset.is_none() {
+        // Asked only when we cannot know: an append goes where the file ends, whoever wrote there.
+        let end = match file.position {
+            Some((last, at)) if last == fd && flags == 0 => at + written,
+            _ => rustix::fs::tell(raw)?,
+        };
+        let ours = entry.position_is_ours() && !FORKS.load(Relaxed);
+        file.position = ours.then_some((fd, end));
+        return Ok(end.saturating_sub(written));
+    }
+    match offset {
+        Some(offset) if !appends => Ok(offset),
+        // Linux appends also what is written at an offset, if the descriptor appends.
+        _ => {
+            let end = u64::try_from(rustix::fs::fstat(raw)?.st_size).unwrap_or(0);
+            Ok(end.saturating_sub(written))
+        }
+    }
+}
+
+pub(super) fn kernel_write(
+    fd: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    offset: Option<u64>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    match (parts, offset) {
+        ([part], None) if flags == 0 => rustix::io::write(fd, part),
+        ([part], Some(offset)) if flags == 0 => rustix::io::pwrite(fd, part, offset),
+        (parts, None) if flags == 0 => rustix::io::writev(fd, parts),
+        (parts, Some(offset)) if flags == 0 => rustix::io::pwritev(fd, parts, offset),
+        (parts, offset) => {
+            let flags = ReadWriteFlags::from_bits_retain(flags as u32);
+            rustix::io::pwritev2(fd, parts, offset.unwrap_or(u64::MAX), flags)
+        }
+    }
+}
+
+/// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that was written to it is durable when this
+/// returns.
+///
+/// # Errors
+/// The kernel's, if the file cannot be synced.
+pub fn sync(fd: c_int) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let (number, session) = match (table::entry(fd).and_then(Entry::file), session::current()) {
+        (Some(number), Some(session)) if !FORKED.load(Relaxed) => (number, session),
+        _ => return rustix::fs::fsync(raw),
+    };
+    let shared = &session.page.files[number];
+    shared.syncs.fetch_add(1, Relaxed);
+    if FILES[number].unlogged.load(Acquire) {
+        session.settle()?;
+        let guard = FILES[number].file.lock();
+        rustix::fs::fsync(raw)?;
+        FILES[number].unlogged.store(false, Release);
+        drop(guard);
+    } else if shared.errno.load(Relaxed) != 0 {
+        session.settle()?;
+    }
+    if shared.retire.load(Relaxed) != 0 {
+        return retire_file(session, number);
+    }
+    Ok(())
+}
+
+/// Does `call` while nobody moves the file position of an absorbed `fd`: for `read`, `readv`, `lseek`.
+pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
+    let number = table::entry(fd).and_then(Entry::file);
+    let guard = match number {
+        Some(number) if !FORKED.load(Relaxed) => FILES[number].file.lock(),
+        _ => return call(),
+    };
+    if let Ok(mut cell) = guard.try_borrow_mut()
+        && let Some(file) = &mut *cell
+    {
+        file.position = None;
+    }
+    call()
+}
+
+/// `ftruncate` of an absorbed `fd`.
+///
+/// # Errors
+/// The kernel's.
+pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let real = || rustix::fs::ftruncate(raw, bytes);
+    match table::entry(fd).and_then(Entry::file) {
+        Some(number) if FORKED.load(Relaxed) => {
+            leave(raw, number);
+            real()
+        }
+        Some(number) => truncate_file(number, bytes, real),
+        None => real(),
+    }
+}
+
+pub(super) fn truncate_file(
+    number: usize,
+    bytes: u64,
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let guard = FILES[number].file.lock();
+    real()?;
+    match (guard.try_borrow_mut(), session::current()) {
+        (Ok(mut cell), Some(session)) => {
+            if let Some(file) = &mut *cell {
+                session.log_head(number, file, KIND_TRUNCATE, bytes);
+            }
+        }
+        _ => FILES[number].unlogged.store(true, Release),
+    }
+    Ok(())
+}
+
+/// Truncates by path: `real` does it. Logged if the file is absorbed.
+///
+/// # Errors
+/// The kernel's.
+pub fn truncate_path(
+    path: &CStr,
+    bytes: u64,
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    match named(libc::AT_FDCWD, path, AtFlags::empty()) {
+        Some(Named::Ours(number)) => truncate_file(number, bytes, real),
+        Some(Named::Foreign((dev, ino))) => {
+            if let Some(config) = CONFIG.get() {
+                let _ = config.address.foreign(dev, ino);
+            }
+            real()
+        }
+        None => real(),
+    }
+}
