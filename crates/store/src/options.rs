@@ -64,19 +64,20 @@ pub struct Options {
     pub create: bool,
     /// Size of a log segment where no pool fixes it (`fsync`, `nosync`), 64 KiB to 64 MiB.
     pub segment_bytes: u64,
-    /// Size at which a value-log file is full, 1 MiB to 1 GiB.
+    /// Size at which a value-log file is full, 1 MiB to 1 GiB. Files are smaller than this (a 32nd of the log, but not below 16 MiB) as
+    /// long as the log is small, so that it may be given back in small parts.
     pub file_bytes: u64,
     /// Memory of one memtable chunk. Up to [`Options::CHUNKS_MAX`] exist at a time.
     pub memtable_bytes: usize,
     /// Log bytes that one chunk covers at most: what a restart has to read again is bounded by
     /// this times the number of chunks.
     pub chunk_log_bytes: u64,
-    /// Memory of the index's block cache.
+    /// Memory of the cache, which holds blocks of the index and values that were read more than once.
     pub cache_bytes: u64,
     /// Collect garbage in the background.
     pub gc: bool,
-    /// Value-log bytes over live bytes that garbage collection keeps to, 1.1 to 10. Writers wait for it when
-    /// they outrun it.
+    /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10; however little is live, four files of
+    /// garbage are allowed for. Writers are slowed to the pace of collection when they outrun it.
     pub space_amplification_max: f64,
     /// Open although acknowledged records are unreadable, and give those up.
     pub salvage: bool,

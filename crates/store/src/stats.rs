@@ -36,7 +36,7 @@ pub struct Stats {
     pub gc_files_removed: u64,
     /// Memory of all memtable chunks.
     pub memtable_bytes: u64,
-    /// Upper bound of the memory that the options allow: chunks and block cache.
+    /// Upper bound of the memory that the options allow: chunks and cache.
     pub memory_bytes_max: u64,
     /// Keys in the memtable chunks, older versions included.
     pub memtable_keys: u64,

@@ -375,3 +375,53 @@ fn a_damaged_header_of_a_large_value_does_not_cost_the_value_at_an_opening_after
     let store = bench.open(&small(Variant::DOUBLE));
     assert_eq!(store.get(b"large").unwrap().unwrap(), [7; 100_000]);
 }
+
+#[test]
+fn a_value_that_is_read_again_and_again_is_always_the_one_written_last() {
+    for variant in [Variant::DOUBLE, Variant::NoSync] {
+        let bench = Bench::new();
+        let store = bench.open(&small(variant));
+        let mut buffer = Vec::new();
+        for round in 0..4u8 {
+            for i in 0..500 {
+                store.put(&key(i), &round_value(round, i)).unwrap();
+            }
+            for _ in 0..3 {
+                for i in 0..500 {
+                    let expected = round_value(round, i);
+                    assert_eq!(store.get(&key(i)).unwrap().unwrap(), expected);
+                    let found = store.get_into(&key(i), &mut buffer).unwrap();
+                    assert_eq!(found, Some(&expected[..]));
+                }
+                let scanned = store.scan(ScanRange::all()).unwrap();
+                for (i, pair) in (0..).zip(scanned) {
+                    let (found, value) = pair.unwrap();
+                    assert_eq!(found, key(i));
+                    assert_eq!(value.into_vec(), round_value(round, i));
+                }
+                // What was collected has a new address.
+                store.gc().unwrap();
+            }
+        }
+        store.delete(&key(0)).unwrap();
+        assert_eq!(store.get(&key(0)).unwrap(), None);
+    }
+}
+
+#[test]
+fn what_is_in_the_cache_is_still_verified_on_the_disk() {
+    let bench = Bench::new();
+    let store = bench.open(&small(Variant::DOUBLE));
+    store.put(b"key", &[7; 1000]).unwrap();
+    store.flush().unwrap();
+    for _ in 0..3 {
+        assert_eq!(store.get(b"key").unwrap().unwrap(), [7; 1000]);
+    }
+    let file = common::value_log_files(&bench.path())[0].clone();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[4096 + 300] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert_eq!(store.get(b"key").unwrap().unwrap(), [7; 1000]);
+    let report = store.verify().unwrap();
+    assert_eq!((report.keys, report.problems.len()), (0, 2), "{report:?}");
+}

@@ -145,6 +145,15 @@ fn copy_index(machine: &Machine, to: &Path, done: &AtomicBool) -> Vec<(u64, Path
     copies
 }
 
+/// Says so when it goes.
+struct Finished<'a>(&'a AtomicBool);
+
+impl Drop for Finished<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 fn record(
     machine: Machine,
     options: &Options,
@@ -162,6 +171,8 @@ fn record(
     let begun = std::sync::Mutex::new(Vec::new());
     let copies = thread::scope(|scope| {
         let copier = scope.spawn(|| copy_index(&machine, &work.join("index copies"), &done));
+        // Also if something panics: the copier must not go on for ever.
+        let finished = Finished(&done);
         let store = machine.open(options);
         *begun.lock().unwrap() = known.judge(&store, "opening again");
         machine.sim.note(READ);
@@ -198,7 +209,7 @@ fn record(
         } else {
             drop(store);
         }
-        done.store(true, SeqCst);
+        drop(finished);
         copier.join().unwrap()
     });
     let images = machine.sim.crash_images();
@@ -402,7 +413,7 @@ fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
     store.put(b"key", &large).unwrap();
     store.flush().unwrap();
     store.put(b"key", b"small").unwrap();
-    // The collector looks around when the log has grown by a quarter of a file.
+    // The collector looks around when a quarter as much was written.
     let files = || common::files_in(&live.join("large")).len();
     let begun = Instant::now();
     for i in 0.. {

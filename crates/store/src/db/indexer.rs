@@ -150,14 +150,16 @@ impl Shared {
                     self.background.changed.wait_for(&mut state, IDLE);
                 }
                 state.index_work = false;
-                state.ingest_all
+                state.ingest_all || std::mem::take(&mut state.ingest_once)
             };
             match self.index_step(ingest_all) {
                 Ok(()) => self.set_index_trouble(None),
                 Err(error) => {
                     self.set_index_trouble(Some(error.to_string()));
                     thread::sleep(RETRY);
-                    self.background.state.lock().index_work = true;
+                    let mut state = self.background.state.lock();
+                    state.index_work = true;
+                    state.ingest_once |= ingest_all;
                 }
             }
         }
@@ -309,6 +311,28 @@ impl Shared {
                 .changed
                 .wait_for(&mut state, Duration::from_millis(5));
         }
+    }
+
+    /// Asks for everything in memory to be merged into the index. False if there is nothing.
+    pub(super) fn request_ingestion(&self) -> bool {
+        if self.frozen_view().frozen.is_empty() {
+            return false;
+        }
+        let mut state = self.background.state.lock();
+        state.ingest_once = true;
+        state.index_work = true;
+        self.background.changed.notify_all();
+        true
+    }
+
+    /// Waits until something came into the index, no longer than `timeout`.
+    pub(super) fn wait_for_ingestion(&self, timeout: Duration) -> Result<(), StoreError> {
+        let mut state = self.background.state.lock();
+        if let Some(reason) = state.index_trouble.clone() {
+            return Err(StoreError::IndexStalled { reason });
+        }
+        self.background.changed.wait_for(&mut state, timeout);
+        Ok(())
     }
 
     pub(super) fn snapshots(&self) -> &Arc<Snapshots> {

@@ -32,7 +32,7 @@ pub use write::Batch;
 use crate::{
     disk::{Disk, SyncMeter},
     error::StoreError,
-    index::Index,
+    index::{Index, ValueCache},
     large::LargeValues,
     log::{Head, ValueLog},
     manifest::Manifest,
@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     log: Arc<ValueLog>,
     head: Head,
     index: Arc<dyn Index>,
+    /// Values that were read lately.
+    values: ValueCache,
     large: LargeValues,
     hasher: foldhash::fast::RandomState,
     stripes: Box<[Stripe]>,
@@ -129,6 +131,8 @@ struct BackgroundState {
     index_work: bool,
     /// Ingest whatever is frozen, however little.
     ingest_all: bool,
+    /// The same, once.
+    ingest_once: bool,
     /// The tables changed.
     compaction_work: bool,
     /// Why the index cannot be written, if it cannot.

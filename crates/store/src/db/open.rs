@@ -148,6 +148,7 @@ impl Store {
             background: Background::default(),
             drain_order: Mutex::default(),
             meter,
+            values: index.values(),
             index: Arc::new(index),
             large,
             disk: Arc::clone(&session.disk),
@@ -564,7 +565,7 @@ impl Shared {
     fn report_panic(&self, name: &str) {
         let reason = format!("the thread {name} panicked; the standard error output has more");
         match (&self.head, name) {
-            (_, "forebay-gc") => self.collector.set_behind(false),
+            (_, "forebay-gc") => self.collector.release_writers(),
             (Head::Pool(lane), "forebay-drain") => lane.set_stalled(Some(reason)),
             _ => self.set_index_trouble(Some(reason)),
         }

@@ -1,7 +1,8 @@
 //! Reading one key.
 //!
 //! 1. Look the key up in the view: active chunk, frozen chunks, tables.
-//! 2. Read the bytes at its address: from the pool if they are still there, else from a value-log file.
+//! 2. Take the value from the cache, if it is kept there. Otherwise read the bytes at its address: from the pool if they are still
+//!    there, else from a value-log file.
 //! 3. Check the checksum and the key.
 //!
 //! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
@@ -15,6 +16,7 @@ use crate::{
     memtable::View,
     op::{Change, NotAnOp, Op, op_in_batch, read_record},
 };
+use lsm_tree::Slice;
 use std::ops::{Deref, Range};
 
 /// Lookups that find their record gone before it is called damage. Each needs a whole
@@ -30,22 +32,34 @@ pub(super) enum Wait {
 
 /// A value that was read.
 #[derive(Clone, Debug, Default)]
-pub struct Value {
-    bytes: Vec<u8>,
-    range: Range<usize>,
+pub struct Value(Bytes);
+
+#[derive(Clone, Debug)]
+enum Bytes {
+    /// Part of what was read.
+    Read(Vec<u8>, Range<usize>),
+    /// The cache's.
+    Kept(Slice),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Read(Vec::new(), 0..0)
+    }
 }
 
 impl Value {
-    pub(super) fn new(bytes: Vec<u8>, range: Range<usize>) -> Self {
-        Self { bytes, range }
-    }
-
     /// The value's bytes alone.
     #[must_use]
-    pub fn into_vec(mut self) -> Vec<u8> {
-        self.bytes.truncate(self.range.end);
-        self.bytes.drain(..self.range.start);
-        self.bytes
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Bytes::Read(mut bytes, range) => {
+                bytes.truncate(range.end);
+                bytes.drain(..range.start);
+                bytes
+            }
+            Bytes::Kept(slice) => slice.to_vec(),
+        }
     }
 }
 
@@ -53,7 +67,10 @@ impl Deref for Value {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
+        match &self.0 {
+            Bytes::Read(bytes, range) => &bytes[range.clone()],
+            Bytes::Kept(slice) => slice,
+        }
     }
 }
 
@@ -75,9 +92,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadKey`] never: a key out of bounds is simply not there. I/O errors and damage.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        let mut bytes = Vec::new();
-        let range = self.shared.get(key, &mut bytes)?;
-        Ok(range.map(|range| Value::new(bytes, range)))
+        let shared = &*self.shared;
+        shared.find(key, |address| match shared.kept(address) {
+            None => shared.read(key, address),
+            kept => Ok(kept),
+        })
     }
 
     /// The key's value, read into `buffer`, whose memory is used again: allocates nothing once it is large enough.
@@ -89,13 +108,27 @@ impl Store {
         key: &[u8],
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<&'b [u8]>, StoreError> {
-        let range = self.shared.get(key, buffer)?;
+        let shared = &*self.shared;
+        let range = shared.find(key, |address| match shared.values.get(address.lsn) {
+            None => shared.read_into(key, address, buffer),
+            Some(kept) => {
+                buffer.clear();
+                buffer.extend_from_slice(&kept);
+                Ok(Some(0..kept.len()))
+            }
+        })?;
         Ok(range.map(|range| &buffer[range]))
     }
 }
 
 impl Shared {
-    fn get(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Range<usize>>, StoreError> {
+    /// Looks the key up and has `read` read at its address, again if that gives nothing.
+    #[inline]
+    fn find<T>(
+        &self,
+        key: &[u8],
+        mut read: impl FnMut(Address) -> Result<Option<T>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
         let hash = self.hash(key);
         let mut nowhere = None;
         for _ in 0..LOOKUPS_MAX {
@@ -103,8 +136,8 @@ impl Shared {
             let Some(address) = live(view.find(hash, key)?) else {
                 return Ok(None);
             };
-            if let Some(range) = self.read_value(key, address, buffer)? {
-                return Ok(Some(range));
+            if let Some(found) = read(address)? {
+                return Ok(Some(found));
             }
             nowhere = Some(address);
         }
@@ -134,38 +167,59 @@ impl Shared {
         let Some(address) = live(view.find(self.hash(key), key)?) else {
             return Ok(None);
         };
-        self.value_at(key, address).map(Some)
+        match self.kept(address) {
+            None => self.value_at(key, address).map(Some),
+            kept => Ok(kept),
+        }
     }
 
-    /// The value of `key` at an address that a snapshot keeps readable.
+    /// The same, from where it lies.
+    pub(super) fn read_in(&self, view: &View, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        let address = live(view.find(self.hash(key), key)?);
+        address
+            .map(|address| self.value_at(key, address))
+            .transpose()
+    }
+
+    /// Reads the value of `key` at an address that a snapshot keeps readable.
     pub(super) fn value_at(&self, key: &[u8], address: Address) -> Result<Value, StoreError> {
-        let mut bytes = Vec::new();
-        let range = self
-            .read_value(key, address, &mut bytes)?
-            .ok_or_else(|| self.missing(address))?;
-        Ok(Value::new(bytes, range))
+        self.read(key, address)?
+            .ok_or_else(|| self.missing(address))
     }
 
-    /// As [`value_at`](Self::value_at), if that takes no waiting for the device and is no large value.
+    /// The value at an address, if it is in the cache.
+    #[inline]
+    fn kept(&self, address: Address) -> Option<Value> {
+        let kept = self.values.get(address.lsn)?;
+        Some(Value(Bytes::Kept(kept)))
+    }
+
+    /// The value at an address that a snapshot keeps readable, if that takes no waiting for the device and it is no large one.
     pub(super) fn value_at_hand(
         &self,
         key: &[u8],
         address: Address,
     ) -> Result<Option<Value>, StoreError> {
+        if let Some(kept) = self.kept(address) {
+            return Ok(Some(kept));
+        }
         let mut bytes = Vec::new();
         if !self.read_log(address, &mut bytes, Wait::No)? {
             return Ok(None);
         }
-        if let Change::Large(_) = self.op_at(&bytes, address)?.change {
-            return Ok(None);
-        }
-        let range = self.take_value(key, address, &mut bytes)?;
-        Ok(range.map(|range| Value::new(bytes, range)))
+        let range = self.take_value(key, address, &mut bytes, Wait::No)?;
+        Ok(range.map(|range| Value(Bytes::Read(bytes, range))))
     }
 
-    /// Reads the value at `address` into `buffer`; where in it the value is. `None` if no
-    /// file holds the address (any more).
-    fn read_value(
+    /// Reads the value at `address`. `None` if no file holds the address (any more).
+    fn read(&self, key: &[u8], address: Address) -> Result<Option<Value>, StoreError> {
+        let mut bytes = Vec::new();
+        let range = self.read_into(key, address, &mut bytes)?;
+        Ok(range.map(|range| Value(Bytes::Read(bytes, range))))
+    }
+
+    /// The same, into `buffer`; where in it the value is.
+    fn read_into(
         &self,
         key: &[u8],
         address: Address,
@@ -174,16 +228,17 @@ impl Shared {
         if !self.read_log(address, buffer, Wait::Yes)? {
             return Ok(None);
         }
-        self.take_value(key, address, buffer)
+        self.take_value(key, address, buffer, Wait::Yes)
     }
 
     /// Checks the bytes in `buffer`, which were read at `address`; where in them the value is. A large value is read in
-    /// their place. `None` if its file is gone.
+    /// their place. `None` if its file is gone, or must not be waited for.
     fn take_value(
         &self,
         key: &[u8],
         address: Address,
         buffer: &mut Vec<u8>,
+        wait: Wait,
     ) -> Result<Option<Range<usize>>, StoreError> {
         let op = self.op_at(buffer, address)?;
         if op.key != key {
@@ -191,9 +246,11 @@ impl Shared {
         }
         match op.change {
             Change::Put(value) => {
+                self.values.offer(address.lsn, value);
                 let end = address.len as usize;
                 Ok(Some(end - value.len()..end))
             }
+            Change::Large(_) if wait == Wait::No => Ok(None),
             Change::Large(value) => {
                 buffer.clear();
                 match self.large.read(key, &value, buffer) {

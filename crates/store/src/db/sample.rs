@@ -1,7 +1,8 @@
 //! How much of a value-log file is garbage: an estimate by sampling, without any state on the disk.
 //!
 //! A record names its own log address, so a walk can begin anywhere: the first line that holds a valid record is one. Some
-//! records at evenly spread places are looked up in the index; a record is live if the index leads to it.
+//! operations at evenly spread places of a complete file are remembered with their keys. One is live if the index leads from its key to
+//! it; what is dead stays dead, so looking again is a few lookups, and no reading of the file.
 
 use super::Shared;
 use crate::{
@@ -10,115 +11,117 @@ use crate::{
     log::{LogReader, VlogFile},
     op::ops,
 };
-use forebay_pool::{
-    Lsn,
-    persist::LINE,
-    record::{self, HEADER},
-};
+use forebay_pool::Lsn;
 
 /// Places in a file at which records are looked at.
-const PLACES: u64 = 24;
-/// Records looked at from one place on.
-const RECORDS: usize = 16;
-/// Bytes read at a time to find the first record behind a place.
-const WINDOW: usize = 64 << 10;
+const PLACES: u64 = 32;
+/// Operations remembered from one place on, and bytes of keys after which no further one is.
+const OPS: usize = 4;
+const KEY_BYTES: usize = 1024;
+/// Bytes read at a time.
+const WINDOW: usize = 32 << 10;
 
-/// Bytes seen and how many of them were live.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Some operations of a file.
+#[derive(Debug, Default)]
 pub(super) struct Sample {
-    pub(super) seen: u64,
-    pub(super) live: u64,
+    /// Bytes of all operations that were remembered.
+    seen: u64,
+    /// Bytes of those that are live.
+    live: u64,
+    /// Those that were live at the last look.
+    ops: Vec<(Box<[u8]>, Address)>,
+    /// What writers had written at the last look.
+    looked_at: u64,
 }
 
 impl Sample {
-    /// The share of garbage; nothing seen is no garbage.
+    /// The share of garbage at the last look; nothing seen is no garbage.
     pub(super) fn garbage(&self) -> f64 {
+        1.0 - self.live_share()
+    }
+
+    fn live_share(&self) -> f64 {
         if self.seen == 0 {
-            return 0.0;
+            return 1.0;
         }
-        1.0 - self.live as f64 / self.seen as f64
+        self.live as f64 / self.seen as f64
+    }
+
+    /// Bytes that writers have written since the last look, if they have written `written` by now.
+    pub(super) fn written_since(&self, written: u64) -> u64 {
+        written.saturating_sub(self.looked_at)
+    }
+
+    /// The share of garbage by now, if what was written since the last look has replaced any of `live` live bytes.
+    pub(super) fn garbage_at(&self, written: u64, live: u64) -> f64 {
+        let replaced = self.written_since(written) as f64 / live.max(1) as f64;
+        1.0 - self.live_share() * (1.0 - replaced.min(1.0))
+    }
+
+    fn remember(&mut self, key: &[u8], address: Address) {
+        self.seen += u64::from(address.len);
+        // A delete is never copied.
+        if address.form != Form::Tombstone {
+            self.ops.push((key.into(), address));
+        }
     }
 }
 
 impl Shared {
-    /// Looks at some records of the part of `file` that lies below `end`.
+    /// Chooses some operations of a file that ends at `end`, and looks at them.
     pub(super) fn sample(&self, file: &VlogFile, end: Lsn) -> Result<Sample, StoreError> {
         let mut sample = Sample::default();
         let step = (end.saturating_sub(file.start) / PLACES).max(1);
-        let mut walked_to = file.start;
-        for place in 0..PLACES {
-            let from = (file.start + place * step)
-                .max(walked_to)
-                .next_multiple_of(LINE as u64);
-            if from >= end || self.stopping() {
+        let places = (0..PLACES).map(|place| file.start + place * step);
+        // All at once: the device reads them side by side.
+        for place in places.clone().filter(|&place| place < end) {
+            file.file.will_need(file.offset(place), WINDOW as u64);
+        }
+        let mut reader = LogReader::new(&self.log, self.uuid, file.start, end);
+        reader.read_blocks_of(WINDOW);
+        for place in places {
+            if self.collection_ends() || !reader.seek(place.max(reader.at()))? {
                 break;
             }
-            let Some(first) = self.first_record(file, from, end)? else {
-                continue;
-            };
-            let mut reader = LogReader::new(&self.log, self.uuid, first, end);
-            reader.read_blocks_of(WINDOW);
-            for _ in 0..RECORDS {
+            let (mut count, mut key_bytes) = (0, 0);
+            while count < OPS && key_bytes < KEY_BYTES {
                 let Ok(record) = reader.next()? else {
                     break;
                 };
                 let lsn = record.header.lsn;
-                let bytes = record.header.record_bytes();
-                let mut found = (0, 0);
-                for op in ops(record).flatten() {
-                    found.0 += 1;
-                    found.1 += u64::from(self.is_live(op.key, lsn, &op)?);
+                for op in ops(record).flatten().take(OPS) {
+                    sample.remember(op.key, op_address(lsn, &op));
+                    count += 1;
+                    key_bytes += op.key.len();
                 }
-                sample.seen += bytes;
-                sample.live += bytes * found.1 / found.0.max(1);
             }
-            walked_to = reader.at();
         }
+        self.look_again(&mut sample)?;
         Ok(sample)
     }
 
-    /// True if the index leads from `key` to this operation of the record at `lsn`.
-    pub(super) fn is_live(
-        &self,
-        key: &[u8],
-        lsn: Lsn,
-        op: &crate::op::Op<'_>,
-    ) -> Result<bool, StoreError> {
-        let view = self.view.load();
-        let found = view.find(self.hash(key), key)?;
-        Ok(found == Some(op_address(lsn, op)))
-    }
-
-    /// The address of the first valid record of `file` at or behind `from`.
-    fn first_record(
-        &self,
-        file: &VlogFile,
-        from: Lsn,
-        end: Lsn,
-    ) -> Result<Option<Lsn>, StoreError> {
-        let mut window = Vec::new();
-        let mut at = from;
-        while at < end {
-            let bytes = WINDOW.min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            window.resize(bytes, 0);
-            file.read(at, &mut window)?;
-            for (line, lsn) in window.chunks(LINE).zip((at..).step_by(LINE)) {
-                let Ok(header) = record::peek(line) else {
-                    continue;
-                };
-                let whole = HEADER as u64 + u64::from(header.length);
-                if header.lsn != lsn || lsn + whole > end {
-                    continue;
+    /// Looks which of the operations are still live.
+    pub(super) fn look_again(&self, sample: &mut Sample) -> Result<(), StoreError> {
+        sample.looked_at = self.written();
+        let view = self.view.load_full();
+        let mut live = 0;
+        let mut failed = Ok(());
+        sample
+            .ops
+            .retain(|(key, address)| match view.find(self.hash(key), key) {
+                Ok(found) => {
+                    let is_live = found == Some(*address);
+                    live += if is_live { u64::from(address.len) } else { 0 };
+                    is_live
                 }
-                let mut bytes = vec![0; usize::try_from(whole).unwrap_or(usize::MAX)];
-                file.read(lsn, &mut bytes)?;
-                if record::read(&bytes, lsn, self.uuid).is_ok() {
-                    return Ok(Some(lsn));
+                Err(error) => {
+                    failed = Err(error);
+                    true
                 }
-            }
-            at += bytes as u64;
-        }
-        Ok(None)
+            });
+        failed?;
+        sample.live = live;
+        Ok(())
     }
 }
 

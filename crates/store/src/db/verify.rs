@@ -50,7 +50,7 @@ impl Store {
                     break;
                 }
             };
-            match snapshot.get(&key) {
+            match shared.read_in(snapshot.view(), &key) {
                 Ok(Some(value)) => {
                     report.keys += 1;
                     report.value_bytes += value.len() as u64;

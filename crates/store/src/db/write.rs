@@ -1,9 +1,10 @@
 //! Writing: append to the log, then insert into the memtable, both under the key's stripe.
 //!
-//! 1. Wait, if the memtable is full or garbage collection is behind (checked by one load each).
+//! 1. Wait, if the memtable is full (checked by one load).
 //! 2. Under the key's stripe: append the record. It is durable when the append returns.
 //! 3. Still under the stripe: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
+//! 5. Keep the collector's pace (`gc`; one load tells whether it concerns this write).
 //!
 //! The stripe makes a key's order in the log its order in the memtable, lets garbage collection compare and
 //! relocate as one step, and lets a freeze, which takes all stripes, find no write between 2 and 3.
@@ -114,12 +115,11 @@ impl Store {
         check_key(key)?;
         check_value(value)?;
         let shared = &*self.shared;
-        shared.wait_for_room()?;
+        shared.wait_for_memtable()?;
         if KEY_LENGTH + key.len() + value.len() > shared.head.payload_max() {
             return shared.put_large(key, value);
         }
-        shared.write_one(KIND_PUT, key, value, Form::Record, || true)?;
-        Ok(())
+        shared.write_at_pace(KIND_PUT, key, value, Form::Record)
     }
 
     /// Removes the key, whether it is there or not.
@@ -128,10 +128,9 @@ impl Store {
     /// As [`put`](Self::put).
     pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         check_key(key)?;
-        self.shared.wait_for_room()?;
-        self.shared
-            .write_one(KIND_DELETE, key, &[], Form::Tombstone, || true)?;
-        Ok(())
+        let shared = &*self.shared;
+        shared.wait_for_memtable()?;
+        shared.write_at_pace(KIND_DELETE, key, &[], Form::Tombstone)
     }
 
     /// Writes all operations of `batch` as one.
@@ -146,23 +145,13 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
-        self.shared.wait_for_room()?;
+        self.shared.wait_for_memtable()?;
         self.shared.write_batch(batch)
     }
 }
 
 impl Shared {
-    /// Step 1 of every write.
-    #[inline]
-    fn wait_for_room(&self) -> Result<(), StoreError> {
-        self.wait_for_memtable()?;
-        if self.collector.behind() {
-            self.collector.wait(&self.background.stop);
-        }
-        Ok(())
-    }
-
-    /// Waits if the memtable is full.
+    /// Step 1 of every write: waits if the memtable is full.
     #[inline]
     pub(super) fn wait_for_memtable(&self) -> Result<(), StoreError> {
         if self
@@ -175,7 +164,23 @@ impl Shared {
         Ok(())
     }
 
-    /// Appends one operation and makes it visible, if `still` says so under the key's stripe. `form` is that of the new address.
+    /// Steps 2 to 5 for one operation.
+    #[inline]
+    fn write_at_pace(
+        &self,
+        kind: u16,
+        key: &[u8],
+        body: &[u8],
+        form: Form,
+    ) -> Result<(), StoreError> {
+        if let Some(lsn) = self.write_one(kind, key, body, form, || true)? {
+            self.keep_pace(lsn);
+        }
+        Ok(())
+    }
+
+    /// Steps 2 to 4: appends one operation and makes it visible, if `still` says so under the key's stripe; its log address then.
+    /// `form` is that of the new address.
     #[inline]
     pub(super) fn write_one(
         &self,
@@ -184,24 +189,25 @@ impl Shared {
         body: &[u8],
         form: Form,
         still: impl FnOnce() -> bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Lsn>, StoreError> {
         let hash = self.hash(key);
         let length = key_length(key);
         let payload = KEY_LENGTH + key.len() + body.len();
-        let full = {
+        let (lsn, full) = {
             let mut writers = self.stripe(hash).lock();
             if !still() {
-                return Ok(false);
+                return Ok(None);
             }
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
             let lsn = self.head.append(kind, &parts)?;
             writers.writes += 1;
-            self.insert(&writers.active, hash, key, record_at(lsn, payload, form))
+            let address = record_at(lsn, payload, form);
+            (lsn, self.insert(&writers.active, hash, key, address))
         };
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
-        Ok(true)
+        Ok(Some(lsn))
     }
 
     /// Step 3 of every write. If the chunk should be frozen, its start.
@@ -221,11 +227,11 @@ impl Shared {
     fn put_large(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let written = self.large.write(key, value)?;
         let reference = written.value.encode();
-        let done = self.write_one(KIND_LARGE, key, &reference, Form::Record, || true);
+        let done = self.write_at_pace(KIND_LARGE, key, &reference, Form::Record);
         if done.as_ref().is_err_and(StoreError::nothing_logged) {
             written.discard();
         }
-        done.map(drop)
+        done
     }
 
     fn write_batch(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -296,6 +302,7 @@ impl Shared {
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
+        self.keep_pace(lsn);
         Ok(())
     }
 

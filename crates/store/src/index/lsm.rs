@@ -29,7 +29,7 @@
 //! # Not its business
 //! Two processes on one directory: the store holds the lock.
 use super::{
-    Address, Index, IndexCause, IndexError, IndexSnapshot, IndexStats,
+    Address, Index, IndexCause, IndexError, IndexSnapshot, IndexStats, ValueCache,
     manifest::{self, Manifest},
     merge::Merge,
     policy,
@@ -142,6 +142,11 @@ impl LsmIndex {
             published: RwLock::new(Arc::new(View { runs, watermark })),
             retired: Mutex::default(),
         })
+    }
+
+    /// A cache of the log's values in the memory of the block cache.
+    pub(crate) fn values(&self) -> ValueCache {
+        ValueCache::new(Arc::clone(&self.maker.cache))
     }
 
     fn view(&self) -> Arc<View> {

@@ -7,7 +7,7 @@
 //!
 //! [`lsm::LsmIndex`] is the implementation. Its rooms: `address` (bytes of an entry), `table` (one file, in
 //! lsm-tree's table format), `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in order; views and lookups),
-//! `scan` (ordered iteration), `manifest` (which tables there are), `policy` and `merge` (compaction),
+//! `scan` (ordered iteration), `values` (the log's values, in the block cache's memory), `manifest` (which tables there are), `policy` and `merge` (compaction),
 //! `lsm` (who calls what when, and the locks).
 //!
 //! The index is never the only copy of anything that is not also in the log above its
@@ -21,7 +21,10 @@ mod policy;
 mod run;
 mod scan;
 mod table;
+mod values;
 mod writer;
+
+pub(crate) use values::ValueCache;
 
 pub use lsm::{IndexOptions, LsmIndex};
 pub use writer::KEY_BYTES_MAX;

@@ -157,6 +157,11 @@ impl VlogFile {
         (end != GROWING).then_some(end)
     }
 
+    /// Bytes of log that it holds, or is made for while it grows.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.end().map_or(self.bytes, |end| end - self.start)
+    }
+
     /// The file is complete; it ends at `end`. Gives back what was allocated behind.
     pub(crate) fn complete(&self, end: Lsn) {
         self.end.store(end, SeqCst);

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Bytes read at a time.
-const BLOCK: usize = 4 << 20;
+const BLOCK: usize = 1 << 20;
+/// Bytes that the kernel is asked to have ready ahead of a long walk.
+const AHEAD: usize = 4 << 20;
 
 /// Why a walk stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(crate) struct LogReader<'a> {
     /// Log bytes from `block_at` on.
     block: Vec<u8>,
     block_at: Lsn,
+    /// The kernel was asked for what lies below.
+    asked_to: Lsn,
     /// End of the present segment's space, if its header was seen.
     limit: Option<Lsn>,
     /// Epochs never fall along the log.
@@ -57,6 +61,7 @@ impl<'a> LogReader<'a> {
             block_bytes: BLOCK,
             block: Vec::new(),
             block_at: 0,
+            asked_to: 0,
             limit: None,
             epoch: 0,
         }
@@ -65,6 +70,27 @@ impl<'a> LogReader<'a> {
     /// Reads so many bytes at a time, for a short walk.
     pub(crate) fn read_blocks_of(&mut self, bytes: usize) {
         self.block_bytes = bytes;
+    }
+
+    /// Goes to the first valid record at `from` or behind; false if there is none. A record names its own address, so this needs no
+    /// knowledge of where records begin.
+    pub(crate) fn seek(&mut self, from: Lsn) -> Result<bool, StoreError> {
+        (self.limit, self.epoch) = (None, 0);
+        self.at = from.next_multiple_of(LINE as u64);
+        while self.at < self.end && self.find_file() {
+            let at = self.at;
+            if let Ok(header) = record::peek(self.bytes(HEADER)?)
+                && header.lsn == at
+                && at + header.record_bytes() <= self.end
+            {
+                let (bytes, owner) = (HEADER + header.length as usize, self.owner);
+                if record::read(self.bytes(bytes)?, at, owner).is_ok() {
+                    return Ok(true);
+                }
+            }
+            self.at += LINE as u64;
+        }
+        Ok(false)
     }
 
     /// Where the walk is: behind the last record returned.
@@ -88,11 +114,7 @@ impl<'a> LogReader<'a> {
             if self.at >= self.end {
                 return Ok(Err(Stop::End));
             }
-            if self.file.as_ref().is_none_or(|file| !file.holds(self.at)) {
-                self.file = self.log.find(self.at);
-                self.block.clear();
-            }
-            if self.file.is_none() {
+            if !self.find_file() {
                 return Ok(Err(Stop::NoFile(self.at)));
             }
             // Every page may begin a segment: a session that ended at a page's start was not sealed.
@@ -148,6 +170,16 @@ impl<'a> LogReader<'a> {
         }
     }
 
+    /// Finds the file that holds the present address, if there is one.
+    fn find_file(&mut self) -> bool {
+        if self.file.as_ref().is_none_or(|file| !file.holds(self.at)) {
+            self.file = self.log.find(self.at);
+            self.block.clear();
+            self.asked_to = self.at;
+        }
+        self.file.is_some()
+    }
+
     /// At least `bytes` bytes at the present address, as far as the file has them; zeros behind its end.
     fn bytes(&mut self, bytes: usize) -> Result<&[u8], StoreError> {
         let in_block = self
@@ -169,11 +201,22 @@ impl<'a> LogReader<'a> {
             usize::try_from(length.saturating_sub(file.offset(self.at))).unwrap_or(usize::MAX);
         // Not beyond the walk's end: there a file may be written, and cut, meanwhile.
         let to_end = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        if self.block_bytes == BLOCK {
+            let ahead = self.at + there.min(to_end).min(BLOCK + AHEAD) as u64;
+            if let Some(more) = ahead.checked_sub(self.asked_to).filter(|more| *more > 0) {
+                file.file.will_need(file.offset(self.asked_to), more);
+                self.asked_to = ahead;
+            }
+        }
         let wanted = bytes.max(self.block_bytes.min(to_end));
-        self.block.clear();
-        self.block.resize(wanted.min(there), 0);
-        file.read(self.at, &mut self.block)?;
-        self.block.resize(self.block.len().max(bytes), 0);
+        let found = wanted.min(there);
+        // Memory once zeroed is not zeroed again.
+        self.block.resize(wanted, 0);
+        self.block[found..].fill(0);
+        if let Err(error) = file.read(self.at, &mut self.block[..found]) {
+            self.block.clear();
+            return Err(error);
+        }
         self.block_at = self.at;
         Ok(&self.block)
     }

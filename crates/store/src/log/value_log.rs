@@ -29,13 +29,18 @@ use uuid::Uuid;
 
 /// Name of the directory of the value-log files.
 const DIR: &str = "vlog";
+/// A file is made for a part of the log that is one in so many: so the room ahead in the last one, and a file more or less, are small
+/// beside what the store holds.
+const FILES: u64 = 32;
+/// But not for less than this, if the options allow for as much.
+const FILE_BYTES_MIN: u64 = 16 << 20;
 
 /// All value-log files of a store.
 pub(crate) struct ValueLog {
     dir: PathBuf,
     disk: Arc<dyn Disk>,
     store: Uuid,
-    file_bytes: u64,
+    file_bytes_max: u64,
     /// In address order.
     files: ArcSwap<Vec<Arc<VlogFile>>>,
     manifest: Arc<Mutex<Manifest>>,
@@ -50,7 +55,7 @@ impl ValueLog {
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         store_dir: &Path,
-        file_bytes: u64,
+        file_bytes_max: u64,
         manifest: Arc<Mutex<Manifest>>,
     ) -> Result<Self, StoreError> {
         let dir = store_dir.join(DIR);
@@ -84,7 +89,7 @@ impl ValueLog {
             dir,
             disk,
             store: state.uuid,
-            file_bytes,
+            file_bytes_max,
             files: ArcSwap::from_pointee(files),
             manifest,
             place: Mutex::new(()),
@@ -95,6 +100,15 @@ impl ValueLog {
     /// All files, in address order.
     pub(crate) fn files(&self) -> Arc<Vec<Arc<VlogFile>>> {
         self.files.load_full()
+    }
+
+    /// What the next file is made for.
+    pub(crate) fn next_file_bytes(&self) -> u64 {
+        let held: u64 = self.files.load().iter().map(|file| file.log_bytes()).sum();
+        let min = FILE_BYTES_MIN.min(self.file_bytes_max);
+        (held / FILES)
+            .clamp(min, self.file_bytes_max)
+            .next_multiple_of(PAGE)
     }
 
     /// The file that holds a log address; `None` if it was never written or is collected.
@@ -128,7 +142,7 @@ impl ValueLog {
                 format!("it starts behind log address {start}, which is in no file"),
             ));
         }
-        let size = self.file_bytes.max(bytes);
+        let size = self.next_file_bytes().max(bytes);
         let file = Arc::new(VlogFile::create(
             &*self.disk,
             &self.dir,

@@ -1,0 +1,212 @@
+//! Collecting one file: its live records are written to the log again, and it goes.
+//!
+//! All of it lies below the index's watermark. In order:
+//! 1. Walk its records. One is live if the index leads from its key to it.
+//! 2. For each live one: under the key's stripe, if it is *still* live, append it to the log again and give the key its new
+//!    address. A newer write between the look and the lock wins; a deleted key never comes back.
+//! 3. Make the copies durable (in a pool they are).
+//! 4. Take the file out of the manifest, durably. The index's tables may still lead to it, but the log above the watermark
+//!    has the copies, and is replayed at an opening.
+//! 5. Unlink it, once no snapshot is open that was taken before step 4.
+
+use super::Progress;
+use crate::{
+    db::{Shared, sample::op_address},
+    error::StoreError,
+    index::{Address, Form},
+    log::{LogReader, Stop, VlogFile},
+    op::{Change, KEY_LENGTH, KIND_LARGE, KIND_PUT},
+    stats::GcReport,
+};
+use forebay_pool::{Lsn, record::record_bytes};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+/// Bytes of a file between two moves of the pace.
+const STEP: u64 = 64 << 10;
+
+/// How far writers may go while a file is collected, beside what the collector writes.
+#[derive(Clone, Copy)]
+pub(super) struct Grant {
+    /// The log's tail at the start.
+    pub(super) from: Lsn,
+    /// Bytes for each byte of the file that was looked at.
+    pub(super) share: f64,
+    /// Bytes at the end.
+    pub(super) then: u64,
+}
+
+impl Shared {
+    /// Steps 1 to 4 for one file.
+    pub(super) fn collect(
+        &self,
+        progress: &mut Progress,
+        file: &VlogFile,
+        grant: Option<Grant>,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        let Some(end) = file.end() else {
+            return Ok(());
+        };
+        match self.copy_live(file, end, grant, report) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                if matches!(error, StoreError::Damaged { .. }) {
+                    progress.damaged.insert(file.start);
+                }
+                return Err(error);
+            }
+        }
+        self.head.make_durable()?;
+        self.log.retire(&[file.start])?;
+        progress
+            .retired
+            .push((file.start, self.snapshots().next_number()));
+        report.files += 1;
+        report.reclaimed_bytes += end - file.start;
+        Ok(())
+    }
+
+    /// Steps 1 and 2. False if collection ended before the file did.
+    fn copy_live(
+        &self,
+        file: &VlogFile,
+        end: Lsn,
+        grant: Option<Grant>,
+        report: &mut GcReport,
+    ) -> Result<bool, StoreError> {
+        let mut reader = LogReader::new(&self.log, self.uuid, file.start, end);
+        let (mut copied_bytes, mut next_step) = (0, file.start);
+        let allow = |looked_at: Lsn, copied_bytes: u64, more: u64| {
+            if let Some(grant) = grant {
+                let earned = ((looked_at - file.start) as f64 * grant.share) as u64;
+                let allowed = grant.from + copied_bytes + earned + more;
+                self.collector.pace.allow(allowed);
+            }
+        };
+        loop {
+            if reader.at() >= next_step {
+                allow(reader.at(), copied_bytes, 0);
+                next_step = reader.at() + STEP;
+            }
+            let record = match reader.next()? {
+                Ok(record) => record,
+                Err(Stop::End) => {
+                    allow(end, copied_bytes, grant.map_or(0, |grant| grant.then));
+                    return Ok(true);
+                }
+                Err(Stop::NoFile(lsn)) => return Err(StoreError::lost(&file.path, lsn, "no file")),
+                // Rather keep a file than lose what stands behind damage in it.
+                Err(Stop::Invalid(lsn, what)) => {
+                    return Err(StoreError::lost(&file.path, lsn, what));
+                }
+            };
+            if self.collection_ends() {
+                return Ok(false);
+            }
+            report.records += 1;
+            let lsn = record.header.lsn;
+            for op in crate::op::ops(record) {
+                let op = op.map_err(|what| StoreError::lost(&file.path, lsn, what))?;
+                let from = op_address(lsn, &op);
+                let copied = match op.change {
+                    Change::Put(value) => self.relocate(KIND_PUT, op.key, value, from)?,
+                    Change::Large(value) => {
+                        self.relocate(KIND_LARGE, op.key, &value.encode(), from)?
+                    }
+                    Change::Delete => None,
+                };
+                if let Some(bytes) = copied {
+                    copied_bytes += bytes;
+                    report.relocated += 1;
+                    report.relocated_bytes += bytes;
+                    self.collector.relocated_bytes.fetch_add(bytes, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Step 2: writes a record again if the key's address is still `from`. The bytes that this took, if it was.
+    fn relocate(
+        &self,
+        kind: u16,
+        key: &[u8],
+        body: &[u8],
+        from: Address,
+    ) -> Result<Option<u64>, StoreError> {
+        let hash = self.hash(key);
+        let before = self.view.load_full();
+        if before.find(hash, key)? != Some(from) {
+            return Ok(None);
+        }
+        // What is collected goes through the memtable as well, and keeps to its bounds.
+        self.wait_for_memtable()?;
+        let mut unknown = None;
+        let still = || {
+            let now = self.view.load();
+            // What changed since is in memory, unless the tables changed as well.
+            let in_memory = now
+                .active
+                .iter()
+                .chain(&now.frozen)
+                .find_map(|chunk| chunk.get(hash, key));
+            match in_memory {
+                Some(address) => address == from,
+                None if Arc::ptr_eq(&now.tables, &before.tables) => true,
+                None => match now.tables.get(key) {
+                    Ok(found) => found == Some(from),
+                    Err(error) => {
+                        unknown = Some(error);
+                        false
+                    }
+                },
+            }
+        };
+        let payload = KEY_LENGTH + key.len() + body.len();
+        let written = if kind == KIND_PUT && payload > self.head.payload_max() {
+            self.relocate_large(key, body, still)?
+        } else {
+            self.write_one(kind, key, body, Form::Record, still)?
+        };
+        let bytes = record_bytes(payload);
+        // A record of which nobody can say whether it is live must not go.
+        unknown.map_or(Ok(written.map(|_| bytes)), |error| Err(error.into()))
+    }
+
+    /// A value that was written when segments were larger than today's becomes a large one.
+    fn relocate_large(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        still: impl FnOnce() -> bool,
+    ) -> Result<Option<Lsn>, StoreError> {
+        let large = self.large.write(key, value)?;
+        let reference = large.value.encode();
+        let written = self.write_one(KIND_LARGE, key, &reference, Form::Record, still);
+        let in_vain = match &written {
+            Ok(written) => written.is_none(),
+            Err(error) => error.nothing_logged(),
+        };
+        if in_vain {
+            large.discard();
+        }
+        written
+    }
+
+    /// Step 5, for all files that no snapshot needs; the same for large values.
+    pub(super) fn unlink_retired(&self, progress: &mut Progress) -> Result<(), StoreError> {
+        let (gone, kept): (Vec<_>, Vec<_>) = progress
+            .retired
+            .iter()
+            .partition(|(_, number)| self.snapshots().none_before(*number));
+        progress.retired = kept;
+        if !gone.is_empty() {
+            let starts: Vec<Lsn> = gone.iter().map(|(start, _)| *start).collect();
+            self.collector
+                .files_removed
+                .fetch_add(starts.len() as u64, Relaxed);
+            self.log.unlink(&starts)?;
+        }
+        self.remove_retired_large(progress)
+    }
+}

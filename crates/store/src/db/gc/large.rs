@@ -1,0 +1,103 @@
+//! Collection of large values: files of their own to which no record leads any more.
+
+use super::Progress;
+use crate::{
+    db::{
+        Shared,
+        read::{LOOKUPS_MAX, Wait},
+    },
+    error::StoreError,
+    index::Form,
+    op::Change,
+    stats::GcReport,
+};
+
+/// Large values are looked through again when as much was written, to them or to the log, as makes one in so many parts of them.
+const LOOKS: u64 = 4;
+
+impl Shared {
+    /// Looks through the large values, if enough was written since the last time that some may be dead.
+    pub(super) fn collect_grown_large(&self, progress: &mut Progress) -> Result<(), StoreError> {
+        let (bytes, _) = self.large.size();
+        let written = bytes.saturating_sub(progress.large_seen)
+            + self.written().saturating_sub(progress.large_looked_at);
+        if bytes > 0 && written > bytes / LOOKS {
+            self.collect_large(progress, &mut GcReport::default())?;
+            self.remove_retired_large(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Removes large values to which no record leads any more.
+    pub(super) fn collect_large(
+        &self,
+        progress: &mut Progress,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        progress.large_looked_at = self.written();
+        let below = self.large.settled_below();
+        let mut buffer = Vec::new();
+        for id in self.large.ids()? {
+            let known = progress
+                .retired_large
+                .iter()
+                .any(|(retired, _)| *retired == id);
+            if id >= below || known || self.collection_ends() {
+                continue;
+            }
+            let key = match self.large.key_of(id) {
+                // Rather keep a file than remove one of which nobody can say whose it is.
+                Err(StoreError::Damaged { .. }) => continue,
+                key => key?,
+            };
+            if !self.leads_to(&key, id, &mut buffer)? {
+                progress
+                    .retired_large
+                    .push((id, self.snapshots().next_number()));
+                report.large_values += 1;
+            }
+        }
+        progress.large_seen = self.large.size().0;
+        Ok(())
+    }
+
+    /// True if the index leads from `key` to large value `id`.
+    pub(in crate::db) fn leads_to(
+        &self,
+        key: &[u8],
+        id: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        for _ in 0..LOOKUPS_MAX {
+            let found = self.view.load().find(self.hash(key), key)?;
+            let Some(address) = found.filter(|found| found.form != Form::Tombstone) else {
+                return Ok(false);
+            };
+            // A record that moved while we looked has a new address.
+            if self.read_log(address, buffer, Wait::Yes)? {
+                let op = self.op_at(buffer, address)?;
+                return Ok(matches!(op.change, Change::Large(value) if value.id == id));
+            }
+        }
+        // The record is nowhere; rather keep what it may have led to.
+        Ok(true)
+    }
+
+    /// Removes retired large values that no snapshot needs.
+    pub(super) fn remove_retired_large(&self, progress: &mut Progress) -> Result<(), StoreError> {
+        let (gone, kept): (Vec<_>, Vec<_>) = progress
+            .retired_large
+            .iter()
+            .partition(|(_, number)| self.snapshots().none_before(*number));
+        progress.retired_large = kept;
+        if !gone.is_empty() {
+            // What replaced them must not be lost without them.
+            self.head.make_durable()?;
+        }
+        for (id, _) in gone {
+            self.large.remove(id)?;
+        }
+        progress.large_seen = progress.large_seen.min(self.large.size().0);
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! The pace that the collector sets for writers.
+//!
+//! The log's own addresses measure it: writers may go on up to an address, which the collector moves along as it gives space
+//! back. So the log grows no faster than garbage leaves it, however fast either is, and each write waits only for the
+//! collection that it takes. One load tells a writer that it need not look here.
+
+use forebay_pool::Lsn;
+use parking_lot::{Condvar, Mutex};
+use std::{
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+/// How long one write waits at most. So writers never depend on the collector: if it cannot go on, they are slow.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// How far writers may go. Without a collector: anywhere.
+pub(super) struct Pace {
+    /// Writes below this address have nothing to do here.
+    mark: AtomicU64,
+    state: Mutex<State>,
+    /// A writer called the collector.
+    called: Condvar,
+    /// Writers may go on.
+    moved: Condvar,
+    waits: AtomicU64,
+}
+
+struct State {
+    /// Writes at this address and above wait.
+    allowed: Lsn,
+    /// The collector was called, or is at work.
+    called: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            mark: AtomicU64::new(Lsn::MAX),
+            state: Mutex::new(State {
+                allowed: Lsn::MAX,
+                called: false,
+            }),
+            called: Condvar::new(),
+            moved: Condvar::new(),
+            waits: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Pace {
+    /// Times that a writer waited.
+    pub(super) fn waits(&self) -> u64 {
+        self.waits.load(Relaxed)
+    }
+
+    /// True if the writer of the record at `lsn` has to [`keep`](Self::keep) the pace.
+    #[inline]
+    pub(super) fn concerns(&self, lsn: Lsn) -> bool {
+        lsn >= self.mark.load(Relaxed)
+    }
+
+    /// Calls the collector, if nobody did; waits until the record at `lsn` is allowed for, or long enough, or `stop`.
+    #[cold]
+    pub(super) fn keep(&self, lsn: Lsn, stop: &AtomicBool) {
+        let mut state = self.state.lock();
+        if !state.called {
+            state.called = true;
+            self.mark.store(state.allowed, Relaxed);
+            self.called.notify_one();
+        }
+        if lsn < state.allowed {
+            return;
+        }
+        self.waits.fetch_add(1, Relaxed);
+        let deadline = Instant::now() + PAUSE_MAX;
+        while lsn >= state.allowed && !stop.load(SeqCst) {
+            if self.moved.wait_until(&mut state, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// For the collector: waits to be called, no longer than `timeout`. True if it was.
+    pub(super) fn wait_for_call(&self, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.called {
+            self.called.wait_for(&mut state, timeout);
+        }
+        state.called
+    }
+
+    /// The collector rests: the write that comes to `call_at` is to call it, and writers may go on to `allowed`.
+    pub(super) fn rest(&self, call_at: Lsn, allowed: Lsn) {
+        self.set(call_at.min(allowed), allowed, false);
+    }
+
+    /// The collector works: writers may go on to `allowed`.
+    pub(super) fn allow(&self, allowed: Lsn) {
+        self.set(allowed, allowed, true);
+    }
+
+    fn set(&self, mark: Lsn, allowed: Lsn, called: bool) {
+        let mut state = self.state.lock();
+        state.allowed = allowed;
+        state.called = called;
+        self.mark.store(mark, Relaxed);
+        self.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+
+    #[test]
+    fn without_a_collector_no_write_is_concerned() {
+        assert!(!Pace::default().concerns(Lsn::MAX - 1));
+    }
+
+    #[test]
+    fn a_write_calls_the_collector_once_and_goes_on() {
+        let pace = Pace::default();
+        pace.rest(100, 200);
+        assert!(!pace.concerns(99) && pace.concerns(100));
+        pace.keep(100, &GO_ON);
+        assert!(!pace.concerns(199) && pace.concerns(200));
+        assert_eq!(pace.waits(), 0);
+        assert!(pace.wait_for_call(Duration::ZERO));
+        pace.rest(300, 400);
+        assert!(!pace.wait_for_call(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_write_that_is_not_allowed_waits_until_the_collector_has_moved() {
+        let pace = &Pace::default();
+        pace.allow(100);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| pace.keep(150, &GO_ON));
+            while pace.waits() == 0 {
+                std::thread::yield_now();
+            }
+            pace.allow(151);
+            writer.join().unwrap();
+        });
+        assert!(!pace.concerns(150));
+    }
+
+    #[test]
+    fn a_write_goes_on_in_the_end_even_if_the_collector_never_moves() {
+        let pace = Pace::default();
+        pace.allow(100);
+        pace.keep(100, &GO_ON);
+        assert_eq!(pace.waits(), 1);
+    }
+}
