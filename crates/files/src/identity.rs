@@ -9,6 +9,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    ffi::CStr,
     fs::File,
     os::fd::{AsFd, BorrowedFd},
     path::Path,
@@ -45,6 +46,16 @@ pub fn of(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// The identity of the file with this name.
+///
+/// # Errors
+/// As [`of`], and what looking the name up says.
+pub fn at(dir: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> Result<Vec<u8>, Errno> {
+    let mut open = OFlags::PATH | OFlags::CLOEXEC;
+    open.set(OFlags::NOFOLLOW, flags.contains(AtFlags::SYMLINK_NOFOLLOW));
+    of(rustix::fs::openat(dir, path, open, Mode::empty())?.as_fd())
 }
 
 /// Opens the file with `identity` for writing: by one of its paths, or, where that is permitted, by its handle on the file system

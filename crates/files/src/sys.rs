@@ -22,6 +22,14 @@ pub(crate) fn directory(fd: c_int) -> BorrowedFd<'static> {
     borrow(fd).unwrap_or(rustix::fs::CWD)
 }
 
+/// The directory of links to this thread's descriptors: a thread may have a table of its own (`unshare`).
+pub(crate) const LINKS: &str = "/proc/thread-self/fd";
+
+/// The link to what `fd` is open as.
+pub(crate) fn link_of(fd: BorrowedFd<'_>) -> String {
+    format!("{LINKS}/{}", fd.as_raw_fd())
+}
+
 /// The largest handle that any file system makes (`MAX_HANDLE_SZ`).
 const HANDLE_MAX: usize = 128;
 

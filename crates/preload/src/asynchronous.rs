@@ -2,7 +2,10 @@
 //!
 //! The first two name each descriptor when the work is submitted: its file is retired then. What goes through an `io_uring` cannot be seen at all, so with the
 //! first one that is made the client gives up.
-#![expect(unsafe_code, reason = "exports C functions; reads their control blocks")]
+#![expect(
+    unsafe_code,
+    reason = "exports C functions; reads their control blocks"
+)]
 
 use crate::{
     around::{Failed, missing, tell_client},
@@ -57,29 +60,44 @@ hooks! {
 
     fn [io_uring_setup] (entries: c_uint, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
-    plain if give_up();
-    else |_real| -libc::ENOSYS;
+    plain if false;
+    else |real| {
+        give_up();
+        // SAFETY: our caller's arguments.
+        unsafe { real(entries, parameters) }
+    };
 
     fn [io_uring_queue_init] (entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
     missing -libc::ENOSYS;
-    plain if give_up();
-    else |_real| -libc::ENOSYS;
+    plain if false;
+    else |real| {
+        give_up();
+        // SAFETY: our caller's arguments.
+        unsafe { real(entries, ring, flags) }
+    };
 
     fn [io_uring_queue_init_params] (entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
-    plain if give_up();
-    else |_real| -libc::ENOSYS;
+    plain if false;
+    else |real| {
+        give_up();
+        // SAFETY: our caller's arguments.
+        unsafe { real(entries, ring, parameters) }
+    };
 
     fn [io_uring_queue_init_mem] (entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, bytes: size_t) -> c_int;
     missing -libc::ENOSYS;
-    plain if give_up();
-    else |_real| -libc::ENOSYS;
+    plain if false;
+    else |real| {
+        give_up();
+        // SAFETY: our caller's arguments.
+        unsafe { real(entries, ring, parameters, buffer, bytes) }
+    };
 }
 
 /// Makes the client absorb nothing any more.
-pub(crate) fn give_up() -> bool {
+pub(crate) fn give_up() {
     tell_client(|| client::give_up("the process uses io_uring"));
-    true
 }
 
 fn is_absorbed(block: *mut aiocb) -> bool {
@@ -109,12 +127,14 @@ fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {
 pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), Failed> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: our caller does not change the blocks while they are submitted; any bytes are a block.
-        let block = unsafe { memory::read(blocks.wrapping_add(at)).and_then(|block| memory::read(block)) };
+        let block =
+            unsafe { memory::read(blocks.wrapping_add(at)).and_then(|block| memory::read(block)) };
         let Some(block) = block else {
             break;
         };
         let fd = block.aio_fildes.cast_signed();
-        if matches!(block.aio_lio_opcode, IOCB_CMD_PWRITE | IOCB_CMD_PWRITEV) && client::absorbs(fd) {
+        if matches!(block.aio_lio_opcode, IOCB_CMD_PWRITE | IOCB_CMD_PWRITEV) && client::absorbs(fd)
+        {
             retire(fd)?;
         }
     }

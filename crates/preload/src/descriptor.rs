@@ -1,13 +1,11 @@
 //! `close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor is which file.
 //!
 //! The client must know before an absorbed descriptor goes away, and that cannot be taken back: whatever the kernel would refuse is refused first.
-//! Its own descriptors do not exist for the database. The child of a `vfork` shares our memory but not our descriptors: what
-//! it does to them is none of the client's business.
+//! Its own descriptors do not exist for the database.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, missing, set_errno, tell_client, without_cancellation},
-    process::is_other_process,
+    around::{cancellation_point, errno, missing, set_errno, tell_client, without_cancellation},
     real::hooks,
 };
 use forebay_files::client;
@@ -16,7 +14,7 @@ use libc::{c_int, c_uint, c_ulong};
 hooks! {
     fn [close __close] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !client::is_own(fd) || is_other_process();
+    plain if !client::absorbs(fd) && !client::is_own(fd);
     else |real| {
         if client::is_own(fd) {
             return bad_descriptor();
@@ -31,7 +29,7 @@ hooks! {
 
     fn [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !closes(first, last, flags) || !has_ours(first, last) || is_other_process();
+    plain if !closes(first, last, flags) || !has_ours(first, last);
     else |real| close_spans(first, last, |first, last| {
         // SAFETY: closing what our caller wants closed.
         unsafe { real(first, last, flags) }
@@ -39,28 +37,27 @@ hooks! {
 
     fn [closefrom] (first: c_int) -> ();
     missing set_errno(libc::ENOSYS);
-    plain if !has_ours(first.max(0).unsigned_abs(), c_uint::MAX) || is_other_process();
+    plain if !has_ours(first.max(0).unsigned_abs(), c_uint::MAX);
     else |real| {
+        let before = errno();
         close_spans(first.max(0).unsigned_abs(), c_uint::MAX, |first, last| {
             if last > MAX {
                 // SAFETY: closing what our caller wants closed.
                 unsafe { real(first.cast_signed()) }
-                return 0;
-            }
-            for fd in first..=last {
-                let Some(real) = hidden::close.get() else {
-                    return missing(-1);
-                };
-                // SAFETY: as above.
-                unsafe { real(fd.cast_signed()) };
+            } else if let Some(close) = hidden::close.get() {
+                for fd in first..=last {
+                    // SAFETY: as above.
+                    unsafe { close(fd.cast_signed()) };
+                }
             }
             0
         });
+        set_errno(before);
     };
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) || is_other_process();
+    plain if !client::absorbs(fd);
     else |real| {
         // SAFETY: our caller's argument.
         duplicated(fd, unsafe { real(fd) })
@@ -68,7 +65,7 @@ hooks! {
 
     fn [dup2 __dup2] (from: c_int, to: c_int) -> c_int;
     missing missing(-1);
-    plain if !concerns(from, to) || from == to && !client::is_own(to) || is_other_process();
+    plain if !concerns(from, to) || from == to && !client::is_own(to);
     else |real| replace(from, to, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -76,7 +73,7 @@ hooks! {
 
     fn [dup3] (from: c_int, to: c_int, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !concerns(from, to) || from == to || flags & !libc::O_CLOEXEC != 0 || is_other_process();
+    plain if !concerns(from, to) || from == to || flags & !libc::O_CLOEXEC != 0;
     else |real| replace(from, to, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to, flags) }
@@ -84,7 +81,7 @@ hooks! {
 
     fn [fcntl fcntl64 __fcntl] (fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) || !is_about_descriptor(command) || is_other_process();
+    plain if !client::absorbs(fd) || !is_about_descriptor(command);
     else |real| {
         // SAFETY: our caller's arguments.
         let result = unsafe { real(fd, command, argument) };
@@ -94,8 +91,12 @@ hooks! {
                 tell_client(|| hidden_flags = client::hidden_flags(fd));
                 result | hidden_flags
             }
-            libc::F_GETFL => result,
-            _ => duplicated(fd, result),
+            libc::F_SETFL if result >= 0 => {
+                tell_client(|| client::flags_changed(fd, argument as c_int));
+                result
+            }
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+            _ => result,
         }
     };
 }
@@ -112,7 +113,7 @@ fn bad_descriptor() -> c_int {
 fn is_about_descriptor(command: c_int) -> bool {
     matches!(
         command,
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFL
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFL | libc::F_SETFL
     )
 }
 

@@ -6,7 +6,7 @@
 
 use crate::around::{errno, set_errno};
 use libc::{c_char, c_int, c_void};
-use std::ffi::CStr;
+use std::{ffi::CStr, mem::MaybeUninit, ptr};
 
 /// Memory is readable or not by pages of at least this size.
 const PAGE_BYTES: usize = 4096;
@@ -43,11 +43,35 @@ pub(crate) unsafe fn path<'a>(path: *const c_char) -> Option<&'a CStr> {
 ///
 /// Nobody changes it meanwhile, and any bytes are a `T`.
 pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
-    let last = pointer.addr().checked_add(size_of::<T>().checked_sub(1)?)?;
-    (is_readable(pointer.addr()) && is_readable(last)).then(|| {
-        // SAFETY: `T` is smaller than a page, so its first and last pages are all of them, and both are readable.
-        unsafe { pointer.read_unaligned() }
-    })
+    let mut place = [MaybeUninit::uninit()];
+    // SAFETY: our caller's promise.
+    unsafe { read_all(pointer, &mut place) }.map(|values| values[0])
+}
+
+/// As many values as `places` has, from `pointer` on, if they can be read. The pointer need not be aligned.
+///
+/// # Safety
+///
+/// Nobody changes them meanwhile, and any bytes are a `T`.
+pub(crate) unsafe fn read_all<T: Copy>(
+    pointer: *const T,
+    places: &mut [MaybeUninit<T>],
+) -> Option<&mut [T]> {
+    let start = pointer.addr();
+    let end = start.checked_add(size_of_val(places))?;
+    let mut at = start;
+    while at < end {
+        if !is_readable(at) {
+            return None;
+        }
+        at = (at | (PAGE_BYTES - 1)).checked_add(1)?;
+    }
+    // SAFETY: all pages from the first byte to the last are readable; `places` is ours, and initialised by the copy.
+    unsafe {
+        let bytes = size_of_val(places);
+        ptr::copy_nonoverlapping(pointer.cast::<u8>(), places.as_mut_ptr().cast(), bytes);
+        Some(&mut *(ptr::from_mut(places) as *mut [T]))
+    }
 }
 
 /// Asks the kernel whether the word around an address can be read: it copies a signal mask from there before it finds that the
@@ -67,7 +91,7 @@ fn is_readable(address: usize) -> bool {
             libc::SYS_rt_sigprocmask,
             NO_SUCH_HOW,
             word,
-            std::ptr::null::<c_void>(),
+            ptr::null::<c_void>(),
             MASK_BYTES,
         )
     };

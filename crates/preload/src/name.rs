@@ -6,7 +6,6 @@
 use crate::{
     around::{Failed, checked, client, is_client, missing},
     memory,
-    process::is_other_process,
     real::hooks,
 };
 use forebay_files::client;
@@ -16,7 +15,7 @@ use std::ffi::CStr;
 hooks! {
     fn [rename] (from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() || is_other_process();
+    plain if is_client();
     else |real| rename_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -24,7 +23,7 @@ hooks! {
 
     fn [renameat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() || is_other_process();
+    plain if is_client();
     else |real| rename_file((from_dir, from), (to_dir, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to) }
@@ -32,7 +31,7 @@ hooks! {
 
     fn [renameat2] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int;
     missing missing(-1);
-    plain if is_client() || is_other_process();
+    plain if is_client();
     else |real| rename_file((from_dir, from), (to_dir, to), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to, flags) }
@@ -40,7 +39,7 @@ hooks! {
 
     fn [unlink] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() || is_other_process();
+    plain if is_client();
     else |real| unlink_file(AT_FDCWD, path, || {
         // SAFETY: our caller's argument.
         unsafe { real(path) }
@@ -48,7 +47,7 @@ hooks! {
 
     fn [unlinkat] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if flags != 0 || is_client() || is_other_process();
+    plain if flags != 0 || is_client();
     else |real| unlink_file(dir, path, || {
         // SAFETY: our caller's arguments.
         unsafe { real(dir, path, flags) }
@@ -56,7 +55,7 @@ hooks! {
 
     fn [remove] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() || is_other_process();
+    plain if is_client();
     else |real| unlink_file(AT_FDCWD, path, || {
         // SAFETY: our caller's argument.
         unsafe { real(path) }
@@ -64,7 +63,7 @@ hooks! {
 
     fn [truncate truncate64] (path: *const c_char, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if bytes < 0 || is_client() || is_other_process();
+    plain if bytes < 0 || is_client();
     else |real| truncate_file(path, bytes.unsigned_abs(), || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, bytes) }

@@ -7,7 +7,6 @@
 use crate::{
     around::{cancellation_point, checked, client, is_client, missing},
     memory,
-    process::is_other_process,
     real::hooks,
 };
 use forebay_files::client;
@@ -76,9 +75,6 @@ fn open_file(
     let Some(path) = (unsafe { memory::path(path) }) else {
         return real(flags);
     };
-    if is_other_process() {
-        return real(flags);
-    }
     cancellation_point();
     match client(|| client::open(dir, path, flags, |flags| checked(real(flags)))) {
         Ok(fd) => fd,

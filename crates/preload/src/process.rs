@@ -18,6 +18,7 @@ hooks! {
     missing missing(-1);
     plain if false;
     else |real| {
+        tell_client(client::forking);
         // SAFETY: our caller's wish.
         let child = unsafe { real() };
         if child == 0 {
@@ -27,14 +28,8 @@ hooks! {
     };
 }
 
-/// The process that the client works for: 0 before the constructor ran.
+/// The process that the client works for.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-
-/// True in the child of a `vfork`, or of a `clone` that no handler heard of: it has this memory, or a copy of it, but descriptors of its own.
-/// It costs a system call.
-pub(crate) fn is_other_process() -> bool {
-    PROCESS.load(Ordering::Relaxed) != own_pid()
-}
 
 fn own_pid() -> pid_t {
     // SAFETY: it needs nothing.
@@ -64,18 +59,24 @@ extern "C" fn start() {
     crate::write::find_all();
     find_all();
     PROCESS.store(own_pid(), Ordering::Relaxed);
-    // SAFETY: the handler is a function of this library, which is never unloaded.
-    let registered = unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
+    let registered =
+        unsafe { libc::pthread_atfork(Some(about_to_fork), None, Some(forked_in_child)) };
     if registered == 0 {
-        // Without the handler a child would go on as if it were its parent: then nothing is absorbed.
+        // Without them a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
     }
 }
 
 extern "C" fn end() {
-    if !is_other_process() {
+    // The child of a `clone` that no handler heard of must not end its parent's session.
+    if PROCESS.load(Ordering::Relaxed) == own_pid() {
         tell_client(client::exiting);
     }
+}
+
+unsafe extern "C" fn about_to_fork() {
+    tell_client(client::forking);
 }
 
 unsafe extern "C" fn forked_in_child() {

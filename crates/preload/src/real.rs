@@ -62,13 +62,19 @@ impl<F> Real<F> {
         }
     }
 
-    /// The function, or `None` if no library has it. Leaves errno alone.
+    /// The function, if it was looked for with success before.
     #[inline(always)]
+    pub(crate) fn found(&self) -> Option<F> {
+        Self::function(self.address.load(Ordering::Acquire))
+    }
+
+    /// The function, or `None` if no library has it. Leaves errno alone.
     pub(crate) fn get(&self) -> Option<F> {
-        let mut address = self.address.load(Ordering::Acquire);
-        if address.is_null() {
-            address = self.find();
-        }
+        self.found().or_else(|| Self::function(self.find()))
+    }
+
+    #[inline(always)]
+    fn function(address: *mut c_void) -> Option<F> {
         // SAFETY: an optional function pointer is an address or null (the size is asserted in `new`), and `new`'s caller vouches for its type.
         unsafe { std::mem::transmute_copy(&address) }
     }
@@ -93,7 +99,12 @@ impl<F> Real<F> {
 /// Searches the libraries whose functions we hide beside the C library's, which a plugin may have loaded for itself alone: RTLD_NEXT
 /// does not see them then.
 fn in_private_library(name: &CStr) -> *mut c_void {
-    const LIBRARIES: [&CStr; 4] = [c"libaio.so.1", c"libaio.so.1t64", c"liburing.so.2", c"liburing.so.1"];
+    const LIBRARIES: [&CStr; 4] = [
+        c"libaio.so.1",
+        c"libaio.so.1t64",
+        c"liburing.so.2",
+        c"liburing.so.1",
+    ];
     if !name.to_bytes().starts_with(b"io_") {
         return ptr::null_mut();
     }
@@ -133,9 +144,10 @@ macro_rules! hooks {
             #[allow(unused_imports, reason = "not every module has types to import")]
             use super::*;
             $($(
-                // SAFETY: the signatures are those of the manual pages.
-                pub(super) static $name: $crate::real::Real<$crate::real::signature!($arguments -> $result)> =
-                    unsafe { $crate::real::Real::new($crate::real::c_name!($name)) };
+                pub(super) static $name: $crate::real::Real<$crate::real::signature!($arguments -> $result)> = {
+                    // SAFETY: the signatures are those of the manual pages.
+                    unsafe { $crate::real::Real::new($crate::real::c_name!($name)) }
+                };
             )+)*
         }
 
@@ -157,14 +169,23 @@ macro_rules! hook {
     ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty; $missing:expr; $plain:expr; $real:ident; $otherwise:expr) => {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            let Some($real) = hidden::$name.get() else {
-                return $missing;
-            };
-            if $plain {
-                // SAFETY: it is called with what our caller wanted to call it with.
-                return unsafe { $real($($argument),*) };
+            // Apart, so that the plain way needs no stack: it is a few loads and a jump.
+            #[inline(never)]
+            fn in_full($($argument: $type),*) -> $result {
+                let Some($real) = hidden::$name.get() else {
+                    return $missing;
+                };
+                if $plain {
+                    // SAFETY: it is called with what our caller wanted to call it with.
+                    return unsafe { $real($($argument),*) };
+                }
+                $otherwise
             }
-            $otherwise
+            match hidden::$name.found() {
+                // SAFETY: as above.
+                Some(real) if $plain => unsafe { real($($argument),*) },
+                _ => in_full($($argument),*),
+            }
         }
     };
 }
@@ -177,11 +198,12 @@ macro_rules! signature {
 
 macro_rules! c_name {
     ($name:ident) => {{
-        const NAME: &std::ffi::CStr =
-            match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name without NUL"),
-            };
+        const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+            concat!(stringify!($name), "\0").as_bytes(),
+        ) {
+            Ok(name) => name,
+            Err(_) => panic!("a name without NUL"),
+        };
         NAME
     }};
 }

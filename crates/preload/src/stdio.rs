@@ -8,7 +8,6 @@ use crate::{
     around::{Failed, client, is_client, missing, tell_client},
     change::retire,
     memory,
-    process::is_other_process,
     real::hooks,
 };
 use forebay_files::client;
@@ -45,7 +44,7 @@ hooks! {
 
     fn [fclose _IO_fclose] (stream: *mut FILE) -> c_int;
     missing missing(libc::EOF);
-    plain if !is_absorbed(stream) || is_other_process();
+    plain if !is_absorbed(stream);
     else |real| {
         closing(stream);
         // SAFETY: our caller's argument.
@@ -83,7 +82,7 @@ fn is_plain(mode: *const c_char) -> bool {
 /// `mode` is a string.
 unsafe fn writes(mode: *const c_char) -> bool {
     // SAFETY: our caller says so; nothing after the NUL is read.
-    let letters = (0..).map(|at| unsafe { *mode.add(at) }.cast_unsigned());
+    let letters = (0..).map(|at| unsafe { *mode.cast::<u8>().add(at) });
     // After a comma there is only a character set.
     letters
         .take_while(|letter| !matches!(letter, 0 | b','))
@@ -94,8 +93,8 @@ unsafe fn writes(mode: *const c_char) -> bool {
 fn retire_path(path: *const c_char) -> Result<(), Failed> {
     // SAFETY: our caller does not change the path meanwhile.
     match unsafe { memory::path(path) } {
-        Some(path) if !is_other_process() => client(|| client::retire_path(AT_FDCWD, path)),
-        _ => Ok(()),
+        Some(path) => client(|| client::retire_path(AT_FDCWD, path)),
+        None => Ok(()),
     }
 }
 
@@ -107,7 +106,7 @@ fn before_reopening(
     if !path.is_null() && !is_plain(mode) {
         retire_path(path)?;
     }
-    if is_absorbed(stream) && !is_other_process() {
+    if is_absorbed(stream) {
         retire(number(stream))?;
         closing(stream);
     }

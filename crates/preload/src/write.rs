@@ -8,12 +8,12 @@
 
 use crate::{
     around::{cancellation_point, client, missing},
-    change,
+    memory,
     real::hooks,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
-use std::io::IoSlice;
+use std::{io::IoSlice, mem::MaybeUninit, ptr};
 
 /// `UIO_MAXIOV`: the kernel refuses more parts.
 const PARTS_MAX: usize = 1024;
@@ -109,7 +109,6 @@ fn one(
 }
 
 /// Writes several buffers; `refused` is the hidden function, for what the kernel refuses.
-#[inline]
 fn several(
     fd: c_int,
     parts: *const iovec,
@@ -119,18 +118,25 @@ fn several(
     refused: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let count = match usize::try_from(count) {
-        Ok(count @ 1..=PARTS_MAX) if !parts.is_null() => count,
+        Ok(count @ 1..=PARTS_MAX) => count,
         _ => return refused(),
     };
-    if !parts.is_aligned() {
-        // The kernel takes them nevertheless, but they are no slice.
-        return match change::retire(fd) {
-            Ok(()) => refused(),
-            Err(failed) => failed.with(-1),
-        };
+    let mut places = [const { MaybeUninit::uninit() }; PARTS_MAX];
+    // SAFETY: our caller does not change them while they are written; any bytes are an `iovec`.
+    let Some(parts) = (unsafe { memory::read_all(parts, &mut places[..count]) }) else {
+        return refused();
+    };
+    for part in &mut *parts {
+        if ssize_t::try_from(part.iov_len).is_err() {
+            return refused();
+        }
+        if part.iov_base.is_null() {
+            // No slice is there. To the kernel this is as good: there is no memory either.
+            part.iov_base = ptr::without_provenance_mut(1);
+        }
     }
-    // SAFETY: as in `one`, for the parts and for what they point to.
-    let parts = unsafe { std::slice::from_raw_parts(parts.cast::<IoSlice<'_>>(), count) };
+    // SAFETY: as in `one`, of each.
+    let parts = unsafe { &*(ptr::from_ref::<[iovec]>(parts) as *const [IoSlice<'_>]) };
     write_parts(fd, parts, place, flags, refused)
 }
 

@@ -59,7 +59,7 @@ pub(super) fn retire_file(session: &Session, number: usize) -> Result<(), Errno>
         return Err(Errno::DEADLK);
     };
     let Some(file) = &*cell else { return Ok(()) };
-    session.drain()?;
+    session.drain(Some((number, file)))?;
     if FILES[number].unlogged.load(Acquire) {
         let descriptor = table::descriptors_of(number).next();
         if let Some(fd) = descriptor.and_then(|(fd, _)| sys::borrow(fd)) {
@@ -67,7 +67,7 @@ pub(super) fn retire_file(session: &Session, number: usize) -> Result<(), Errno>
         }
         FILES[number].unlogged.store(false, Release);
     }
-    RETIRED.lock().push((file.dev, file.ino));
+    RETIRED.lock().push(file.identity.clone());
     for (fd, entry) in table::descriptors_of(number) {
         table::set_entry(fd, entry.plain());
     }

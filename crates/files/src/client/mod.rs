@@ -24,6 +24,7 @@ pub use write::{at_position, sync, truncate, truncate_path, write};
 use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FILES_MAX, sys};
 use names::Key;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use session::Address;
 use std::{
     ffi::{CString, c_int},
@@ -52,8 +53,8 @@ static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// Held while a file begins or ends to be absorbed: its holder alone talks to the supervisor and expects an answer.
 static REGISTRY: Mutex<()> = Mutex::new(());
 
-/// Files that were retired: they stay plain. The last lock.
-static RETIRED: Mutex<Vec<Key>> = Mutex::new(Vec::new());
+/// Identities of files that were retired: they stay plain. The last lock.
+static RETIRED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// Reads the supervisor's address and the profile's patterns from the environment. Called once, by the library's constructor;
 /// before it, and without a supervisor, nothing is absorbed.
@@ -95,12 +96,19 @@ pub fn is_own(fd: c_int) -> bool {
 }
 
 /// The number of the absorbed file with this key. Under the registry's lock.
-fn find(wanted: Key) -> Option<usize> {
+///
+/// A file that is closed may be gone, and its inode another file's: `identity` says whose it is.
+fn find(wanted: Key, identity: impl Fn() -> Result<Vec<u8>, Errno>) -> Option<usize> {
     session::current()?;
     (0..FILES_MAX).find(|number| {
         let guard = FILES[*number].file.lock();
-        let cell = guard.try_borrow();
-        cell.is_ok_and(|cell| cell.as_ref().is_some_and(|f| (f.dev, f.ino) == wanted))
+        let Ok(cell) = guard.try_borrow() else {
+            return false;
+        };
+        cell.as_ref().is_some_and(|file| {
+            (file.dev, file.ino) == wanted
+                && (file.descriptors > 0 || identity().as_ref() == Ok(&file.identity))
+        })
     })
 }
 

@@ -6,17 +6,14 @@ use super::{
     session::{self, Session},
     with_file,
 };
-use crate::{record::KIND_GONE, sys, wire::Request};
+use crate::{identity, record::KIND_GONE, sys, wire::Request};
 use rustix::{
     fs::{AtFlags, FileType, Stat},
     io::Errno,
 };
 use std::{
     ffi::{CStr, OsString, c_int},
-    os::{
-        fd::{AsRawFd, BorrowedFd},
-        unix::ffi::OsStringExt,
-    },
+    os::{fd::BorrowedFd, unix::ffi::OsStringExt},
     path::PathBuf,
     sync::atomic::Ordering::Relaxed,
 };
@@ -96,7 +93,8 @@ pub fn unlink(
 pub(super) fn ours((dir, path): (c_int, &CStr)) -> Option<(usize, bool)> {
     let stat = rustix::fs::statat(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let _registry = REGISTRY.lock();
-    Some((find(key(&stat))?, stat.st_nlink == 1))
+    let identity = || identity::at(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW);
+    Some((find(key(&stat), identity)?, stat.st_nlink == 1))
 }
 
 pub(super) fn tell_unlinked(session: &Session, number: usize, name: (c_int, &CStr)) {
@@ -113,7 +111,7 @@ pub(super) fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
         return path;
     }
     let base = match sys::borrow(dir) {
-        Some(dir) => std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())),
+        Some(dir) => std::fs::read_link(sys::link_of(dir)),
         None => std::env::current_dir(),
     };
     base.unwrap_or_default().join(path)
@@ -135,7 +133,8 @@ pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
     let key = stat_at(dir, path, flags)?;
     if !forked {
         let _registry = REGISTRY.lock();
-        if let Some(number) = find(key) {
+        let identity = || identity::at(sys::directory(dir), path, flags);
+        if let Some(number) = find(key, identity) {
             return Some(Named::Ours(number));
         }
     }

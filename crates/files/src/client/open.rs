@@ -55,7 +55,11 @@ pub fn open(
         return real(flags);
     }
     let _registry = REGISTRY.lock();
-    let mut known = existing.and_then(find);
+    let mut known = existing.and_then(|key| {
+        find(key, || {
+            identity::at(sys::directory(dir), path, AtFlags::empty())
+        })
+    });
     if flags & libc::O_TRUNC != 0
         && known.is_none()
         && let Some((dev, ino)) = existing
@@ -78,7 +82,7 @@ pub fn open(
     };
     let absorbed = sys::borrow(fd).ok_or(Errno::BADF).and_then(|raw| {
         let (stat, key) = regular(raw)?;
-        known = find(key);
+        known = find(key, || identity::of(raw));
         let number = match known {
             Some(number) => number,
             None => register(config, raw, &stat, key)?,
@@ -101,7 +105,7 @@ pub fn open(
 /// Reopens `fd` with the flags that were taken from it in vain.
 pub(super) fn restore_flags(fd: c_int, flags: c_int) {
     let Some(raw) = sys::borrow(fd) else { return };
-    let path = format!("/proc/self/fd/{fd}");
+    let path = sys::link_of(raw);
     let again = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW);
     let reopened = rustix::fs::open(path, OFlags::from_bits_retain(again as u32), Mode::empty());
     let cloexec = flags & libc::O_CLOEXEC != 0;
@@ -130,7 +134,8 @@ pub(super) fn register(
     stat: &Stat,
     (dev, ino): Key,
 ) -> Result<usize, Errno> {
-    if RETIRED.lock().contains(&(dev, ino)) || stat.st_nlink == 0 {
+    let identity = identity::of(fd)?;
+    if RETIRED.lock().contains(&identity) || stat.st_nlink == 0 {
         return Err(Errno::PERM);
     }
     let session = session::begin(&config.address).map_err(|why| {
@@ -138,14 +143,13 @@ pub(super) fn register(
         sys::complain(&format!("files stay plain: {why}"));
         Errno::NOTCONN
     })?;
-    let identity = identity::of(fd)?;
-    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
+    let path = rustix::fs::readlink(sys::link_of(fd), Vec::new())?;
     let path = path.into_bytes();
     reclaim(session);
     let number = match free() {
         Some(number) => number,
         None => {
-            session.drain()?;
+            session.drain(None)?;
             reclaim(session);
             free().ok_or(Errno::NFILE)?
         }
@@ -198,7 +202,7 @@ pub(super) fn reclaim(session: &Session) {
 
 /// True if this process has another descriptor of the file, for writing, which would go round the lane.
 pub(super) fn written_elsewhere(fd: BorrowedFd<'_>, file: Key) -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+    let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
         return true;
     };
     let mut numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());

@@ -19,7 +19,7 @@ use forebay_pool::{
     record::record_bytes,
     segment::{Records, SegmentHeader},
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     io::Errno,
     net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType},
@@ -340,7 +340,7 @@ impl Session {
                 file.end = lsn + record_bytes(parts.iter().map(|p| p.len()).sum());
                 return true;
             }
-            if !self.turn(segment) {
+            if !self.turn(segment, (number, file)) {
                 FILES[number].unlogged.store(true, Release);
                 return false;
             }
@@ -376,9 +376,9 @@ impl Session {
         true
     }
 
-    /// Opens the segment after `full`, waiting for the drain if need be. False if the drain cannot go on.
+    /// Opens the segment after `full`, waiting for the drain if need be. False if the drain cannot go on. The caller has `locked`.
     #[cold]
-    fn turn(&self, full: Option<Lsn>) -> bool {
+    fn turn(&self, full: Option<Lsn>, locked: (usize, &File)) -> bool {
         let mut turn = self.turn.lock();
         let mut waited = false;
         loop {
@@ -395,7 +395,7 @@ impl Session {
                 self.page.waits.fetch_add(1, Relaxed);
                 waited = true;
             }
-            if self.page.failing() || !self.wait(&mut turn, seen) {
+            if self.page.failing() || !self.wait(&mut turn, seen, Some(locked)) {
                 return false;
             }
         }
@@ -434,8 +434,13 @@ impl Session {
         }
     }
 
-    /// Waits for the supervisor, or does its work if it is gone. False if that fails.
-    fn wait(&self, turn: &mut Turn, seen: u32) -> bool {
+    /// Waits for the supervisor, or does its work if it is gone. False if that fails. The caller has `locked`.
+    fn wait(
+        &self,
+        turn: &mut MutexGuard<'_, Turn>,
+        seen: u32,
+        locked: Option<(usize, &File)>,
+    ) -> bool {
         if !self.orphaned() {
             self.page.wait(seen, LOOK);
             return true;
@@ -448,9 +453,17 @@ impl Session {
             })
             .collect();
         for file in files {
-            if let Err(errno) = sync_now(file) {
-                self.page.fail(file, errno);
-                return false;
+            match sync_now(file, locked) {
+                Ok(()) => {}
+                // Whoever has it locked may be waiting for the turn.
+                Err(Errno::BUSY) => {
+                    MutexGuard::bump(turn);
+                    return true;
+                }
+                Err(errno) => {
+                    self.page.fail(file, errno);
+                    return false;
+                }
             }
         }
         if let Some(last) = turn.held.last() {
@@ -477,11 +490,11 @@ impl Session {
         gone
     }
 
-    /// Seals the lane and waits until everything in it is durable in the files.
+    /// Seals the lane and waits until everything in it is durable in the files. The caller may have one `locked`.
     ///
     /// # Errors
     /// That of a file that cannot be synced.
-    pub(super) fn drain(&self) -> Result<(), Errno> {
+    pub(super) fn drain(&self, locked: Option<(usize, &File)>) -> Result<(), Errno> {
         let mut turn = self.turn.lock();
         self.lane.seal();
         self.hand_over(&mut turn);
@@ -494,7 +507,7 @@ impl Session {
             if let Some(errno) = self.failure() {
                 return Err(errno);
             }
-            if !self.wait(&mut turn, seen) {
+            if !self.wait(&mut turn, seen, locked) {
                 return Err(self.failure().unwrap_or(Errno::IO));
             }
         }
@@ -521,7 +534,7 @@ impl Session {
                 self.repair(file)?;
             }
         }
-        self.drain()
+        self.drain(None)
     }
 
     /// Writes the file's records again, in order, and syncs it. A failed sync may have left clean what never reached the disk.
@@ -571,8 +584,8 @@ impl Session {
     }
 }
 
-/// Syncs a file of the lane.
-fn sync_now(number: usize) -> Result<(), Errno> {
+/// Syncs a file of the lane. The caller may have one `locked`. `EBUSY` if another thread has this one.
+fn sync_now(number: usize, locked: Option<(usize, &File)>) -> Result<(), Errno> {
     // Not under the slot's lock: who waits for the turn may hold it. What it could miss was not in the segments to be synced.
     while let Some((fd, entry)) = table::descriptors_of(number).next()
         && let Some(raw) = sys::borrow(fd)
@@ -583,14 +596,15 @@ fn sync_now(number: usize) -> Result<(), Errno> {
             return done;
         }
     }
+    let sync = |file: &File| with_descriptor(number, file, |fd| rustix::fs::fdatasync(fd));
+    if let Some((_, file)) = locked.filter(|(file, _)| *file == number) {
+        return sync(file);
+    }
     let guard = FILES[number].file.try_lock_for(LOOK).ok_or(Errno::BUSY)?;
     let Ok(cell) = guard.try_borrow() else {
         return Err(Errno::BUSY);
     };
-    match &*cell {
-        Some(file) => with_descriptor(number, file, |fd| rustix::fs::fdatasync(fd)),
-        None => Ok(()),
-    }
+    cell.as_ref().map_or(Ok(()), sync)
 }
 
 /// Calls `work` with a descriptor of the file that does not append.

@@ -9,10 +9,12 @@ use super::{
     Shared,
     guest::{Guest, GuestFile, Work, errno_of},
 };
+use crate::sys;
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
     io::{Read, Write},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed, mpsc::Receiver},
     time::Instant,
@@ -107,8 +109,7 @@ pub(super) fn snapshot(to: &Path, path: &Path, file: &File) {
         }
         let mut bytes = Vec::new();
         // Its own open file: the position of the database's is not ours to move.
-        let number = std::os::fd::AsRawFd::as_raw_fd(file);
-        File::open(format!("/proc/self/fd/{number}"))?.read_to_end(&mut bytes)?;
+        File::open(sys::link_of(file.as_fd()))?.read_to_end(&mut bytes)?;
         let mut name = target.clone().into_os_string();
         name.push(".partial");
         let partial = PathBuf::from(name);

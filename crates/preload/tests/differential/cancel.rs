@@ -1,7 +1,7 @@
 //! `pthread_cancel` goes through the library as through the C library: out of a call that waits, and at the next cancellation point
 //! of a thread that writes or synchronises.
 
-use crate::world::{World, call};
+use crate::world::{Fd, World, call};
 use libc::{c_char, c_int, c_uint, c_void};
 use std::{
     ptr,
@@ -57,8 +57,9 @@ pub fn run(world: &mut World) {
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), 0) }, 0);
     let file = call!(
         world, "open", "cancelled.log",
-        (c"cancelled.log".as_ptr() => *const c_char, libc::O_RDWR | libc::O_CREAT => c_int, 0o600 => c_uint) -> c_int
+        (c"cancelled.log".as_ptr() => *const c_char, libc::O_RDWR | libc::O_CREAT => c_int, 0o600 => c_uint) -> Fd
     );
+    let file = file.0;
     cancel(world, "a read of a pipe", read_forever, ends[0]);
     cancel(world, "writes to a pipe", write_forever, ends[1]);
     cancel(world, "writes to a file", write_forever, file);
@@ -69,7 +70,8 @@ pub fn run(world: &mut World) {
 }
 
 fn cancel(world: &mut World, what: &str, routine: Routine, fd: c_int) {
-    let routine: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { std::mem::transmute(routine) };
+    let routine: extern "C" fn(*mut c_void) -> *mut c_void =
+        unsafe { std::mem::transmute(routine) };
     let mut thread = 0;
     let argument = ptr::without_provenance_mut(fd as usize);
     let result = unsafe { libc::pthread_create(&raw mut thread, ptr::null(), routine, argument) };
@@ -79,5 +81,7 @@ fn cancel(world: &mut World, what: &str, routine: Routine, fd: c_int) {
     let mut value = ptr::null_mut();
     let joined = unsafe { libc::pthread_join(thread, &raw mut value) };
     let value = value.addr().cast_signed();
-    world.say(&format!("{what}: cancelled {cancelled}, joined {joined}, {value}"));
+    world.say(&format!(
+        "{what}: cancelled {cancelled}, joined {joined}, {value}"
+    ));
 }

@@ -194,12 +194,16 @@ pub fn read(world: &mut World) {
         "__read_chk" => {
             call!(world, name, about, (fd => c_int, pointer => *mut c_void, room => usize, room => usize) -> isize)
         }
-        "readv" => call!(world, name, about, (fd => c_int, &raw const part => *const iovec, 1 => c_int) -> isize),
+        "readv" => {
+            call!(world, name, about, (fd => c_int, &raw const part => *const iovec, 1 => c_int) -> isize)
+        }
         "preadv2" | "preadv64v2" => call!(
             world, name, about,
             (fd => c_int, &raw const part => *const iovec, 1 => c_int, -1 => i64, 0 => c_int) -> isize
         ),
-        _ => call!(world, name, about, (fd => c_int, pointer => *mut c_void, room => usize) -> isize),
+        _ => {
+            call!(world, name, about, (fd => c_int, pointer => *mut c_void, room => usize) -> isize)
+        }
     };
     if let Ok(found) = usize::try_from(found) {
         world.say(&hash(&bytes[..found]));

@@ -9,8 +9,18 @@ use std::os::fd::FromRawFd;
 const MODE: c_uint = 0o644;
 
 const OPENING: &[&str] = &[
-    "open", "open64", "__open", "__open64", "openat", "openat64", "creat", "creat64", "__open_2",
-    "__open64_2", "__openat_2", "__openat64_2",
+    "open",
+    "open64",
+    "__open",
+    "__open64",
+    "openat",
+    "openat64",
+    "creat",
+    "creat64",
+    "__open_2",
+    "__open64_2",
+    "__openat_2",
+    "__openat64_2",
 ];
 
 pub fn open(world: &mut World) {
@@ -33,6 +43,10 @@ pub fn open(world: &mut World) {
         if world.rng.once_in(rarity) {
             flags |= flag;
         }
+    }
+    if flags & libc::O_SYNC != 0 {
+        // These are opened once more, by a link that must be followed: F_GETFL shows it.
+        flags &= !libc::O_NOFOLLOW;
     }
     if flags & libc::O_PATH != 0 {
         flags &= !libc::O_CREAT;
@@ -61,7 +75,9 @@ fn open_with(world: &mut World, flags: c_int) {
     };
     let shown = path.to_str().unwrap();
     let about = format!("{}, {flags:#o}", &shown[..shown.len().min(20)]);
-    let dir = world.rng.one_of(&[libc::AT_FDCWD, libc::AT_FDCWD, libc::AT_FDCWD, -5]);
+    let dir = world
+        .rng
+        .one_of(&[libc::AT_FDCWD, libc::AT_FDCWD, libc::AT_FDCWD, -5]);
     let fd = match name {
         "creat" | "creat64" => {
             call!(world, name, about, (pointer => *const c_char, MODE => c_uint) -> Fd)
@@ -84,7 +100,7 @@ fn open_with(world: &mut World, flags: c_int) {
 }
 
 pub fn close(world: &mut World) {
-    if world.rng.once_in(2) {
+    if world.is_complete && world.rng.once_in(2) {
         return;
     }
     let fd = world.fd();
@@ -105,6 +121,8 @@ fn forget(world: &mut World, fd: c_int) {
     }
 }
 
+const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE.cast_signed();
+
 /// The lowest descriptor that is not one of the test's own.
 const FIRST: c_uint = 3;
 
@@ -122,11 +140,23 @@ pub fn close_range(world: &mut World) {
     let flags = world.rng.one_of(&[
         0,
         0,
+        0,
+        0,
         libc::CLOSE_RANGE_CLOEXEC.cast_signed(),
-        libc::CLOSE_RANGE_UNSHARE.cast_signed(),
+        libc::CLOSE_RANGE_CLOEXEC.cast_signed(),
+        UNSHARE,
         99,
     ]);
-    let (first, last) = world.rng.one_of(&[(first, last), (first, last), (last, first)]);
+    // From then on the C library's asynchronous I/O, with its threads, cannot be tried.
+    let flags = if flags == UNSHARE && !world.is_complete {
+        0
+    } else {
+        flags
+    };
+    world.is_unshared |= flags == UNSHARE;
+    let (first, last) = world
+        .rng
+        .one_of(&[(first, last), (first, last), (last, first)]);
     let about = format!("{first}, {last}, {flags}");
     call!(world, "close_range", about, (first => c_uint, last => c_uint, flags => c_int) -> c_int);
 }
@@ -179,7 +209,12 @@ pub fn flags(world: &mut World) {
     let (command, argument) = match world.rng.below(6) {
         0 | 1 => (libc::F_GETFL, 0),
         2 => {
-            let flags = [0, libc::O_APPEND, libc::O_NONBLOCK, libc::O_APPEND | libc::O_DSYNC];
+            let flags = [
+                0,
+                libc::O_APPEND,
+                libc::O_NONBLOCK,
+                libc::O_APPEND | libc::O_DSYNC,
+            ];
             (libc::F_SETFL, world.rng.one_of(&flags))
         }
         3 => (libc::F_GETFD, 0),
@@ -190,13 +225,24 @@ pub fn flags(world: &mut World) {
     call!(world, name, about, (fd => c_int, command => c_int, argument as c_ulong => c_ulong) -> c_int);
 }
 
+/// A pipe that is none of the descriptors that are used.
+fn pipe_out_of_reach() -> [c_int; 2] {
+    let mut ends = [0; 2];
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), 0) }, 0);
+    ends.map(|end| {
+        let far = unsafe { libc::fcntl(end, libc::F_DUPFD, 300) };
+        unsafe { libc::close(end) };
+        assert!(far >= 300);
+        far
+    })
+}
+
 /// A child does some of what its parent does, with the same descriptors, and tells what.
 pub fn fork(world: &mut World) {
     if world.is_child {
         return;
     }
-    let mut ends = [0; 2];
-    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), 0) }, 0);
+    let ends = pipe_out_of_reach();
     let name = world.spelling(&["fork", "_Fork"]);
     let address = world.find(name);
     let fork: unsafe extern "C" fn() -> libc::pid_t = unsafe { std::mem::transmute(address) };
@@ -204,19 +250,20 @@ pub fn fork(world: &mut World) {
     let child = unsafe { fork() };
     assert!(child >= 0);
     if child == 0 {
+        unsafe { libc::alarm(crate::SECONDS_MAX) };
         world.rng.0 = seed;
         let before = world.transcript.len();
         world.run_in_child();
-        // The first transcript's end is the parent's.
         let mut to_parent = unsafe { File::from_raw_fd(ends[1]) };
-        // If the child closed the pipe, or put something else there, nothing arrives, with Forebay or without.
-        let _ = to_parent.write_all(&world.transcript.as_bytes()[before..]);
+        to_parent
+            .write_all(&world.transcript.as_bytes()[before..])
+            .unwrap();
         unsafe { libc::_exit(0) };
     }
     unsafe { libc::close(ends[1]) };
     let mut told = String::new();
     let mut from_child = unsafe { File::from_raw_fd(ends[0]) };
-    let _ = from_child.read_to_string(&mut told);
+    from_child.read_to_string(&mut told).unwrap();
     drop(from_child);
     let mut status = 0;
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);

@@ -31,7 +31,7 @@ fn short(path: &std::ffi::CStr) -> &str {
 }
 
 pub fn allocate(world: &mut World) {
-    if world.rng.once_in(2) {
+    if world.is_complete && world.rng.once_in(2) {
         return;
     }
     let (fd, offset, bytes) = (world.fd(), length(world), length(world));
@@ -124,7 +124,10 @@ pub fn copy(world: &mut World) {
         }
         "splice" => {
             let mut ends = [0; 2];
-            assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK) }, 0);
+            assert_eq!(
+                unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK) },
+                0
+            );
             let text = b"through a pipe\n";
             assert_eq!(
                 unsafe { libc::write(ends[1], text.as_ptr().cast(), text.len()) },
@@ -173,9 +176,10 @@ pub fn rename(world: &mut World) {
             );
         }
         _ => {
-            let flags = world
-                .rng
-                .one_of(&[0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE, 1 << 20]);
+            let flags =
+                world
+                    .rng
+                    .one_of(&[0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE, 1 << 20]);
             let about = format!("{about}, {flags}");
             call!(
                 world, name, about,
@@ -187,7 +191,7 @@ pub fn rename(world: &mut World) {
 }
 
 pub fn unlink(world: &mut World) {
-    if !world.rng.once_in(3) {
+    if world.is_complete && !world.rng.once_in(3) {
         return;
     }
     let path = world.path();

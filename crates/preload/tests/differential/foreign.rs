@@ -1,6 +1,6 @@
-//! Streams, asynchronous I/O, `io_uring`, system calls by number.
+//! Streams, asynchronous I/O, `io_uring`.
 
-use crate::world::{Fd, NOWHERE, World, call, size};
+use crate::world::{Fd, NOWHERE, World, call};
 use libc::{FILE, aiocb, c_char, c_int, c_long, c_uint, c_void, iocb, sigevent};
 use std::{
     ffi::{CStr, CString},
@@ -23,7 +23,9 @@ impl Libraries {
         let open = |names: [&CStr; 2]| {
             names
                 .iter()
-                .map(|name| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
+                .map(|name| unsafe {
+                    libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
+                })
                 .find(|library| !library.is_null())
                 .unwrap_or(ptr::null_mut())
         };
@@ -48,7 +50,11 @@ impl Libraries {
 
     /// Whether the function is there without Forebay too.
     fn have(self, name: &str) -> bool {
-        let library = if name == "io_submit" { self.aio } else { self.uring };
+        let library = if name == "io_submit" {
+            self.aio
+        } else {
+            self.uring
+        };
         let name = CString::new(name).unwrap();
         !library.is_null() && !unsafe { libc::dlsym(library, name.as_ptr()) }.is_null()
     }
@@ -59,16 +65,33 @@ pub fn may_be_missing(name: &str) -> bool {
     name.starts_with("io_") && !Libraries::load().have(name)
 }
 
-const MODES: &[&CStr] = &[c"r", c"r+", c"w", c"w+", c"a", c"a+e", c"r,ccs=UTF-8", c"wrong"];
+const MODES: &[&CStr] = &[
+    c"r",
+    c"r+",
+    c"w",
+    c"w+",
+    c"a",
+    c"a+e",
+    c"r,ccs=UTF-8",
+    c"wrong",
+];
 
 pub fn stream(world: &mut World) {
     let mode = world.rng.one_of(MODES);
-    let name = world.spelling(&["fopen", "fdopen", "fopen64", "_IO_fdopen", "_IO_fopen", "fdopen"]);
+    let name = world.spelling(&[
+        "fopen",
+        "fdopen",
+        "fopen64",
+        "_IO_fdopen",
+        "_IO_fopen",
+        "fdopen",
+    ]);
     let stream = if name.ends_with("fdopen") {
         // The stream closes its descriptor: it gets one of its own.
         let fd = unsafe { libc::dup(world.fd()) };
         let about = format!("{}, {mode:?}", world.show(fd));
-        let stream = call!(world, name, about, (fd => c_int, mode.as_ptr() => *const c_char) -> *mut FILE);
+        let stream =
+            call!(world, name, about, (fd => c_int, mode.as_ptr() => *const c_char) -> *mut FILE);
         if stream.is_null() && fd >= 0 {
             unsafe { libc::close(fd) };
         }
@@ -89,7 +112,11 @@ pub fn stream(world: &mut World) {
         let name = world.spelling(&["freopen", "freopen64"]);
         let about = format!("{path:.20?}, {mode:?}");
         let pointer = world.pointer(&path);
-        let pointer = if pointer.addr() == NOWHERE { path.as_ptr() } else { pointer };
+        let pointer = if pointer.addr() == NOWHERE {
+            path.as_ptr()
+        } else {
+            pointer
+        };
         call!(
             world, name, about,
             (pointer => *const c_char, mode.as_ptr() => *const c_char, stream => *mut FILE) -> *mut FILE
@@ -140,13 +167,40 @@ pub fn print(world: &mut World) {
         let print: unsafe extern "C" fn(c_int, *const c_char, ...) -> c_int =
             unsafe { std::mem::transmute(address) };
         unsafe {
-            print(fd, format.as_ptr(), 1, text.as_ptr(), 2.5_f64, -3_i64, 0x4a, 53, 6, 7, 8.5_f64, 9)
+            print(
+                fd,
+                format.as_ptr(),
+                1,
+                text.as_ptr(),
+                2.5_f64,
+                -3_i64,
+                0x4a,
+                53,
+                6,
+                7,
+                8.5_f64,
+                9,
+            )
         }
     } else {
         let print: unsafe extern "C" fn(c_int, c_int, *const c_char, ...) -> c_int =
             unsafe { std::mem::transmute(address) };
         unsafe {
-            print(fd, 1, format.as_ptr(), 1, text.as_ptr(), 2.5_f64, -3_i64, 0x4a, 53, 6, 7, 8.5_f64, 9)
+            print(
+                fd,
+                1,
+                format.as_ptr(),
+                1,
+                text.as_ptr(),
+                2.5_f64,
+                -3_i64,
+                0x4a,
+                53,
+                6,
+                7,
+                8.5_f64,
+                9,
+            )
         }
     };
     let errno = crate::world::errno();
@@ -154,9 +208,9 @@ pub fn print(world: &mut World) {
     world.note_state(fd);
 }
 
-/// POSIX AIO, waited for. Not in a child: the C library's threads are not there.
+/// POSIX AIO, waited for. Not where the C library's threads are not there, or have other descriptors.
 pub fn asynchronous(world: &mut World) {
-    if world.is_child {
+    if world.is_child || world.is_unshared {
         return;
     }
     let fd = world.fd();
@@ -166,13 +220,22 @@ pub fn asynchronous(world: &mut World) {
     block.aio_buf = text.as_ptr().cast_mut().cast();
     block.aio_nbytes = text.len();
     block.aio_offset = world.rng.below(3000).cast_signed();
-    block.aio_lio_opcode = world.rng.one_of(&[libc::LIO_WRITE, libc::LIO_READ, libc::LIO_NOP]);
+    block.aio_lio_opcode = world
+        .rng
+        .one_of(&[libc::LIO_WRITE, libc::LIO_READ, libc::LIO_NOP]);
     let mut target = [0_u8; 64];
     if block.aio_lio_opcode == libc::LIO_READ {
         block.aio_buf = target.as_mut_ptr().cast();
     }
     let block = &raw mut block;
-    let name = world.spelling(&["aio_write", "lio_listio", "aio_fsync", "aio_write64", "lio_listio64", "aio_fsync64"]);
+    let name = world.spelling(&[
+        "aio_write",
+        "lio_listio",
+        "aio_fsync",
+        "aio_write64",
+        "lio_listio64",
+        "aio_fsync64",
+    ]);
     let about = world.show(fd);
     match name {
         "aio_write" | "aio_write64" => {
@@ -182,7 +245,8 @@ pub fn asynchronous(world: &mut World) {
         "aio_fsync" | "aio_fsync64" => {
             let operation = world.rng.one_of(&[libc::O_DSYNC, libc::O_SYNC, 99]);
             let about = format!("{operation:#o}, {about}");
-            let result = call!(world, name, about, (operation => c_int, block => *mut aiocb) -> c_int);
+            let result =
+                call!(world, name, about, (operation => c_int, block => *mut aiocb) -> c_int);
             if result < 0 {
                 return;
             }
@@ -207,7 +271,7 @@ pub fn asynchronous(world: &mut World) {
 
 /// libaio's way, through the library and by number.
 pub fn submit(world: &mut World) {
-    if world.is_child || !world.rng.once_in(2) {
+    if world.is_child || world.is_complete && !world.rng.once_in(2) {
         return;
     }
     const IOCB_CMD_PWRITE: u16 = 1;
@@ -221,13 +285,18 @@ pub fn submit(world: &mut World) {
     let text = b"submitted\n";
     let mut block: iocb = unsafe { std::mem::zeroed() };
     block.aio_fildes = fd.cast_unsigned();
-    block.aio_lio_opcode = world.rng.one_of(&[IOCB_CMD_PWRITE, IOCB_CMD_PWRITE, IOCB_CMD_FSYNC]);
+    block.aio_lio_opcode = world
+        .rng
+        .one_of(&[IOCB_CMD_PWRITE, IOCB_CMD_PWRITE, IOCB_CMD_FSYNC]);
     if block.aio_lio_opcode == IOCB_CMD_PWRITE {
         block.aio_buf = text.as_ptr().expose_provenance() as u64;
         block.aio_nbytes = text.len() as u64;
         block.aio_offset = world.rng.below(3000).cast_signed();
     }
-    let list = [&raw mut block, world.rng.one_of(&[ptr::null_mut(), NOWHERE as *mut iocb])];
+    let list = [
+        &raw mut block,
+        world.rng.one_of(&[ptr::null_mut(), NOWHERE as *mut iocb]),
+    ];
     let count: c_long = world.rng.one_of(&[1, 1, 2, -1]);
     let list = list.as_ptr();
     let about = format!("{}, {}, {count}", world.show(fd), block.aio_lio_opcode);
@@ -236,16 +305,28 @@ pub fn submit(world: &mut World) {
         let number = libc::SYS_io_submit;
         call!(world, name, about, (number => c_long, context => c_long, count => c_long, list => *const *mut iocb) -> i64)
     } else if world.foreign.have(name) {
-        i64::from(call!(world, name, about, (context => c_long, count => c_long, list => *const *mut iocb) -> c_int))
+        i64::from(
+            call!(world, name, about, (context => c_long, count => c_long, list => *const *mut iocb) -> c_int),
+        )
     } else {
         0
     };
     if submitted > 0 {
         let mut event = [0_u64; 4];
         let got = unsafe {
-            libc::syscall(libc::SYS_io_getevents, context, 1_i64, 1_i64, event.as_mut_ptr(), ptr::null::<c_void>())
+            libc::syscall(
+                libc::SYS_io_getevents,
+                context,
+                1_i64,
+                1_i64,
+                event.as_mut_ptr(),
+                ptr::null::<c_void>(),
+            )
         };
-        world.say(&format!("{got} events, returned {}", event[2].cast_signed()));
+        world.say(&format!(
+            "{got} events, returned {}",
+            event[2].cast_signed()
+        ));
     }
     unsafe { libc::syscall(libc::SYS_io_destroy, context) };
     world.note_state(fd);
@@ -256,13 +337,22 @@ pub fn ring(world: &mut World) {
     let mut parameters = [0_u8; 256];
     let mut ring = [0_u64; 64];
     let (parameters, ring) = (parameters.as_mut_ptr(), ring.as_mut_ptr());
-    let name = world.spelling(&["syscall", "io_uring_queue_init", "io_uring_queue_init_params", "io_uring_setup"]);
+    let name = world.spelling(&[
+        "syscall",
+        "io_uring_queue_init",
+        "io_uring_queue_init_params",
+        "io_uring_setup",
+    ]);
     if name == "syscall" {
         let number = libc::SYS_io_uring_setup;
         let fd = call!(world, name, "io_uring_setup", (number => c_long, 4 => c_uint, parameters => *mut u8) -> i64);
         unsafe { libc::close(fd as c_int) };
     }
-    for name in ["io_uring_setup", "io_uring_queue_init", "io_uring_queue_init_params"] {
+    for name in [
+        "io_uring_setup",
+        "io_uring_queue_init",
+        "io_uring_queue_init_params",
+    ] {
         if !world.foreign.have(name) {
             continue;
         }
@@ -281,79 +371,5 @@ pub fn ring(world: &mut World) {
             }
         }
         // It stays: what it has open is part of the comparison of descriptors.
-    }
-}
-
-/// Functions by their numbers.
-pub fn system_call(world: &mut World) {
-    let (fd, other) = (world.fd(), world.fd());
-    let text = b"by number\n".as_ptr();
-    let shown = world.show(fd);
-    let mut get = [0_u8; 32];
-    let get = get.as_mut_ptr();
-    let offset = world.rng.below(2000).cast_signed();
-    let part = libc::iovec {
-        iov_base: text.cast_mut().cast(),
-        iov_len: 10,
-    };
-    let part = &raw const part;
-    let choice = world.rng.below(15);
-    let about = format!("{choice}, {shown}");
-    macro_rules! number {
-        ($number:ident $(, $argument:expr => $type:ty)*) => {
-            call!(world, "syscall", about, (libc::$number => c_long $(, $argument => $type)*) -> i64)
-        };
-    }
-    match choice {
-        0 => number!(SYS_write, fd => c_int, text => *const u8, 10 => usize),
-        1 => number!(SYS_pwrite64, fd => c_int, text => *const u8, 10 => usize, offset => i64),
-        2 => number!(SYS_writev, fd => c_int, part => *const libc::iovec, 1 => c_int),
-        3 => number!(SYS_pwritev2, fd => c_int, part => *const libc::iovec, 1 => c_int, offset => i64, 0 => i64, 0 => c_int),
-        4 => number!(SYS_read, fd => c_int, get => *mut u8, 10 => usize),
-        5 => number!(SYS_lseek, fd => c_int, offset => i64, 0 => c_int),
-        6 => number!(SYS_fdatasync, fd => c_int),
-        7 => number!(SYS_ftruncate, fd => c_int, offset => i64),
-        8 => number!(SYS_fcntl, fd => c_int, libc::F_GETFL => c_int, 0 => i64),
-        9 => number!(SYS_pwritev, fd => c_int, part => *const libc::iovec, 1 => c_int, offset => i64, 0 => i64),
-        10 => number!(SYS_copy_file_range, other => c_int, 0 => usize, fd => c_int, 0 => usize, 40 => usize, 0 => c_uint),
-        11 => number!(SYS_close, -1 => c_int),
-        12 => number!(SYS_dup3, fd => c_int, fd => c_int, 0 => c_int) * 0,
-        13 => {
-            let path = world.path();
-            let how = [(libc::O_CREAT | libc::O_RDWR) as u64, 0o600, 0];
-            let fd = call!(
-                world, "syscall", "openat2",
-                (libc::SYS_openat2 => c_long, libc::AT_FDCWD => c_int, path.as_ptr() => *const c_char,
-                    how.as_ptr() => *const u64, 24 => usize) -> LongFd
-            );
-            world.note_state(fd.0 as c_int);
-            world.keep(fd.0 as c_int);
-            0
-        }
-        _ => {
-            let path = world.path();
-            let flags = libc::O_CREAT | libc::O_RDWR;
-            let fd = call!(
-                world, "syscall", "openat",
-                (libc::SYS_openat => c_long, libc::AT_FDCWD => c_int, path.as_ptr() => *const c_char,
-                    flags => c_int, 0o600 => c_uint) -> LongFd
-            );
-            world.note_state(fd.0 as c_int);
-            world.keep(fd.0 as c_int);
-            0
-        }
-    };
-    if size(fd).is_some() {
-        world.note_state(fd);
-    }
-}
-
-/// A descriptor that `syscall` returns.
-#[repr(transparent)]
-struct LongFd(i64);
-
-impl crate::world::Shown for LongFd {
-    fn shown(&self, world: &World) -> String {
-        Fd(self.0 as c_int).shown(world)
     }
 }

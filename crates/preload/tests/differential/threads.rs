@@ -3,7 +3,7 @@
 
 use crate::{
     support::Rng,
-    world::{World, call},
+    world::{Fd, World, call},
 };
 use libc::{c_char, c_int, c_uint, c_void};
 use std::thread;
@@ -54,6 +54,8 @@ pub fn run(world: &mut World) {
         world.transcript.push_str(&done.transcript);
         world.called.extend(done.called);
     }
+    // From now on numbers of descriptors depend on what the threads left open.
+    world.is_thread = true;
     share_files(world);
 }
 
@@ -96,8 +98,9 @@ fn open(world: &mut World, name: &str, flags: c_int) -> c_int {
     let flags = libc::O_RDWR | libc::O_CREAT | flags;
     call!(
         world, "open", name,
-        (path.as_ptr() => *const c_char, flags => c_int, 0o600 => c_uint) -> c_int
+        (path.as_ptr() => *const c_char, flags => c_int, 0o600 => c_uint) -> Fd
     )
+    .0
 }
 
 fn record(thread: usize, step: usize) -> Vec<u8> {

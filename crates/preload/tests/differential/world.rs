@@ -1,10 +1,7 @@
 //! The worker's state: descriptors, names, the random numbers that choose, and the transcript.
 
-use crate::{
-    data, descriptors, files, foreign,
-    support::Rng,
-};
-use libc::{c_int, c_void};
+use crate::{data, descriptors, files, foreign, numbers, support::Rng};
+use libc::{c_int, c_uint, c_void};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{CStr, CString},
@@ -107,6 +104,10 @@ pub struct World {
     pub is_thread: bool,
     /// In a forked child.
     pub is_child: bool,
+    /// Every function was called under each of its names.
+    pub is_complete: bool,
+    /// The C library's threads have other descriptors: `CLOSE_RANGE_UNSHARE` was used.
+    pub is_unshared: bool,
     pub transcript: String,
     pub called: BTreeSet<&'static str>,
     turns: BTreeMap<&'static str, usize>,
@@ -116,8 +117,8 @@ pub struct World {
 /// Something that a worker does.
 type Operation = fn(&mut World);
 
-/// What threads do as well.
-const ANYWHERE: &[Operation] = &[
+/// What leaves an absorbed file absorbed. Threads do it as well.
+const KEEPING: &[Operation] = &[
     descriptors::open,
     data::write,
     data::pwrite,
@@ -132,14 +133,18 @@ const ANYWHERE: &[Operation] = &[
     descriptors::duplicate_over,
     descriptors::flags,
     files::truncate,
+    files::rename,
+    files::unlink,
+    numbers::system_call,
+];
+
+/// What may make the file plain. Threads do it as well.
+const RETIRING: &[Operation] = &[
     files::allocate,
     files::map,
     files::copy,
-    files::rename,
-    files::unlink,
     foreign::stream,
     foreign::print,
-    foreign::system_call,
 ];
 
 /// What changes the whole process, or is not to be done at the same time.
@@ -156,20 +161,38 @@ impl World {
     pub fn new(seed: u64) -> Self {
         std::fs::create_dir("sub").unwrap();
         std::os::unix::fs::symlink("a.log", "link.log").unwrap();
-        Self {
+        let mut world = Self {
             rng: Rng(seed),
             slots: vec![-1; 8],
             names: vec![
-                "a.log", "b.log", "c.aof", "d.dat", "e.log", "sub/f.log", "link.log", "./a.log",
+                "a.log",
+                "b.log",
+                "c.aof",
+                "d.dat",
+                "e.log",
+                "sub/f.log",
+                "link.log",
+                "./a.log",
             ],
             prefix: String::new(),
             is_thread: false,
             is_child: false,
+            is_complete: false,
+            is_unshared: false,
             transcript: String::new(),
             called: BTreeSet::new(),
             turns: BTreeMap::new(),
             foreign: foreign::Libraries::load(),
-        }
+        };
+        world.note_inherited();
+        world
+    }
+
+    /// Descriptors that are open from the start would be one more difference to a plain run.
+    fn note_inherited(&mut self) {
+        let is_open = |fd: &c_int| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0;
+        let inherited: Vec<c_int> = (0..1024).filter(is_open).collect();
+        self.say(&format!("inherited {inherited:?}"));
     }
 
     /// A thread's world, with files of its own.
@@ -181,6 +204,8 @@ impl World {
             prefix: format!("thread{n}-"),
             is_thread: true,
             is_child: false,
+            is_complete: false,
+            is_unshared: false,
             transcript: String::new(),
             called: BTreeSet::new(),
             turns: BTreeMap::new(),
@@ -188,40 +213,46 @@ impl World {
         }
     }
 
-    /// Everything in turn, so that every function is called under each of its names, then everything at random.
-    pub fn run_alone(&mut self) {
-        let operations: Vec<Operation> = ANYWHERE.iter().chain(ALONE).copied().collect();
-        for turn in 0..8 {
-            for operation in &operations {
-                self.make_sure_of_a_file();
-                operation(self);
-                if turn == 5 {
-                    data::write(self);
+    /// Everything in turn, so that every function is called under each of its names.
+    pub fn run_in_turn(&mut self) {
+        for _ in 0..8 {
+            for operations in [KEEPING, RETIRING, ALONE] {
+                for operation in operations {
+                    self.make_sure_of_a_file();
+                    operation(self);
                 }
             }
         }
-        for step in 0..250 {
-            let operation = self.rng.one_of(&operations);
-            operation(self);
+        self.is_complete = true;
+    }
+
+    /// Everything at random, with new files.
+    pub fn run_alone(&mut self, steps: u64) {
+        self.remove_all();
+        for step in 0..steps {
             if step % 4 == 0 {
                 self.make_sure_of_a_file();
             }
-            if step == 200 && self.rng.once_in(2) {
-                foreign::ring(self);
-            }
-        }
-        foreign::ring(self);
-        for _ in 0..30 {
-            let operation = self.rng.one_of(&operations);
+            let operation = match self.rng.below(12) {
+                0 => self.rng.one_of(RETIRING),
+                1 => self.rng.one_of(ALONE),
+                _ => self.rng.one_of(KEEPING),
+            };
             operation(self);
         }
     }
 
+    /// Closes what threads left open, so that numbers of descriptors can be compared again.
+    pub fn forget_threads(&mut self) {
+        self.is_thread = false;
+        call!(self, "close_range", "all", (3 => c_uint, c_uint::MAX => c_uint, 0 => c_int) -> c_int);
+    }
+
+    /// What several threads can do at a time.
     pub fn run_among_others(&mut self, steps: u64) {
         for _ in 0..steps {
             self.make_sure_of_a_file();
-            let operation = self.rng.one_of(ANYWHERE);
-            operation(self);
+            self.run_anything();
         }
     }
 
@@ -229,8 +260,27 @@ impl World {
     pub fn run_in_child(&mut self) {
         self.is_child = true;
         for _ in 0..self.rng.below(8) {
-            let operation = self.rng.one_of(ANYWHERE);
-            operation(self);
+            self.run_anything();
+        }
+    }
+
+    fn run_anything(&mut self) {
+        let operation = match self.rng.below(16) {
+            0 => self.rng.one_of(RETIRING),
+            _ => self.rng.one_of(KEEPING),
+        };
+        operation(self);
+    }
+
+    /// Closes and unlinks everything: a file that was made plain stays so.
+    fn remove_all(&mut self) {
+        for slot in &mut self.slots {
+            unsafe { libc::close(*slot) };
+            *slot = -1;
+        }
+        for name in &self.names {
+            let name = CString::new(*name).unwrap();
+            unsafe { libc::unlink(name.as_ptr()) };
         }
     }
 
@@ -261,6 +311,8 @@ impl World {
         let child = if self.is_child { "child " } else { "" };
         let errno = match errno {
             UNTOUCHED => String::new(),
+            // It tries to unlink a directory first.
+            libc::EISDIR if name == "remove" => String::new(),
             errno => format!(" errno {errno}"),
         };
         writeln!(self.transcript, "{child}{name}({about}) = {result}{errno}").unwrap();
@@ -318,6 +370,8 @@ impl World {
             match self.rng.below(4) {
                 0 => String::new(),
                 1 => "none/a.log".to_owned(),
+                // Only one who is alone may move it.
+                2 if self.is_thread => ".".to_owned(),
                 2 => "sub".to_owned(),
                 _ => "long".repeat(1500),
             }
