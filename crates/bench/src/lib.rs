@@ -9,8 +9,8 @@
 //! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`device`]; [`pool_bench`], [`wisckey`] (benchmarks);
-//! [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
+//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`pool_bench`], [`wisckey`], [`redis`],
+//! [`rocksdb`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
 
 pub mod clock;
 pub mod crash;
@@ -21,7 +21,10 @@ pub mod histogram;
 pub mod live;
 pub mod peers;
 pub mod pool_bench;
+pub mod processes;
+pub mod redis;
 pub mod report;
+pub mod rocksdb;
 pub mod rounds;
 pub mod scratch;
 pub mod wisckey;

@@ -2,7 +2,7 @@
 
 use crate::{
     device::Speed,
-    pool_bench,
+    pool_bench, redis, rocksdb,
     wisckey::{Figures, PeerOutcome, Report},
 };
 use std::fmt::Write;
@@ -194,9 +194,7 @@ fn puts(report: &Report) -> String {
             figure(f.latency.max_us),
             percent(f.fsync_cpu_share),
             figure(f.write_amplification),
-            f.ops_per_s_span.map_or_else(String::new, |s| {
-                format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)))
-            }),
+            min_max(f.ops_per_s_span),
         ]);
     }
     if table.is_empty() {
@@ -294,6 +292,132 @@ pub fn pool(report: &pool_bench::Report) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// The report of `forebay bench redis`.
+#[must_use]
+pub fn redis(report: &redis::Report) -> String {
+    let mut text = device(&report.device);
+    let settings = &report.settings;
+    let _ = writeln!(
+        text,
+        "pool: {}, {} buffers of {} MiB; medians of {} rounds; {} processors\n",
+        settings.pool,
+        settings.buffers,
+        settings.buffer_bytes >> 20,
+        settings.rounds,
+        settings.processors
+    );
+    let mut table = Table::new(&[
+        "server",
+        "bytes",
+        "clients",
+        "mode",
+        "SETs/s",
+        "p50 µs",
+        "p99 µs",
+        "max µs",
+        "forebay is x",
+        "pool MiB",
+        "waits",
+        "min-max SETs/s",
+        "a SET survives",
+    ]);
+    for row in &report.rows {
+        let ours = report
+            .rows
+            .iter()
+            .find(|other| other.mode == redis::Mode::Forebay && other.is_comparable(row))
+            .filter(|_| row.mode != redis::Mode::Forebay);
+        table.row(vec![
+            match row.during_rewrite {
+                true => format!("{} rewriting", row.server),
+                false => row.server.to_string(),
+            },
+            grouped(row.value_bytes as i64),
+            row.clients.to_string(),
+            row.mode.to_string(),
+            figure(Some(row.ops_per_s)),
+            figure(Some(row.p50_us)),
+            figure(Some(row.p99_us)),
+            figure(Some(row.max_us)),
+            figure(ours.map(|ours| ours.ops_per_s / row.ops_per_s)),
+            figure(
+                row.nvm_bytes_peak
+                    .map(|bytes| bytes as f64 / f64::from(1 << 20)),
+            ),
+            row.behind
+                .map_or_else(|| "-".to_owned(), |behind| behind.waits.to_string()),
+            min_max(row.ops_per_s_span),
+            row.mode.survives().to_owned(),
+        ]);
+    }
+    text.push_str(&table.render());
+    for missing in &report.missing {
+        let _ = writeln!(text, "{}: {}", missing.name, missing.error);
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// The report of `forebay bench rocksdb`.
+#[must_use]
+pub fn rocksdb(report: &rocksdb::Report) -> String {
+    let mut text = device(&report.device);
+    let _ = writeln!(
+        text,
+        "fillrandom of db_bench; medians of {} rounds\n",
+        report.rounds
+    );
+    let mut table = Table::new(&[
+        "mode",
+        "bytes",
+        "threads",
+        "Puts/s",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "max µs",
+        "forebay is x",
+        "pool MiB",
+        "min-max Puts/s",
+        "a Put survives",
+    ]);
+    for row in &report.rows {
+        let ratio = report
+            .ratios
+            .get(&format!("forebay_over_{}_{}", row.mode, row.value_bytes));
+        table.row(vec![
+            row.mode.to_string(),
+            grouped(row.value_bytes as i64),
+            row.threads.to_string(),
+            figure(Some(row.ops_per_s)),
+            figure(row.latency.p50_us),
+            figure(row.latency.p99_us),
+            figure(row.latency.p999_us),
+            figure(row.latency.max_us),
+            figure(ratio.copied()),
+            figure(
+                row.nvm_bytes_peak
+                    .map(|bytes| bytes as f64 / f64::from(1 << 20)),
+            ),
+            min_max(row.ops_per_s_span),
+            row.mode.survives().to_owned(),
+        ]);
+    }
+    text.push_str(&table.render());
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn min_max(span: Option<crate::rounds::Span>) -> String {
+    span.map_or_else(String::new, |s| {
+        format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)))
+    })
 }
 
 #[cfg(test)]

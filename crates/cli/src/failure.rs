@@ -1,6 +1,7 @@
 //! How a command fails: its message and its exit status.
 
 use forebay_bench::BenchError;
+use forebay_files::{FilesError, policy::PolicyError};
 use forebay_pool::PoolError;
 use forebay_store::StoreError;
 use std::{io, process::ExitCode};
@@ -12,8 +13,12 @@ pub enum Failure {
     Usage(String),
     /// It did not work. The message says what to do. Status 1.
     Failed(String),
+    /// The program to be run could not be: its message, and the status that shells give for it (126, 127).
+    NotRun(u8, String),
     /// The report on standard output says it all. Status 1.
     Reported,
+    /// The program that was run ended with this status, and this one does too.
+    Passed(u8),
     /// Whoever read standard output has seen enough. Not a failure: status 0.
     OutputClosed,
 }
@@ -30,7 +35,12 @@ impl Failure {
                 eprintln!("error: {message}");
                 ExitCode::FAILURE
             }
+            Self::NotRun(status, message) => {
+                eprintln!("error: {message}");
+                ExitCode::from(status)
+            }
             Self::Reported => ExitCode::FAILURE,
+            Self::Passed(status) => ExitCode::from(status),
             Self::OutputClosed => ExitCode::SUCCESS,
         }
     }
@@ -58,6 +68,21 @@ impl From<StoreError> for Failure {
 impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+impl From<FilesError> for Failure {
+    fn from(error: FilesError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Self {
+        match error {
+            PolicyError::Unreadable { .. } => Self::Failed(error.to_string()),
+            error => Self::Usage(error.to_string()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `forebay` command: pools, stores, benchmarks, and a look at the machine.
+//! The `forebay` command: databases run under it, pools, stores, benchmarks, and a look at the machine.
 //!
 //! One module a subcommand. What they share: [`failure`] (exit codes), [`output`] (standard output that may
 //! close), [`size`] and [`encoding`] (arguments), [`progress`] (bars on standard error). Reports go to standard output, everything else to standard error.
@@ -14,7 +14,10 @@ mod man;
 mod output;
 mod pool;
 mod progress;
+mod recover;
+mod run;
 mod size;
+mod status;
 mod store;
 
 use clap::{Parser, Subcommand};
@@ -31,15 +34,18 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     long_about = "Forebay puts a few megabytes of persistent memory in front of the disk, so that a write that \
                   must not be lost costs a memory copy instead of an fsync.\n\n\
-                  A *pool* is that memory. A *store* is an embedded key-value store (WiscKey) whose log begins in a \
-                  pool. This command makes and inspects pools, reads and writes stores, and measures both.",
+                  A *pool* is that memory. *forebay run* starts an unmodified database (Redis, RocksDB, SQLite, …) whose log \
+                  writes are durable once they are in the pool. A *store* is an embedded key-value store (WiscKey) whose log \
+                  begins in a pool.",
     after_long_help = "Examples:\n  \
         forebay doctor                                    what this machine offers, and what to do next\n  \
         forebay demo                                      see it at work, a minute\n  \
+        forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
         forebay pool create /dev/shm/try.pool --emulated  a pool to try things with\n  \
         forebay store put --dir s --pool /dev/shm/try.pool greeting hello\n  \
         forebay store get --dir s --pool /dev/shm/try.pool greeting\n\n\
-        Exit status: 0 done; 1 it failed, or damage was found, or a key is absent; 2 the command line is wrong."
+        Exit status: 0 done; 1 it failed, or damage was found, or a key is absent; 2 the command line is wrong. \
+        forebay run has its own: see its help."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -48,13 +54,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Run),
+    Recover(recover::Recover),
+    Status(status::Status),
     /// Make and inspect pools
     #[command(subcommand)]
     Pool(pool::Command),
     /// Read and write a store
     #[command(subcommand)]
     Store(store::Command),
-    /// Measure the pool and the store
+    /// Measure the pool, the store, and databases under forebay run
     #[command(subcommand)]
     Bench(bench::Command),
     Demo(demo::Demo),
@@ -68,6 +77,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Run(run) => run.run(),
+        Command::Recover(recover) => recover.run(),
+        Command::Status(status) => status.run(),
         Command::Pool(command) => command.run(),
         Command::Store(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -209,3 +209,137 @@ fn a_run_that_measures_nothing_is_refused() {
         .run("bench pool --rounds 0")
         .fails(2, &["at least one round"]);
 }
+
+/// True if the report says that the server, or libeatmydata, is not installed.
+fn is_missing(report: &Value, name: &str) -> bool {
+    let missing = report["missing"].as_array().unwrap();
+    missing
+        .iter()
+        .any(|m| m["name"] == name && m["error"].as_str().unwrap().contains("not installed"))
+}
+
+#[test]
+fn redis_is_measured_in_every_mode() {
+    let sandbox = Sandbox::new();
+    let line = "bench redis --quick --json --dir . --server redis,valkey --sizes 32,8k --clients 1,5 --requests 200";
+    let report = sandbox.run(line).ok().json();
+    assert_eq!(report["bench"], "redis");
+    let modes: Vec<&str> = ["off", "no", "everysec", "always", "eatmydata", "forebay"]
+        .into_iter()
+        .filter(|mode| !is_missing(&report, mode))
+        .collect();
+    let rows = report["rows"].as_array().unwrap();
+    for server in ["redis", "valkey"] {
+        if is_missing(&report, server) {
+            println!("skipped: {server} is not installed");
+            continue;
+        }
+        for (size, clients) in [(32, 1), (32, 5), (8192, 1), (8192, 5)] {
+            let of_cell: Vec<&Value> = rows
+                .iter()
+                .filter(|row| {
+                    row["server"] == server
+                        && row["value_bytes"] == size
+                        && row["clients"] == clients
+                })
+                .collect();
+            let found: Vec<_> = of_cell
+                .iter()
+                .map(|row| row["mode"].as_str().unwrap())
+                .collect();
+            assert_eq!(found, modes, "{server} {size} {clients}");
+            for row in of_cell {
+                for field in ["ops_per_s", "p50_us", "p99_us", "max_us", "requests"] {
+                    assert!(is_figure(&row[field]), "{field} in {row}");
+                }
+                let pool = &row["nvm_bytes_peak"];
+                assert_eq!(row["mode"] == "forebay", is_figure(pool), "{row}");
+                assert!(pool.as_u64().unwrap_or(0) <= 16 << 20, "{row}");
+            }
+            let ratio = format!("forebay_over_everysec_{server}_{size}_{clients}");
+            assert!(is_figure(&report["ratios"][&ratio]), "{ratio}");
+        }
+    }
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn redis_is_measured_while_it_rewrites() {
+    let sandbox = Sandbox::new();
+    let line = "bench redis --quick --json --dir . --server redis --sizes 32 --clients 1 --modes off,everysec,forebay --during-rewrite";
+    let report = sandbox.run(line).ok().json();
+    if is_missing(&report, "redis") {
+        println!("skipped: redis is not installed");
+        return;
+    }
+    let rewriting: Vec<_> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["during_rewrite"] == true)
+        .map(|row| {
+            (
+                row["mode"].as_str().unwrap(),
+                row["value_bytes"].as_u64().unwrap(),
+                row["rewrites"].as_u64().unwrap() > 0,
+            )
+        })
+        .collect();
+    assert_eq!(
+        rewriting,
+        [("everysec", 8192, true), ("forebay", 8192, true)]
+    );
+}
+
+#[test]
+fn rocksdb_is_measured_in_every_mode() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run("bench rocksdb --quick --json --dir . --puts 500 --sizes 100 --modes no_sync,no_wal,forebay");
+    if ran.stderr.contains("not installed") {
+        println!("skipped: rocksdb-tools is not installed");
+        return;
+    }
+    let report = ran.ok().json();
+    let rows = report["rows"].as_array().unwrap();
+    let modes: Vec<_> = rows
+        .iter()
+        .map(|row| row["mode"].as_str().unwrap())
+        .collect();
+    assert_eq!(modes, ["no_sync", "no_wal", "forebay"]);
+    for row in rows {
+        assert_eq!(row["ops"], 500);
+        for field in ["ops_per_s", "p50_us", "p99_us"] {
+            assert!(is_figure(&row[field]), "{field} in {row}");
+        }
+    }
+    assert!(is_figure(&report["ratios"]["forebay_over_no_sync_100"]));
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn a_database_benchmark_that_cannot_be_run_says_why() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("bench redis --modes sometimes")
+        .fails(2, &["no such mode", "everysec"]);
+    sandbox
+        .run("bench redis --server mongo")
+        .fails(2, &["redis and valkey"]);
+    sandbox
+        .run("bench redis --rounds 0")
+        .fails(2, &["at least one round"]);
+    sandbox
+        .run("bench rocksdb --modes always")
+        .fails(2, &["no such mode", "no_wal"]);
+    let mut bench = sandbox.command("bench rocksdb --quick");
+    common::Ran::of(bench.env("PATH", "/nowhere").output().unwrap())
+        .fails(2, &["not installed: apt-get install rocksdb-tools"]);
+}

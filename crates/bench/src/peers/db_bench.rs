@@ -1,10 +1,12 @@
 //! Running `db_bench` and reading what it prints.
 
-use crate::{BenchError, histogram::Percentiles};
+use crate::{BenchError, histogram::Percentiles, processes::Process};
 use std::{
-    io::{BufRead, BufReader},
+    ffi::OsString,
+    io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, Stdio},
+    thread,
     time::Instant,
 };
 
@@ -38,23 +40,51 @@ impl Printed {
     }
 }
 
+/// What `db_bench` is run in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around {
+    /// What stands before it on the command line. May be empty.
+    pub wrapper: Vec<OsString>,
+    /// Environment on top of ours.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
 /// Runs `program` with `arguments` and returns what the benchmark `name` printed.
+pub(crate) fn run(program: &Path, arguments: &[String], name: &str) -> Result<Printed, BenchError> {
+    run_in(&Around::default(), program, arguments, name)
+}
+
+/// The same in some surroundings.
 ///
 /// `stdbuf` makes it print line by line, so that the time between two lines can be taken.
-pub(crate) fn run(program: &Path, arguments: &[String], name: &str) -> Result<Printed, BenchError> {
+pub(crate) fn run_in(
+    around: &Around,
+    program: &Path,
+    arguments: &[String],
+    name: &str,
+) -> Result<Printed, BenchError> {
     let failed = || BenchError::io("running", program);
-    let mut child = Command::new("stdbuf")
-        .arg("-oL")
-        .arg(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(failed())?;
+    let mut process = Process::spawn(
+        Command::new("stdbuf")
+            .arg("-oL")
+            .args(&around.wrapper)
+            .arg(program)
+            .args(arguments)
+            .envs(around.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    )?;
+    let said = process.child().stderr.take().map(|mut errors| {
+        thread::spawn(move || {
+            let mut said = String::new();
+            drop(errors.read_to_string(&mut said));
+            said
+        })
+    });
     let mut reader = Reader::new(name);
     let mut last_line = String::new();
-    if let Some(output) = child.stdout.take() {
+    if let Some(output) = process.child().stdout.take() {
         for line in BufReader::new(output).lines() {
             let line = line.map_err(failed())?;
             reader.line(&line, Instant::now());
@@ -63,12 +93,14 @@ pub(crate) fn run(program: &Path, arguments: &[String], name: &str) -> Result<Pr
             }
         }
     }
-    let status = child.wait().map_err(failed())?;
+    let status = process.child().wait().map_err(failed())?;
+    let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
     match reader.printed {
         Some(printed) if status.success() => Ok(printed),
         _ => Err(BenchError::Child(format!(
-            "{} ended with {status} and said: {last_line}",
-            program.display()
+            "{} ended with {status} and said: {last_line} {}",
+            program.display(),
+            said.trim()
         ))),
     }
 }

@@ -240,9 +240,13 @@ impl Report {
             } else {
                 format!("{}_", ours.run)
             };
+            // The same workload on data sets of two sizes is two ratios.
+            let of = ours
+                .data_bytes
+                .map_or_else(String::new, |bytes| format!("_of_{}mb", bytes / 1_000_000));
             let name = |other: &str| {
                 format!(
-                    "{run}{}_{}_{}_over_{other}",
+                    "{run}{}_{}_{}{of}_over_{other}",
                     ours.workload, row.variant, ours.value_bytes
                 )
             };

@@ -1,11 +1,13 @@
-//! `forebay bench`: measure the pool and the store.
+//! `forebay bench`: measure the pool, the store, and databases.
 
 mod pool;
+mod redis;
+mod rocksdb;
 mod wisckey;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use forebay_bench::{device::file_system, scratch};
+use forebay_bench::{device::file_system, processes, scratch};
 use forebay_pool::media::Profile;
 use std::path::PathBuf;
 
@@ -13,6 +15,8 @@ use std::path::PathBuf;
 pub enum Command {
     Pool(pool::Pool),
     Wisckey(wisckey::Wisckey),
+    Redis(redis::Redis),
+    Rocksdb(rocksdb::Rocksdb),
 }
 
 impl Command {
@@ -21,14 +25,17 @@ impl Command {
         match self {
             Self::Pool(pool) => pool.run(),
             Self::Wisckey(wisckey) => wisckey.run(),
+            Self::Redis(redis) => redis.run(),
+            Self::Rocksdb(rocksdb) => rocksdb.run(),
         }
     }
 }
 
-/// Removes scratch directories when the process is told to end.
+/// Ends processes and removes scratch directories when this one is told to end.
 pub fn clean_up_on_signals() -> Result<(), Failure> {
     const INTERRUPTED: i32 = 130;
     ctrlc::set_handler(|| {
+        processes::kill_all();
         scratch::remove_all();
         std::process::exit(INTERRUPTED);
     })
@@ -42,6 +49,11 @@ pub fn default_dir() -> PathBuf {
         Some(fs) if !fs.is_memory() => temporary,
         _ => PathBuf::from("."),
     }
+}
+
+/// This program, for benchmarks that run databases under it.
+pub fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(Failure::io("finding", "this program"))
 }
 
 /// A slower device's latency.

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+pub mod databases;
+
 use std::{
     fs,
     io::Write,

@@ -1,4 +1,6 @@
-//! `forebay demo`: the paper's workload in every variant, and a store that is killed.
+//! `forebay demo`: the papers' workloads in every variant, and a store and a Redis that are killed.
+
+mod redis;
 
 use crate::{
     bench::{clean_up_on_signals, default_dir},
@@ -28,8 +30,9 @@ use std::path::{Path, PathBuf};
                   (Puts of 4 KiB under random 8-byte keys, one thread) for a few seconds in each variant: a sync at each \
                   Put, none at all (unsafe), one buffer in the pool, two. Then another process writes to a store, \
                   telling this one of every Put that was acknowledged, and is killed with SIGKILL in the middle; the store is \
-                  reopened, and every acknowledged Put is looked for. Takes less than a minute and removes what it \
-                  made. Exit status 1 if a Put is missing.",
+                  reopened, and every acknowledged Put is looked for. Then the same with an unmodified Redis under \
+                  `forebay run`, if there is one on this machine. Takes about a minute and removes what it \
+                  made. Exit status 1 if anything acknowledged is missing.",
     after_long_help = "Example:\n  forebay demo --seconds 5 --dir /mnt/ssd/tmp"
 )]
 pub struct Demo {
@@ -51,6 +54,8 @@ const OPS_MAX: u64 = 524_288;
 struct Shown {
     bench: Report,
     killed: Killed,
+    redis: Option<redis::Shown>,
+    redis_missing: Option<String>,
 }
 
 /// What the killing showed.
@@ -83,9 +88,30 @@ impl Demo {
         }
         let killed = kill(&dir, &progress)?;
         drop(progress);
-        let lossless = killed.missing == 0 && killed.wrong.is_empty();
-        output::report(self.json, &Shown { bench, killed }, |shown| {
-            shown.killed.human()
+        if !self.json {
+            output::print(&format!("{}\n", killed.human()))?;
+        }
+        let (redis, redis_missing) = match redis::run(&dir)? {
+            Ok(shown) => (Some(shown), None),
+            Err(why) => (None, Some(why)),
+        };
+        let lossless = killed.missing == 0
+            && killed.wrong.is_empty()
+            && redis.as_ref().is_none_or(redis::Shown::lossless);
+        let shown = Shown {
+            bench,
+            killed,
+            redis,
+            redis_missing,
+        };
+        output::report(self.json, &shown, |shown| {
+            match (&shown.redis, &shown.redis_missing) {
+                (Some(redis), _) => redis.human(),
+                (None, why) => format!(
+                    "no Redis is shown: {}\n",
+                    why.as_deref().unwrap_or_default()
+                ),
+            }
         })?;
         if lossless {
             Ok(())

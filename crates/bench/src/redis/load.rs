@@ -1,0 +1,163 @@
+//! The load: redis-benchmark, and rewrites of the append-only file meanwhile.
+
+use super::{resp::Connection, server::Server};
+use crate::{BenchError, processes::find_program};
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+/// redis-benchmark's program.
+///
+/// # Errors
+/// In words, that it is not installed, and the remedy.
+pub fn program() -> Result<PathBuf, String> {
+    find_program("redis-benchmark")
+        .ok_or_else(|| "redis-benchmark is not installed: apt-get install redis-tools".to_owned())
+}
+
+/// One run of SETs.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// SETs.
+    pub requests: u64,
+    /// Bytes of a value.
+    pub value_bytes: u64,
+    /// Connections, each with one request in flight.
+    pub clients: u64,
+    /// Keys that are chosen from at random.
+    pub keys: u64,
+}
+
+/// What redis-benchmark says about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// SETs a second.
+    pub ops_per_s: f64,
+    /// Median latency.
+    pub p50_us: f64,
+    /// 99 of 100 are at most this.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+impl Load {
+    /// Runs it against `server`.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] without redis-benchmark, [`BenchError::Child`] if it fails.
+    pub fn run(&self, server: &Server) -> Result<Measured, BenchError> {
+        let program = program().map_err(BenchError::Config)?;
+        let number = |n: u64| n.to_string();
+        let output = Command::new(&program)
+            .args(["-h", "127.0.0.1", "-p", &server.port().to_string()])
+            .args(["-t", "set", "--csv"])
+            .args([
+                "-n",
+                &number(self.requests),
+                "-d",
+                &number(self.value_bytes),
+            ])
+            .args(["-c", &number(self.clients), "-r", &number(self.keys)])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(BenchError::io("running", &program))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match parse(&text) {
+            Some(measured) if output.status.success() => Ok(measured),
+            _ => Err(BenchError::Child(format!(
+                "redis-benchmark ended with {} and said: {} {}",
+                output.status,
+                text.trim(),
+                String::from_utf8_lossy(&output.stderr).trim()
+            ))),
+        }
+    }
+
+    /// The same while the append-only file is rewritten again and again. Also the number of rewrites that were done by the end.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_during_rewrites(&self, server: &Server) -> Result<(Measured, u64), BenchError> {
+        let done = AtomicBool::new(false);
+        let failed = |e| BenchError::io("talking to", &PathBuf::from("the server"))(e);
+        thread::scope(|scope| {
+            let rewriter = scope.spawn(|| rewrite_until(server, &done));
+            let measured = self.run(server);
+            done.store(true, Relaxed);
+            let rewrites = rewriter
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .map_err(failed)?;
+            Ok((measured?, rewrites))
+        })
+    }
+}
+
+/// Asks for one rewrite after the other; returns how many came to their end.
+fn rewrite_until(server: &Server, done: &AtomicBool) -> std::io::Result<u64> {
+    let mut connection = server.connect()?;
+    let mut rewrites = 0;
+    while !done.load(Relaxed) {
+        connection.line("BGREWRITEAOF")?;
+        wait_rewritten(&mut connection)?;
+        rewrites += 1;
+    }
+    Ok(rewrites)
+}
+
+/// Waits until no rewrite is running.
+///
+/// # Errors
+/// I/O errors.
+pub fn wait_rewritten(connection: &mut Connection) -> std::io::Result<()> {
+    loop {
+        thread::sleep(Duration::from_millis(5));
+        let running = connection.info("persistence", "aof_rewrite_in_progress")?;
+        let scheduled = connection.info("persistence", "aof_rewrite_scheduled")?;
+        if running == "0" && scheduled == "0" {
+            return Ok(());
+        }
+    }
+}
+
+/// `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`
+fn parse(text: &str) -> Option<Measured> {
+    let cells = |line: &str| -> Vec<String> {
+        line.split(',')
+            .map(|cell| cell.trim().trim_matches('"').to_owned())
+            .collect()
+    };
+    let mut lines = text.lines().map(cells);
+    let head = lines.find(|cells| cells.iter().any(|cell| cell == "rps"))?;
+    let row = lines.find(|cells| cells.len() == head.len())?;
+    let at = |name: &str| -> Option<f64> {
+        let column = head.iter().position(|cell| cell == name)?;
+        row.get(column)?.parse().ok()
+    };
+    Some(Measured {
+        ops_per_s: at("rps")?,
+        p50_us: at("p50_latency_ms")? * 1e3,
+        p99_us: at("p99_latency_ms")? * 1e3,
+        max_us: at("max_latency_ms")? * 1e3,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_a_run_are_read() {
+        let text = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
+                    \"SET\",\"103092.78\",\"0.263\",\"0.080\",\"0.255\",\"0.343\",\"0.511\",\"1.111\"\n";
+        let measured = parse(text).unwrap();
+        assert_eq!(measured.ops_per_s, 103_092.78);
+        assert_eq!((measured.p50_us, measured.p99_us), (255.0, 511.0));
+        assert_eq!(parse("Could not connect"), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! `forebay recover`.
+
+use crate::{failure::Failure, output, run};
+use clap::Args;
+use forebay_files::replay::{self, LaneReport, RecoverOptions};
+use forebay_pool::Pool;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Bring what forebay run left in a pool to its files, after a crash or power cut
+#[derive(Args)]
+#[command(
+    long_about = "Brings the acknowledged writes that a run left in the pool to the files that they belong to, and syncs those. After a crash \
+                  of processes the kernel has it all, and syncing is enough; after a power cut the writes are done again. \
+                  forebay run does the same before it starts its program; this is for scripts that want it done earlier (a unit ordered before \
+                  the database), and for what forebay run refuses.\n\n\
+                  A file that is gone, was replaced, or was changed since is not touched: the reasons are told, and its writes stay in the pool \
+                  until one of --force and --discard is given. Doing it twice, or being interrupted, does no harm.",
+    after_long_help = "Examples:\n  \
+        forebay recover --pool /mnt/pmem/forebay.pool\n  \
+        forebay recover --pool /mnt/pmem/forebay.pool --json\n\n\
+        Exit status: 0 nothing is left that would be lost; 1 something was refused; 2 the command line is wrong."
+)]
+pub struct Recover {
+    /// The pool [default: the one of forebay run --emulated]
+    #[arg(long, value_name = "PATH")]
+    pool: Option<PathBuf>,
+    /// Write also to files that were changed since: what was written to them then may be overwritten
+    #[arg(long, conflicts_with = "discard")]
+    force: bool,
+    /// Give up what cannot be brought to its files. ACKNOWLEDGED WRITES ARE LOST
+    #[arg(long)]
+    discard: bool,
+    /// Open a pool that was made on persistent memory and lies elsewhere now
+    #[arg(long)]
+    emulated: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    pool: PathBuf,
+    /// True if nothing is left in the pool that would be lost with it.
+    done: bool,
+    lanes: Vec<LaneReport>,
+}
+
+impl Recover {
+    pub fn run(self) -> Result<(), Failure> {
+        let path = self.pool.unwrap_or_else(run::emulated_path);
+        let pool = Pool::open(&path, self.emulated)?;
+        let options = RecoverOptions {
+            force: self.force,
+            discard: self.discard,
+        };
+        let lanes = replay::recover(&pool, &options)?;
+        let report = Report {
+            pool: path,
+            done: !lanes.iter().any(run::is_refused),
+            lanes,
+        };
+        output::report(self.json, &report, human)?;
+        if report.done {
+            Ok(())
+        } else {
+            Err(Failure::Reported)
+        }
+    }
+}
+
+fn human(report: &Report) -> String {
+    let mut text: String = run::lanes(&report.lanes)
+        .into_iter()
+        .map(|line| line + "\n")
+        .collect();
+    let pool = report.pool.display();
+    if text.is_empty() {
+        text = format!("{pool}: nothing to recover\n");
+    }
+    if !report.done {
+        text.push_str(&format!(
+            "Nothing of what was refused was changed; it is still in the pool. Put the files back and repeat this; or \
+             forebay recover --pool {pool} --force to write to changed files nevertheless; or --discard to give it up\n"
+        ));
+    }
+    text
+}

@@ -1,0 +1,155 @@
+//! The program that is run: starting it, passing signals through, waiting for its end.
+//!
+//! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
+//! not sent again. What somebody sends to this process only is passed on.
+
+use super::program::Program;
+use crate::failure::Failure;
+use nix::{
+    errno::Errno,
+    spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
+    sys::{
+        signal::{SigSet, Signal, kill, raise},
+        signalfd::{SfdFlags, SignalFd},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{CString, OsString},
+    os::unix::ffi::OsStringExt,
+};
+
+/// Signals that are passed on.
+const PASSED: [Signal; 9] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
+];
+
+/// The signals of this process, from now on read instead of delivered.
+pub struct Signals {
+    fd: SignalFd,
+    /// What was blocked before: the program starts with that.
+    before: SigSet,
+}
+
+impl Signals {
+    /// Takes them over, for this thread and those that it starts.
+    pub fn block() -> Result<Self, Failure> {
+        let mut set: SigSet = PASSED.into_iter().collect();
+        set.add(Signal::SIGCHLD);
+        set.add(Signal::SIGTSTP);
+        let failed = |e: Errno| Failure::Failed(format!("handling signals: {e}"));
+        let before = SigSet::thread_get_mask().map_err(failed)?;
+        set.thread_block().map_err(failed)?;
+        Ok(Self {
+            fd: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(failed)?,
+            before,
+        })
+    }
+}
+
+/// Runs `program` with `environment` on top of ours until it has ended; gives its status as a shell does: 128 and the signal's
+/// number if one killed it.
+pub fn run(
+    program: &Program,
+    environment: Vec<(OsString, OsString)>,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let child = start(program, environment, &signals.before).map_err(|error| {
+        let status = if error == Errno::ENOENT { 127 } else { 126 };
+        Failure::NotRun(
+            status,
+            format!("running {}: {error}", program.path().display()),
+        )
+    })?;
+    loop {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, status)) => {
+                return Ok(u8::try_from(status & 0xff).unwrap_or(1));
+            }
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                return Ok(u8::try_from(128 + signal as i32).unwrap_or(1));
+            }
+            Ok(_) | Err(Errno::EINTR) => pass_one(child, signals)?,
+            Err(error) => return Err(Failure::Failed(format!("waiting for the program: {error}"))),
+        }
+    }
+}
+
+/// Starts it: the standard library would leave our signals blocked in it.
+fn start(
+    program: &Program,
+    environment: Vec<(OsString, OsString)>,
+    blocked: &SigSet,
+) -> Result<Pid, Errno> {
+    let bytes = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
+    let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
+    variables.extend(environment);
+    let variables: Vec<CString> = variables
+        .into_iter()
+        .map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            bytes(name)
+        })
+        .collect::<Result<_, _>>()?;
+    let words =
+        std::iter::once(program.typed()).chain(program.arguments().iter().map(OsString::as_os_str));
+    let words: Vec<CString> = words
+        .map(|word| bytes(word.to_owned()))
+        .collect::<Result<_, _>>()?;
+    let mut attributes = PosixSpawnAttr::init()?;
+    attributes.set_flags(
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+    )?;
+    attributes.set_sigmask(blocked)?;
+    // This process ignores them: any Rust program the first, the supervisor the second.
+    attributes.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE, Signal::SIGIO]))?;
+    posix_spawn(
+        program.path(),
+        &PosixSpawnFileActions::init()?,
+        &attributes,
+        &words,
+        &variables,
+    )
+}
+
+/// Waits for one signal and passes it on, if the program has not got it already.
+fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
+    let info = match signals.fd.read_signal() {
+        Ok(Some(info)) => info,
+        Ok(None) | Err(Errno::EINTR) => return Ok(()),
+        Err(error) => return Err(Failure::Failed(format!("waiting for signals: {error}"))),
+    };
+    let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+    let Ok(signal) = Signal::try_from(number) else {
+        return Ok(());
+    };
+    if signal == Signal::SIGCHLD {
+        return Ok(());
+    }
+    // The kernel's are the terminal's, and go to the whole process group.
+    const FROM_KERNEL: i32 = 0x80;
+    if info.ssi_code != FROM_KERNEL {
+        match kill(child, signal) {
+            // It has just ended: the next look at it says so.
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => eprintln!("forebay: passing {signal} on: {error}"),
+        }
+    }
+    if signal == Signal::SIGTSTP {
+        // The shell waits for us to stop; SIGCONT to the job wakes us both.
+        raise(Signal::SIGSTOP).map_err(|e| Failure::Failed(format!("stopping: {e}")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! What is absorbed, and what recovery did, in words.
+
+use crate::{output::fields, size};
+use forebay_bench::report::{Table, figure, grouped};
+use forebay_files::{
+    policy::Policy,
+    replay::{LaneReport, Outcome},
+    supervisor::{FileStatus, GuestStatus, Status},
+};
+use std::collections::BTreeMap;
+
+/// The end of a run: each file, what was done with it, and what was absorbed.
+pub fn summary(policy: &Policy, status: &Status) -> String {
+    let mut text = format!(
+        "forebay: profile {}: files that match {} are absorbed; all others are left as they are\n",
+        policy.profile,
+        policy.patterns.join(" ")
+    );
+    text.push_str(&files(&status.guests));
+    text.push_str(&syncs(&status.guests));
+    text
+}
+
+/// A run that is going on.
+pub fn running(status: &Status) -> String {
+    let lag: u64 = status
+        .guests
+        .iter()
+        .map(|guest| guest.drain_lag_bytes)
+        .sum();
+    let waiting: u64 = status
+        .guests
+        .iter()
+        .map(|guest| guest.segments_waiting)
+        .sum();
+    let mut text = format!(
+        "{} (forebay {}), running {}\n",
+        status.program,
+        status.pid,
+        duration(status.uptime_seconds)
+    );
+    text.push_str(&fields(&[
+        (
+            "pool",
+            format!("{}, which {}", status.pool.display(), status.survives),
+        ),
+        ("absorbs", status.patterns.join(" ")),
+        (
+            "lanes",
+            format!(
+                "{} of at most {} each",
+                status.guests.iter().filter(|guest| !guest.ended).count(),
+                size::show(status.lane_bytes)
+            ),
+        ),
+        (
+            "the disk is behind",
+            format!("{} in {waiting} segments", size::show(lag)),
+        ),
+    ]));
+    text.push_str(&files(&status.guests));
+    text.push_str(&syncs(&status.guests));
+    text
+}
+
+/// What a file absorbed in all processes together.
+#[derive(Default)]
+struct Sum {
+    writes: u64,
+    bytes: u64,
+    syncs: u64,
+    error: Option<String>,
+}
+
+impl Sum {
+    fn add(&mut self, file: &FileStatus) {
+        self.writes += file.writes;
+        self.bytes += file.bytes;
+        self.syncs += file.syncs;
+        self.error = file.error.clone().or(self.error.take());
+    }
+}
+
+/// Files that get a line of their own.
+const FILES_SHOWN: usize = 30;
+
+fn files(guests: &[GuestStatus]) -> String {
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    for file in guests.iter().flat_map(|guest| &guest.files) {
+        sums.entry(file.path.display().to_string())
+            .or_default()
+            .add(file);
+    }
+    if sums.is_empty() {
+        return "no file was absorbed: none that matches was opened for writing\n".to_owned();
+    }
+    let count = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
+    // Those with errors first, then those that absorbed most.
+    let mut sums: Vec<(String, Sum)> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, sum)| (sum.error.is_none(), std::cmp::Reverse(sum.bytes)));
+    let rest = sums.split_off(sums.len().min(FILES_SHOWN));
+    let mut table = Table::new(&[
+        "file",
+        "writes",
+        "bytes",
+        "syncs that cost nothing",
+        "state",
+    ]);
+    for (path, sum) in sums {
+        table.row(vec![
+            path,
+            count(sum.writes),
+            size::show(sum.bytes),
+            count(sum.syncs),
+            sum.error.map_or_else(
+                || "absorbed".to_owned(),
+                |error| format!("CANNOT BE SYNCED: {error}"),
+            ),
+        ]);
+    }
+    if !rest.is_empty() {
+        let sum = |figure: fn(&Sum) -> u64| rest.iter().map(|(_, sum)| figure(sum)).sum::<u64>();
+        table.row(vec![
+            format!("and {} more", rest.len()),
+            count(sum(|sum| sum.writes)),
+            size::show(sum(|sum| sum.bytes)),
+            count(sum(|sum| sum.syncs)),
+            "absorbed".to_owned(),
+        ]);
+    }
+    table.render()
+}
+
+/// What was done behind.
+fn syncs(guests: &[GuestStatus]) -> String {
+    let real: u64 = guests.iter().map(|guest| guest.real_syncs).sum();
+    let seconds: f64 = guests.iter().map(|guest| guest.real_sync_seconds).sum();
+    let waits: u64 = guests.iter().map(|guest| guest.waits).sum();
+    let mut text = String::new();
+    if real > 0 {
+        text = format!(
+            "{real} real syncs behind, {} s in all\n",
+            figure(Some(seconds))
+        );
+    }
+    if waits > 0 {
+        text.push_str(&format!(
+            "{waits} times the database waited because the pool was full; more or larger segments may help (--buffers)\n"
+        ));
+    }
+    for why in guests.iter().filter_map(|guest| guest.left.as_ref()) {
+        text.push_str(&format!("LEFT IN THE POOL: {why}\n"));
+    }
+    text
+}
+
+fn duration(seconds: f64) -> String {
+    const MINUTE: f64 = 60.0;
+    const HOUR: f64 = 60.0 * MINUTE;
+    const DAY: f64 = 24.0 * HOUR;
+    match seconds {
+        s if s < MINUTE => format!("{s:.0} s"),
+        s if s < HOUR => format!("{:.0} min", s / MINUTE),
+        s if s < 2.0 * DAY => format!("{:.1} h", s / HOUR),
+        s => format!("{:.1} days", s / DAY),
+    }
+}
+
+/// True if everything that is absorbed can be brought to its files.
+pub fn is_well(status: &Status) -> bool {
+    status
+        .guests
+        .iter()
+        .all(|guest| guest.left.is_none() && guest.files.iter().all(|file| file.error.is_none()))
+}
+
+/// True if the lane's records are still in the pool, for the user to decide.
+pub fn is_refused(report: &LaneReport) -> bool {
+    report.outcome == Outcome::Refused
+}
+
+/// What recovery did with each lane that had anything in it, a line each, and one more for each file that was refused.
+pub fn lanes(reports: &[LaneReport]) -> Vec<String> {
+    reports.iter().flat_map(lane).collect()
+}
+
+fn lane(report: &LaneReport) -> Vec<String> {
+    let records: u64 = report.files.iter().map(|file| file.records).sum();
+    let bytes: u64 = report.files.iter().map(|file| file.bytes).sum();
+    let held = format!(
+        "{} in {records} writes to {} files",
+        size::show(bytes),
+        report.files.len()
+    );
+    let done = match report.outcome {
+        Outcome::Empty => return Vec::new(),
+        Outcome::InUse => "in use, left alone".to_owned(),
+        Outcome::Synced => format!("{held}, which the kernel still had: synced"),
+        Outcome::Replayed => format!("{held}: written to them and synced"),
+        Outcome::Refused => format!("{held}: REFUSED, nothing was changed"),
+        Outcome::Discarded => format!("{held}: GIVEN UP, as asked for"),
+    };
+    let head = format!("lane {} of {}: {done}", report.lane, report.owner);
+    let refused = report.files.iter().filter_map(|file| {
+        let why = file.refused.as_ref()?;
+        Some(format!(
+            "lane {}: {}: {why}",
+            report.lane,
+            file.path.display()
+        ))
+    });
+    std::iter::once(head).chain(refused).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_files::replay::FileReport;
+
+    #[test]
+    fn what_was_refused_is_told_file_by_file() {
+        let file = |path: &str, refused: Option<&str>| FileReport {
+            path: path.into(),
+            records: 2,
+            bytes: 1 << 20,
+            refused: refused.map(str::to_owned),
+        };
+        let report = LaneReport {
+            lane: 3,
+            owner: "redis-server 77".to_owned(),
+            outcome: Outcome::Refused,
+            files: vec![file("/d/a.aof", None), file("/d/b.aof", Some("it is gone"))],
+        };
+        assert!(is_refused(&report));
+        let lines = lanes(&[report]);
+        assert_eq!(lines.len(), 2);
+        assert!(
+            lines[0].contains("redis-server 77")
+                && lines[0].contains("2 MiB in 4 writes to 2 files"),
+            "{lines:?}"
+        );
+        assert!(lines[1].contains("/d/b.aof: it is gone"), "{lines:?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! `forebay run`: an unmodified database whose fsync costs a memory copy.
+//!
+//! In order: what is to be absorbed (`forebay_files::policy`), whether the program can be run so ([`program`]), the pool
+//! ([`pool`]) and what an earlier run left in it, the supervisor, and then the program, whose signals and exit status are passed through
+//! ([`child`]).
+
+mod child;
+mod explain;
+mod library;
+mod pool;
+mod program;
+
+pub use explain::{is_refused, is_well, lanes, running};
+pub use pool::emulated_path;
+
+use crate::{failure::Failure, size};
+use child::Signals;
+use clap::Args;
+use forebay_files::{
+    policy::{self, Config, Policy},
+    replay::{self, RecoverOptions},
+    supervisor::{Status, Supervisor, SupervisorOptions},
+};
+use forebay_pool::Pool;
+use pool::Source;
+use program::Program;
+use std::{ffi::OsString, path::PathBuf};
+
+/// Run an unmodified database; its log files' fsync costs a memory copy
+#[derive(Args)]
+#[command(
+    long_about = "Runs a program so that what it writes to its log files is copied into a pool as well, and is durable with \
+                  that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
+                  All other files are left as they are.\n\n\
+                  Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, \
+                  sqlite, mariadb, postgres. --absorb adds patterns, --config changes profiles.\n\n\
+                  The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
+                  exit status. What an earlier run left in the pool is brought to its files first.",
+    after_long_help = "Examples:\n  \
+        forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
+        forebay run --pool p --profile rocksdb -- ./my-service\n  \
+        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n\n\
+        A configuration file:\n  \
+        absorb = [\"*.aof\"]                  # instead of what the profile says\n  \
+        [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
+        programs = [\"mydb-server\"]\n  \
+        absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
+        The program must be linked dynamically to the C library, and should stay in the foreground (redis: --daemonize no).\n\n\
+        Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
+        1 if forebay could not do its part; 2 if the command line is wrong."
+)]
+pub struct Run {
+    /// The pool
+    #[arg(long, value_name = "PATH", conflicts_with = "emulated")]
+    pool: Option<PathBuf>,
+    /// Use a pool of this size in ordinary memory, made if need be: it survives a process crash only
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
+    emulated: Option<u64>,
+    /// The profile, if the program's name does not say it; "generic" is the one of --absorb alone
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Read profiles and patterns from this file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Absorb files that match this pattern too; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    absorb: Vec<String>,
+    /// Segments of the pool for each process of the program
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    buffers: u16,
+    /// At the end, list each file, what was done with it, and what was absorbed
+    #[arg(long)]
+    explain: bool,
+    /// The program and its arguments, after --
+    #[arg(required = true, last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    pub fn run(self) -> Result<(), Failure> {
+        let config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let source = Source::of(self.pool.as_deref(), self.emulated)?;
+        let program = Program::find(&self.command)?;
+        let policy = policy::choose(policy::Request {
+            programs: &program.names(),
+            profile: self.profile.as_deref(),
+            config: &config,
+            absorb: &self.absorb,
+        })?;
+        program.check()?;
+        let library = library::find()?;
+        let pool = source.open()?;
+        recover_first(&pool)?;
+        announce(&policy, &pool, self.buffers);
+
+        // Before the supervisor's threads start, so that they leave all signals to us.
+        let mut signals = Signals::block()?;
+        let supervisor = Supervisor::start(
+            pool,
+            SupervisorOptions {
+                patterns: policy.patterns.clone(),
+                buffers: self.buffers,
+                run_dir: run_dir()?,
+                program: program.name().to_string_lossy().into_owned(),
+            },
+        )?;
+        let status = child::run(&program, supervisor.environment(&library), &mut signals)?;
+        let absorbed = supervisor.finish();
+        self.report(&policy, absorbed)?;
+        match status {
+            0 => Ok(()),
+            status => Err(Failure::Passed(status)),
+        }
+    }
+
+    /// What became of it all. An error only if acknowledged bytes are not in their files, whatever the program's status.
+    fn report(
+        &self,
+        policy: &Policy,
+        absorbed: Result<Status, forebay_files::FilesError>,
+    ) -> Result<(), Failure> {
+        let status = absorbed?;
+        if self.explain {
+            eprint!("{}", explain::summary(policy, &status));
+        }
+        Ok(())
+    }
+}
+
+/// Brings what earlier runs left in the pool to its files.
+fn recover_first(pool: &Pool) -> Result<(), Failure> {
+    let reports = replay::recover(pool, &RecoverOptions::default())?;
+    for line in lanes(&reports) {
+        eprintln!("forebay: {line}");
+    }
+    if reports.iter().any(is_refused) {
+        return Err(Failure::Failed(format!(
+            "the pool holds acknowledged writes of an earlier run that cannot be brought to their files as things are; nothing was changed. \
+             Look at the reasons above, then: forebay recover --pool {0} (or --force to write them nevertheless, or --discard to give them up)",
+            pool.path().display()
+        )));
+    }
+    Ok(())
+}
+
+fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
+    eprintln!(
+        "forebay: profile {}, absorbing {} into {}, which {}; {buffers} buffers of {}",
+        policy.profile,
+        policy.patterns.join(" "),
+        pool.path().display(),
+        pool.survives(),
+        size::show(pool.superblock().geometry.segment_bytes)
+    );
+}
+
+/// Where running supervisors can be found: one place for all of root's, one for each other user's.
+pub fn run_dir() -> Result<PathBuf, Failure> {
+    let uid = rustix::process::getuid();
+    let dir = if let Some(dir) = std::env::var_os("FOREBAY_RUN_DIR") {
+        PathBuf::from(dir)
+    } else if uid.is_root() {
+        PathBuf::from("/run/forebay")
+    } else if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR") {
+        PathBuf::from(dir).join("forebay")
+    } else {
+        std::env::temp_dir().join(format!("forebay-{}", uid.as_raw()))
+    };
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(Failure::io("creating", dir.display()))?;
+    let meta = std::fs::metadata(&dir).map_err(Failure::io("looking at", dir.display()))?;
+    if meta.uid() != uid.as_raw() {
+        return Err(Failure::Failed(format!(
+            "{} belongs to somebody else; name another directory with the environment variable FOREBAY_RUN_DIR",
+            dir.display()
+        )));
+    }
+    Ok(dir)
+}

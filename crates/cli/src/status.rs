@@ -1,0 +1,68 @@
+//! `forebay status`.
+
+use crate::{
+    failure::Failure,
+    output::{self, Output},
+    run,
+};
+use clap::Args;
+use forebay_files::supervisor::{self, Status as Running};
+use std::{path::Path, thread, time::Duration};
+
+/// Say what runs under forebay, and what was absorbed
+#[derive(Args)]
+#[command(
+    long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors. Exit status 1 if there are errors.",
+    after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
+)]
+pub struct Status {
+    /// Again every second, until interrupted
+    #[arg(long)]
+    watch: bool,
+    /// Report as JSON; with --watch, a line each time
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub fn run(self) -> Result<(), Failure> {
+        const AGAIN: Duration = Duration::from_secs(1);
+        let dir = run::run_dir()?;
+        if !self.watch {
+            let running = supervisor::status_of_running(&dir)?;
+            output::report(self.json, &running, |running| human(running))?;
+            return match running.iter().all(run::is_well) {
+                true => Ok(()),
+                false => Err(Failure::Reported),
+            };
+        }
+        loop {
+            self.show(&dir)?;
+            thread::sleep(AGAIN);
+        }
+    }
+
+    /// One look of `--watch`.
+    fn show(&self, dir: &Path) -> Result<(), Failure> {
+        // To the upper left corner, and everything away.
+        const CLEAR: &str = "\x1b[H\x1b[2J";
+        let running = supervisor::status_of_running(dir)?;
+        let mut output = Output::new();
+        if self.json {
+            output.json(&running)?;
+        } else {
+            output.text(CLEAR)?;
+            output.text(&human(&running))?;
+        }
+        output.finish()
+    }
+}
+
+fn human(running: &[Running]) -> String {
+    if running.is_empty() {
+        return "nothing runs under forebay (for this user)\n".to_owned();
+    }
+    let runs: Vec<String> = running.iter().map(run::running).collect();
+    runs.join("\n")
+}

@@ -1,0 +1,168 @@
+//! Databases under `forebay run` that are killed: how they are started, struck, and compared with what they acknowledged.
+
+use super::FOREBAY;
+use forebay_bench::{
+    data::{Random, fresh_seed},
+    processes::{Handle, Process, Watched},
+    scratch::{PoolSource, ScratchPool},
+};
+use rustix::process::Signal;
+use std::{
+    ffi::{OsStr, OsString},
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+/// Longer than anything takes here.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An emulated pool of several small segments, removed in the end.
+pub fn small_pool() -> ScratchPool {
+    ScratchPool::new(&PoolSource::Emulated, 12, 256 << 10, None).unwrap()
+}
+
+/// What stands before a command so that it runs under forebay with `pool`.
+pub fn forebay_run(pool: &Path) -> Vec<OsString> {
+    let words = ["run", "--explain", "--pool"].map(OsString::from);
+    let mut line = vec![OsString::from(FOREBAY)];
+    line.extend(words);
+    line.extend([pool.into(), "--".into()]);
+    line
+}
+
+/// The random numbers of a test: those of `FOREBAY_SEED` if it is set. Says which.
+pub fn random(test: &str) -> Random {
+    let seed =
+        std::env::var("FOREBAY_SEED").map_or_else(|_| fresh_seed(), |seed| seed.parse().unwrap());
+    println!("{test}: FOREBAY_SEED={seed}");
+    Random::new(seed)
+}
+
+/// A moment to strike at, up to `ms_max` from now.
+pub fn moment(random: &mut Random, ms_max: u64) -> Duration {
+    Duration::from_millis(random.below(ms_max))
+}
+
+/// Whom a strike kills, with SIGKILL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// The database. Its supervisor drains and ends with status 137.
+    Database,
+    /// The supervisor. The database goes on, with real syncs, and is killed later.
+    Supervisor,
+    /// Both at once.
+    Both,
+}
+
+impl Strike {
+    /// Each in turn.
+    pub fn number(n: usize) -> Self {
+        [Self::Database, Self::Supervisor, Self::Both][n % 3]
+    }
+
+    /// Kills. `meanwhile` is called between the supervisor's death and the database's.
+    pub fn strike(self, database: &Watched, supervisor: &Watched, meanwhile: impl FnOnce()) {
+        match self {
+            Self::Database => database.signal(Signal::KILL),
+            Self::Supervisor => {
+                supervisor.signal(Signal::KILL);
+                assert!(supervisor.wait_gone(PATIENCE));
+                meanwhile();
+                assert!(
+                    !database.wait_gone(Duration::ZERO),
+                    "the database ended with its supervisor"
+                );
+                database.signal(Signal::KILL);
+            }
+            Self::Both => {
+                supervisor.signal(Signal::KILL);
+                database.signal(Signal::KILL);
+            }
+        }
+        assert!(database.wait_gone(PATIENCE));
+    }
+
+    /// What the supervisor's end must look like.
+    #[track_caller]
+    pub fn check(self, status: ExitStatus) {
+        match self {
+            Self::Database => assert_eq!(status.code(), Some(137), "{status}"),
+            Self::Supervisor | Self::Both => assert_eq!(status.code(), None, "{status}"),
+        }
+    }
+}
+
+/// A program under forebay that is told things on its standard input and answers on its standard output.
+pub struct Spoken {
+    process: Process,
+    database: Handle,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Spoken {
+    /// Starts `program` with `arguments`, in `dir`, under forebay with `options`.
+    pub fn start(
+        pool: &Path,
+        dir: &Path,
+        options: &[&str],
+        program: &OsStr,
+        arguments: &[&OsStr],
+    ) -> Self {
+        let line = forebay_run(pool);
+        let mut process = Process::spawn(
+            Command::new(&line[0])
+                .args(&line[1..line.len() - 1])
+                .args(options)
+                .arg("--")
+                .arg(program)
+                .args(arguments)
+                .current_dir(dir)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::inherit()),
+        )
+        .unwrap();
+        let answers = BufReader::new(process.child().stdout.take().unwrap());
+        let database = process
+            .first_child(PATIENCE)
+            .expect("the program did not start");
+        Self {
+            process,
+            database,
+            answers,
+        }
+    }
+
+    /// Says a line. It may have been killed.
+    pub fn say(&mut self, line: &str) {
+        let input = self.process.child().stdin.as_mut().unwrap();
+        drop(writeln!(input, "{line}"));
+    }
+
+    /// Its next line; none if it has ended.
+    pub fn answer(&mut self) -> Option<String> {
+        let mut line = String::new();
+        match self.answers.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            // What was cut off was not said.
+            Ok(_) => line.strip_suffix('\n').map(str::to_owned),
+        }
+    }
+
+    /// The two processes: database and supervisor.
+    pub fn both(&self) -> (Watched, Watched) {
+        (
+            Watched::clone(&self.database),
+            Watched::clone(self.process.handle()),
+        )
+    }
+
+    /// Waits for its end after it was killed. What it still had to say has been said.
+    pub fn wait(mut self) -> ExitStatus {
+        let status = self.process.wait(PATIENCE).unwrap();
+        assert!(self.database.wait_gone(PATIENCE));
+        status
+    }
+}

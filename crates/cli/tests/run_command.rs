@@ -1,0 +1,370 @@
+//! `forebay run` as a command: what it refuses, what it passes through, what it leaves behind.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    FOREBAY, Ran, Sandbox,
+    databases::{PATIENCE, small_pool},
+};
+use forebay_bench::processes::Process;
+use rustix::process::Signal;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+impl Sandbox {
+    /// Runs `forebay run` with a pool, these options, and `sh -c script`.
+    fn script(&self, options: &str, script: &str) -> Ran {
+        self.pool_once();
+        let mut command = self.command(&format!("run --pool p {options} -- sh -c"));
+        Ran::of(
+            command
+                .arg(script)
+                .env("FOREBAY_RUN_DIR", self.file("run"))
+                .output()
+                .unwrap(),
+        )
+    }
+
+    fn pool_once(&self) {
+        if !self.file("p").exists() {
+            self.pool();
+        }
+    }
+}
+
+#[test]
+fn the_programs_output_input_and_status_are_passed_through() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox
+        .script("--absorb *.log", "echo out; echo err >&2; exit 7")
+        .fails(7, &["err", "profile generic", "*.log"]);
+    assert_eq!(ran.text(), "out\n");
+    sandbox.script("--absorb *.log", "exit 0").ok();
+    sandbox
+        .script("--absorb *.log", "kill -KILL $$")
+        .fails(137, &[]);
+    sandbox
+        .script("--absorb *.log", "kill -SEGV $$")
+        .fails(139, &[]);
+    let ran = sandbox.feed("run --pool p --absorb x -- cat", b"through");
+    assert_eq!(ran.ok().text(), "through");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_has_the_status_that_shells_give() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    fs::write(sandbox.file("plain"), "text").unwrap();
+    fs::write(sandbox.file("garbage"), "text").unwrap();
+    fs::set_permissions(sandbox.file("garbage"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |program: &str| sandbox.run(&format!("run --pool p --absorb x -- {program}"));
+    run("no-such-program").fails(127, &["no-such-program", "PATH"]);
+    run("./no-such-program").fails(127, &["there is no such program"]);
+    run("./plain").fails(126, &["not executable"]);
+    run("./garbage").fails(126, &["neither a program nor a script"]);
+    run("/").fails(126, &["is a directory"]);
+    sandbox.run("run --pool p").fails(2, &["CMD"]);
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    fs::write(sandbox.file("main.c"), "int main(void) { return 0; }\n").unwrap();
+    let built = Command::new("cc")
+        .args(["-static", "-o", "static", "main.c"])
+        .current_dir(sandbox.path())
+        .status();
+    assert!(built.unwrap().success());
+    sandbox
+        .run("run --pool p --absorb x -- ./static")
+        .fails(126, &["linked statically", "Run it without forebay"]);
+    fs::write(sandbox.file("script"), "#!./static\n").unwrap();
+    fs::set_permissions(sandbox.file("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox
+        .run("run --pool p --absorb x -- ./script")
+        .fails(126, &["linked statically"]);
+}
+
+#[test]
+fn the_profile_comes_from_the_programs_name_and_is_said() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    symlink("/bin/true", sandbox.file("redis-server")).unwrap();
+    let ran = sandbox.run("run --pool p -- ./redis-server").ok();
+    assert!(
+        ran.stderr.contains("profile redis, absorbing *.aof"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("process crash only"), "{}", ran.stderr);
+    sandbox
+        .run("run --pool p -- true")
+        .fails(2, &["no profile is for the program \"true\"", "--absorb"]);
+    sandbox
+        .run("run --pool p --profile oracle -- true")
+        .fails(2, &["no profile \"oracle\"", "redis, valkey, rocksdb"]);
+    sandbox.run("run --pool p --profile sqlite -- true").ok();
+}
+
+#[test]
+fn a_configuration_file_is_read_and_checked() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    fs::write(
+        sandbox.file("good.toml"),
+        "[profile.mine]\nprograms = [\"true\"]\nabsorb = [\"*.wal\"]\n",
+    )
+    .unwrap();
+    let ran = sandbox.run("run --pool p --config good.toml -- true").ok();
+    assert!(
+        ran.stderr.contains("profile mine, absorbing *.wal"),
+        "{}",
+        ran.stderr
+    );
+    fs::write(
+        sandbox.file("bad.toml"),
+        "[profile.mine]\nabsorb = [\"*.wal\"]\nbuffer = 3\n",
+    )
+    .unwrap();
+    sandbox
+        .run("run --pool p --config bad.toml -- true")
+        .fails(2, &["bad.toml, line 3", "buffer"]);
+    sandbox
+        .run("run --pool p --config none.toml -- true")
+        .fails(1, &["none.toml"]);
+}
+
+#[test]
+fn without_a_pool_or_with_one_that_is_none_it_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("run --absorb x -- true")
+        .fails(2, &["--pool", "--emulated 64MiB"]);
+    sandbox
+        .run("run --pool p --emulated 1MiB --absorb x -- true")
+        .fails(2, &["cannot be used with"]);
+    sandbox
+        .run("run --pool nowhere --absorb x -- true")
+        .fails(1, &["there is no pool nowhere", "forebay pool create"]);
+    fs::write(sandbox.file("foreign"), vec![7; 1 << 20]).unwrap();
+    sandbox
+        .run("run --pool foreign --absorb x -- true")
+        .fails(1, &["not a Forebay pool"]);
+    assert_eq!(fs::read(sandbox.file("foreign")).unwrap(), vec![7; 1 << 20]);
+    let mut command = sandbox.command("run --absorb x --pool p -- true");
+    sandbox.pool();
+    Ran::of(
+        command
+            .env("FOREBAY_LIBRARY", "/nowhere.so")
+            .output()
+            .unwrap(),
+    )
+    .fails(1, &["/nowhere.so"]);
+}
+
+#[test]
+fn signals_are_passed_on_and_the_program_decides() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let script = r#"
+        trap 'echo usr1' USR1; trap 'echo hup' HUP; trap 'echo term; exit 3' TERM
+        echo ready
+        while :; do sleep 0.02; done
+    "#;
+    let mut process = Process::spawn(
+        Command::new(FOREBAY)
+            .args([
+                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
+            ])
+            .current_dir(sandbox.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut said = BufReader::new(process.child().stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    assert_eq!(said.next().unwrap(), "ready");
+    for (signal, answer) in [
+        (Signal::USR1, "usr1"),
+        (Signal::HUP, "hup"),
+        (Signal::TERM, "term"),
+    ] {
+        process.handle().signal(signal);
+        assert_eq!(said.next().unwrap(), answer);
+    }
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(3));
+}
+
+#[test]
+fn the_program_starts_with_the_signals_of_its_caller() {
+    let sandbox = Sandbox::new();
+    let blocked = |ran: Ran| {
+        let text = ran.ok().text();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("SigBlk"))
+            .unwrap()
+            .to_owned();
+        let ignored = text
+            .lines()
+            .find(|line| line.starts_with("SigIgn"))
+            .unwrap()
+            .to_owned();
+        (line, ignored)
+    };
+    let plain = Ran::of(
+        Command::new("cat")
+            .arg("/proc/self/status")
+            .output()
+            .unwrap(),
+    );
+    sandbox.pool();
+    let under = sandbox.run("run --pool p --absorb x -- cat /proc/self/status");
+    assert_eq!(blocked(under), blocked(plain));
+}
+
+#[test]
+fn an_emulated_pool_is_kept_from_run_to_run() {
+    // Named after the user: not touched if somebody uses it.
+    let path = format!(
+        "/dev/shm/forebay-{}.pool",
+        rustix::process::getuid().as_raw()
+    );
+    if Path::new(&path).exists() {
+        println!("skipped: {path} is there already");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let run = || sandbox.run("run --emulated 2MiB --absorb x -- true").ok();
+    assert!(run().stderr.contains(&path));
+    run();
+    sandbox
+        .run("run --emulated 4MiB --absorb x -- true")
+        .fails(1, &["2 MiB, not 4 MiB", "forebay recover"]);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn absorbed_writes_are_counted_and_the_files_are_as_they_would_be() {
+    let sandbox = Sandbox::new();
+    let script = "dd if=/dev/zero of=a.log bs=100 count=50 oflag=dsync 2>/dev/null; \
+                  dd if=/dev/zero of=b.txt bs=100 count=3 conv=fsync 2>/dev/null; wc -c < a.log";
+    let ran = sandbox.script("--absorb *.log --explain", script).ok();
+    assert_eq!(ran.text().trim(), "5000");
+    let line = ran
+        .stderr
+        .lines()
+        .find(|line| line.contains("a.log"))
+        .unwrap_or_else(|| panic!("{}", ran.stderr));
+    assert!(line.contains("50") && line.contains("4.9 KiB"), "{line}");
+    assert!(!ran.stderr.contains("b.txt"), "{}", ran.stderr);
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), vec![0; 5000]);
+}
+
+#[test]
+fn what_an_earlier_run_left_is_recovered_first() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let write = "echo acknowledged > a.log; sync a.log; kill -KILL $PPID; kill -KILL $$";
+    let run = |script: &str| {
+        let mut command = sandbox.command("run --absorb *.log --pool");
+        Ran::of(
+            command
+                .arg(pool.path())
+                .args(["--", "sh", "-c", script])
+                .output()
+                .unwrap(),
+        )
+    };
+    let _ = run(write);
+    let ran = run("cat a.log").ok();
+    assert_eq!(ran.text(), "acknowledged\n");
+    run("true").ok();
+}
+
+#[test]
+fn nothing_to_recover_is_no_error_and_no_pool_is_one() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let report = sandbox.run("recover --pool p --json").ok().json();
+    assert_eq!(report["done"], true);
+    assert!(
+        sandbox
+            .run("recover --pool p")
+            .ok()
+            .text()
+            .contains("nothing to recover")
+    );
+    sandbox.run("recover --pool nowhere").fails(1, &["nowhere"]);
+    sandbox
+        .run("recover --pool p --force --discard")
+        .fails(2, &["cannot be used with"]);
+    let mut status = sandbox.command("status --json");
+    let none = Ran::of(
+        status
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+            .output()
+            .unwrap(),
+    )
+    .ok();
+    assert_eq!(none.json(), serde_json::json!([]));
+}
+
+/// Absorbs `a.log`; then its supervisor is killed, it is unlinked, and new files are made until one has the inode it had.
+const INODE_AGAIN: &str = r#"
+import os, signal, time
+def write(name, bytes, times):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    for _ in range(times):
+        os.write(fd, bytes)
+        os.fdatasync(fd)
+    inode = os.fstat(fd).st_ino
+    os.close(fd)
+    return inode
+inode = write("a.log", b"a" * 100, 10)
+supervisor = os.getppid()
+os.kill(supervisor, signal.SIGKILL)
+while os.getppid() == supervisor:
+    time.sleep(0.01)
+os.unlink("a.log")
+print(any(write(f"b{n}.log", b"b" * 100, 20) == inode for n in range(50)), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut command = sandbox.command("run --absorb *.log --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "python3", "-c", INODE_AGAIN]);
+    let ran = Ran::of(command.output().unwrap());
+    if ran.text().trim() != "True" {
+        println!("skipped: this file system gave no inode a second time");
+        return;
+    }
+    let mut recover = sandbox.command("recover --json --pool");
+    recover.arg(pool.path()).env(
+        "FOREBAY_TEST_BOOT_ID",
+        "00000000-0000-4000-8000-000000000001",
+    );
+    let report = Ran::of(recover.output().unwrap()).ok().json();
+    for file in report["lanes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|lane| lane["files"].as_array().unwrap())
+    {
+        // Its ten writes, and none of another file.
+        assert!(file["bytes"].as_u64().unwrap() <= 1000, "{report}");
+    }
+}

@@ -1,0 +1,144 @@
+//! RocksDB's own programs (Debian's rocksdb-tools) under `forebay run`: whole after SIGKILL, and with every Put that was acknowledged.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Ran, Sandbox,
+    databases::{PATIENCE, Strike, forebay_run, moment, random, small_pool},
+};
+use forebay_bench::processes::{Process, find_program};
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+fn is_installed() -> bool {
+    let installed = find_program("db_bench").is_some() && find_program("ldb").is_some();
+    assert!(
+        installed || std::env::var_os("CI").is_none(),
+        "rocksdb-tools is not installed"
+    );
+    if !installed {
+        println!("skipped: rocksdb-tools is not installed");
+    }
+    installed
+}
+
+/// Synced Puts of new keys in order, telling how far it is every hundred.
+fn fill(pool: &Path, db: &Path, puts: u64) -> Command {
+    let line = forebay_run(pool);
+    let mut command = Command::new(&line[0]);
+    command
+        .args(&line[1..])
+        .args(["db_bench", "--benchmarks=fillseq", "--sync=1", "--compression_type=none", "--value_size=400"])
+        // Small, so that logs come and go.
+        .args(["--write_buffer_size=262144", "--stats_interval=100"])
+        .arg(format!("--num={puts}"))
+        .arg(format!("--db={}", db.display()));
+    command
+}
+
+/// The number of keys, from a database that ldb finds consistent.
+fn keys(db: &Path) -> u64 {
+    let ldb = |words: &[&str]| {
+        let said = Ran::of(
+            Command::new("ldb")
+                .arg(format!("--db={}", db.display()))
+                .args(words)
+                .output()
+                .unwrap(),
+        )
+        .ok();
+        said.text() + &said.stderr
+    };
+    let consistent = ldb(&["checkconsistency"]);
+    assert!(consistent.contains("OK"), "{consistent}");
+    let counted = ldb(&["dump", "--count_only"]);
+    let line = counted
+        .lines()
+        .find(|line| line.contains("Keys in range"))
+        .unwrap_or_else(|| panic!("{counted}"));
+    line.split_whitespace().last().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_killed_db_bench_has_every_acknowledged_put_in_9_kills() {
+    if !is_installed() {
+        return;
+    }
+    let mut random = random("rocksdb");
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    for number in 0..9 {
+        let db = sandbox.file(&format!("db{number}"));
+        let said = sandbox.file("said");
+        let mut process = Process::spawn(
+            fill(pool.path(), &db, 10_000_000)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(File::create(&said).unwrap()),
+        )
+        .unwrap();
+        let database = process
+            .first_child(PATIENCE)
+            .expect("db_bench did not start");
+        let strike = Strike::number(number);
+        thread::sleep(Duration::from_millis(200) + moment(&mut random, 600));
+        strike.strike(&database, process.handle(), || {
+            thread::sleep(Duration::from_millis(200))
+        });
+        strike.check(process.wait(PATIENCE).unwrap());
+        sandbox
+            .run(&format!("recover --pool {}", pool.path().display()))
+            .ok();
+        // "... thread 0: (100,1200) ops and (…) ops/second in (…) seconds"
+        let acknowledged: u64 = fs::read_to_string(&said)
+            .unwrap()
+            .lines()
+            .filter_map(|line| {
+                line.split_once(": (")?
+                    .1
+                    .split_once(") ops")?
+                    .0
+                    .split_once(',')?
+                    .1
+                    .parse()
+                    .ok()
+            })
+            .max()
+            .unwrap_or(0);
+        let there = keys(&db);
+        println!(
+            "strike {number}, {strike:?}: at least {acknowledged} acknowledged, {there} there"
+        );
+        assert!(there >= acknowledged && there > 0);
+        fs::remove_dir_all(&db).unwrap();
+    }
+}
+
+#[test]
+fn a_db_bench_that_ends_by_itself_leaves_all_its_keys_and_nothing_in_the_pool() {
+    if !is_installed() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let db = sandbox.file("db");
+    let ran = Ran::of(fill(pool.path(), &db, 20_000).output().unwrap()).ok();
+    assert!(
+        ran.stderr.contains("profile rocksdb") && ran.stderr.contains(".log"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.text().contains("fillseq"), "{}", ran.text());
+    let report = sandbox
+        .run(&format!("recover --pool {} --json", pool.path().display()))
+        .ok()
+        .json();
+    assert_eq!(report["lanes"], serde_json::json!([]), "{report}");
+    assert_eq!(keys(&db), 20_000);
+}

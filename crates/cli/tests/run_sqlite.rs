@@ -1,0 +1,138 @@
+//! SQLite under `forebay run` with `synchronous=FULL`, in each journal mode, killed with SIGKILL: every acknowledged transaction is there, and
+//! the database is whole.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Sandbox,
+    databases::{Spoken, Strike, moment, random, small_pool},
+};
+use forebay_bench::processes::find_program;
+use std::{path::Path, process::Command, thread, time::Duration};
+
+/// The rows of the table, as `sqlite3` without forebay sees them: keys, and whether each has the text that belongs to it.
+fn rows(database: &Path) -> (i64, i64) {
+    let ask = |question: &str| -> String {
+        let said = Command::new("sqlite3")
+            .arg(database)
+            .arg(question)
+            .output()
+            .unwrap();
+        assert!(
+            said.status.success(),
+            "{}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+        String::from_utf8(said.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(ask("PRAGMA integrity_check"), "ok");
+    let count = ask("SELECT count(*) FROM t").parse().unwrap();
+    assert_eq!(
+        ask("SELECT count(*) FROM t WHERE v != n || hex(zeroblob(200 + n % 500))"),
+        "0"
+    );
+    (
+        count,
+        ask("SELECT coalesce(max(n), 0) FROM t").parse().unwrap(),
+    )
+}
+
+/// Tells it to insert rows one after the other, and sends the number of each that it said was done.
+fn insert(database: &mut Spoken, mode: &str, from: i64) -> i64 {
+    for line in [
+        format!("PRAGMA journal_mode={mode};"),
+        "PRAGMA synchronous=FULL;".to_owned(),
+        // So that the log starts anew again and again.
+        "PRAGMA wal_autocheckpoint=50;".to_owned(),
+        "CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT);".to_owned(),
+        "SELECT 'ready';".to_owned(),
+    ] {
+        database.say(&line);
+    }
+    // Killed before it was ready, perhaps.
+    while database.answer().is_some_and(|answer| answer != "ready") {}
+    let mut last = from;
+    loop {
+        let n = last + 1;
+        database.say(&format!(
+            "INSERT INTO t VALUES ({n}, {n} || hex(zeroblob(200 + {n} % 500))); SELECT 'done {n}';"
+        ));
+        match database.answer() {
+            Some(answer) => assert_eq!(answer, format!("done {n}")),
+            None => return last,
+        }
+        last = n;
+    }
+}
+
+fn storm(mode: &'static str, strikes: usize) {
+    let Some(program) = find_program("sqlite3") else {
+        assert!(std::env::var_os("CI").is_none(), "sqlite3 is not installed");
+        println!("skipped: sqlite3 is not installed");
+        return;
+    };
+    let mut random = random(mode);
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let path = sandbox.file("database");
+    let mut acknowledged = 0;
+    for number in 0..strikes {
+        let mut database = Spoken::start(
+            pool.path(),
+            sandbox.path(),
+            &[],
+            program.as_os_str(),
+            &[path.as_os_str()],
+        );
+        let strike = Strike::number(number);
+        let wait = Duration::from_millis(50) + moment(&mut random, 300);
+        let (struck, supervisor) = database.both();
+        let last = thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(wait);
+                strike.strike(&struck, &supervisor, || {
+                    thread::sleep(Duration::from_millis(100))
+                });
+            });
+            insert(&mut database, mode, acknowledged)
+        });
+        strike.check(database.wait());
+        // The next run recovers before it starts anything; the database is looked at after that.
+        sandbox
+            .run(&format!("recover --pool {}", pool.path().display()))
+            .ok();
+        let (count, max) = rows(&path);
+        println!(
+            "{mode}, strike {number}, {strike:?}: {} acknowledged, {count} there",
+            last - acknowledged
+        );
+        assert_eq!(count, max, "a row in the middle is missing");
+        assert!(
+            max == last || max == last + 1,
+            "{last} acknowledged, {max} there"
+        );
+        acknowledged = max;
+    }
+    assert!(acknowledged > 20, "hardly anything was inserted");
+}
+
+#[test]
+fn the_write_ahead_log_loses_nothing_in_6_kills() {
+    storm("WAL", 6);
+}
+
+#[test]
+fn the_rollback_journal_loses_nothing_in_6_kills() {
+    storm("DELETE", 6);
+}
+
+#[test]
+fn the_truncated_journal_loses_nothing_in_3_kills() {
+    storm("TRUNCATE", 3);
+}
+
+#[test]
+fn the_persistent_journal_loses_nothing_in_3_kills() {
+    storm("PERSIST", 3);
+}

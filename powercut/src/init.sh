@@ -1,0 +1,61 @@
+#!/bin/busybox sh
+# The guest's first process: brings up what the kernel needs for the lab, then does the action that the command line names.
+/bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /data /mnt/pmem
+/bin/busybox --install -s /bin
+export PATH=/lab:/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/shm
+mount -t tmpfs shm /dev/shm
+echo 1 > /proc/sys/vm/overcommit_memory
+while read -r module; do
+    insmod "/modules/$module.ko" || echo "LAB failed: module $module"
+done < /modules/order
+ifconfig lo 127.0.0.1 up
+ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
+for word in $(cat /proc/cmdline); do
+    case $word in lab.*) export "${word#lab.}" ;; esac
+done
+
+# The NVDIMM's namespace is raw at first, where DAX is refused.
+namespace() {
+    if [ "$pool" = devdax ]; then
+        [ -e /dev/dax0.0 ] || ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
+    else
+        [ -e /dev/pmem0 ] && ndctl list | grep -q fsdax || ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem > /dev/null
+    fi
+}
+
+attach() {
+    mount -t ext4 /dev/vda /data || echo "LAB failed: the disk"
+    if [ "$pool" = devdax ]; then
+        POOL=/dev/dax0.0
+    else
+        mount -t ext4 -o dax=always /dev/pmem0 /mnt/pmem || echo "LAB failed: DAX"
+        POOL=/mnt/pmem/pool
+    fi
+    export POOL
+}
+
+case $action in
+format)
+    namespace
+    ext4 -q -t ext4 -b 4096 -F /dev/vda
+    [ "$pool" = devdax ] || ext4 -q -t ext4 -b 4096 -F /dev/pmem0
+    attach
+    forebay pool create "$POOL" --size 24MiB --segment-size 1MiB || echo "LAB failed: no pool"
+    forebay pool status "$POOL"
+    umount /data
+    umount /mnt/pmem
+    echo "LAB done"
+    poweroff -f
+    ;;
+*)
+    attach
+    forebay pool status "$POOL" | grep -q "survives a power cut" || echo "LAB failed: the pool is not on persistent memory"
+    sh /lab/action "$action"
+    echo "LAB failed: the action ended"
+    poweroff -f
+    ;;
+esac

@@ -1,0 +1,197 @@
+//! One virtual machine: QEMU with an NVDIMM in a file and a disk in another. Killing it is the power cut: what was in the guest's memory
+//! is gone, and both files hold what the guest's processors and disk driver had written to them.
+
+use crate::Failure;
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Bytes of the NVDIMM.
+const NVDIMM: u64 = 128 << 20;
+/// Bytes of the disk.
+const DISK: u64 = 512 << 20;
+
+/// The two files.
+pub struct Images {
+    pub nvdimm: PathBuf,
+    pub disk: PathBuf,
+}
+
+impl Images {
+    /// Empty ones in `dir`.
+    pub fn create(dir: &Path) -> Result<Self, Failure> {
+        let images = Self::in_dir(dir);
+        for (path, bytes) in [(&images.nvdimm, NVDIMM), (&images.disk, DISK)] {
+            File::create(path).and_then(|file| file.set_len(bytes))?;
+        }
+        Ok(images)
+    }
+
+    fn in_dir(dir: &Path) -> Self {
+        Self {
+            nvdimm: dir.join("nvdimm"),
+            disk: dir.join("disk"),
+        }
+    }
+
+    /// Copies of these in `dir`.
+    pub fn copy_to(&self, dir: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(dir)?;
+        let copy = Self::in_dir(dir);
+        for (from, to) in [(&self.nvdimm, &copy.nvdimm), (&self.disk, &copy.disk)] {
+            let done = Command::new("cp")
+                .arg("--sparse=always")
+                .args([from, to])
+                .status()?;
+            if !done.success() {
+                return Err(format!("copying {} failed", from.display()).into());
+            }
+        }
+        Ok(copy)
+    }
+}
+
+/// What every machine is started with.
+pub struct Kernel {
+    pub image: PathBuf,
+    pub initramfs: PathBuf,
+}
+
+/// A running machine, killed when this is dropped.
+pub struct Machine {
+    process: Child,
+    console: PathBuf,
+    /// Port of this machine that leads to the guest's server.
+    pub port: u16,
+    started: Instant,
+}
+
+impl Machine {
+    /// Boots with `parameters` on the kernel's command line.
+    pub fn boot(
+        kernel: &Kernel,
+        images: &Images,
+        parameters: &str,
+        console: PathBuf,
+    ) -> Result<Self, Failure> {
+        // Given back at once: QEMU binds it a moment later.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let output = File::create(&console)?;
+        let nvdimm = format!(
+            "memory-backend-file,id=nvdimm,share=on,mem-path={},size={NVDIMM}",
+            images.nvdimm.display()
+        );
+        let disk = format!(
+            "file={},if=virtio,format=raw,cache=writeback",
+            images.disk.display()
+        );
+        let process = Command::new("qemu-system-x86_64")
+            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
+            .args(["-machine", "q35,nvdimm=on", "-m", "768M,slots=2,maxmem=4G"])
+            .args(["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"])
+            .args(["-drive", &disk])
+            .args([
+                "-netdev",
+                &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:6379"),
+            ])
+            .args(["-device", "virtio-net-pci,netdev=net,romfile="])
+            .args([
+                "-display",
+                "none",
+                "-serial",
+                "stdio",
+                "-monitor",
+                "none",
+                "-no-reboot",
+            ])
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .arg("-initrd")
+            .arg(&kernel.initramfs)
+            .args([
+                "-append",
+                &format!("console=ttyS0 quiet panic=-1 {parameters}"),
+            ])
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .map_err(|e| {
+                format!("qemu-system-x86_64: {e}. Install it: scripts/setup.sh powercut")
+            })?;
+        Ok(Self {
+            process,
+            console,
+            port,
+            started: Instant::now(),
+        })
+    }
+
+    /// Seconds since it was started.
+    pub fn age(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// What the guest printed.
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
+    }
+
+    /// Calls `ready` until it gives something; fails if the guest says so, ends, or takes too long.
+    pub fn wait<T>(
+        &mut self,
+        limit: Duration,
+        mut ready: impl FnMut(&Self) -> Option<T>,
+    ) -> Result<T, Failure> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(done) = ready(self) {
+                return Ok(done);
+            }
+            let console = self.console();
+            let why = if let Some(line) = console.lines().find(|line| line.contains("LAB failed")) {
+                line.to_owned()
+            } else if let Some(status) = self.process.try_wait()? {
+                format!("the machine ended ({status})")
+            } else if Instant::now() >= until {
+                format!("nothing happened for {limit:?}")
+            } else {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            };
+            return Err(format!("{why}; the guest said:\n{console}").into());
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait_end(&mut self, limit: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + limit;
+        while self.process.try_wait()?.is_none() {
+            if Instant::now() >= until {
+                return Err(format!("the guest did not end; it said:\n{}", self.console()).into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Cuts the power.
+    pub fn cut(mut self) -> Result<(), Failure> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Ended already, or ours to end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
