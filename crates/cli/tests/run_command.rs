@@ -12,9 +12,14 @@ use rustix::process::Signal;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::Path,
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 impl Sandbox {
@@ -367,4 +372,130 @@ fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
         // Its ten writes, and none of another file.
         assert!(file["bytes"].as_u64().unwrap() <= 1000, "{report}");
     }
+}
+
+/// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.
+const PASSED_ON: &str = r#"
+import os, signal, socket
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 100)
+os.fdatasync(fd)
+ours, theirs = socket.socketpair()
+child = os.fork()
+if child == 0:
+    _, (passed,), _, _ = socket.recv_fds(theirs, 1, 1)
+    os.pwrite(passed, b"b" * 50, 0)
+    os.fsync(passed)
+    os._exit(0)
+socket.send_fds(ours, [b"x"], [fd])
+assert os.waitpid(child, 0)[1] == 0
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn what_another_process_wrote_by_a_descriptor_passed_to_it_is_not_overwritten_by_recovery() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut command = sandbox.command("run --absorb *.log --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "python3", "-c", PASSED_ON]);
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    let mut recover = sandbox.command("recover --pool");
+    recover.arg(pool.path()).env(
+        "FOREBAY_TEST_BOOT_ID",
+        "00000000-0000-4000-8000-000000000001",
+    );
+    Ran::of(recover.output().unwrap()).ok();
+    let expected = [[b'b'; 50], [b'a'; 50]].concat();
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
+}
+
+#[test]
+fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can give a program capabilities");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = sandbox.file("program");
+    fs::copy("/bin/true", &program).unwrap();
+    // Revision 2, in effect; permitted: CAP_NET_BIND_SERVICE.
+    let capabilities: Vec<u8> = [0x0200_0001_u32, 1 << 10, 0, 0, 0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(error) = rustix::fs::setxattr(&program, "security.capability", &capabilities, flags)
+    {
+        println!("skipped: this file system keeps no capabilities ({error})");
+        return;
+    }
+    // The program under test may lie where nobody else can go.
+    let forebay = sandbox.file("forebay");
+    fs::copy(FOREBAY, &forebay).unwrap();
+    let mut command = Command::new(&forebay);
+    command
+        .args(["run", "--pool", "p", "--absorb", "x", "--"])
+        .arg(&program)
+        .current_dir(sandbox.path())
+        .uid(NOBODY)
+        .gid(NOBODY);
+    Ran::of(command.output().unwrap()).fails(126, &["has file capabilities", "run a copy"]);
+    sandbox.pool();
+    sandbox.run("run --pool p --absorb x -- ./program").ok();
+}
+
+#[test]
+fn a_stop_stops_both_and_a_continue_continues_both() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let script = "echo ready; while :; do sleep 0.02; done";
+    let mut process = Process::spawn(
+        Command::new(FOREBAY)
+            .args([
+                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
+            ])
+            .current_dir(sandbox.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut said = BufReader::new(process.child().stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    let program = process.first_child(PATIENCE).unwrap();
+    let pids = [process.handle().pid(), program.pid()];
+    let are_stopped = |wanted: bool| {
+        let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let is = |pid| stat(pid).rsplit_once(") ").unwrap().1.starts_with('T');
+        let until = Instant::now() + PATIENCE;
+        while pids.iter().any(|pid| is(*pid) != wanted) {
+            assert!(Instant::now() < until, "{:?}", pids.map(stat));
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    process.handle().signal(Signal::TSTP);
+    are_stopped(true);
+    process.handle().signal(Signal::CONT);
+    are_stopped(false);
+    process.handle().signal(Signal::TERM);
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_pool_without_room_for_one_process_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("pool create p --emulated --size 5MiB --segment-size 4MiB")
+        .ok();
+    sandbox
+        .run("run --pool p --absorb x -- true")
+        .fails(1, &["1 free segments of 4 MiB", "needs 2", "--buffers"]);
+    sandbox
+        .run("run --pool p --absorb x --buffers 1 -- true")
+        .ok();
 }

@@ -6,7 +6,7 @@
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
 //! [`name`] (`rename`, `unlink`, `truncate`), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
-//! [`map`], [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit).
+//! [`map`], [`message`] (`sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit).
 //!
 //! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
 
@@ -17,6 +17,7 @@ mod descriptor;
 mod dprintf;
 mod map;
 mod memory;
+mod message;
 mod name;
 mod open;
 mod position;

@@ -50,6 +50,7 @@ extern "C" fn start() {
     crate::descriptor::find_all();
     crate::dprintf::find_all();
     crate::map::find_all();
+    crate::message::find_all();
     crate::name::find_all();
     crate::open::find_all();
     crate::position::find_all();

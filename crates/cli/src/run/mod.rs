@@ -96,6 +96,7 @@ impl Run {
         let library = library::find()?;
         let pool = source.open()?;
         recover_first(&pool)?;
+        room_for_one(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
 
         // Before the supervisor's threads start, so that they leave all signals to us.
@@ -146,6 +147,20 @@ fn recover_first(pool: &Pool) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// Refuses a pool in which not even one process has room: all its files would stay plain.
+fn room_for_one(pool: &Pool, buffers: u16) -> Result<(), Failure> {
+    let free = pool.segments_free().map_err(Failure::Failed)?;
+    if free >= u64::from(buffers) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{0} has {free} free segments of {1}, and each process of the program needs {buffers}. Make a larger pool, or one of smaller \
+         segments (forebay pool create --segment-size), or give fewer with --buffers; forebay pool status {0} says who has the others",
+        pool.path().display(),
+        size::show(pool.superblock().geometry.segment_bytes)
+    )))
 }
 
 fn announce(policy: &Policy, pool: &Pool, buffers: u16) {

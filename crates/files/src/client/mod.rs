@@ -88,6 +88,13 @@ pub fn absorbs(fd: c_int) -> bool {
     table::entry(fd).is_some()
 }
 
+/// True once any file was absorbed.
+#[inline]
+#[must_use]
+pub fn is_absorbing() -> bool {
+    session::current().is_some()
+}
+
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
 /// or anything over it is refused with `EBADF`.
 #[must_use]

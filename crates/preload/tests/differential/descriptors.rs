@@ -1,6 +1,6 @@
 //! Opening, closing, duplicating, flags, forking.
 
-use crate::world::{Fd, World, call};
+use crate::world::{Fd, NOWHERE, World, call};
 use libc::{c_char, c_int, c_uint, c_ulong};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -269,4 +269,68 @@ pub fn fork(world: &mut World) {
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     world.transcript.push_str(&told);
     world.say(&format!("{name}: status {status}"));
+}
+
+/// Passes a descriptor through a socket, and writes by the one that comes out.
+pub fn pass(world: &mut World) {
+    let mut sockets: [c_int; 2] = [-1; 2];
+    unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, sockets.as_mut_ptr()) };
+    let fd = world.fd();
+    let mut byte = [b'x'; 1];
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    // One header, and room for two descriptors.
+    let mut control = [0_u64; 3];
+    let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+    message.msg_hdr.msg_iov = &raw mut part;
+    message.msg_hdr.msg_iovlen = 1;
+    message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+    message.msg_hdr.msg_controllen = size_of_val(&control);
+    let bytes = unsafe { libc::CMSG_LEN(4) } as usize;
+    let header = libc::cmsghdr {
+        cmsg_len: world.rng.one_of(&[bytes, bytes, bytes, bytes - 4, 0, 9999]),
+        cmsg_level: libc::SOL_SOCKET,
+        cmsg_type: libc::SCM_RIGHTS,
+    };
+    let at = control.as_mut_ptr();
+    unsafe {
+        at.cast::<libc::cmsghdr>().write(header);
+        libc::CMSG_DATA(at.cast()).cast::<c_int>().write(fd);
+    }
+    let message = &raw mut message;
+    let about = format!("{}, {}", world.show(fd), header.cmsg_len);
+    let socket = sockets[0];
+    let name = world.spelling(&["sendmsg", "sendmmsg"]);
+    if name == "sendmsg" {
+        let message = world
+            .rng
+            .one_of(&[message.cast_const().cast(), NOWHERE as *const libc::msghdr]);
+        let about = format!("{about}, {}", message.addr() == NOWHERE);
+        call!(world, name, about, (socket => c_int, message => *const libc::msghdr, 0 => c_int) -> isize);
+    } else {
+        let count = world.rng.one_of(&[0, 1]);
+        let about = format!("{about}, {count}");
+        call!(world, name, about, (socket => c_int, message => *mut libc::mmsghdr, count => c_uint, 0 => c_int) -> c_int);
+    }
+    let got = unsafe {
+        control.fill(0);
+        let message = &raw mut (*message).msg_hdr;
+        (*message).msg_controllen = size_of_val(&control);
+        libc::recvmsg(sockets[1], message, libc::MSG_DONTWAIT)
+    };
+    let passed = if got > 0 && control[0] >= bytes as u64 {
+        unsafe { libc::CMSG_DATA(at.cast()).cast::<c_int>().read() }
+    } else {
+        -1
+    };
+    // The library knows nothing of this descriptor, as it would not in another process.
+    let text = b"passed on\n";
+    let written = unsafe { libc::syscall(libc::SYS_write, passed, text.as_ptr(), text.len()) };
+    world.say(&format!("received {got}, wrote {written}"));
+    for fd in [passed, sockets[0], sockets[1]] {
+        unsafe { libc::close(fd) };
+    }
+    world.note_state(fd);
 }

@@ -143,6 +143,7 @@ const RETIRING: &[Operation] = &[
     files::allocate,
     files::map,
     files::copy,
+    descriptors::pass,
     foreign::stream,
     foreign::print,
 ];

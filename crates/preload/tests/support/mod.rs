@@ -87,6 +87,8 @@ pub const SYMBOLS: &[&str] = &[
     "renameat2",
     "sendfile",
     "sendfile64",
+    "sendmmsg",
+    "sendmsg",
     "splice",
     "sync_file_range",
     "syscall",

@@ -1,0 +1,225 @@
+//! Nothing that a database does to its logs goes past the library: what it counts is what strace counts.
+//!
+//! Each database runs the same work twice under strace, plain and under `forebay run`, one operation at a time so that both do the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{FOREBAY, Sandbox, databases::small_pool};
+use forebay_bench::{
+    processes::find_program,
+    redis::{
+        resp::Reply,
+        server::{Kind, Launch, Server},
+    },
+};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// What was done to a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    writes: u64,
+    syncs: u64,
+}
+
+/// By file name.
+type ByName = BTreeMap<String, Counts>;
+
+const WRITES: &str = "write,pwrite64,writev,pwritev,pwritev2";
+const SYNCS: &str = "fsync,fdatasync,sync_file_range";
+
+/// What stands before a program so that strace writes its calls to `to`.
+fn strace(to: &Path) -> Vec<OsString> {
+    let mut line: Vec<OsString> = ["strace", "-f", "-y", "-qq", "--seccomp-bpf", "-e"]
+        .map(OsString::from)
+        .into();
+    line.push(format!("trace={WRITES},{SYNCS}").into());
+    line.extend([OsString::from("-o"), to.into()]);
+    line
+}
+
+/// The calls that strace saw, of files whose names end so.
+fn seen(output: &Path, suffix: &str) -> ByName {
+    let mut by_name = ByName::new();
+    for line in fs::read_to_string(output).unwrap().lines() {
+        // PID CALL(FD</path>, … A call that another thread's interrupted is resumed in a line without a path.
+        let Some((call, rest)) = line
+            .split_once(' ')
+            .and_then(|(_, call)| call.trim_start().split_once('('))
+        else {
+            continue;
+        };
+        let Some(path) = rest
+            .split_once('<')
+            .and_then(|(_, path)| path.split_once('>'))
+            .map(|(path, _)| path)
+        else {
+            continue;
+        };
+        let name = path.rsplit('/').next().unwrap();
+        if !name.ends_with(suffix) {
+            continue;
+        }
+        // Without flags it does nothing: RocksDB asks so whether the file system has the call.
+        if call == "sync_file_range" && rest.contains(", 0)") {
+            continue;
+        }
+        let counts = by_name.entry(name.to_owned()).or_default();
+        if SYNCS.split(',').any(|sync| sync == call) {
+            counts.syncs += 1;
+        } else {
+            counts.writes += 1;
+        }
+    }
+    by_name
+}
+
+/// The counts that `forebay run --explain` printed: a line of a table for each file.
+fn explained(said: &str, suffix: &str) -> ByName {
+    let mut by_name = ByName::new();
+    for line in said.lines().filter(|line| line.ends_with(" absorbed")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| word.replace(',', "").parse::<u64>().unwrap();
+        // path, writes, bytes and their unit, syncs, state
+        let [path, writes, _, _, syncs, _] = words[..] else {
+            panic!("{line}");
+        };
+        let name = path.rsplit('/').next().unwrap();
+        if name.ends_with(suffix) {
+            let counts = by_name.entry(name.to_owned()).or_default();
+            counts.writes += number(writes);
+            counts.syncs += number(syncs);
+        }
+    }
+    by_name
+}
+
+/// `plain` and `under` are what strace saw, `explained` is what the library counted.
+fn compare(plain: &ByName, under: &ByName, explained: &ByName) {
+    assert!(!plain.is_empty());
+    assert_eq!(
+        plain, explained,
+        "the library counted other calls than the database makes without it"
+    );
+    let logged: ByName = explained
+        .iter()
+        .map(|(name, counts)| {
+            (
+                name.clone(),
+                Counts {
+                    syncs: 0,
+                    ..*counts
+                },
+            )
+        })
+        .collect();
+    assert_eq!(
+        under, &logged,
+        "the kernel must get each write that was logged, no other, and no sync"
+    );
+}
+
+fn forebay_run(pool: &Path, profile: &str) -> Vec<OsString> {
+    let mut line = vec![OsString::from(FOREBAY)];
+    line.extend(["run", "--explain", "--profile", profile, "--pool"].map(OsString::from));
+    line.extend([pool.into(), "--".into()]);
+    line
+}
+
+fn have(program: &str) -> bool {
+    let found = find_program(program).is_some();
+    assert!(
+        found || std::env::var_os("CI").is_none(),
+        "{program} is not installed: scripts/setup.sh test"
+    );
+    found
+}
+
+#[test]
+fn each_write_and_sync_of_redis_is_counted_as_strace_counts_it() {
+    let (Ok(program), true) = (Kind::Redis.program(), have("strace")) else {
+        println!("skipped: redis-server or strace is not installed");
+        return;
+    };
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let run = |name: &str, before: Vec<OsString>| {
+        let dir = sandbox.file(name);
+        fs::create_dir(&dir).unwrap();
+        let calls = sandbox.file(&format!("{name}.strace"));
+        let mut server = Server::start(&Launch {
+            program: program.clone(),
+            dir: dir.clone(),
+            wrapper: [before, strace(&calls)].concat(),
+            environment: Vec::new(),
+            options: [
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--save",
+                "",
+            ]
+            .map(str::to_owned)
+            .into(),
+        })
+        .unwrap();
+        let mut connection = server.connect().unwrap();
+        for number in 0..300 {
+            let reply = connection.line(&format!("SET key:{number} {number}"));
+            assert!(reply.as_ref().is_ok_and(Reply::is_ok), "{reply:?}");
+        }
+        // It closes the connection instead of answering.
+        let _ = connection.line("SHUTDOWN NOSAVE");
+        assert!(server.wait().unwrap().success());
+        (seen(&calls, ".incr.aof"), server.output())
+    };
+    let (plain, _) = run("plain", Vec::new());
+    let (under, said) = run("under", forebay_run(pool.path(), "redis"));
+    let explained = explained(&said, ".incr.aof");
+    assert!(plain.values().all(|counts| counts.writes == 300));
+    compare(&plain, &under, &explained);
+}
+
+#[test]
+fn each_write_and_sync_of_rocksdb_is_counted_as_strace_counts_it() {
+    if !have("db_bench") || !have("strace") {
+        println!("skipped: db_bench or strace is not installed");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let run = |name: &str, before: Vec<OsString>| {
+        let calls = sandbox.file(&format!("{name}.strace"));
+        let line = [before, strace(&calls)].concat();
+        let ran = Command::new(&line[0])
+            .args(&line[1..])
+            .args([
+                "db_bench",
+                "--benchmarks=fillseq",
+                "--sync=1",
+                "--num=500",
+                "--value_size=400",
+            ])
+            .args(["--compression_type=none", "--write_buffer_size=65536"])
+            .arg(format!("--db={}", sandbox.file(name).display()))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{said}");
+        (seen(&calls, ".log"), said)
+    };
+    let (plain, _) = run("plain", Vec::new());
+    let (under, said) = run("under", forebay_run(pool.path(), "rocksdb"));
+    let explained = explained(&said, ".log");
+    // Several logs: memtables of 64 KiB are switched.
+    assert!(plain.len() > 1, "{plain:?}");
+    compare(&plain, &under, &explained);
+}

@@ -1,0 +1,79 @@
+//! `sendmsg`, `sendmmsg`: a descriptor that is passed to another process can be written to there, so its file is retired first.
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use crate::{
+    around::{Failed, missing},
+    change::retire,
+    memory,
+    real::hooks,
+};
+use forebay_files::client;
+use libc::{c_int, c_uint, cmsghdr, mmsghdr, msghdr, ssize_t};
+
+hooks! {
+    fn [sendmsg] (socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    missing missing(-1);
+    plain if !client::is_absorbing();
+    else |real| match before_passing(message) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(socket, message, flags) },
+        Err(failed) => failed.with(-1),
+    };
+
+    fn [sendmmsg] (socket: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if !client::is_absorbing();
+    else |real| match before_passing_all(messages, count) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(socket, messages, count, flags) },
+        Err(failed) => failed.with(-1),
+    };
+}
+
+/// The kernel sends no more than this many messages at once (`UIO_MAXIOV`).
+const MESSAGES_MAX: c_uint = 1024;
+
+fn before_passing_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), Failed> {
+    for number in 0..count.min(MESSAGES_MAX) {
+        // A message is the first part of its element.
+        before_passing(messages.wrapping_add(number as usize).cast())?;
+    }
+    Ok(())
+}
+
+/// Retires the files of all absorbed descriptors in a message. What cannot be read, or makes no sense, the kernel refuses.
+fn before_passing(message: *const msghdr) -> Result<(), Failed> {
+    // SAFETY: a message that is being sent is left alone by its sender.
+    let Some(message) = (unsafe { memory::read(message) }) else {
+        return Ok(());
+    };
+    let (start, end) = (message.msg_control, message.msg_controllen);
+    let mut at = 0_usize;
+    while let Some(data) = at
+        .checked_add(size_of::<cmsghdr>())
+        .filter(|data| *data <= end)
+    {
+        // SAFETY: as above.
+        let Some(part) = (unsafe { memory::read(start.wrapping_byte_add(at).cast::<cmsghdr>()) })
+        else {
+            return Ok(());
+        };
+        let Some(part_end) = at
+            .checked_add(part.cmsg_len)
+            .filter(|part_end| (data..=end).contains(part_end))
+        else {
+            return Ok(());
+        };
+        if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            for fd in (data..=part_end - size_of::<c_int>()).step_by(size_of::<c_int>()) {
+                // SAFETY: as above.
+                let fd = unsafe { memory::read(start.wrapping_byte_add(fd).cast::<c_int>()) };
+                if let Some(fd) = fd.filter(|fd| client::absorbs(*fd)) {
+                    retire(fd)?;
+                }
+            }
+        }
+        at = part_end.next_multiple_of(size_of::<usize>());
+    }
+    Ok(())
+}
