@@ -73,7 +73,7 @@ lint: ## Check formatting, clippy, licences and shell scripts
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	scripts/licences.sh
-	shellcheck scripts/*.sh .ci/run
+	shellcheck scripts/*.sh examples/*/*.sh .ci/run
 
 fmt: ## Format all Rust code
 	@scripts/setup.sh lint
