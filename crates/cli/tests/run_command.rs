@@ -36,6 +36,23 @@ impl Sandbox {
         )
     }
 
+    /// Runs `python3 -c script` with `*.log` absorbed into `pool`.
+    fn python(&self, pool: &Path, script: &str) -> Ran {
+        let mut command = self.command("run --absorb *.log --pool");
+        command.arg(pool).args(["--", "python3", "-c", script]);
+        Ran::of(command.output().unwrap())
+    }
+
+    /// Recovers `pool` as if the machine had been started anew.
+    fn recover_in_another_boot(&self, pool: &Path) -> serde_json::Value {
+        let mut command = self.command("recover --json --pool");
+        command.arg(pool).env(
+            "FOREBAY_TEST_BOOT_ID",
+            "00000000-0000-4000-8000-000000000001",
+        );
+        Ran::of(command.output().unwrap()).ok().json()
+    }
+
     fn pool_once(&self) {
         if !self.file("p").exists() {
             self.pool();
@@ -348,21 +365,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
-    let mut command = sandbox.command("run --absorb *.log --pool");
-    command
-        .arg(pool.path())
-        .args(["--", "python3", "-c", INODE_AGAIN]);
-    let ran = Ran::of(command.output().unwrap());
+    let ran = sandbox.python(pool.path(), INODE_AGAIN);
     if ran.text().trim() != "True" {
         println!("skipped: this file system gave no inode a second time");
         return;
     }
-    let mut recover = sandbox.command("recover --json --pool");
-    recover.arg(pool.path()).env(
-        "FOREBAY_TEST_BOOT_ID",
-        "00000000-0000-4000-8000-000000000001",
-    );
-    let report = Ran::of(recover.output().unwrap()).ok().json();
+    let report = sandbox.recover_in_another_boot(pool.path());
     for file in report["lanes"]
         .as_array()
         .unwrap()
@@ -397,18 +405,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 fn what_another_process_wrote_by_a_descriptor_passed_to_it_is_not_overwritten_by_recovery() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
-    let mut command = sandbox.command("run --absorb *.log --pool");
-    command
-        .arg(pool.path())
-        .args(["--", "python3", "-c", PASSED_ON]);
-    let ran = Ran::of(command.output().unwrap());
+    let ran = sandbox.python(pool.path(), PASSED_ON);
     assert_eq!(ran.code, None, "{}", ran.stderr);
-    let mut recover = sandbox.command("recover --pool");
-    recover.arg(pool.path()).env(
-        "FOREBAY_TEST_BOOT_ID",
-        "00000000-0000-4000-8000-000000000001",
-    );
-    Ran::of(recover.output().unwrap()).ok();
+    sandbox.recover_in_another_boot(pool.path());
     let expected = [[b'b'; 50], [b'a'; 50]].concat();
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
 }
