@@ -148,8 +148,13 @@ fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
         }
     }
     if signal == Signal::SIGTSTP {
-        // The shell waits for us to stop; SIGCONT to the job wakes us both.
-        raise(Signal::SIGSTOP).map_err(|e| Failure::Failed(format!("stopping: {e}")))?;
+        // The shell waits for us to stop; SIGCONT to the job wakes us both. By the same signal, so that the kernel stops either both or,
+        // in a process group that nobody would continue, neither.
+        let stop = SigSet::from_iter([signal]);
+        raise(signal)
+            .and_then(|()| stop.thread_unblock())
+            .and_then(|()| stop.thread_block())
+            .map_err(|e| Failure::Failed(format!("stopping: {e}")))?;
     }
     Ok(())
 }
