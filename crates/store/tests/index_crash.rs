@@ -226,15 +226,16 @@ fn an_ingestion_that_cannot_commit_leaves_the_index_as_it_was_and_can_be_retried
 fn a_write_that_fails_midway_gives_its_space_back_and_can_be_retried() {
     // File sizes are limited for a process of its own, which reports by its exit status.
     let test = std::env::current_exe().unwrap();
-    let status = Command::new("sh")
+    // Its output through a pipe: the file that ours may go to would be limited too.
+    let ran = Command::new("sh")
         .args([
             "-c",
             "trap '' XFSZ; ulimit -f 64; exec \"$0\" --ignored --exact within_a_file_size_limit",
         ])
         .arg(test)
-        .status()
+        .output()
         .unwrap();
-    assert!(status.success());
+    assert!(ran.status.success(), "{ran:?}");
 }
 
 #[test]
