@@ -22,6 +22,18 @@ impl FileKey {
         Self(mixed(mixed(dev) ^ ino) | 1)
     }
 
+    /// The key as a word, to be kept where there is only room for one.
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The key that [`to_word`](Self::to_word) gave.
+    #[must_use]
+    pub const fn of_word(word: u64) -> Self {
+        Self(word)
+    }
+
     /// A place in the file, as the queue knows it.
     fn place(self, offset: u64) -> u64 {
         self.0.wrapping_add(offset)
@@ -51,11 +63,12 @@ const WRITE_BACK_BYTES: u64 = 4 << 20;
 /// Behind, no more is written back while the device is busy for so long.
 const BACKLOG_NS: u64 = 20_000_000;
 
-/// A file's pages beyond this many in one request are charged as one request anyway.
+/// Places in the table of files in which a file may be.
 const PROBES: usize = 32;
 
 /// A device, and the state of one run.
 pub struct Device<'a> {
+    pub(crate) number: usize,
     pub(crate) profile: &'a Profile,
     pub(crate) state: &'a DeviceState,
     pub(crate) files: &'a [FileState],
@@ -88,6 +101,7 @@ impl Device<'_> {
     /// A file of `size` bytes was opened. One without any is new: nothing of an earlier one is in memory.
     pub fn opened(&self, key: FileKey, size: u64) {
         let file = self.file(key);
+        file.device.store(self.number as u64 + 1, Relaxed);
         if size == 0 {
             self.emptied(key);
         } else if file.end.load(Relaxed) == 0 {
@@ -430,12 +444,15 @@ impl Device<'_> {
         self.state.counts[figure].fetch_add(more, Relaxed);
     }
 
+    /// The number of the device that the file was opened on, if it is known.
+    pub(crate) fn known_on(files: &[FileState], key: FileKey) -> Option<usize> {
+        let found = probes(files, key).find(|file| file.key.load(Relaxed) == key.0)?;
+        (found.device.load(Relaxed) as usize).checked_sub(1)
+    }
+
     /// What is known of the file; if there are too many, in another's place.
     fn file(&self, key: FileKey) -> &FileState {
-        let from = key.0 as usize >> 1;
-        let place = |probe: usize| &self.files[(from + probe) % self.files.len()];
-        for probe in 0..PROBES {
-            let file = place(probe);
+        for file in probes(self.files, key) {
             let found = match file.key.load(Relaxed) {
                 0 => file.key.compare_exchange(0, key.0, AcqRel, Relaxed),
                 other => Err(other),
@@ -444,7 +461,7 @@ impl Device<'_> {
                 return file;
             }
         }
-        let file = place(0);
+        let file = &self.files[first_probe(self.files, key)];
         self.forgive(file.dirty.swap(0, Relaxed));
         for word in [
             &file.runs,
@@ -466,6 +483,16 @@ impl Device<'_> {
     fn cached_bytes_max(&self) -> u64 {
         self.profile.cache.mib << 20
     }
+}
+
+fn first_probe(files: &[FileState], key: FileKey) -> usize {
+    (key.0 >> 1) as usize % files.len()
+}
+
+/// Where a file may be.
+fn probes(files: &[FileState], key: FileKey) -> impl Iterator<Item = &FileState> {
+    let from = first_probe(files, key);
+    (from..from + PROBES).map(|at| &files[at % files.len()])
 }
 
 /// The number that a page has which waits to be written: not [`CLEAN`].

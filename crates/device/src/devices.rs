@@ -1,7 +1,7 @@
 //! The directories of a run that have a device, and how its processes find them.
 
 use crate::{
-    DEVICES_MAX, Device, DeviceError, ENV_DEVICES, PAGE_BYTES, Profile,
+    DEVICES_MAX, Device, DeviceError, ENV_DEVICES, FileKey, PAGE_BYTES, Profile,
     cache::Pages,
     shared::{Shared, WAYS},
 };
@@ -193,11 +193,20 @@ impl Devices {
         let from: usize = before.sum();
         let placed = self.placed.get(number)?;
         Some(Device {
+            number,
             profile: &placed.profile,
             state: &self.shared.state().devices[number],
             files: &self.shared.state().files,
             pages: Pages(self.shared.sets().get(from..from + placed.sets())?),
         })
+    }
+
+    /// A file is gone that may be one of ours: nothing of it need be written back.
+    pub fn unlinked(&self, key: FileKey) {
+        let number = Device::known_on(&self.shared.state().files, key);
+        if let Some(device) = number.and_then(|number| self.get(number)) {
+            device.emptied(key);
+        }
     }
 
     /// What each device was asked for.

@@ -32,6 +32,8 @@ pub(crate) const FILES: usize = 1 << 14;
 pub(crate) struct FileState {
     /// Its number; 0 if there is none here.
     pub(crate) key: Word,
+    /// The number plus one of the device that it was opened on.
+    pub(crate) device: Word,
     /// Counts its contents: pages of an earlier one are not its pages.
     pub(crate) generation: Word,
     /// Counts its write-backs: a page with this number waits to be written.

@@ -51,6 +51,7 @@ fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failu
         buffers: 2,
         run_dir: run_dir.to_owned(),
         program: "lab".to_owned(),
+        devices: None,
     };
     let supervisor = Supervisor::start(Pool::open(pool, false)?, options)?;
     let environment = supervisor.environment(Path::new(""));

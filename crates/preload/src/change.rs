@@ -4,6 +4,7 @@
 
 use crate::{
     around::{Failed, client, missing},
+    device,
     real::hooks,
 };
 use forebay_files::client;
@@ -14,7 +15,12 @@ hooks! {
     missing missing(-1);
     plain if bytes < 0 || !client::absorbs(fd);
     else |_real| match client(|| client::truncate(fd, bytes.unsigned_abs())) {
-        Ok(()) => 0,
+        Ok(()) => {
+            if let Some(begun) = device::begin(fd) {
+                begun.resized(bytes.unsigned_abs());
+            }
+            0
+        }
         Err(failed) => failed.with(-1),
     };
 
@@ -60,6 +66,23 @@ hooks! {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
     });
+
+    // Returns the error number.
+    fn [posix_fadvise posix_fadvise64] (fd: c_int, offset: off_t, bytes: off_t, advice: c_int) -> c_int;
+    missing libc::ENOSYS;
+    plain if !device::is_on(fd);
+    else |real| {
+        // SAFETY: our caller's arguments.
+        let result = unsafe { real(fd, offset, bytes, advice) };
+        if result == 0
+            && advice == libc::POSIX_FADV_DONTNEED
+            && let Some(begun) = device::begin(fd)
+        {
+            let bytes = if bytes == 0 { u64::MAX >> 1 } else { bytes.unsigned_abs() };
+            begun.dropped(offset.unsigned_abs(), bytes);
+        }
+        result
+    };
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);

@@ -1,12 +1,15 @@
 //! libforebay.so: the C library's file functions, translated to [`forebay_files::client`], and nothing else.
 //!
-//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether its descriptor is absorbed,
-//! which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
+//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether its descriptor is absorbed
+//! or on an emulated device, which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
 //! whatever the kernel does are then the C library's own. DESIGN.md, "Files tier", says what has to happen otherwise.
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
 //! [`name`] (`rename`, `unlink`, `truncate`), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
-//! [`map`], [`message`] (`sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit).
+//! [`map`] (and what undoes a mapping, in [`guard`]), [`message`] (`sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
+//! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit).
+//!
+//! [`device`] makes descriptors on an emulated device wait for it, [`guard`] readers of mappings.
 //!
 //! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
 
@@ -14,7 +17,9 @@ mod around;
 mod asynchronous;
 mod change;
 mod descriptor;
+mod device;
 mod dprintf;
+mod guard;
 mod map;
 mod memory;
 mod message;

@@ -1,19 +1,47 @@
-//! `mmap`: a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`.
+//! `mmap`: a mapping of a file on an emulated device is charged page by page ([`guard`]). And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`.
 #![expect(unsafe_code, reason = "exports C functions")]
 
-use crate::{around::missing, change::retire, real::hooks};
+use crate::{
+    around::{missing, tell_client},
+    change::retire,
+    device, guard,
+    real::hooks,
+};
 use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t};
 
 hooks! {
     fn [mmap mmap64] (address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
-    plain if !is_shared(flags) || !client::absorbs(fd);
-    else |real| match retire(fd) {
+    plain if !is_concerned(flags, fd);
+    else |real| {
+        if flags & libc::MAP_FIXED != 0 {
+            guard::release(address.addr(), bytes);
+        }
+        if is_shared(flags)
+            && let Err(failed) = retire(fd)
+        {
+            return failed.with(libc::MAP_FAILED);
+        }
+        let begun = device::begin(fd).filter(|_| guard::is_readers(protection, flags));
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(address, bytes, protection, flags, fd, offset) },
-        Err(failed) => failed.with(libc::MAP_FAILED),
+        let mapped = unsafe { real(address, bytes, protection, flags, fd, offset) };
+        if mapped != libc::MAP_FAILED
+            && let Some(begun) = begun
+        {
+            tell_client(|| guard::charge(begun, mapped, bytes, offset.unsigned_abs(), protection));
+        }
+        mapped
     };
+}
+
+fn is_anonymous(flags: c_int) -> bool {
+    flags & libc::MAP_ANONYMOUS != 0
+}
+
+/// Whether a mapping is of a file that is absorbed or on a device, or may be put over one that is charged.
+fn is_concerned(flags: c_int, fd: c_int) -> bool {
+    !is_anonymous(flags) && client::absorbs(fd) || flags & libc::MAP_FIXED != 0 && !guard::is_idle()
 }
 
 /// Whether a mapping with `flags` is of a file and writes to it.
@@ -21,5 +49,5 @@ fn is_shared(flags: c_int) -> bool {
     matches!(
         flags & libc::MAP_TYPE,
         libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE
-    ) && flags & libc::MAP_ANONYMOUS == 0
+    ) && !is_anonymous(flags)
 }

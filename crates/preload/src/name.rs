@@ -5,7 +5,7 @@
 
 use crate::{
     around::{Failed, checked, client, is_client, missing},
-    memory,
+    device, memory,
     real::hooks,
 };
 use forebay_files::client;
@@ -106,7 +106,11 @@ fn rename_file(
         };
     }
     answer(client(|| {
-        client::rename(from, to, || checked(real()).map(drop))
+        let (moved, replaced) = (device::named(from.0, from.1), device::named(to.0, to.1));
+        client::rename(from, to, || checked(real()).map(drop))?;
+        device::unlinked(replaced);
+        device::renamed(moved, to);
+        Ok(())
     }))
 }
 
@@ -115,7 +119,10 @@ fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) ->
         return real();
     };
     answer(client(|| {
-        client::unlink(dir, path, || checked(real()).map(drop))
+        let named = device::named(dir, path);
+        client::unlink(dir, path, || checked(real()).map(drop))?;
+        device::unlinked(named);
+        Ok(())
     }))
 }
 

@@ -1,10 +1,11 @@
 //! `read`, `readv`, `lseek`: what moves the file position of an absorbed descriptor does so while no write is moving it.
 //!
-//! `preadv2` is here for its offset -1, which is the position.
+//! `preadv2` is here for its offset -1, which is the position; `pread` and `preadv` for emulated devices.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
     around::{cancellation_point, checked, client, missing},
+    device,
     real::hooks,
 };
 use forebay_files::client;
@@ -37,10 +38,35 @@ hooks! {
 
     fn [preadv2 preadv64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if offset != -1 || !client::absorbs(fd);
-    else |real| reading(fd, || {
+    plain if !client::absorbs(fd);
+    else |real| {
         // SAFETY: our caller's arguments.
-        unsafe { real(fd, parts, count, offset, flags) }
+        let read = || unsafe { real(fd, parts, count, offset, flags) };
+        if offset == -1 { reading(fd, read) } else { reading_at(fd, offset, read) }
+    };
+
+    fn [pread pread64 __pread64] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t;
+    missing missing(-1);
+    plain if !device::is_on(fd);
+    else |real| reading_at(fd, offset, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, buffer, bytes, offset) }
+    });
+
+    fn [__pread_chk __pread64_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t;
+    missing missing(-1);
+    plain if !device::is_on(fd);
+    else |real| reading_at(fd, offset, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, buffer, bytes, offset, room) }
+    });
+
+    fn [preadv preadv64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    missing missing(-1);
+    plain if !device::is_on(fd);
+    else |real| reading_at(fd, offset, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, parts, count, offset) }
     });
 
     fn [lseek lseek64 __lseek] (fd: c_int, offset: off_t, whence: c_int) -> off_t;
@@ -54,7 +80,22 @@ hooks! {
 
 fn reading(fd: c_int, read: impl FnOnce() -> ssize_t) -> ssize_t {
     cancellation_point();
-    at_position(fd, || read() as i64) as ssize_t
+    let begun = device::begin(fd);
+    let bytes = at_position(fd, || read() as i64) as ssize_t;
+    if let (Some(begun), Ok(bytes)) = (begun, usize::try_from(bytes)) {
+        begun.read(None, bytes);
+    }
+    bytes
+}
+
+/// Reads at an offset, which only an emulated device wants to know of.
+fn reading_at(fd: c_int, offset: off_t, read: impl FnOnce() -> ssize_t) -> ssize_t {
+    let begun = device::begin(fd);
+    let bytes = read();
+    if let (Some(begun), Ok(bytes)) = (begun, usize::try_from(bytes)) {
+        begun.read(Some(offset.unsigned_abs()), bytes);
+    }
+    bytes
 }
 
 fn at_position(fd: c_int, call: impl FnOnce() -> i64) -> i64 {

@@ -6,6 +6,7 @@
 
 use crate::{
     around::{missing, tell_client},
+    device, guard,
     real::hooks,
 };
 use forebay_files::client;
@@ -49,6 +50,7 @@ extern "C" fn start() {
     crate::change::find_all();
     crate::descriptor::find_all();
     crate::dprintf::find_all();
+    crate::guard::find_all();
     crate::map::find_all();
     crate::message::find_all();
     crate::name::find_all();
@@ -66,6 +68,7 @@ extern "C" fn start() {
     if registered == 0 {
         // Without them a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
+        tell_client(device::start);
     }
 }
 
@@ -87,4 +90,5 @@ unsafe extern "C" fn forked_in_child() {
 fn forked() {
     PROCESS.store(own_pid(), Ordering::Relaxed);
     tell_client(client::forked);
+    guard::forked();
 }

@@ -7,7 +7,7 @@
 use crate::{
     around::{Failed, client, is_client, missing, tell_client},
     change::retire,
-    memory,
+    device, memory,
     real::hooks,
 };
 use forebay_files::client;
@@ -26,19 +26,29 @@ hooks! {
 
     fn [fopen fopen64 _IO_fopen] (path: *const c_char, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if is_plain(mode);
-    else |real| match retire_path(path) {
+    plain if is_plain(mode) && !device::any() || is_client();
+    else |real| {
+        if !is_plain(mode)
+            && let Err(failed) = retire_path(path)
+        {
+            return failed.with(ptr::null_mut());
+        }
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(path, mode) },
-        Err(failed) => failed.with(ptr::null_mut()),
+        let stream = unsafe { real(path, mode) };
+        note(stream);
+        stream
     };
 
     fn [freopen freopen64] (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if is_plain(mode) && !is_absorbed(stream);
+    plain if is_plain(mode) && !is_absorbed(stream) && !device::any();
     else |real| match before_reopening(path, mode, stream) {
-        // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(path, mode, stream) },
+        Ok(()) => {
+            // SAFETY: our caller's arguments.
+            let stream = unsafe { real(path, mode, stream) };
+            note(stream);
+            stream
+        }
         Err(failed) => failed.with(ptr::null_mut()),
     };
 
@@ -69,6 +79,15 @@ hooks! {
         Ok(()) => unsafe { real(fd, flag, format, arguments) },
         Err(failed) => failed.with(-1),
     };
+}
+
+/// Notes whether a stream that was just opened is on an emulated device.
+fn note(stream: *mut FILE) {
+    if !stream.is_null() && device::any() {
+        tell_client(|| {
+            device::note(number(stream), 0);
+        });
+    }
 }
 
 /// Whether a stream of this mode leaves the file that it opens as it is.

@@ -6,6 +6,7 @@
 
 use crate::{
     around::{cancellation_point, client, missing},
+    device,
     real::hooks,
 };
 use forebay_files::client;
@@ -15,20 +16,53 @@ hooks! {
     fn [fsync] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd);
-    else |_real| synchronise(fd);
+    else |real| synchronise(fd, false, || {
+        // SAFETY: our caller's argument.
+        unsafe { real(fd) }
+    });
 
     fn [fdatasync] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd);
-    else |_real| synchronise(fd);
+    else |real| synchronise(fd, true, || {
+        // SAFETY: our caller's argument.
+        unsafe { real(fd) }
+    });
 
     fn [sync_file_range] (fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd) || !does_something(offset, bytes, flags);
-    else |_real| synchronise(fd);
+    else |real| synchronise_range(fd, flags, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, offset, bytes, flags) }
+    });
 }
 
-fn synchronise(fd: c_int) -> c_int {
+/// Of an absorbed file the client knows what is durable. Of another on an emulated device the sync is `real`, and takes as long as the device.
+fn synchronise(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int {
+    if client::is_in_pool(fd) {
+        return of_client(fd);
+    }
+    let Some(begun) = device::begin(fd) else {
+        return of_client(fd);
+    };
+    let result = real();
+    if result == 0 {
+        begun.synced(data_only);
+    }
+    result
+}
+
+/// Only one that waits for the writes costs anything on a device.
+fn synchronise_range(fd: c_int, flags: c_uint, real: impl FnOnce() -> c_int) -> c_int {
+    if flags & libc::SYNC_FILE_RANGE_WAIT_AFTER == 0 && !client::is_in_pool(fd) && device::is_on(fd)
+    {
+        return real();
+    }
+    synchronise(fd, true, real)
+}
+
+fn of_client(fd: c_int) -> c_int {
     cancellation_point();
     match client(|| client::sync(fd)) {
         Ok(()) => 0,

@@ -4,7 +4,7 @@
 
 use crate::{
     around::{client, missing, without_cancellation},
-    asynchronous, change, descriptor, map, memory, name, open, position,
+    asynchronous, change, descriptor, device, guard, map, memory, name, open, position,
     real::hooks,
     sync, write,
 };
@@ -58,6 +58,8 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_read if absorbs(a) => call!(position::read, a, b, c),
         libc::SYS_readv if absorbs(a) => call!(position::readv, a, b, c),
         libc::SYS_preadv2 if absorbs(a) => call!(position::preadv2, a, b, c, d, f),
+        libc::SYS_pread64 if absorbs(a) => call!(position::pread, a, b, c, d),
+        libc::SYS_preadv if absorbs(a) => call!(position::preadv, a, b, c, d),
         libc::SYS_lseek if absorbs(a) => call!(position::lseek, a, b, c),
         libc::SYS_fsync if absorbs(a) => call!(sync::fsync, a),
         libc::SYS_fdatasync if absorbs(a) => call!(sync::fdatasync, a),
@@ -68,13 +70,16 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_sendfile if absorbs(a) => call!(change::sendfile, a, b, c, d),
         libc::SYS_splice if absorbs(c) => call!(change::splice, a, b, c, d, e, f),
         libc::SYS_ioctl if absorbs(a) => call!(change::ioctl, a, b, c),
-        libc::SYS_mmap if absorbs(e) => call!(map::mmap, a, b, c, d, e, f),
+        libc::SYS_munmap if !guard::is_idle() => call!(guard::munmap, a, b),
+        libc::SYS_mprotect if !guard::is_idle() => call!(guard::mprotect, a, b, c),
+        libc::SYS_mremap if !guard::is_idle() => call!(guard::mremap, a, b, c, d, e),
+        libc::SYS_mmap if absorbs(e) || !guard::is_idle() => call!(map::mmap, a, b, c, d, e, f),
         libc::SYS_close if absorbs(a) || is_own(a) => call!(descriptor::close, a),
         libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
         libc::SYS_dup if absorbs(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl if absorbs(a) => call!(descriptor::fcntl, a, b, c),
-        libc::SYS_openat if open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
+        libc::SYS_openat if device::any() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
         libc::SYS_openat2 => before_openat2(a as c_int, b as *const c_char, c as *const u64),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
@@ -85,7 +90,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
             Continue(())
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_open if open::can_change(b as c_int) => call!(open::open, a, b, c),
+        libc::SYS_open if device::any() || open::can_change(b as c_int) => call!(open::open, a, b, c),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_creat => call!(open::creat, a, b),
         #[cfg(target_arch = "x86_64")]

@@ -8,7 +8,7 @@
 
 use crate::{
     around::{cancellation_point, client, missing},
-    memory,
+    device, guard, memory,
     real::hooks,
 };
 use forebay_files::client;
@@ -153,9 +153,18 @@ fn write_parts(
         Place::Offset(offset) => Some(offset),
         Place::Invalid => return refused(),
     };
+    for part in parts {
+        guard::touch(part.as_ptr().addr(), part.len());
+    }
     cancellation_point();
+    let begun = device::begin(fd);
     match client(|| client::write(fd, parts, offset, flags)) {
-        Ok(bytes) => bytes as ssize_t,
+        Ok(bytes) => {
+            if let Some(begun) = begun {
+                begun.wrote(offset, bytes, flags);
+            }
+            bytes as ssize_t
+        }
         Err(failed) => failed.with(-1),
     }
 }

@@ -15,7 +15,9 @@ mod session;
 mod table;
 mod write;
 
-pub use descriptors::{closing, duplicated, flags_changed, hidden_flags};
+pub use descriptors::{
+    closing, device, duplicated, flags_changed, hidden_flags, is_in_pool, set_device,
+};
 pub use leaving::{exiting, forked, forking, give_up, retire, retire_path};
 pub use names::{rename, unlink};
 pub use open::open;
@@ -80,8 +82,8 @@ pub fn start() {
     }
 }
 
-/// True if writes to `fd` go to the pool as well, or if its flags are not what the database believes: then the functions below
-/// must be called instead of, or around, the C library's.
+/// True if writes to `fd` go to the pool as well, or if its flags are not what the database believes, or if it is on an emulated device: then
+/// the functions below must be called instead of, or around, the C library's.
 #[inline]
 #[must_use]
 pub fn absorbs(fd: c_int) -> bool {

@@ -10,6 +10,7 @@ use super::{
     guest::{Guest, GuestFile, Work, errno_of},
 };
 use crate::sys;
+use forebay_device::clock;
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
@@ -54,6 +55,7 @@ fn segment(
     let mut failed: BTreeSet<u32> = BTreeSet::new();
     for (number, file) in &known {
         let started = Instant::now();
+        let begun = clock::now_ns();
         let done = match &file.unlinked_from {
             Some(directory) => directory.sync_all(),
             None => {
@@ -61,6 +63,11 @@ fn segment(
                 fault().map_or_else(|| file.file.sync_data(), Err)
             }
         };
+        shared.charge_sync(
+            file.unlinked_from.as_ref().unwrap_or(&file.file),
+            true,
+            begun,
+        );
         guest.syncs.fetch_add(1, Relaxed);
         guest.sync_ns.fetch_add(
             u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),

@@ -8,6 +8,7 @@ use crate::{
     sys,
     wire::{self, Answer, Request, VERSION},
 };
+use forebay_device::clock;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::{
@@ -228,16 +229,20 @@ impl Guest {
             return Err("another process writes to it".into());
         }
         let alone = sys::alone(file.as_fd()).unwrap_or(false);
+        let begun = clock::now_ns();
         file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
+        shared.charge_sync(&file, false, begun);
         let directory = path
             .parent()
             .map(File::open)
             .transpose()
             .map_err(|e| format!("opening its directory: {e}"))?;
         if let Some(directory) = &directory {
+            let begun = clock::now_ns();
             directory
                 .sync_all()
                 .map_err(|e| format!("syncing its directory: {e}"))?;
+            shared.charge_sync(directory, false, begun);
         }
         shared.snapshot(&path, &file);
         let mut files = self.files.lock();

@@ -4,6 +4,7 @@
 //! thread that answers it (`guest`) and one that syncs its files (`drain`). When a client ends, however it ends, its lane is
 //! recovered like any other ([`replay`](crate::replay)): same boot, so its files are synced.
 
+mod charge;
 mod drain;
 mod guest;
 mod status;
@@ -11,6 +12,7 @@ mod status;
 pub use status::{FileStatus, GuestStatus, Status, status_of_running};
 
 use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FilesError, boot, sys};
+use forebay_device::Devices;
 use forebay_pool::Pool;
 use guest::Guest;
 use parking_lot::{Condvar, Mutex};
@@ -45,6 +47,8 @@ pub struct SupervisorOptions {
     pub run_dir: PathBuf,
     /// The database in words, for status and labels.
     pub program: String,
+    /// Emulated devices of directories: the supervisor's syncs of files there cost what they say.
+    pub devices: Option<Arc<Devices>>,
 }
 
 /// What all threads of a supervisor share.
