@@ -1,10 +1,11 @@
 //! `forebay run`: an unmodified database whose fsync costs a memory copy.
 //!
 //! In order: what is to be absorbed (`forebay_files::policy`), whether the program can be run so ([`program`]), the pool
-//! ([`pool`]) and what an earlier run left in it, the supervisor, and then the program, whose signals and exit status are passed through
+//! ([`pool`]; the directories that are on an emulated device: [`device`]) and what an earlier run left in it, the supervisor, and then the program, whose signals and exit status are passed through
 //! ([`child`]).
 
 mod child;
+mod device;
 mod explain;
 mod library;
 mod pool;
@@ -16,15 +17,16 @@ pub use pool::emulated_path;
 use crate::{failure::Failure, size};
 use child::Signals;
 use clap::Args;
+use forebay_device::{Devices, Placed};
 use forebay_files::{
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
-    supervisor::{Status, Supervisor, SupervisorOptions},
+    supervisor::{Status, Supervisor, SupervisorOptions, preload},
 };
 use forebay_pool::Pool;
 use pool::Source;
 use program::Program;
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 /// Run an unmodified database; its log files' fsync costs a memory copy
 #[derive(Args)]
@@ -41,7 +43,11 @@ use std::{ffi::OsString, path::PathBuf};
         forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
         forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
         forebay run --pool p --profile rocksdb -- ./my-service\n  \
-        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n\n\
+        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
+        forebay run --device /dev/shm/d=hdd-7200 --no-pool -- redis-server --dir /dev/shm/d --appendonly yes\n  \
+        forebay run --device /dev/shm/d=hdd-7200 --emulated 64MiB -- redis-server --dir /dev/shm/d --appendonly yes\n\n\
+        An emulated device (--device) only adds to what I/O really takes: put the directory on something faster, as /dev/shm. docs/devices.md \
+        has the model, the profiles and how to write one.\n\n\
         A configuration file:\n  \
         absorb = [\"*.aof\"]                  # instead of what the profile says\n  \
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
@@ -58,6 +64,13 @@ pub struct Run {
     /// Use a pool of this size in ordinary memory, made if need be: it survives a process crash only
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     emulated: Option<u64>,
+    /// Use no pool: nothing is absorbed, every file is as without Forebay; so it is also with --device alone
+    #[arg(long, conflicts_with_all = ["pool", "emulated"])]
+    no_pool: bool,
+    /// Give file I/O below DIR the latency, bandwidth, queue and sync cost of a device: hdd-7200, hdd-15k-raid0x8, sata-ssd,
+    /// nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or the path of a TOML file with a profile; may be given several times
+    #[arg(long = "device", value_name = "DIR=PROFILE", value_parser = device::parse)]
+    devices: Vec<Placed>,
     /// The profile, if the program's name does not say it; "generic" is the one of --absorb alone
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -84,12 +97,35 @@ impl Run {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        let source = Source::of(self.pool.as_deref(), self.emulated)?;
+        let without = self.no_pool || !self.devices.is_empty();
+        let source = Source::of(self.pool.as_deref(), self.emulated, without)?;
         let program = Program::find(&self.command)?;
+        let devices = device::make(&self.devices)?;
+        let status = match source {
+            Some(source) => self.with_pool(&config, &source, &program, devices.as_ref())?,
+            None => without_pool(&program, devices.as_deref())?,
+        };
+        if let (true, Some(devices)) = (self.explain, &devices) {
+            eprint!("{}", device::summary(devices));
+        }
+        match status {
+            0 => Ok(()),
+            status => Err(Failure::Passed(status)),
+        }
+    }
+
+    /// Runs the program with its log files absorbed; gives its status.
+    fn with_pool(
+        &self,
+        config: &Config,
+        source: &Source,
+        program: &Program,
+        devices: Option<&Arc<Devices>>,
+    ) -> Result<u8, Failure> {
         let policy = policy::choose(policy::Request {
             programs: &program.names(),
             profile: self.profile.as_deref(),
-            config: &config,
+            config,
             absorb: &self.absorb,
         })?;
         program.check()?;
@@ -108,15 +144,13 @@ impl Run {
                 buffers: self.buffers,
                 run_dir: run_dir()?,
                 program: program.name().to_string_lossy().into_owned(),
+                devices: devices.cloned(),
             },
         )?;
-        let status = child::run(&program, supervisor.environment(&library), &mut signals)?;
+        let status = child::run(program, supervisor.environment(&library), &mut signals)?;
         let absorbed = supervisor.finish();
         self.report(&policy, absorbed)?;
-        match status {
-            0 => Ok(()),
-            status => Err(Failure::Passed(status)),
-        }
+        Ok(status)
     }
 
     /// What became of it all. An error only if acknowledged bytes are not in their files, whatever the program's status.
@@ -131,6 +165,18 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Runs the program with nothing absorbed, on the devices if there are any; gives its status.
+fn without_pool(program: &Program, devices: Option<&Devices>) -> Result<u8, Failure> {
+    let mut environment = Vec::new();
+    if let Some(devices) = devices {
+        program.check()?;
+        environment.push(preload(&library::find()?));
+        environment.extend(devices.environment());
+    }
+    eprintln!("forebay: no pool: nothing is absorbed");
+    child::run(program, environment, &mut Signals::block()?)
 }
 
 /// Brings what earlier runs left in the pool to its files.

@@ -18,14 +18,19 @@ pub enum Source {
 }
 
 impl Source {
-    /// What the options say.
-    pub fn of(pool: Option<&Path>, emulated: Option<u64>) -> Result<Self, Failure> {
+    /// What the options say; none if there is to be no pool.
+    pub fn of(
+        pool: Option<&Path>,
+        emulated: Option<u64>,
+        without: bool,
+    ) -> Result<Option<Self>, Failure> {
         match (pool, emulated) {
-            (Some(path), _) => Ok(Self::At(path.to_owned())),
-            (None, Some(bytes)) => Ok(Self::Emulated(bytes)),
+            (Some(path), _) => Ok(Some(Self::At(path.to_owned()))),
+            (None, Some(bytes)) => Ok(Some(Self::Emulated(bytes))),
+            (None, None) if without => Ok(None),
             (None, None) => Err(Failure::Usage(
                 "which pool? Give one on persistent memory with --pool PATH (forebay pool create makes it, forebay doctor says where), \
-                 or try things out with --emulated 64MiB, which survives a process crash, not a power cut"
+                 or try things out with --emulated 64MiB, which survives a process crash, not a power cut; --no-pool runs the program without any"
                     .to_owned(),
             )),
         }

@@ -121,13 +121,8 @@ impl Supervisor {
     /// What the database's environment must have beside what it has: the library, and how to find this supervisor.
     #[must_use]
     pub fn environment(&self, library: &Path) -> Vec<(OsString, OsString)> {
-        let mut preload = library.as_os_str().to_owned();
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            preload.push(OsStr::new(":"));
-            preload.push(others);
-        }
-        vec![
-            ("LD_PRELOAD".into(), preload),
+        let mut environment = vec![
+            preload(library),
             (
                 ENV_SOCKET.into(),
                 OsString::from_vec(self.socket_name.clone()),
@@ -137,7 +132,10 @@ impl Supervisor {
                 ENV_ABSORB.into(),
                 self.shared.options.patterns.join("\n").into(),
             ),
-        ]
+        ];
+        let devices = self.shared.options.devices.as_ref();
+        environment.extend(devices.and_then(|devices| devices.environment()));
+        environment
     }
 
     /// What it is doing.
@@ -175,6 +173,17 @@ impl Supervisor {
             None => Ok(status),
         }
     }
+}
+
+/// The environment variable by which the dynamic linker puts the library before the program's other libraries.
+#[must_use]
+pub fn preload(library: &Path) -> (OsString, OsString) {
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(OsStr::new(":"));
+        preload.push(others);
+    }
+    ("LD_PRELOAD".into(), preload)
 }
 
 impl Drop for Supervisor {
