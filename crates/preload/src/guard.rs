@@ -290,12 +290,11 @@ pub(crate) fn release(address: usize, bytes: usize) {
 
 /// Changes the protection of pages; false if the kernel refuses. Leaves errno alone.
 fn protect(from: usize, to: usize, protection: c_int) -> bool {
-    let before = errno();
+    let flags = rustix::mm::MprotectFlags::from_bits_retain(protection.unsigned_abs());
+    let pages = ptr::with_exposed_provenance_mut(from);
     // SAFETY: pages of a mapping in the table, which the program gave us to charge: it does not count on them being inaccessible, and
-    // gets them back as they were.
-    let done = unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, protection) };
-    set_errno(before);
-    done == 0
+    // gets them back as they were. Not the C library's `mprotect` or `syscall`, which come by here.
+    unsafe { rustix::mm::mprotect(pages, to - from, flags) }.is_ok()
 }
 
 static HELD: AtomicBool = AtomicBool::new(false);
