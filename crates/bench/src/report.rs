@@ -2,7 +2,7 @@
 
 use crate::{
     device::Speed,
-    pool_bench, redis, rocksdb,
+    emulated, pool_bench, redis, rocksdb,
     wisckey::{Figures, PeerOutcome, Report},
 };
 use std::fmt::Write;
@@ -251,6 +251,39 @@ fn others(report: &Report) -> String {
     } else {
         table.render() + "\n"
     }
+}
+
+/// Emulated devices beside their profiles.
+#[must_use]
+pub fn emulated(report: &emulated::Report) -> String {
+    let mut table = Table::new(&[
+        "device",
+        "request",
+        "profile µs",
+        "measured µs",
+        "deviation %",
+        "profile MB/s",
+        "measured MB/s",
+    ]);
+    for row in &report.rows {
+        let kind = row.kind;
+        let order = if kind.sequential {
+            "sequential"
+        } else {
+            "random"
+        };
+        let what = if kind.write { "write" } else { "read" };
+        table.row(vec![
+            row.profile.clone(),
+            format!("{order} {what}, {} KiB", kind.bytes >> 10),
+            figure(Some(row.profile_us)),
+            figure(Some(row.measured_us)),
+            format!("{:+.1}", row.deviation_percent),
+            figure(Some(row.profile_mb_s)),
+            figure(Some(row.measured_mb_s)),
+        ]);
+    }
+    table.render()
 }
 
 /// The report of `forebay bench pool`.

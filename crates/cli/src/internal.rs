@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Subcommand;
-use forebay_bench::{crash, wisckey};
+use forebay_bench::{crash, emulated, wisckey};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -16,6 +16,11 @@ pub enum Command {
         /// What to do, as JSON
         order: String,
     },
+    /// Do requests to a file, and say how long they took
+    Requests {
+        /// What to do, as JSON
+        order: String,
+    },
 }
 
 impl Command {
@@ -23,6 +28,7 @@ impl Command {
         match self {
             Self::Write { order } => crash::write_until_killed(&order)?,
             Self::Fill { order } => wisckey::fill_until_killed(&order)?,
+            Self::Requests { order } => println!("{}", emulated::requests(&order)?),
         }
         Ok(())
     }

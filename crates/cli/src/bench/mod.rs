@@ -1,5 +1,6 @@
 //! `forebay bench`: measure the pool, the store, and databases.
 
+mod device;
 mod pool;
 mod redis;
 mod rocksdb;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 #[derive(Subcommand)]
 pub enum Command {
     Pool(pool::Pool),
+    Device(device::Device),
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
@@ -24,6 +26,7 @@ impl Command {
         clean_up_on_signals()?;
         match self {
             Self::Pool(pool) => pool.run(),
+            Self::Device(device) => device.run(),
             Self::Wisckey(wisckey) => wisckey.run(),
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),

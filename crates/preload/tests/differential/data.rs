@@ -211,6 +211,53 @@ pub fn read(world: &mut World) {
     world.note_state(fd);
 }
 
+pub fn pread(world: &mut World) {
+    let (fd, offset) = (world.fd(), world.offset());
+    let mut bytes = vec![0_u8; world.rng.below(5000) as usize];
+    let room = bytes.len();
+    let pointer: *mut c_void = bytes.as_mut_ptr().cast();
+    let part = iovec {
+        iov_base: pointer,
+        iov_len: room,
+    };
+    let about = format!("{}, {room}, {offset}", world.show(fd));
+    let name = world.spelling(&[
+        "pread",
+        "pread64",
+        "__pread64",
+        "__pread_chk",
+        "__pread64_chk",
+        "preadv",
+        "preadv64",
+    ]);
+    let found = match name {
+        "__pread_chk" | "__pread64_chk" => call!(
+            world, name, about,
+            (fd => c_int, pointer => *mut c_void, room => usize, offset => i64, room => usize) -> isize
+        ),
+        "preadv" | "preadv64" => call!(
+            world, name, about,
+            (fd => c_int, &raw const part => *const iovec, 1 => c_int, offset => i64) -> isize
+        ),
+        _ => {
+            call!(world, name, about, (fd => c_int, pointer => *mut c_void, room => usize, offset => i64) -> isize)
+        }
+    };
+    if let Ok(found) = usize::try_from(found) {
+        world.say(&hash(&bytes[..found]));
+    }
+}
+
+pub fn advise(world: &mut World) {
+    let (fd, offset) = (world.fd(), world.offset());
+    let advice = world
+        .rng
+        .one_of(&[libc::POSIX_FADV_DONTNEED, libc::POSIX_FADV_RANDOM, 99]);
+    let name = world.spelling(&["posix_fadvise", "posix_fadvise64"]);
+    let about = format!("{}, {offset}, {advice}", world.show(fd));
+    call!(world, name, about, (fd => c_int, offset => i64, 4096 => i64, advice => c_int) -> c_int);
+}
+
 pub fn seek(world: &mut World) {
     let (fd, offset) = (world.fd(), world.offset());
     let whence = world.rng.one_of(&[

@@ -97,6 +97,87 @@ pub fn map(world: &mut World) {
     unsafe { libc::munmap(pages, BYTES) };
 }
 
+/// Several pages to be read, some of them first by the kernel, then changed in every way in which a mapping can be.
+pub fn map_to_read(world: &mut World) {
+    const PAGE: usize = 4096;
+    let fd = world.fd();
+    let Some(bytes) = size(fd).map(|size| size as usize).filter(|size| *size > 0) else {
+        return;
+    };
+    let flags = world.rng.one_of(&[libc::MAP_PRIVATE, libc::MAP_SHARED]);
+    let about = format!("{}, to read, {flags:#x}", world.show(fd));
+    let pages = call!(
+        world, "mmap", about,
+        (ptr::null_mut() => *mut c_void, bytes => usize, libc::PROT_READ => c_int, flags => c_int, fd => c_int, 0 => i64)
+            -> *mut c_void
+    );
+    if pages == libc::MAP_FAILED {
+        return;
+    }
+    if world.rng.once_in(2) {
+        // The kernel reads what nobody has touched.
+        let to = world.fd();
+        let about = format!("{}, from a mapping", world.show(to));
+        call!(world, "write", about, (to => c_int, pages => *mut c_void, bytes.min(PAGE) => usize) -> isize);
+    }
+    // The file may have been written to, also by this, but not be shorter.
+    let found = unsafe { std::slice::from_raw_parts(pages.cast::<u8>(), bytes) };
+    world.say(&hash(found));
+    match world.rng.below(3) {
+        0 => {
+            let protection = libc::PROT_READ;
+            call!(world, "mprotect", "to read", (pages => *mut c_void, PAGE => usize, protection => c_int) -> c_int);
+            world.say(&hash(found));
+            call!(world, "munmap", "all", (pages => *mut c_void, bytes => usize) -> c_int);
+        }
+        1 => {
+            let moved = call!(
+                world, "mremap", "twice as long",
+                (pages => *mut c_void, bytes => usize, 2 * bytes => usize, libc::MREMAP_MAYMOVE => c_int) -> *mut c_void
+            );
+            let found = unsafe { std::slice::from_raw_parts(moved.cast::<u8>(), bytes) };
+            world.say(&hash(found));
+            call!(world, "munmap", "all", (moved => *mut c_void, 2 * bytes => usize) -> c_int);
+        }
+        _ => {
+            call!(world, "munmap", "all", (pages => *mut c_void, bytes => usize) -> c_int);
+        }
+    }
+}
+
+extern "C" fn on_signal(_: c_int) {}
+
+/// Handlers of signals, and what they were before.
+pub fn handle(world: &mut World) {
+    let number = world
+        .rng
+        .one_of(&[libc::SIGSEGV, libc::SIGSEGV, libc::SIGUSR1, 99]);
+    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    ours.sa_sigaction = on_signal as *const () as usize;
+    let about = format!("{number}");
+    let name = world.spelling(&["sigaction", "signal"]);
+    if name == "signal" {
+        let kept = unsafe {
+            libc::sigaction(number, ptr::null(), &raw mut before);
+            before
+        };
+        let old =
+            call!(world, name, about, (number => c_int, libc::SIG_DFL => usize) -> *mut c_void);
+        let is_same = old.addr() == kept.sa_sigaction || old.addr() == libc::SIG_ERR;
+        world.say(&format!("the handler before: {is_same}"));
+        unsafe { libc::sigaction(number, &raw const kept, ptr::null_mut()) };
+        return;
+    }
+    call!(
+        world, name, about,
+        (number => c_int, &raw const ours => *const libc::sigaction, &raw mut before => *mut libc::sigaction) -> c_int
+    );
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    unsafe { libc::sigaction(number, &raw const before, &raw mut now) };
+    world.say(&format!("ours: {}", now.sa_sigaction == ours.sa_sigaction));
+}
+
 pub fn copy(world: &mut World) {
     let (from, to) = (world.fd(), world.fd());
     let bytes = world.rng.below(3000) as usize;

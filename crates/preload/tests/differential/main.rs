@@ -76,6 +76,34 @@ fn under_forebay(worker: &Path, dir: &Path) -> Command {
     command
 }
 
+/// As [`under_forebay`], with everything on an emulated device that keeps nothing in memory, but is fast.
+fn on_a_device(worker: &Path, dir: &Path) -> Command {
+    let profile = dir.join("device.toml");
+    let cost = "{ random_us = 1, mb_s = 10000 }";
+    let text = format!("read = {cost}\nwrite = {cost}\n[cache]\nreads = false\nwrites = false\n");
+    fs::write(&profile, text).unwrap();
+    let plain = under_forebay(worker, dir);
+    if forebay().is_none() {
+        return plain;
+    }
+    let mut placed = dir.join("work").into_os_string();
+    placed.push("=");
+    placed.push(profile);
+    let mut arguments = plain.get_args();
+    let mut command = Command::new(plain.get_program());
+    command
+        .args(arguments.next())
+        .arg("--device")
+        .arg(placed)
+        .args(arguments);
+    command.envs(
+        plain
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    command
+}
+
 /// The program, where cargo puts it.
 fn forebay() -> Option<PathBuf> {
     let dir = support::library().parent()?.parent()?.to_owned();
@@ -175,12 +203,14 @@ fn the_same_calls_do_the_same() {
     };
     let mut called = BTreeSet::new();
     for seed in seeds {
-        let (plain, forebay) = thread::scope(|scope| {
+        let (plain, forebay, device) = thread::scope(|scope| {
             let plain = scope.spawn(|| run(seed, plain));
             let forebay = run(seed, under_forebay);
-            (plain.join().unwrap(), forebay)
+            let device = run(seed, on_a_device);
+            (plain.join().unwrap(), forebay, device)
         });
         assert_same(seed, &plain, &forebay);
+        assert_same(seed, &plain, &device);
         for line in &plain.transcript {
             let names = line.strip_prefix(CALLED).unwrap_or("").split_whitespace();
             called.extend(names.map(str::to_owned));

@@ -126,6 +126,8 @@ const KEEPING: &[Operation] = &[
     data::pwritev,
     data::pwritev2,
     data::read,
+    data::pread,
+    data::advise,
     data::seek,
     data::synchronise,
     descriptors::close,
@@ -142,6 +144,7 @@ const KEEPING: &[Operation] = &[
 const RETIRING: &[Operation] = &[
     files::allocate,
     files::map,
+    files::map_to_read,
     files::copy,
     descriptors::pass,
     foreign::stream,
@@ -156,6 +159,7 @@ const ALONE: &[Operation] = &[
     files::link,
     foreign::asynchronous,
     foreign::submit,
+    files::handle,
 ];
 
 impl World {

@@ -1,0 +1,58 @@
+//! `forebay bench device`.
+
+use super::own_program;
+use crate::{failure::Failure, output};
+use clap::Args;
+use forebay_bench::{emulated, report, scratch::memory_dir};
+use forebay_device::Profile;
+use std::path::PathBuf;
+
+/// Measure emulated devices (forebay run --device) beside their profiles
+#[derive(Args)]
+#[command(
+    long_about = "Measures what a program sees of each emulated device: reads and writes of 4 KiB and 1 MiB past the cache, sequential and \
+                  random, by a process under forebay run --device, beside what the device's profile says. Figures are medians of the calls.\n\n\
+                  The devices are in directories in memory, which are removed again: emulation only adds to what I/O really takes.",
+    after_long_help = "Examples:\n  \
+        forebay bench device\n  \
+        forebay bench device --profile gen-z-uc --profile nvme --json\n  \
+        forebay bench device --profile ./mine.toml --quick"
+)]
+pub struct Device {
+    /// Only this profile: hdd-7200, hdd-15k-raid0x8, sata-ssd, nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or a TOML file;
+    /// may be given several times
+    #[arg(long, value_name = "PROFILE")]
+    profile: Vec<String>,
+    /// Make the directories here instead of in memory
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Toy size: shows that it runs; medians of a few calls
+    #[arg(long)]
+    quick: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Device {
+    pub fn run(self) -> Result<(), Failure> {
+        let all = || Profile::NAMES.map(str::to_owned).to_vec();
+        let (calls, file_mib) = if self.quick { (9, 16) } else { (400, 64) };
+        let config = emulated::Config {
+            program: own_program()?,
+            profiles: if self.profile.is_empty() {
+                all()
+            } else {
+                self.profile
+            },
+            dir: self.dir.unwrap_or_else(memory_dir),
+            calls,
+            file_bytes: file_mib << 20,
+        };
+        let bar = crate::progress::byte_bar(None, "");
+        bar.set_style(indicatif::ProgressStyle::default_spinner());
+        let measured = emulated::run(&config, &|name| bar.set_message(name.to_owned()))?;
+        bar.finish_and_clear();
+        output::report(self.json, &measured, report::emulated)
+    }
+}

@@ -1,0 +1,213 @@
+//! `forebay run --device`: what is charged, that bytes are what they are, readers of mappings, and what is refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Ran, Sandbox};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// 20 ms a request.
+const SLOW: &str =
+    "read = { random_us = 20000, mb_s = 1000 }\nwrite = { random_us = 20000, mb_s = 1000 }\n";
+
+impl Sandbox {
+    /// A directory `d` on a device with this profile.
+    fn device(&self, profile: &str) {
+        fs::create_dir_all(self.file("d")).unwrap();
+        fs::write(self.file("device.toml"), profile).unwrap();
+    }
+
+    /// Runs `sh -c script` with `d` on the device, and these options.
+    fn on_device(&self, options: &str, script: &str) -> Ran {
+        let line = format!("run --explain --device d=device.toml {options} -- sh -c");
+        let mut command = self.command(&line);
+        command
+            .arg(script)
+            .env("FOREBAY_RUN_DIR", self.file("run"))
+            .stdin(Stdio::null());
+        Ran::of(command.output().unwrap())
+    }
+}
+
+/// What the device was asked for: reads, writes, syncs.
+fn counts(ran: &Ran) -> [u64; 3] {
+    let line = ran
+        .stderr
+        .lines()
+        .find(|line| line.contains(" device ") && !line.contains("reads"));
+    let line = line.unwrap_or_else(|| panic!("no figures in {}", ran.stderr));
+    let from = line.find(" device ").unwrap() + " device ".len();
+    let cells: Vec<&str> = line[from..].split_whitespace().collect();
+    // reads, read (a figure and a unit), from memory, writes, written (a figure and a unit), syncs, flushes
+    [0, 4, 7].map(|at| cells[at].replace(',', "").parse().unwrap())
+}
+
+#[test]
+fn each_synced_write_costs_the_write_and_the_journal_and_no_other_costs_anything() {
+    let sandbox = Sandbox::new();
+    sandbox.device(SLOW);
+    let begun = Instant::now();
+    let ran = sandbox
+        .on_device("", "dd if=/dev/zero of=d/x bs=4k count=5 oflag=dsync 2>/dev/null; cat d/x > y; cat y > d/z")
+        .ok();
+    assert_eq!(counts(&ran), [0, 10, 5]);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(ran.stderr.contains("no pool: nothing is absorbed"));
+    assert_eq!(fs::read(sandbox.file("d/z")).unwrap(), vec![0; 5 * 4096]);
+    // Beside the directory nothing is charged.
+    let ran = sandbox
+        .on_device(
+            "--no-pool",
+            "dd if=/dev/zero of=y bs=4k count=5 oflag=dsync 2>/dev/null",
+        )
+        .ok();
+    assert_eq!(counts(&ran), [0, 0, 0]);
+}
+
+#[test]
+fn processes_of_a_run_share_the_cache_and_wait_for_each_other() {
+    let sandbox = Sandbox::new();
+    sandbox.device(&format!("{SLOW}[cache]\nread_ahead_kib = 0\n"));
+    for name in ["a", "b", "c", "e"] {
+        fs::write(sandbox.file("").join("d").join(name), vec![7; 4096]).unwrap();
+    }
+    let begun = Instant::now();
+    let ran = sandbox
+        .on_device(
+            "",
+            "cd d; for f in a b c e; do cat $f > ../copy-$f & done; wait; cat a b c e > ../all",
+        )
+        .ok();
+    assert_eq!(counts(&ran), [4, 0, 0]);
+    assert!(begun.elapsed() >= Duration::from_millis(80));
+    assert_eq!(fs::read(sandbox.file("all")).unwrap(), vec![7; 4 * 4096]);
+}
+
+#[test]
+fn an_absorbed_files_syncs_are_paid_for_by_its_drain() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    sandbox.device(SLOW);
+    let ran = sandbox
+        .on_device(
+            "--pool p --profile generic --absorb *.log",
+            "dd if=/dev/zero of=d/x.log bs=4k count=50 oflag=dsync 2>/dev/null",
+        )
+        .ok();
+    let [_, writes, syncs] = counts(&ran);
+    // Its registration and its drain, not each of the 50.
+    assert!(syncs > 0 && syncs < 10 && writes < 20, "{}", ran.stderr);
+    assert_eq!(fs::read(sandbox.file("d/x.log")).unwrap().len(), 50 * 4096);
+}
+
+#[test]
+fn a_file_that_is_renamed_into_the_directory_is_on_the_device() {
+    let sandbox = Sandbox::new();
+    sandbox.device(&format!("{SLOW}journal = false\n"));
+    let script = "exec 3>y; mv y d/y; dd if=/dev/zero bs=4k count=1 conv=fsync >&3 2>/dev/null";
+    // The shell's descriptor was open before; dd starts with it.
+    let ran = sandbox.on_device("", script).ok();
+    assert_eq!(counts(&ran), [0, 1, 1], "{}", ran.stderr);
+}
+
+fn mapped(sandbox: &Sandbox) -> PathBuf {
+    let program = sandbox.file("mapped");
+    let built = Command::new("cc")
+        .args(["-O1", "-Wall", "-o"])
+        .arg(&program)
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/programs/mapped.c"
+        ))
+        .status()
+        .unwrap();
+    assert!(built.success());
+    program
+}
+
+#[test]
+fn readers_of_a_mapping_see_the_bytes_and_are_charged_page_by_page() {
+    const PAGES: u64 = 40;
+    let words: Vec<u64> = (0..PAGES * 512)
+        .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .collect();
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sum = words
+        .iter()
+        .fold(0_u64, |sum, word| sum.wrapping_add(*word));
+    let fast = SLOW.replace("20000", "100");
+    // The child's first touch is one more where nothing is kept.
+    for (cache, reads) in [
+        (
+            "reads = false\nwrites = false\nread_ahead_kib = 0",
+            PAGES + 1,
+        ),
+        ("read_ahead_kib = 0", PAGES),
+        ("read_ahead_kib = 64", PAGES.div_ceil(16)),
+    ] {
+        for kind in ["private", "shared"] {
+            let sandbox = Sandbox::new();
+            mapped(&sandbox);
+            sandbox.device(&format!("{fast}[cache]\n{cache}\n"));
+            fs::write(sandbox.file("d/x"), &bytes).unwrap();
+            // The program's own fault is the program's: it dies of it, or handles it.
+            let ran = sandbox.on_device("", &format!("./mapped d/x {kind} handler"));
+            let ran = ran.fails(9, &[]);
+            assert_eq!(ran.text(), format!("{sum}\n"));
+            assert_eq!(counts(&ran)[0], reads, "{cache}, {kind}");
+            let ran = sandbox.on_device("", &format!("exec ./mapped d/x {kind} plain"));
+            assert_eq!(ran.fails(139, &[]).text(), format!("{sum}\n"));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_a_device_is_refused_with_what_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox.device(SLOW);
+    let run = |option: &str| sandbox.run(&format!("run --device {option} -- true"));
+    run("d=floppy").fails(2, &["floppy", "hdd-7200", "TOML"]);
+    run("d").fails(2, &["DIR=PROFILE"]);
+    run("nowhere=nvme").fails(2, &["nowhere", "mkdir -p"]);
+    run("device.toml=nvme").fails(2, &["not a directory"]);
+    run("d=missing.toml").fails(2, &["missing.toml"]);
+    run("d=nvme --device ./d=nvram").fails(2, &["two devices"]);
+    fs::write(sandbox.file("bad.toml"), "channels = 2\nread = 5\n").unwrap();
+    run("d=bad.toml").fails(2, &["bad.toml", "line 2", "docs/devices.md"]);
+    fs::write(sandbox.file("bad.toml"), SLOW.replace("20000", "-1")).unwrap();
+    run("d=bad.toml").fails(2, &["random_us"]);
+    sandbox
+        .run("run --no-pool --emulated 64MiB -- true")
+        .fails(2, &["--no-pool"]);
+    sandbox
+        .run("run -- true")
+        .fails(2, &["--pool", "--no-pool"]);
+    sandbox.run("run --no-pool -- sh -c true").ok();
+}
+
+#[test]
+fn the_benchmark_shows_each_kind_of_request_beside_the_profile() {
+    let sandbox = Sandbox::new();
+    sandbox.device(&SLOW.replace("20000", "2000"));
+    let ran = sandbox
+        .run("bench device --quick --json --profile device.toml --dir .")
+        .ok();
+    let report = ran.json();
+    assert_eq!(report["bench"], "device");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        let us = |name: &str| row[name].as_f64().unwrap();
+        // Not faster than the device, whatever the machine does; how much slower is its business here.
+        assert!(us("measured_us") >= us("profile_us") * 0.999, "{row}");
+        assert!(us("profile_us") >= 2000.0, "{row}");
+    }
+    sandbox
+        .run("bench device --profile floppy")
+        .fails(2, &["floppy", "nvme"]);
+}
