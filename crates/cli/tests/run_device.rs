@@ -74,7 +74,7 @@ fn processes_of_a_run_share_the_cache_and_wait_for_each_other() {
     let sandbox = Sandbox::new();
     sandbox.device(&format!("{SLOW}[cache]\nread_ahead_kib = 0\n"));
     for name in ["a", "b", "c", "e"] {
-        fs::write(sandbox.file("").join("d").join(name), vec![7; 4096]).unwrap();
+        fs::write(sandbox.file(&format!("d/{name}")), vec![7; 4096]).unwrap();
     }
     let begun = Instant::now();
     let ran = sandbox

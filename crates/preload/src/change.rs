@@ -4,11 +4,12 @@
 
 use crate::{
     around::{Failed, client, missing},
-    device,
+    device, memory,
     real::hooks,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
+use std::ptr;
 
 hooks! {
     fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
@@ -45,24 +46,24 @@ hooks! {
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to);
-    else |real| transfer(to, || {
+    plain if !client::absorbs(to) && !device::is_on(from);
+    else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
     });
 
     fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to);
-    else |real| transfer(to, || {
+    plain if !client::absorbs(to) && !device::is_on(from);
+    else |real| transfer((from, from_offset), (to, ptr::null()), || {
         // SAFETY: our caller's arguments.
         unsafe { real(to, from, from_offset, bytes) }
     });
 
     fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to);
-    else |real| transfer(to, || {
+    plain if !client::absorbs(to) && !device::is_on(from);
+    else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
     });
@@ -100,12 +101,34 @@ pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
 }
 
 /// Makes the file of `to` plain, then does `transfer` into it. What was to be durable by the flags that the kernel does not know of is
-/// made so afterwards.
-fn transfer(to: c_int, transfer: impl FnOnce() -> ssize_t) -> ssize_t {
+/// made so afterwards. Each descriptor comes with the pointer to its offset; null for its position.
+fn transfer(
+    (from, from_offset): (c_int, *const loff_t),
+    (to, to_offset): (c_int, *const loff_t),
+    transfer: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     if let Err(failed) = retire(to) {
         return failed.with(-1);
     }
+    let (read, written) = (device::begin(from), device::begin(to));
+    let places = [
+        (from_offset, read.is_some()),
+        (to_offset, written.is_some()),
+    ];
+    let [read_at, written_at] = places.map(|(offset, is_wanted)| {
+        // SAFETY: our caller does not change it meanwhile; any bytes are an offset. A null pointer cannot be read.
+        let offset = is_wanted.then(|| unsafe { memory::read(offset) }).flatten();
+        offset.map(i64::unsigned_abs)
+    });
     let bytes = transfer();
+    if let Ok(bytes) = usize::try_from(bytes) {
+        if let Some(read) = read {
+            read.read(read_at, bytes);
+        }
+        if let Some(written) = written {
+            written.wrote(written_at, bytes, 0);
+        }
+    }
     if bytes > 0 && client::absorbs(to) {
         let synced = client(|| {
             if client::hidden_flags(to) & libc::O_DSYNC != 0 {
