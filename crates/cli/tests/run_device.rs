@@ -106,13 +106,31 @@ fn an_absorbed_files_syncs_are_paid_for_by_its_drain() {
 }
 
 #[test]
-fn a_file_that_is_renamed_into_the_directory_is_on_the_device() {
+fn a_process_starts_with_descriptors_that_are_on_the_device() {
     let sandbox = Sandbox::new();
     sandbox.device(&format!("{SLOW}journal = false\n"));
-    let script = "exec 3>y; mv y d/y; dd if=/dev/zero bs=4k count=1 conv=fsync >&3 2>/dev/null";
-    // The shell's descriptor was open before; dd starts with it.
+    let script = "dd if=/dev/zero bs=4k count=1 conv=fsync > d/y 2>/dev/null";
     let ran = sandbox.on_device("", script).ok();
     assert_eq!(counts(&ran), [0, 1, 1], "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_that_is_renamed_into_the_directory_or_out_of_it_takes_its_descriptors_along() {
+    let sandbox = Sandbox::new();
+    sandbox.device(&format!("{SLOW}journal = false\n"));
+    let perl = |from: &str, to: &str| {
+        let program = format!(
+            "use IO::Handle; open(F, \"+>\", \"{from}\") or die; rename(\"{from}\", \"{to}\") or die; \
+             syswrite(F, \"x\" x 4096); F->sync or die"
+        );
+        counts(
+            &sandbox
+                .on_device("", &format!("exec perl -e '{program}'"))
+                .ok(),
+        )
+    };
+    assert_eq!(perl("y", "d/y"), [0, 1, 1]);
+    assert_eq!(perl("d/z", "z"), [0, 0, 0]);
 }
 
 fn mapped(sandbox: &Sandbox) -> PathBuf {
