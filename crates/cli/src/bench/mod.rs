@@ -59,7 +59,7 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 /// A slower device's latency.
 #[derive(Args)]
 pub struct Slowed {
-    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, genz-uc, genz-wt, genz-wc
+    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
     #[arg(long, value_name = "DEVICE", value_parser = profile)]
     pub profile: Option<Profile>,
 }

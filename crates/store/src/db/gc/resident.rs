@@ -29,6 +29,7 @@ use forebay_pool::{
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
+    borrow::Cow,
     io::IoSlice,
     path::Path,
     sync::atomic::Ordering::Relaxed,
@@ -254,17 +255,17 @@ impl Shared {
         let lsn = record.header.lsn;
         self.wait_for_memtable()?;
         let before = self.view.load_full();
-        let mut live: Vec<(u64, Vec<u8>, u16, Vec<u8>, Address)> = Vec::new();
+        let mut live = Vec::new();
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
             let (kind, body) = match op.change {
-                Change::Put(value) => (KIND_PUT, value.to_vec()),
-                Change::Large(value) => (KIND_LARGE, value.encode().to_vec()),
+                Change::Put(value) => (KIND_PUT, Cow::Borrowed(value)),
+                Change::Large(value) => (KIND_LARGE, Cow::Owned(value.encode().to_vec())),
                 Change::Delete => continue,
             };
             let (hash, from) = (self.hash(op.key), op_address(lsn, &op));
             if before.find(hash, op.key)? == Some(from) {
-                live.push((hash, op.key.to_vec(), kind, body, from));
+                live.push((hash, op.key, kind, body, from));
             }
         }
         let mut stripes: Vec<usize> = live
