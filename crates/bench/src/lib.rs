@@ -10,13 +10,14 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
 //! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
+//! [`rocksdb`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
 
 pub mod clock;
 pub mod crash;
 pub mod data;
 pub mod device;
 mod error;
+pub mod fam;
 pub mod histogram;
 pub mod live;
 pub mod peers;

@@ -1,5 +1,6 @@
 //! `forebay bench`: measure the pool, the store, and databases.
 
+mod fam;
 mod pool;
 mod redis;
 mod rocksdb;
@@ -17,6 +18,7 @@ pub enum Command {
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
+    Fam(fam::Fam),
 }
 
 impl Command {
@@ -27,6 +29,7 @@ impl Command {
             Self::Wisckey(wisckey) => wisckey.run(),
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
+            Self::Fam(fam) => fam.run(),
         }
     }
 }

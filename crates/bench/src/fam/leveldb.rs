@@ -1,0 +1,115 @@
+//! LevelDB with its directory on the emulated device: its program under `forebay run --no-pool --device DIR=PROFILE`.
+
+use super::{Config, Measured, Policy, Workload};
+use crate::{
+    BenchError, data::fresh_seed, peers::leveldb, processes::Process, scratch::ScratchDir,
+};
+use serde::Deserialize;
+use std::{
+    ffi::OsString,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// What LevelDB is run with.
+pub(super) struct Runner<'a> {
+    config: &'a Config,
+    scratch: &'a Path,
+    program: PathBuf,
+}
+
+/// A line that the program prints.
+#[derive(Deserialize)]
+struct Line {
+    workload: String,
+    ops: u64,
+    seconds: f64,
+}
+
+impl<'a> Runner<'a> {
+    /// [`BenchError::Config`] if LevelDB cannot be run on an emulated device here, and why.
+    pub(super) fn new(config: &'a Config, scratch: &'a Path) -> Result<Self, BenchError> {
+        leveldb::check().map_err(BenchError::Config)?;
+        if !has_devices(&config.forebay)? {
+            return Err(BenchError::Config(
+                "not measured: this forebay cannot emulate a device under a directory (forebay run has no --device)".to_owned(),
+            ));
+        }
+        Ok(Self {
+            config,
+            scratch,
+            program: leveldb::build(scratch)?,
+        })
+    }
+
+    /// All workloads once, each in a fresh database.
+    pub(super) fn measure(&self, policy: Policy, pair_bytes: u64) -> Result<Measured, BenchError> {
+        let dir = ScratchDir::new_in(self.scratch)?;
+        let mut device = dir.path().as_os_str().to_owned();
+        device.push(format!("={}", policy.profile()));
+        let mut process = Process::spawn(
+            Command::new(&self.config.forebay)
+                .args(["run", "--no-pool", "--device"])
+                .arg(device)
+                .arg("--")
+                .arg(&self.program)
+                .arg(dir.path())
+                .arg("fam")
+                .args([self.config.pairs, pair_bytes, fresh_seed() >> 1].map(|n| n.to_string()))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::inherit()),
+        )?;
+        let failed = || BenchError::io("running", &self.program);
+        let mut printed = String::new();
+        if let Some(output) = process.child().stdout.as_mut() {
+            output.read_to_string(&mut printed).map_err(failed())?;
+        }
+        let status = process.child().wait().map_err(failed())?;
+        if !status.success() {
+            return Err(BenchError::Child(format!(
+                "{} ended with {status}",
+                self.program.display()
+            )));
+        }
+        let measured: Measured = printed.lines().filter_map(figure).collect();
+        if measured.len() != Workload::ALL.len() {
+            return Err(BenchError::Child(format!(
+                "{} printed {printed:?} instead of a line for each workload",
+                self.program.display()
+            )));
+        }
+        Ok(measured)
+    }
+}
+
+fn figure(line: &str) -> Option<(Workload, f64)> {
+    let line: Line = serde_json::from_str(line).ok()?;
+    let workload = Workload::named(&line.workload)?;
+    (line.ops > 0).then(|| (workload, line.seconds * 1e6 / line.ops as f64))
+}
+
+/// True if `forebay run` knows `--device`.
+fn has_devices(forebay: &Path) -> Result<bool, BenchError> {
+    let words: [OsString; 2] = ["run", "--help"].map(OsString::from);
+    let said = Command::new(forebay)
+        .args(words)
+        .output()
+        .map_err(BenchError::io("running", forebay))?;
+    Ok(String::from_utf8_lossy(&said.stdout).contains("--device"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_program_is_read_and_anything_else_is_not() {
+        let line = r#"{"workload":"random_get","ops":10000,"seconds":0.020000000}"#;
+        assert_eq!(figure(line), Some((Workload::RandomGet, 2.0)));
+        for line in ["", "{}", r#"{"workload":"other","ops":1,"seconds":1}"#] {
+            assert_eq!(figure(line), None);
+        }
+    }
+}
