@@ -25,17 +25,23 @@ pub fn check() -> Result<(), String> {
 /// # Errors
 /// I/O errors, and what the compiler says.
 pub(crate) fn build(dir: &Path) -> Result<PathBuf, BenchError> {
-    let (source, program) = (dir.join("leveldb.c"), dir.join(NAME));
-    fs::write(&source, SOURCE).map_err(BenchError::io("writing", &source))?;
+    build_c(dir, NAME, SOURCE)
+}
+
+/// Builds a C program in `dir`, with the library of the same `name`; its path.
+pub(super) fn build_c(dir: &Path, name: &str, code: &str) -> Result<PathBuf, BenchError> {
+    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    fs::write(&source, code).map_err(BenchError::io("writing", &source))?;
     let built = Command::new("cc")
         .args(["-O2", "-o"])
         .args([&program, &source])
-        .arg("-lleveldb")
+        .arg(format!("-l{name}"))
         .output()
         .map_err(BenchError::io("building", &source))?;
     if !built.status.success() {
         return Err(BenchError::Child(format!(
-            "cc could not build LevelDB's program: {}",
+            "cc could not build {}: {}",
+            source.display(),
             String::from_utf8_lossy(&built.stderr).trim()
         )));
     }

@@ -6,4 +6,5 @@
 
 pub(crate) mod db_bench;
 pub mod leveldb;
+pub mod other;
 pub mod rocksdb;
