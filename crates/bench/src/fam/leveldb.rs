@@ -10,7 +10,14 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
+
+/// How long LevelDB may take to start, and for everything; more is no measurement.
+const START_MAX: Duration = Duration::from_secs(10);
+const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_MAX_PER_PAIR: Duration = Duration::from_millis(20);
 
 /// What LevelDB is run with.
 pub(super) struct Runner<'a> {
@@ -43,6 +50,10 @@ impl<'a> Runner<'a> {
         })
     }
 
+    fn pairs(&self) -> u32 {
+        u32::try_from(self.config.pairs).unwrap_or(u32::MAX)
+    }
+
     /// All workloads once, each in a fresh database.
     pub(super) fn measure(&self, policy: Policy, pair_bytes: u64) -> Result<Measured, BenchError> {
         let dir = ScratchDir::new_in(self.scratch)?;
@@ -61,12 +72,22 @@ impl<'a> Runner<'a> {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::inherit()),
         )?;
-        let failed = || BenchError::io("running", &self.program);
-        let mut printed = String::new();
-        if let Some(output) = process.child().stdout.as_mut() {
-            output.read_to_string(&mut printed).map_err(failed())?;
-        }
-        let status = process.child().wait().map_err(failed())?;
+        let reader = process.child().stdout.take().map(|mut output| {
+            thread::spawn(move || {
+                let mut printed = String::new();
+                output.read_to_string(&mut printed).map(|_| printed)
+            })
+        });
+        // Killed when this returns, also if forebay is killed before it.
+        let _database = process.first_child(START_MAX);
+        let status = process.wait(TIME_MAX + TIME_MAX_PER_PAIR * self.pairs())?;
+        let printed = reader.map(thread::JoinHandle::join);
+        let Some(Ok(Ok(printed))) = printed else {
+            return Err(BenchError::Child(format!(
+                "{} printed what cannot be read",
+                self.program.display()
+            )));
+        };
         if !status.success() {
             return Err(BenchError::Child(format!(
                 "{} ended with {status}",

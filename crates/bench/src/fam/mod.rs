@@ -297,7 +297,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let scratch = ScratchDir::new_in(&config.dir)?;
     let mut missing = Vec::new();
-    let leveldb = match leveldb::Runner::new(config, scratch.path()) {
+    let mut leveldb = match leveldb::Runner::new(config, scratch.path()) {
         Ok(runner) => Some(runner),
         Err(BenchError::Config(error)) => {
             missing.push(Missing {
@@ -328,8 +328,19 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
                     Contestant::Forebay,
                     ours::measure(config, scratch.path(), policy, pair_bytes)?,
                 );
-                if let Some(leveldb) = &leveldb {
-                    take(Contestant::Leveldb, leveldb.measure(policy, pair_bytes)?);
+                match leveldb.as_ref().map(|it| it.measure(policy, pair_bytes)) {
+                    None => {}
+                    Some(Ok(measured)) => take(Contestant::Leveldb, measured),
+                    // Ours are measured all the same.
+                    Some(Err(error)) => {
+                        leveldb = None;
+                        missing.push(Missing {
+                            store: Contestant::Leveldb,
+                            error: format!(
+                                "not measured from pairs of {pair_bytes} bytes under {policy} on: {error}"
+                            ),
+                        });
+                    }
                 }
             }
         }
