@@ -133,4 +133,49 @@ mod tests {
             assert_eq!(figure(line), None);
         }
     }
+
+    /// A `forebay` that runs the program, on no device at all.
+    fn stand_in(dir: &Path, help: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = dir.join("forebay");
+        let script = format!(
+            "#!/bin/sh\nif [ \"$2\" = --help ]; then echo '{help}'; exit; fi\nshift 5\n\"$@\"\n"
+        );
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn leveldb_gets_a_figure_for_each_workload_where_devices_are_emulated() {
+        if let Err(missing) = leveldb::check() {
+            assert!(std::env::var_os("CI").is_none(), "{missing}");
+            println!("skipped: leveldb is {missing}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            dir: dir.path().to_owned(),
+            policies: vec![Policy::Uc],
+            sizes: vec![100],
+            pairs: 50,
+            rounds: 1,
+            forebay: stand_in(dir.path(), "--device DIR=PROFILE"),
+        };
+        let runner = Runner::new(&config, dir.path()).unwrap();
+        let mut measured = runner.measure(Policy::Uc, 100).unwrap();
+        measured.sort_by_key(|(workload, _)| *workload);
+        assert_eq!(measured.len(), Workload::ALL.len());
+        for ((workload, us), expected) in measured.into_iter().zip(Workload::ALL) {
+            assert_eq!(workload, expected);
+            assert!(us > 0.0, "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn a_forebay_without_devices_measures_no_leveldb_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!has_devices(&stand_in(dir.path(), "--pool PATH")).unwrap());
+        assert!(has_devices(&stand_in(dir.path(), "--device DIR=PROFILE")).unwrap());
+    }
 }
