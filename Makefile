@@ -54,19 +54,21 @@ endef
 
 bench: ## Measure the pool, the store, Redis and RocksDB against their peers; reports in target/bench/
 	@scripts/setup.sh bench
-	$(BUILD)
+	$(BUILD) -p forebay-peers
 	$(call measure,pool,pool)
 	$(call measure,wisckey,wisckey --peers)
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
+	$(call measure,fam,fam)
 
 bench-quick: ## The same at toy size: shows that the benchmarks run, not how fast they are
 	@scripts/setup.sh bench
-	$(BUILD)
+	$(BUILD) -p forebay-peers
 	$(call measure,pool-quick,pool --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
+	$(call measure,fam-quick,fam --quick)
 
 lint: ## Check formatting, clippy, licences and shell scripts
 	@scripts/setup.sh lint

@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, SQLite; libeatmydata, strace
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite; libeatmydata, strace
   lint         rustfmt, clippy, jq, shellcheck
   demo, bench  what test needs, util-linux
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
@@ -126,7 +126,7 @@ setup() {
         need_rust
         need_debian cc build-essential pkg-config pkg-config \
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
-            /usr/include/leveldb/c.h libleveldb-dev python3 python3 \
+            /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian

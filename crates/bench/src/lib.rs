@@ -10,7 +10,7 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
 //! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`emulated`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
+//! [`rocksdb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
 
 pub mod clock;
 pub mod crash;
@@ -18,6 +18,7 @@ pub mod data;
 pub mod device;
 pub mod emulated;
 mod error;
+pub mod fam;
 pub mod histogram;
 pub mod live;
 pub mod peers;

@@ -83,7 +83,7 @@ fn a_slowed_pool_is_slower_than_the_devices_latency() {
 #[test]
 fn every_variant_and_the_peer_get_a_row() {
     let sandbox = Sandbox::new();
-    let line = "bench wisckey --quick --json --peers --dir . --ops 500 --variants fsync,nosync,single,double,buffers=4";
+    let line = "bench wisckey --quick --json --peers=rocksdb --dir . --ops 500 --variants fsync,nosync,single,double,buffers=4";
     let report = sandbox.run(line).ok().json();
     assert_eq!(report["bench"], "wisckey");
     assert!(
@@ -136,23 +136,158 @@ fn every_variant_and_the_peer_get_a_row() {
 #[test]
 fn a_peer_that_is_not_installed_is_reported_and_the_run_goes_on() {
     let sandbox = Sandbox::new();
-    let mut bench =
-        sandbox.command("bench wisckey --quick --json --peers --dir . --ops 200 --variants nosync");
+    let mut bench = sandbox.command(
+        "bench wisckey --quick --json --peers=rocksdb,leveldb --dir . --ops 200 --variants nosync",
+    );
     let report = common::Ran::of(bench.env("PATH", "/nowhere").output().unwrap())
         .ok()
         .json();
     assert_eq!(
         report["peers"],
-        serde_json::json!([{"name": "rocksdb", "error": "not installed: apt-get install rocksdb-tools"}])
+        serde_json::json!([
+            {"name": "rocksdb", "error": "not installed: apt-get install rocksdb-tools"},
+            {"name": "leveldb", "error": "not installed: apt-get install libleveldb-dev build-essential"}
+        ])
     );
     assert_eq!(report["rows"].as_array().unwrap().len(), 1);
 }
 
 #[test]
+fn every_peer_gets_rows_or_says_how_to_install_it() {
+    let sandbox = Sandbox::new();
+    let line = "bench wisckey --quick --json --peers --dir . --ops 200 --value-size 1000 --variants double";
+    let report = sandbox.run(line).ok().json();
+    let peers = report["peers"].as_array().unwrap();
+    for name in [
+        "rocksdb",
+        "rocksdb_blob",
+        "leveldb",
+        "lmdb",
+        "fjall",
+        "redb",
+    ] {
+        let of_peer: Vec<&Value> = peers.iter().filter(|peer| peer["name"] == name).collect();
+        if let [only] = of_peer[..] {
+            let error = only["error"].as_str().unwrap();
+            assert!(error.starts_with("not installed: "), "{only}");
+            println!("skipped: {name} is {error}");
+            continue;
+        }
+        let modes: Vec<_> = of_peer
+            .iter()
+            .map(|peer| peer["mode"].as_str().unwrap())
+            .collect();
+        assert_eq!(modes[..2], ["sync", "nosync"], "{name}");
+        for peer in of_peer {
+            assert_row(peer);
+            assert_eq!(
+                (&peer["ops"], &peer["value_bytes"]),
+                (&200.into(), &1000.into())
+            );
+        }
+        let ratio = format!("put_double_1000_over_{name}_nosync");
+        assert!(is_figure(&report["ratios"][&ratio]), "{ratio}");
+    }
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+    sandbox
+        .run("bench wisckey --peers=oracle")
+        .fails(2, &["no such peer", "lmdb"]);
+}
+
+#[test]
+fn the_resident_store_and_leveldb_are_measured_on_fabric_memory() {
+    let sandbox = Sandbox::new();
+    let line = "bench fam --quick --json --dir . --sizes 16,1k --pairs 100";
+    let report = sandbox.run(line).ok().json();
+    assert_eq!(report["bench"], "fam");
+    let rows = report["rows"].as_array().unwrap();
+    let missing = report["missing"].as_array().unwrap();
+    let mut stores = vec!["forebay"];
+    match &missing[..] {
+        [] => stores.push("leveldb"),
+        [one] => {
+            assert_eq!(one["store"], "leveldb");
+            let error = one["error"].as_str().unwrap();
+            assert!(error.starts_with("not "), "{error}");
+            println!("skipped: leveldb: {error}");
+        }
+        more => panic!("{more:?}"),
+    }
+    let workloads = [
+        "sequential_put",
+        "random_put",
+        "random_put_sync",
+        "sequential_get",
+        "random_get",
+    ];
+    for store in &stores {
+        for size in [16, 1024] {
+            for policy in ["uc", "wt", "wc"] {
+                for workload in workloads {
+                    let found: Vec<&Value> = rows
+                        .iter()
+                        .filter(|row| {
+                            row["store"] == *store
+                                && row["pair_bytes"] == size
+                                && row["policy"] == policy
+                                && row["workload"] == workload
+                        })
+                        .collect();
+                    let [row] = found[..] else {
+                        panic!("{} rows of {store} {size} {policy} {workload}", found.len());
+                    };
+                    let us = row["us_per_op"].as_f64().unwrap();
+                    assert!(us > 0.0, "{row}");
+                    // No access to the device is faster than the device: 11.4 us for a write, 9.6 us for a read, unless it is cached.
+                    if *store == "forebay" && (workload.contains("put") || policy == "uc") {
+                        assert!(us >= 9.6, "{row}");
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(rows.len(), stores.len() * 2 * 3 * workloads.len());
+    assert_eq!(
+        report["reductions"].as_array().unwrap().len(),
+        rows.len() / 3 * 2
+    );
+    assert_eq!(report["comparison"].as_array().unwrap().len(), 6);
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+    let table = sandbox
+        .run("bench fam --quick --dir . --sizes 64 --pairs 20 --policies uc,wc")
+        .ok()
+        .text();
+    assert!(
+        table.contains("forebay, random_put_sync") && table.contains("11 to 47 %"),
+        "{table}"
+    );
+    for (line, words) in [
+        (
+            "bench fam --policies wb",
+            ["no such cache policy", "uc, wt and wc"],
+        ),
+        ("bench fam --sizes 8", ["pairs of 8 bytes", "9 to"]),
+        (
+            "bench fam --pairs 10000000",
+            ["Take fewer pairs", "resident"],
+        ),
+    ] {
+        sandbox.run(line).fails(2, &words);
+    }
+}
+
+#[test]
 fn the_other_workloads_get_their_rows() {
     let sandbox = Sandbox::new();
-    let line =
-        "bench wisckey --quick --json --peers --no-puts --reads --overwrite --reopen --dir .";
+    let line = "bench wisckey --quick --json --peers=rocksdb --no-puts --reads --overwrite --reopen --dir .";
     let report = sandbox.run(line).ok().json();
     let rows = report["rows"].as_array().unwrap();
     let find = |workload: &str| rows.iter().find(|row| row["workload"] == workload).unwrap();

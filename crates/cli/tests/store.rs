@@ -16,6 +16,7 @@ fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
         "--dir b --variant nosync",
         "--dir c --pool p",
         "--dir d --pool p --variant single",
+        "--dir e --pool p --variant buffers=4 --resident",
     ] {
         sandbox
             .run(&format!("store put {store} greeting hello"))
@@ -242,6 +243,7 @@ fn a_wrong_command_line_is_status_2_and_changes_nothing() {
             "store scan --dir s --prefix a --from b",
             &["cannot be used"],
         ),
+        ("store put --dir s --resident k v", &["--pool"]),
         ("store frobnicate", &["unrecognized"]),
     ] {
         sandbox.run(line).fails(2, words);

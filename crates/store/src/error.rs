@@ -126,6 +126,18 @@ pub enum StoreError {
         /// Why the drain cannot go on.
         reason: String,
     },
+    /// A resident store's part of the pool is full.
+    #[error(
+        "the write was not done: the log of this resident store may have {segments} segments of {segment_bytes} bytes in its pool, and they are full ({reason}). Delete keys, drop snapshots, or open the store without resident: then its log goes on in files in its directory"
+    )]
+    Full {
+        /// Segments that the store has.
+        segments: usize,
+        /// Bytes of one.
+        segment_bytes: u64,
+        /// Why no room can be made.
+        reason: String,
+    },
     /// The index cannot be written and the memtable is full.
     #[error(
         "the write was not done: the index cannot be written ({reason}). What was acknowledged before is safe in the log; make room or repair the disk, and writes go on by themselves"
@@ -172,7 +184,10 @@ impl StoreError {
     pub(crate) fn nothing_logged(&self) -> bool {
         matches!(
             self,
-            Self::Stalled { .. } | Self::BatchTooLarge { .. } | Self::ReadOnly { .. }
+            Self::Stalled { .. }
+                | Self::Full { .. }
+                | Self::BatchTooLarge { .. }
+                | Self::ReadOnly { .. }
         )
     }
 

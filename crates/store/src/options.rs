@@ -1,6 +1,6 @@
 //! How a store is opened.
 
-use crate::error::StoreError;
+use crate::{error::StoreError, log::SEGMENTS_MIN};
 
 /// When a put is durable, and what stands between it and the disk (P1's variants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,10 @@ impl std::str::FromStr for Variant {
 pub struct Options {
     /// When a put is durable.
     pub variant: Variant,
+    /// The value log stays in the pool and is never drained: the store's data device is the memory itself (P5). Needs 4 to 64
+    /// buffers, which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of dead records is
+    /// used again. Large values and the index's tables lie in the directory as ever. A store may be opened in turn with and without.
+    pub resident: bool,
     /// Make the store if the directory holds none.
     pub create: bool,
     /// Size of a log segment where no pool fixes it (`fsync`, `nosync`), 64 KiB to 64 MiB.
@@ -100,6 +104,14 @@ impl Options {
         {
             return bad(format!("{n} buffers; 1 to 64 are possible"));
         }
+        if self.resident
+            && !matches!(self.variant, Variant::Buffered(n) if usize::from(n) >= SEGMENTS_MIN)
+        {
+            return bad(format!(
+                "a resident store in the variant {}; its log needs buffers=N with N from {SEGMENTS_MIN} to 64, which all of it must fit into",
+                self.variant
+            ));
+        }
         if !(64 << 10..=64 * MIB).contains(&self.segment_bytes)
             || !self.segment_bytes.is_multiple_of(4096)
         {
@@ -131,6 +143,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             variant: Variant::DOUBLE,
+            resident: false,
             create: true,
             segment_bytes: 8 << 20,
             file_bytes: 512 << 20,
@@ -161,7 +174,9 @@ mod tests {
     #[test]
     fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
         assert!(Options::default().check().is_ok());
-        let broken: [fn(&mut Options); 6] = [
+        let broken: [fn(&mut Options); 8] = [
+            |o| o.resident = true,
+            |o| (o.resident, o.variant) = (true, Variant::Fsync),
             |o| o.variant = Variant::Buffered(0),
             |o| o.segment_bytes = 4096,
             |o| o.file_bytes = 1,

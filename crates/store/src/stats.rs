@@ -14,7 +14,7 @@ pub struct Stats {
     pub survives: String,
     /// Log address of the next record: bytes ever logged, headers included.
     pub log_tail: u64,
-    /// Log address below which everything is in value-log files on the disk.
+    /// Log address below which everything is in value-log files on the disk; of a resident store, where the log in the pool begins.
     pub log_drained: u64,
     /// Log address below which the index's tables are complete: where a restart begins to replay.
     pub log_indexed: u64,

@@ -2,7 +2,7 @@
 //!
 //! Two writers, a collector, flushes; then the power fails at a random moment: of the pool, any subset of what was not
 //! fenced is left (`Sim`); of the files, any subset of what was not synced (`CrashDisk`); the index, which has crash tests of its
-//! own, is as it was at that moment. A new session recovers, in any variant, and is cut as well, be it while it recovers. Each time, each
+//! own, is as it was at that moment. A new session recovers, in any variant or resident in the pool, and is cut as well, be it while it recovers. Each time, each
 //! writer's keys must be as they were after its last acknowledged operation, or after the one that was in flight; with
 //! `nosync`, as after any operation since the last flush.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -309,11 +309,18 @@ impl Recorded {
 }
 
 fn options(rng: &mut Rng, collects: bool) -> Options {
+    let resident = rng.chance(4);
+    let variant = match resident {
+        true => Variant::Buffered(12),
+        false => VARIANTS[rng.below(5) as usize],
+    };
     Options {
-        gc: collects,
+        resident,
+        // Without, a resident store is full some time.
+        gc: collects || resident,
         space_amplification_max: 1.2,
         file_bytes: 2 << 20,
-        ..tiny(VARIANTS[rng.below(5) as usize])
+        ..tiny(variant)
     }
 }
 

@@ -32,9 +32,18 @@ const OPERATIONS: u64 = 1000;
 const KILLS: u64 = 24;
 const ORDER: &str = "FOREBAY_STORE_KILL_TEST";
 
+/// As many segments mean a resident store.
+const RESIDENT: Variant = Variant::Buffered(40);
+
+/// A way to open the store.
+fn way(number: u64) -> Variant {
+    VARIANTS.get(number as usize).copied().unwrap_or(RESIDENT)
+}
+
 fn options(variant: Variant) -> Options {
     Options {
         space_amplification_max: 1.3,
+        resident: variant == RESIDENT,
         ..tiny(variant)
     }
 }
@@ -114,7 +123,7 @@ fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "child"])
+        .args(["--ignored", "--exact", "--nocapture", "child"])
         .env(ORDER, format!("{seed} {variant} {}", dir.display()))
         .stdout(Stdio::null())
         .spawn()
@@ -142,7 +151,7 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
         let mut rng = Rng(seed);
         let dir = tempfile::tempdir().unwrap();
         let pool = CreateOptions {
-            bytes: 2 << 20,
+            bytes: 4 << 20,
             segment_bytes: 64 << 10,
             lanes: 4,
             emulated: true,
@@ -154,7 +163,7 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
             if killed == KILLS {
                 break;
             }
-            let variant = VARIANTS[rng.below(5) as usize];
+            let variant = way(rng.below(7));
             let seed = rng.next();
             // One in four while it opens; the others anywhere up to its close.
             let lives_ms = if round % 4 == 0 {
@@ -183,7 +192,7 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
                 known.writers[writer as usize] = allowed;
             }
             let when = format!("round {round}: {variant}, {end:?} after {lives_ms} ms");
-            let store = open(dir.path(), VARIANTS[rng.below(5) as usize]);
+            let store = open(dir.path(), way(rng.below(7)));
             let states = known.judge(&store, &when);
             known.writers = states.into_iter().map(|state| vec![state]).collect();
             if rng.chance(6) {

@@ -4,11 +4,16 @@
 mod common;
 
 use common::{Bench, VARIANTS, tiny, within};
-use forebay_store::{Batch, Options, ScanRange, Snapshot, Store};
+use forebay_store::{Batch, Options, ScanRange, Snapshot, Store, StoreError, Variant};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Ways to open a store: each variant, and resident.
+const WAYS: u8 = 6;
+/// Enough for what is live, and little enough that it is filled and collected.
+const RESIDENT_SEGMENTS: u16 = 32;
 
 /// Snapshots that are held at the same time.
 const SNAPSHOTS: usize = 3;
@@ -97,15 +102,20 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::DropSnapshot),
         2 => Just(Step::Flush),
         2 => Just(Step::Collect),
-        1 => (0u8..5).prop_map(Step::Close),
-        2 => (0u8..5).prop_map(Step::Crash),
+        1 => (0u8..WAYS).prop_map(Step::Close),
+        2 => (0u8..WAYS).prop_map(Step::Crash),
     ]
 }
 
 fn options(variant: u8) -> Options {
+    let resident = usize::from(variant) == VARIANTS.len();
     Options {
         space_amplification_max: 1.3,
-        ..tiny(VARIANTS[usize::from(variant)])
+        resident,
+        ..tiny(match resident {
+            true => Variant::Buffered(RESIDENT_SEGMENTS),
+            false => VARIANTS[usize::from(variant)],
+        })
     }
 }
 
@@ -154,6 +164,17 @@ fn check_all(store: &Store, model: &Model) {
     }
 }
 
+/// Does `write`. A resident store that is full because of open snapshots has room again without them.
+fn retried(snapshots: &mut Vec<(Snapshot, Model)>, write: impl Fn() -> Result<(), StoreError>) {
+    match write() {
+        Err(StoreError::Full { .. }) if !snapshots.is_empty() => {
+            snapshots.clear();
+            write().unwrap();
+        }
+        done => done.unwrap(),
+    }
+}
+
 struct World {
     bench: Bench,
     /// None only while it is closed.
@@ -182,19 +203,20 @@ impl World {
         let (store, model) = (self.store.as_ref().unwrap(), &mut self.model);
         match step {
             Step::Put(key, size) => {
-                store.put(&key.bytes(), &size.bytes()).unwrap();
-                model.insert(key.bytes(), size.bytes());
+                let (key, value) = (&key.bytes(), &size.bytes());
+                retried(&mut self.snapshots, || store.put(key, value));
+                model.insert(key.clone(), value.clone());
             }
             Step::PutMany(from, count) => {
                 for i in 0..count {
                     let key = Key(2, from.wrapping_add(i) % 1000).bytes();
                     let value = Size(u32::from(i % 7) * 150, i as u8).bytes();
-                    store.put(&key, &value).unwrap();
+                    retried(&mut self.snapshots, || store.put(&key, &value));
                     model.insert(key, value);
                 }
             }
             Step::Delete(key) => {
-                store.delete(&key.bytes()).unwrap();
+                retried(&mut self.snapshots, || store.delete(&key.bytes()));
                 model.remove(&key.bytes());
             }
             Step::Batch(changes) => {
@@ -217,7 +239,7 @@ impl World {
                         }
                     }
                 }
-                store.write(&batch).unwrap();
+                retried(&mut self.snapshots, || store.write(&batch));
             }
             Step::Get(key) => {
                 let found = store.get(&key.bytes()).unwrap().map(|v| v.into_vec());
@@ -279,11 +301,11 @@ proptest! {
     })]
     #[test]
     fn a_store_does_what_a_map_does(
-        variant in 0u8..5,
+        variant in 0u8..WAYS,
         steps in proptest::collection::vec(step(), 20..120),
     ) {
         within(Duration::from_secs(120), "a sequence of operations", move || {
-            let bench = Bench::new();
+            let bench = Bench::with_room(48, 64 << 10);
             let mut world = World {
                 store: Some(bench.open(&options(variant))),
                 bench,

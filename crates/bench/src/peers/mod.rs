@@ -5,4 +5,6 @@
 //! reported so, and the run goes on.
 
 pub(crate) mod db_bench;
+pub mod leveldb;
+pub mod other;
 pub mod rocksdb;

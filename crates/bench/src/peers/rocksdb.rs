@@ -71,13 +71,27 @@ const KEYS_ALL: u64 = 1 << 62;
 
 /// P1's Puts, in a database of its own in `dir`, which is removed.
 pub(crate) fn put(config: &Config, dir: &Path, mode: Mode) -> Result<Figures, BenchError> {
+    put_with(config, dir, mode, &[])
+}
+
+/// The same with values in blob files.
+pub(crate) fn put_in_blob_files(
+    config: &Config,
+    dir: &Path,
+    mode: Mode,
+) -> Result<Figures, BenchError> {
+    put_with(config, dir, mode, &["--enable_blob_files=1"])
+}
+
+fn put_with(config: &Config, dir: &Path, mode: Mode, more: &[&str]) -> Result<Figures, BenchError> {
     if config.preload_bytes > 0 {
         load(config, dir)?;
     }
-    let flags = vec![
+    let mut flags = vec![
         format!("--use_existing_db={}", u8::from(config.preload_bytes > 0)),
         format!("--num={KEYS_ALL}"),
     ];
+    flags.extend(more.iter().map(|flag| (*flag).to_owned()));
     let figures = write(
         config,
         dir,

@@ -1,7 +1,7 @@
 //! What a run measures, and who is told about its progress.
 
 use super::Figures;
-use crate::{BenchError, device::Effort, live::Live, scratch::PoolSource};
+use crate::{BenchError, device::Effort, live::Live, peers::other::Other, scratch::PoolSource};
 use forebay_pool::media::Profile;
 use forebay_store::{Options, Variant};
 use std::{path::PathBuf, sync::Arc};
@@ -53,8 +53,10 @@ pub struct Config {
     pub rounds: usize,
     /// Record the latency of each operation (one reading of the clock).
     pub latencies: bool,
-    /// Run the peers too.
+    /// Run RocksDB too.
     pub peers: bool,
+    /// Other peers in the Puts.
+    pub others: Vec<Other>,
     /// How thoroughly the device is measured.
     pub effort: Effort,
     /// Workload: Puts of new keys in random order (P1).
@@ -96,6 +98,7 @@ impl Default for Config {
             rounds: 3,
             latencies: true,
             peers: false,
+            others: Vec::new(),
             effort: Effort::FULL,
             puts: true,
             overwrite: false,

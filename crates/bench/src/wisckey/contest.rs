@@ -1,7 +1,13 @@
 //! Who takes part, and the turns they take.
 
 use super::{Config, Figures, Peer, PeerOutcome, Report, Row};
-use crate::{BenchError, peers::rocksdb};
+use crate::{
+    BenchError,
+    peers::{
+        other::{self, Other},
+        rocksdb,
+    },
+};
 use forebay_store::Variant;
 use std::fmt;
 
@@ -10,6 +16,7 @@ use std::fmt;
 pub(super) enum Contestant {
     Ours(Variant),
     RocksDb(rocksdb::Mode),
+    Other(Other, other::Mode),
 }
 
 impl fmt::Display for Contestant {
@@ -17,6 +24,7 @@ impl fmt::Display for Contestant {
         match self {
             Self::Ours(variant) => variant.fmt(f),
             Self::RocksDb(mode) => write!(f, "{} {mode}", rocksdb::NAME),
+            Self::Other(peer, mode) => write!(f, "{peer} {mode}"),
         }
     }
 }
@@ -25,11 +33,13 @@ impl fmt::Display for Contestant {
 pub(super) fn contestants(config: &Config) -> Vec<Contestant> {
     let ours = config.variants.iter().copied().map(Contestant::Ours);
     let peers = rocksdb::Mode::ALL.into_iter().map(Contestant::RocksDb);
-    if config.peers && rocksdb::find().is_ok() {
-        ours.chain(peers).collect()
-    } else {
-        ours.collect()
-    }
+    let peers = peers.filter(|_| config.peers && rocksdb::find().is_ok());
+    let others = config
+        .others
+        .iter()
+        .filter(|other| other.check(config).is_ok())
+        .flat_map(|&other| other::Mode::ALL.map(|mode| Contestant::Other(other, mode)));
+    ours.chain(peers).chain(others).collect()
 }
 
 /// The contestants of workloads that do not compare variants: our main one, and the peer at its fastest.
@@ -69,6 +79,10 @@ impl Report {
         let Some(figures) = Figures::of_rounds(rounds) else {
             return;
         };
+        let figures_of = |mode: String, figures| PeerOutcome::Ran {
+            mode,
+            figures: Box::new(figures),
+        };
         match contestant {
             Contestant::Ours(variant) => self.rows.push(Row {
                 variant: variant.to_string(),
@@ -76,10 +90,11 @@ impl Report {
             }),
             Contestant::RocksDb(mode) => self.peers.push(Peer {
                 name: rocksdb::NAME,
-                outcome: PeerOutcome::Ran {
-                    mode: mode.to_string(),
-                    figures: Box::new(figures),
-                },
+                outcome: figures_of(mode.to_string(), figures),
+            }),
+            Contestant::Other(other, mode) => self.peers.push(Peer {
+                name: other.name(),
+                outcome: figures_of(mode.to_string(), figures),
             }),
         }
     }

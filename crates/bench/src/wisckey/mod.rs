@@ -43,6 +43,11 @@ pub fn run(configs: &[Config], watch: &dyn Watch) -> Result<Report, BenchError> 
     {
         report.peers.push(Peer::missing(rocksdb::NAME, missing));
     }
+    for other in &first.others {
+        if let Err(missing) = other.check(first) {
+            report.peers.push(Peer::missing(other.name(), missing));
+        }
+    }
     for config in configs {
         run_one(config, watch, &mut report)?;
     }

@@ -47,6 +47,11 @@ pub(super) fn run(
                 remove_dir(&dir)?;
                 figures
             }
+            Contestant::Other(other, _) => {
+                return Err(BenchError::Config(format!(
+                    "{other} takes part in the Puts only"
+                )));
+            }
         };
         watch.end(&figures);
         Ok(figures)

@@ -48,6 +48,10 @@ pub(super) fn run(
                 watch.begin(&format!("put, {contestant}"), config.limit, &live);
                 rocksdb::put(config, &scratch.join("rocksdb"), mode)?
             }
+            Contestant::Other(other, mode) => {
+                watch.begin(&format!("put, {contestant}"), config.limit, &live);
+                other.put(config, &scratch.join(other.name()), mode)?
+            }
         };
         watch.end(&figures);
         Ok(figures)

@@ -1,6 +1,7 @@
 //! `forebay bench`: measure the pool, the store, and databases.
 
 mod device;
+mod fam;
 mod pool;
 mod redis;
 mod rocksdb;
@@ -19,6 +20,7 @@ pub enum Command {
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
+    Fam(fam::Fam),
 }
 
 impl Command {
@@ -30,6 +32,7 @@ impl Command {
             Self::Wisckey(wisckey) => wisckey.run(),
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
+            Self::Fam(fam) => fam.run(),
         }
     }
 }
@@ -62,7 +65,7 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 /// A slower device's latency.
 #[derive(Args)]
 pub struct Slowed {
-    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, genz-uc, genz-wt, genz-wc
+    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
     #[arg(long, value_name = "DEVICE", value_parser = profile)]
     pub profile: Option<Profile>,
 }

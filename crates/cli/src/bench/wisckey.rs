@@ -5,6 +5,7 @@ use crate::{failure::Failure, internal, output, progress::Progress, size};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
+    peers::{other::Other, rocksdb},
     report,
     scratch::PoolSource,
     wisckey::{self, Config, Limit},
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     long_about = "Runs the workload of the paper that the store is built after: Puts of new 8-byte keys in random \
-                  order, in every variant, and if asked for on RocksDB (db_bench of Debian's rocksdb-tools). \
+                  order, in every variant, and if asked for on RocksDB (db_bench of Debian's rocksdb-tools) and other stores. \
                   Contestants take turns, round after round; a row is the median round. The clock stops when the \
                   data is on the disk. The device's own sequential bandwidth is measured in the same run.\n\n\
                   Other workloads: --overwrite, --reads, --reopen; --full runs them all at full size (half an \
@@ -72,9 +73,9 @@ pub struct Wisckey {
     /// Rounds
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Run RocksDB too
-    #[arg(long)]
-    peers: bool,
+    /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob, leveldb, lmdb, fjall, redb (Puts)
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL_PEERS)]
+    peers: Option<Vec<String>>,
     /// Leave the Puts out
     #[arg(long)]
     no_puts: bool,
@@ -103,6 +104,8 @@ pub struct Wisckey {
 
 /// The data set of reads, overwriting and reopening, if nothing else is said.
 const DATA_BYTES: u64 = 1 << 30;
+/// What `--peers` alone means.
+const ALL_PEERS: &str = "rocksdb,rocksdb_blob,leveldb,lmdb,fjall,redb";
 /// The same at toy size.
 const TOY_BYTES: u64 = 4 << 20;
 
@@ -117,6 +120,17 @@ impl Wisckey {
         let measured = wisckey::run(&configs, &progress)?;
         drop(progress);
         output::report(self.json, &measured, report::wisckey)
+    }
+
+    /// The peers that are asked for: whether RocksDB, and which others.
+    fn peers(&self) -> Result<(bool, Vec<Other>), Failure> {
+        let names = self.peers.iter().flatten();
+        let (rocksdb, others): (Vec<_>, Vec<_>) = names.partition(|name| *name == rocksdb::NAME);
+        let others = others.into_iter().map(|name| name.parse());
+        let others = others
+            .collect::<Result<_, String>>()
+            .map_err(|what| Failure::Usage(format!("--peers: {what}")))?;
+        Ok((!rocksdb.is_empty(), others))
     }
 
     /// What all configurations have in common.
@@ -134,7 +148,8 @@ impl Wisckey {
             cache_bytes: self.cache,
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
             latencies: !self.no_latencies,
-            peers: self.peers,
+            peers: self.peers()?.0,
+            others: self.peers()?.1,
             effort: if self.quick {
                 Effort::QUICK
             } else {

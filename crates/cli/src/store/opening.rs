@@ -19,6 +19,9 @@ pub struct Opening {
     /// otherwise fsync]
     #[arg(long, value_name = "VARIANT")]
     variant: Option<Variant>,
+    /// Keep the whole value log in the pool, in the N segments of --variant buffers=N; without this, a store that was kept so goes on in files
+    #[arg(long, requires = "pool")]
+    resident: bool,
     /// Open a pool that was made on persistent memory and lies elsewhere now
     #[arg(long, requires = "pool")]
     emulated: bool,
@@ -54,6 +57,7 @@ impl Opening {
         });
         let options = Options {
             variant,
+            resident: self.resident,
             create: absent == Absent::Create,
             salvage: self.salvage,
             ..Options::default()

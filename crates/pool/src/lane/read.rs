@@ -30,7 +30,7 @@ impl Lane {
             .filter(|(start, _)| (*start..*start + self.segment_bytes).contains(&lsn))
             .max_by_key(|(start, _)| *start)
             .and_then(|(_, slot)| slot.pin(lsn, bytes))?;
-        self.media().charge_read(bytes);
+        self.media().charge_read(pin.offset(), bytes);
         Some(PinnedBytes(pin))
     }
 }

@@ -9,6 +9,7 @@
 
 mod file;
 mod held;
+mod line_cache;
 mod mapping;
 mod profile;
 mod sim;
@@ -18,7 +19,7 @@ mod window;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
-pub use profile::Profile;
+pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
 pub(crate) use window::{Pin, Window};
@@ -77,9 +78,9 @@ pub trait Media: Send + Sync + 'static {
     /// If the range is not inside the medium.
     fn load(&self, offset: u64, to: &mut [u8]);
 
-    /// Charges a read of `bytes` bytes through [`slice`](Self::slice) to the device's latency.
-    fn charge_read(&self, bytes: usize) {
-        let _ = bytes;
+    /// Charges a read of `bytes` bytes at `offset` through [`slice`](Self::slice) to the device's latency.
+    fn charge_read(&self, offset: u64, bytes: usize) {
+        let _ = (offset, bytes);
     }
 
     /// The memory itself.

@@ -142,6 +142,13 @@ pub(crate) struct Pin {
     bytes: usize,
 }
 
+impl Pin {
+    /// Where the bytes lie in the pool.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
 impl Deref for Pin {
     type Target = [u8];
 

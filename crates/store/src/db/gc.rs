@@ -13,13 +13,19 @@
 mod collect;
 mod large;
 mod pace;
+mod resident;
 
 use super::{Shared, Store, sample::Sample};
-use crate::{error::StoreError, log::VlogFile, stats::GcReport};
+use crate::{
+    error::StoreError,
+    log::{Head, VlogFile},
+    stats::GcReport,
+};
 use collect::Grant;
 use forebay_pool::Lsn;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
+use resident::Room;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     sync::{
@@ -53,6 +59,7 @@ pub(super) struct Collector {
     /// The store is being closed: nothing more is to be collected.
     ended: AtomicBool,
     pace: Pace,
+    room: Room,
     relocated_bytes: AtomicU64,
     files_removed: AtomicU64,
 }
@@ -65,6 +72,8 @@ struct Progress {
     damaged: HashSet<Lsn>,
     /// Collected files, and the number of the first snapshot that cannot lead to them.
     retired: Vec<(Lsn, u64)>,
+    /// A resident segment whose live records are copied, by its start, with such a number.
+    copied: Option<(Lsn, u64)>,
     /// The same for large values.
     retired_large: Vec<(u64, u64)>,
     /// Bytes of large values, and what writers had written to the log, when they were last looked through.
@@ -148,8 +157,10 @@ impl Store {
         let mut progress = shared.collector.collecting.lock();
         shared.collector.release_writers();
         let mut report = GcReport::default();
-        let done = shared.collect_everything(&mut progress, &mut report);
-        if shared.options.gc {
+        let mut done = shared.collect_everything(&mut progress, &mut report);
+        if let (Ok(()), Head::Resident(resident)) = (&done, &shared.head) {
+            done = shared.collect_every_segment(resident, &mut progress, &mut report);
+        } else if shared.options.gc {
             shared.rest_for_a_file();
         }
         done.map(|()| report)

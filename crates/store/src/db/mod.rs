@@ -7,7 +7,7 @@
 //! | drain (two) | move sealed segments from the pool to the files | `log::drain` |
 //! | index | sorts frozen chunks and merges them into the index | `indexer` |
 //! | compaction | merges the index's tables | `indexer` |
-//! | collector | gives back the space of dead records | `gc` |
+//! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
 //! Lock order: `view_change`, then the stripes in order, then a shard of a chunk or the lane's own
 //! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for the stripe of a
@@ -195,7 +195,10 @@ impl Store {
                 .iter()
                 .map(|stripe| stripe.0.lock().writes)
                 .sum(),
-            variant: shared.options.variant.to_string(),
+            variant: match shared.options.resident {
+                true => format!("resident, {}", shared.options.variant),
+                false => shared.options.variant.to_string(),
+            },
             survives: shared.survives.clone(),
             log_tail: shared.head.tail(),
             log_drained: shared.head.drained(),

@@ -16,7 +16,7 @@ use crate::{
     error::StoreError,
     index::{Index, IndexOptions, LsmIndex},
     large::LargeValues,
-    log::{FileHead, Head, ValueLog, drain},
+    log::{FileHead, Head, Resident, ValueLog, drain, drain_one},
     manifest::{self, Manifest, PoolRef, State},
     memtable::{Chunk, View},
     options::{Options, Variant},
@@ -173,7 +173,8 @@ impl Store {
     /// Drains and syncs everything, merges the memtable into the index, gives the pool's lane back, and closes: the next opening
     /// has nothing to replay and may use another pool or none.
     ///
-    /// A snapshot that is still open keeps the lane; then the next opening needs the same pool.
+    /// A snapshot that is still open keeps the lane; then the next opening needs the same pool. So does a resident store's, whose log
+    /// stays in the pool.
     ///
     /// # Errors
     /// What went wrong; the store is closed all the same, and nothing is lost.
@@ -190,6 +191,10 @@ impl Store {
         let Ok(shared) = Arc::try_unwrap(shared).map_err(drop) else {
             return Ok(());
         };
+        if let Head::Resident(_) = shared.head {
+            // The log stays where it is, and the manifest says so.
+            return Ok(());
+        }
         let end = shared.head.drained();
         if let Head::Pool(lane) = shared.head
             && !lane.remove()
@@ -207,15 +212,17 @@ impl Store {
     fn start_threads(&mut self) -> Result<(), StoreError> {
         let drains = match &self.shared.head {
             Head::Pool(lane) => DRAINS.min(lane.segments()),
-            Head::File(_) => 0,
+            Head::File(_) | Head::Resident(_) => 0,
         };
         for _ in 0..drains {
             self.start_thread("forebay-drain", Shared::run_drain)?;
         }
         self.start_thread("forebay-index", Shared::run_indexer)?;
         self.start_thread("forebay-compact", Shared::run_compaction)?;
-        if self.shared.options.gc {
-            self.start_thread("forebay-gc", Shared::run_collector)?;
+        match self.shared.head {
+            _ if !self.shared.options.gc => {}
+            Head::Resident(_) => self.start_thread("forebay-gc", Shared::run_resident_collector)?,
+            _ => self.start_thread("forebay-gc", Shared::run_collector)?,
         }
         Ok(())
     }
@@ -241,7 +248,7 @@ impl Store {
     fn stop(&mut self) {
         self.shared.background.stop.store(true, SeqCst);
         self.shared.background.changed.notify_all();
-        if let Head::Pool(lane) = &self.shared.head {
+        if let Some(lane) = self.shared.head.lane() {
             lane.close();
         }
         for thread in self.threads.drain(..) {
@@ -446,10 +453,10 @@ impl Session<'_> {
         }
         let mut epoch = self.state.epoch.saturating_add(1);
         let files_end = match lane {
-            Some((lane, recovered)) if buffered => {
+            Some((lane, recovered)) if buffered && self.is_enough(&lane) => {
                 return Ok(Begun {
                     epoch: lane.epoch(),
-                    head: Head::Pool(Box::new(lane)),
+                    head: self.head(lane, recovered.head())?,
                     files_end: recovered.head(),
                     recovered: Some(recovered),
                 });
@@ -502,10 +509,37 @@ impl Session<'_> {
         // If it holds anything, this is an earlier copy of the store's directory: the log goes on there.
         Ok(Begun {
             epoch: lane.epoch().max(epoch),
-            head: Head::Pool(Box::new(lane)),
+            head: self.head(lane, start)?,
             files_end,
             recovered: Some(recovered),
         })
+    }
+
+    /// False if a resident log is to have more room than this lane.
+    fn is_enough(&self, lane: &Lane) -> bool {
+        match self.options.variant {
+            Variant::Buffered(buffers) if self.options.resident => {
+                lane.segments() >= usize::from(buffers)
+            }
+            _ => true,
+        }
+    }
+
+    /// The head of a log that goes on in `lane`, which begins at `start`.
+    fn head(&self, lane: Lane, start: Lsn) -> Result<Head, StoreError> {
+        let lane = Box::new(lane);
+        if !self.options.resident {
+            return Ok(Head::Pool(lane));
+        }
+        self.log.complete_at(start)?;
+        // A session that ended in the middle of a segment leaves it short. If the collector has no empty one to copy to, the oldest goes
+        // to a file, as it would without resident.
+        let usage = lane.usage();
+        if usage.segments_used == usage.segments && lane.segment().is_none() {
+            drain_one(&lane, &self.log)?;
+            self.log.complete_at(lane.usage().head)?;
+        }
+        Ok(Head::Resident(Resident::new(lane)))
     }
 
     /// Moves everything that the lane holds to the value-log files and gives the lane back; where the log ends then.

@@ -12,7 +12,6 @@ use super::{Shared, Store};
 use crate::{
     error::StoreError,
     index::{Address, Form},
-    log::Head,
     memtable::View,
     op::{Change, NotAnOp, Op, op_in_batch, read_record},
 };
@@ -277,7 +276,7 @@ impl Shared {
         wait: Wait,
     ) -> Result<bool, StoreError> {
         let bytes = address.len as usize;
-        if let Head::Pool(lane) = &self.head
+        if let Some(lane) = self.head.lane()
             && let Some(pinned) = lane.read(address.lsn, bytes)
         {
             buffer.clear();

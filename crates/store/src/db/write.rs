@@ -15,6 +15,7 @@ use crate::{
     error::StoreError,
     index::{Address, Form},
     large::Written,
+    log::Claim,
     memtable::Chunk,
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, push_op},
 };
@@ -173,17 +174,41 @@ impl Shared {
         body: &[u8],
         form: Form,
     ) -> Result<(), StoreError> {
-        if let Some(lsn) = self.write_one(kind, key, body, form, || true)? {
+        let claim = if kind == KIND_DELETE {
+            Claim::Delete
+        } else {
+            Claim::Put
+        };
+        let written = self.with_room(claim, || {
+            self.write_one(claim, kind, key, body, form, || true)
+        })?;
+        if let Some(lsn) = written {
             self.keep_pace(lsn);
         }
         Ok(())
     }
 
+    /// Does `write`, again and again as long as a resident log has no room for it and some is made.
+    #[inline]
+    fn with_room<T>(
+        &self,
+        claim: Claim,
+        mut write: impl FnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match write() {
+                Err(StoreError::Full { .. }) => self.wait_for_room(claim)?,
+                done => return done,
+            }
+        }
+    }
+
     /// Steps 2 to 4: appends one operation and makes it visible, if `still` says so under the key's stripe; its log address then.
-    /// `form` is that of the new address.
+    /// `form` is that of the new address. [`StoreError::Full`] if a resident log has no room for `claim` now.
     #[inline]
     pub(super) fn write_one(
         &self,
+        claim: Claim,
         kind: u16,
         key: &[u8],
         body: &[u8],
@@ -199,7 +224,7 @@ impl Shared {
                 return Ok(None);
             }
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
-            let lsn = self.head.append(kind, &parts)?;
+            let lsn = self.head.append(claim, kind, &parts)?;
             writers.writes += 1;
             let address = record_at(lsn, payload, form);
             (lsn, self.insert(&writers.active, hash, key, address))
@@ -279,8 +304,11 @@ impl Shared {
             .collect();
         stripes.sort_unstable();
         stripes.dedup();
-        let mut guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
-        let lsn = self.head.append(KIND_BATCH, &[IoSlice::new(&payload)])?;
+        let (lsn, mut guards) = self.with_room(Claim::Put, || {
+            let guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
+            let parts = [IoSlice::new(&payload)];
+            Ok((self.head.append(Claim::Put, KIND_BATCH, &parts)?, guards))
+        })?;
         let Some(writers) = guards.first_mut() else {
             return Ok(());
         };

@@ -79,6 +79,19 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
     }
 }
 
+/// Drains the oldest sealed segment of a lane that nobody else drains. False if none is sealed.
+pub(crate) fn drain_one(lane: &Lane, log: &ValueLog) -> Result<bool, StoreError> {
+    let Some(sealed) = lane.take_sealed(Duration::ZERO) else {
+        return Ok(false);
+    };
+    let file = log.place(sealed.start(), lane.segment_bytes())?;
+    let failed_before = log.failed_syncs.load(SeqCst);
+    write(&file, sealed.start(), sealed.bytes())?;
+    sync(lane, log, &file, failed_before)?;
+    sealed.release();
+    Ok(true)
+}
+
 fn write(file: &VlogFile, at: Lsn, bytes: &[u8]) -> Result<(), StoreError> {
     if bytes.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
 //! [`Head`]: where the log grows.
 
-use super::FileHead;
+use super::{Claim, FileHead, Resident};
 use crate::error::StoreError;
 use forebay_pool::{Lane, Lsn};
 use std::io::IoSlice;
@@ -9,15 +9,34 @@ use std::io::IoSlice;
 pub(crate) enum Head {
     /// In a pool: an append is durable when it returns; a drain moves segments to the files.
     Pool(Box<Lane>),
+    /// In a pool, where it stays.
+    Resident(Resident),
     /// In the last value-log file.
     File(FileHead),
 }
 
 impl Head {
-    /// Appends a record; when this returns, it is as durable as the variant promises.
+    /// The lane, if there is one.
     #[inline]
-    pub(crate) fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, StoreError> {
+    pub(crate) fn lane(&self) -> Option<&Lane> {
         match self {
+            Self::Pool(lane) => Some(lane),
+            Self::Resident(resident) => Some(resident.lane()),
+            Self::File(_) => None,
+        }
+    }
+
+    /// Appends a record; when this returns, it is as durable as the variant promises. Only a resident log asks what `claim` the
+    /// writer has to its last free segments; [`StoreError::Full`] if that has no room now.
+    #[inline]
+    pub(crate) fn append(
+        &self,
+        claim: Claim,
+        kind: u16,
+        parts: &[IoSlice<'_>],
+    ) -> Result<Lsn, StoreError> {
+        match self {
+            Self::Resident(resident) => resident.append(claim, kind, parts),
             Self::Pool(lane) => Ok(lane.append(kind, parts)?),
             Self::File(file) => file.append(kind, parts),
         }
@@ -28,6 +47,7 @@ impl Head {
     pub(crate) fn payload_max(&self) -> usize {
         match self {
             Self::Pool(lane) => lane.payload_max(),
+            Self::Resident(resident) => resident.lane().payload_max(),
             Self::File(file) => file.payload_max(),
         }
     }
@@ -36,14 +56,16 @@ impl Head {
     pub(crate) fn tail(&self) -> Lsn {
         match self {
             Self::Pool(lane) => lane.usage().tail,
+            Self::Resident(resident) => resident.lane().usage().tail,
             Self::File(file) => file.tail(),
         }
     }
 
-    /// Log address below which everything is in the files.
+    /// Log address below which everything is in the files, or, if it is resident, where the log begins.
     pub(crate) fn drained(&self) -> Lsn {
         match self {
             Self::Pool(lane) => lane.usage().head,
+            Self::Resident(resident) => resident.lane().usage().head,
             Self::File(file) => file.tail(),
         }
     }
@@ -51,15 +73,16 @@ impl Head {
     /// Makes everything appended durable, wherever it is.
     pub(crate) fn make_durable(&self) -> Result<(), StoreError> {
         match self {
-            Self::Pool(_) => Ok(()),
+            Self::Pool(_) | Self::Resident(_) => Ok(()),
             Self::File(file) => file.sync(),
         }
     }
 
-    /// Waits until everything appended before is durable in the value-log files.
+    /// Waits until everything appended before is durable in the value-log files, or where it stays.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         match self {
             Self::Pool(lane) => Ok(lane.wait_drained(lane.seal())?),
+            Self::Resident(_) => Ok(()),
             Self::File(file) => file.sync(),
         }
     }

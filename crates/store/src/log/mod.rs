@@ -1,7 +1,7 @@
 //! The log: one address space, whose end is in the pool and whose rest is in value-log files.
 //!
-//! A [`ValueLog`] is the row of files. A [`Head`] is where records are appended: a pool's lane, or
-//! without a pool the last file itself. [`LogReader`] walks records in address order; `drain` moves sealed
+//! A [`ValueLog`] is the row of files. A [`Head`] is where records are appended: a pool's lane, a lane that keeps
+//! everything ([`Resident`]), or without a pool the last file itself. [`LogReader`] walks records in address order; `drain` moves sealed
 //! segments from the lane to the files. docs/store-format.md, "The log".
 
 mod drain;
@@ -9,11 +9,13 @@ mod file;
 mod file_head;
 mod head;
 mod reader;
+mod resident;
 mod value_log;
 
-pub(crate) use drain::drain;
+pub(crate) use drain::{drain, drain_one};
 pub(crate) use file::VlogFile;
 pub(crate) use file_head::FileHead;
 pub(crate) use head::Head;
 pub(crate) use reader::{LogReader, Stop};
+pub(crate) use resident::{Claim, Resident, SEGMENTS_MIN};
 pub(crate) use value_log::ValueLog;

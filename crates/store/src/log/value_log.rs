@@ -200,15 +200,20 @@ impl ValueLog {
 
     /// Takes files that start behind `start` out of the manifest, and unlinks them. The log goes on before them.
     fn forget_behind(&self, start: Lsn) -> Result<(), StoreError> {
+        self.forget(|file_start| file_start > start)
+    }
+
+    /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and unlinks them.
+    fn forget(&self, behind: impl Fn(Lsn) -> bool) -> Result<(), StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
-        let (kept, gone): (Vec<_>, Vec<_>) =
-            files.iter().cloned().partition(|file| file.start <= start);
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            files.iter().cloned().partition(|file| behind(file.start));
         if gone.is_empty() {
             return Ok(());
         }
         self.manifest.lock().update(&*self.disk, |state| {
-            state.files.retain(|file| file.start <= start);
+            state.files.retain(|file| !behind(file.start));
             if let Some(last) = state.files.last_mut() {
                 last.end = None;
             }
@@ -222,6 +227,22 @@ impl ValueLog {
                 .remove(&file.path)
                 .map_err(StoreError::io("removing", &file.path))?;
         }
+        Ok(())
+    }
+
+    /// The files end at `end`, and the log goes on elsewhere: files that begin there or behind are forgotten, the last one is complete.
+    pub(crate) fn complete_at(&self, end: Lsn) -> Result<(), StoreError> {
+        self.forget(|start| start >= end)?;
+        let _changing = self.place.lock();
+        let Some(last) = self.files().last().filter(|f| f.end().is_none()).cloned() else {
+            return Ok(());
+        };
+        self.manifest.lock().update(&*self.disk, |state| {
+            if let Some(last) = state.files.last_mut() {
+                last.end = Some(end);
+            }
+        })?;
+        last.complete(end);
         Ok(())
     }
 

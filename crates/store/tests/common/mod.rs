@@ -34,6 +34,18 @@ impl Bench {
         }
     }
 
+    /// With a pool of so many segments, for a store that keeps everything in it.
+    pub fn with_room(segments: u64, segment_bytes: u64) -> Self {
+        let bytes = segments * segment_bytes + (64 << 10);
+        let media = Arc::new(Sim::new(bytes as usize));
+        media.stop_recording();
+        let geometry = Geometry::fit(bytes, segment_bytes, 4).unwrap();
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            pool: Pool::format(Path::new("test pool"), media, geometry, true).unwrap(),
+        }
+    }
+
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("store")
     }

@@ -14,12 +14,19 @@ use crate::{
     db::{Shared, sample::op_address},
     error::StoreError,
     index::{Address, Form},
-    log::{LogReader, Stop, VlogFile},
+    log::{Claim, LogReader, Stop, VlogFile},
+    memtable::View,
     op::{Change, KEY_LENGTH, KIND_LARGE, KIND_PUT},
     stats::GcReport,
 };
-use forebay_pool::{Lsn, record::record_bytes};
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use forebay_pool::{
+    Lsn,
+    record::{Record, record_bytes},
+};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 /// Bytes of a file between two moves of the pace.
 const STEP: u64 = 64 << 10;
@@ -104,31 +111,45 @@ impl Shared {
             if self.collection_ends() {
                 return Ok(false);
             }
-            report.records += 1;
-            let lsn = record.header.lsn;
-            for op in crate::op::ops(record) {
-                let op = op.map_err(|what| StoreError::lost(&file.path, lsn, what))?;
-                let from = op_address(lsn, &op);
-                let copied = match op.change {
-                    Change::Put(value) => self.relocate(KIND_PUT, op.key, value, from)?,
-                    Change::Large(value) => {
-                        self.relocate(KIND_LARGE, op.key, &value.encode(), from)?
-                    }
-                    Change::Delete => None,
-                };
-                if let Some(bytes) = copied {
-                    copied_bytes += bytes;
-                    report.relocated += 1;
-                    report.relocated_bytes += bytes;
-                    self.collector.relocated_bytes.fetch_add(bytes, Relaxed);
+            copied_bytes += self.copy_record(record, Claim::Put, &file.path, report)?;
+        }
+    }
+
+    /// Step 2 for the operations of one record, which was read from `path`. The bytes that the copies take.
+    pub(super) fn copy_record(
+        &self,
+        record: Record<'_>,
+        claim: Claim,
+        path: &Path,
+        report: &mut GcReport,
+    ) -> Result<u64, StoreError> {
+        report.records += 1;
+        let lsn = record.header.lsn;
+        let mut copied_bytes = 0;
+        for op in crate::op::ops(record) {
+            let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            let from = op_address(lsn, &op);
+            let copied = match op.change {
+                Change::Put(value) => self.relocate(claim, KIND_PUT, op.key, value, from)?,
+                Change::Large(value) => {
+                    self.relocate(claim, KIND_LARGE, op.key, &value.encode(), from)?
                 }
+                Change::Delete => None,
+            };
+            if let Some(bytes) = copied {
+                copied_bytes += bytes;
+                report.relocated += 1;
+                report.relocated_bytes += bytes;
+                self.collector.relocated_bytes.fetch_add(bytes, Relaxed);
             }
         }
+        Ok(copied_bytes)
     }
 
     /// Step 2: writes a record again if the key's address is still `from`. The bytes that this took, if it was.
     fn relocate(
         &self,
+        claim: Claim,
         kind: u16,
         key: &[u8],
         body: &[u8],
@@ -143,46 +164,56 @@ impl Shared {
         self.wait_for_memtable()?;
         let mut unknown = None;
         let still = || {
-            let now = self.view.load();
-            // What changed since is in memory, unless the tables changed as well.
-            let in_memory = now
-                .active
-                .iter()
-                .chain(&now.frozen)
-                .find_map(|chunk| chunk.get(hash, key));
-            match in_memory {
-                Some(address) => address == from,
-                None if Arc::ptr_eq(&now.tables, &before.tables) => true,
-                None => match now.tables.get(key) {
-                    Ok(found) => found == Some(from),
-                    Err(error) => {
-                        unknown = Some(error);
-                        false
-                    }
-                },
-            }
+            self.still_at(&before, hash, key, from)
+                .unwrap_or_else(|error| {
+                    unknown = Some(error);
+                    false
+                })
         };
         let payload = KEY_LENGTH + key.len() + body.len();
         let written = if kind == KIND_PUT && payload > self.head.payload_max() {
-            self.relocate_large(key, body, still)?
+            self.relocate_large(claim, key, body, still)?
         } else {
-            self.write_one(kind, key, body, Form::Record, still)?
+            self.write_one(claim, kind, key, body, Form::Record, still)?
         };
         let bytes = record_bytes(payload);
         // A record of which nobody can say whether it is live must not go.
-        unknown.map_or(Ok(written.map(|_| bytes)), |error| Err(error.into()))
+        unknown.map_or(Ok(written.map(|_| bytes)), Err)
+    }
+
+    /// Under the key's stripe: true if the key's address, which was `from` in the view `before`, still is.
+    pub(super) fn still_at(
+        &self,
+        before: &View,
+        hash: u64,
+        key: &[u8],
+        from: Address,
+    ) -> Result<bool, StoreError> {
+        let now = self.view.load();
+        // What changed since is in memory, unless the tables changed as well.
+        let in_memory = now
+            .active
+            .iter()
+            .chain(&now.frozen)
+            .find_map(|chunk| chunk.get(hash, key));
+        Ok(match in_memory {
+            Some(address) => address == from,
+            None if Arc::ptr_eq(&now.tables, &before.tables) => true,
+            None => now.tables.get(key)? == Some(from),
+        })
     }
 
     /// A value that was written when segments were larger than today's becomes a large one.
     fn relocate_large(
         &self,
+        claim: Claim,
         key: &[u8],
         value: &[u8],
         still: impl FnOnce() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let large = self.large.write(key, value)?;
         let reference = large.value.encode();
-        let written = self.write_one(KIND_LARGE, key, &reference, Form::Record, still);
+        let written = self.write_one(claim, KIND_LARGE, key, &reference, Form::Record, still);
         let in_vain = match &written {
             Ok(written) => written.is_none(),
             Err(error) => error.nothing_logged(),

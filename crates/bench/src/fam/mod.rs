@@ -1,0 +1,490 @@
+//! `forebay bench fam`: P5's figures, on a store whose data device is fabric-attached memory under the cache policies uc, wt and wc.
+//!
+//! Two contestants, round after round: our store, [resident](forebay_store::Options::resident) in a pool that is as slow as the device (`ours`),
+//! and LevelDB with its directory on the emulated device (`leveldb`). docs/benchmarks.md, "forebay bench fam".
+
+mod leveldb;
+mod ours;
+mod table;
+
+pub use table::fam as table;
+
+use crate::{
+    BenchError, peers,
+    rounds::{Span, median, span},
+    scratch::ScratchDir,
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+
+/// How the processor's cache stands before the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Uncached.
+    Uc,
+    /// Write-through: reads are cached, each write goes to the device.
+    Wt,
+    /// Write-combining: writes leave in bursts, reads are uncached.
+    Wc,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Uc, Self::Wt, Self::Wc];
+
+    /// The device's profile under this policy.
+    #[must_use]
+    pub fn profile(self) -> String {
+        format!("gen-z-{self}")
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uc => "uc",
+            Self::Wt => "wt",
+            Self::Wc => "wc",
+        })
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|policy| policy.to_string() == text)
+            .ok_or_else(|| "there is no such cache policy; there are uc, wt and wc".to_owned())
+    }
+}
+
+/// What is done with all pairs, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// Puts in the order of the keys.
+    SequentialPut,
+    /// Puts in random order.
+    RandomPut,
+    /// Puts in random order, each synced. Ours are durable in any case.
+    RandomPutSync,
+    /// Gets in the order of the keys.
+    SequentialGet,
+    /// Gets in random order.
+    RandomGet,
+}
+
+impl Workload {
+    /// All of them, in the paper's order.
+    pub const ALL: [Self; 5] = [
+        Self::SequentialPut,
+        Self::RandomPut,
+        Self::RandomPutSync,
+        Self::SequentialGet,
+        Self::RandomGet,
+    ];
+
+    fn is_get(self) -> bool {
+        matches!(self, Self::SequentialGet | Self::RandomGet)
+    }
+
+    /// As it stands in the JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SequentialPut => "sequential_put",
+            Self::RandomPut => "random_put",
+            Self::RandomPutSync => "random_put_sync",
+            Self::SequentialGet => "sequential_get",
+            Self::RandomGet => "random_get",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|workload| workload.name() == name)
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where directories are made, in one that is removed again.
+    pub dir: PathBuf,
+    /// Cache policies. Reductions need `uc` among them.
+    pub policies: Vec<Policy>,
+    /// Bytes of key and value together, [`Config::PAIR_BYTES_MIN`] at least.
+    pub sizes: Vec<u64>,
+    /// Pairs.
+    pub pairs: u64,
+    /// Rounds.
+    pub rounds: usize,
+    /// How to start this program: `forebay`.
+    pub forebay: PathBuf,
+}
+
+impl Config {
+    /// Bytes of a key.
+    pub const KEY_BYTES: u64 = 8;
+    /// The smallest pair: a key, and a byte to be found again.
+    pub const PAIR_BYTES_MIN: u64 = Self::KEY_BYTES + 1;
+    /// The largest: beyond, half a segment is not enough for one.
+    pub const PAIR_BYTES_MAX: u64 = 1 << 20;
+
+    fn check(&self) -> Result<(), BenchError> {
+        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
+        if self.rounds == 0 || self.pairs == 0 {
+            return bad("at least one round and one pair are needed");
+        }
+        if self.policies.is_empty() || self.sizes.is_empty() {
+            return bad("no cache policy or size to measure");
+        }
+        let possible = Self::PAIR_BYTES_MIN..=Self::PAIR_BYTES_MAX;
+        if let Some(size) = self.sizes.iter().find(|size| !possible.contains(size)) {
+            return Err(BenchError::Config(format!(
+                "pairs of {size} bytes; {} to {} are possible",
+                Self::PAIR_BYTES_MIN,
+                Self::PAIR_BYTES_MAX
+            )));
+        }
+        let largest = self.sizes.iter().max().copied().unwrap_or(0);
+        if self.pairs.saturating_mul(largest) > ours::BYTES_MAX {
+            return Err(BenchError::Config(format!(
+                "{} pairs of {largest} bytes; a resident store holds {} MiB here. Take fewer pairs",
+                self.pairs,
+                ours::BYTES_MAX >> 20
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contestant {
+    /// Our store, resident in the memory.
+    Forebay,
+    /// LevelDB, with its directory on the device.
+    Leveldb,
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Forebay => "forebay",
+            Self::Leveldb => peers::leveldb::NAME,
+        })
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `fam`.
+    pub bench: &'static str,
+    /// Pairs of each workload.
+    pub pairs: u64,
+    /// Rounds.
+    pub rounds: usize,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// What there are no rows of, and why.
+    pub missing: Vec<Missing>,
+    /// How much less an operation takes than under uc.
+    pub reductions: Vec<Reduction>,
+    /// The paper's reductions beside ours.
+    pub comparison: Vec<Comparison>,
+    /// What to know when reading the figures.
+    pub notes: Vec<String>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Whose.
+    pub store: Contestant,
+    /// Under which cache policy.
+    pub policy: Policy,
+    /// Of what.
+    pub workload: Workload,
+    /// Bytes of key and value.
+    pub pair_bytes: u64,
+    /// Operations of a round.
+    pub ops: u64,
+    /// Microseconds an operation, the median of the rounds.
+    pub us_per_op: f64,
+    /// Fastest and slowest round.
+    pub us_per_op_span: Span,
+}
+
+/// Something that could not be measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Missing {
+    /// Whose rows are missing.
+    pub store: Contestant,
+    /// Why, and what to do.
+    pub error: String,
+}
+
+/// A figure against the same under uc.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reduction {
+    /// Whose.
+    pub store: Contestant,
+    /// wt or wc.
+    pub policy: Policy,
+    /// Of what.
+    pub workload: Workload,
+    /// Bytes of key and value.
+    pub pair_bytes: u64,
+    /// Per cent below uc; negative is above.
+    pub percent_below_uc: f64,
+}
+
+/// One of the paper's statements, and what the rows give.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Whose rows.
+    pub store: Contestant,
+    /// What is compared.
+    pub what: &'static str,
+    /// The paper's span, per cent below uc.
+    pub paper_percent: Span,
+    /// Ours, over all sizes; none if it was not measured.
+    pub measured_percent: Option<Span>,
+}
+
+/// The paper's statements: what, which reductions, from, to.
+type Statement = (&'static str, fn(&Reduction) -> bool, f64, f64);
+const PAPER: [Statement; 3] = [
+    (
+        "writes, wc below uc, but for synced ones of 16 to 128 B",
+        |r| r.policy == Policy::Wc && !r.workload.is_get() && !is_small_sync(r),
+        11.0,
+        47.0,
+    ),
+    (
+        "synced random puts of 16 to 128 B, wc below uc",
+        |r| r.policy == Policy::Wc && is_small_sync(r),
+        -13.0,
+        -4.0,
+    ),
+    (
+        "reads, wt below uc",
+        |r| r.policy == Policy::Wt && r.workload.is_get(),
+        31.0,
+        99.0,
+    ),
+];
+
+fn is_small_sync(reduction: &Reduction) -> bool {
+    reduction.workload == Workload::RandomPutSync && reduction.pair_bytes <= 128
+}
+
+/// Microseconds an operation, by workload.
+type Measured = Vec<(Workload, f64)>;
+
+/// Runs it all. `note` is told what is being done.
+///
+/// # Errors
+/// The first thing that goes wrong. What is not installed is reported, and is no error.
+pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
+    config.check()?;
+    let scratch = ScratchDir::new_in(&config.dir)?;
+    let mut missing = Vec::new();
+    let mut leveldb = match leveldb::Runner::new(config, scratch.path()) {
+        Ok(runner) => Some(runner),
+        Err(BenchError::Config(error)) => {
+            missing.push(Missing {
+                store: Contestant::Leveldb,
+                error,
+            });
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    let mut rounds: BTreeMap<(Contestant, u64, Policy, Workload), Vec<f64>> = BTreeMap::new();
+    let turns = config.rounds * config.sizes.len() * config.policies.len();
+    let mut turn = 0;
+    for _ in 0..config.rounds {
+        for &pair_bytes in &config.sizes {
+            for &policy in &config.policies {
+                turn += 1;
+                note(&format!(
+                    "{turn} of {turns}: pairs of {pair_bytes} bytes, {policy}"
+                ));
+                let mut take = |contestant, measured: Measured| {
+                    for (workload, us) in measured {
+                        let key = (contestant, pair_bytes, policy, workload);
+                        rounds.entry(key).or_default().push(us);
+                    }
+                };
+                take(
+                    Contestant::Forebay,
+                    ours::measure(config, scratch.path(), policy, pair_bytes)?,
+                );
+                match leveldb.as_ref().map(|it| it.measure(policy, pair_bytes)) {
+                    None => {}
+                    Some(Ok(measured)) => take(Contestant::Leveldb, measured),
+                    // Ours are measured all the same.
+                    Some(Err(error)) => {
+                        leveldb = None;
+                        missing.push(Missing {
+                            store: Contestant::Leveldb,
+                            error: format!(
+                                "not measured from pairs of {pair_bytes} bytes under {policy} on: {error}"
+                            ),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    let rows = rounds
+        .into_iter()
+        .map(|((store, pair_bytes, policy, workload), us)| Row {
+            store,
+            policy,
+            workload,
+            pair_bytes,
+            ops: config.pairs,
+            us_per_op: median(&us),
+            us_per_op_span: span(&us),
+        })
+        .collect();
+    Ok(Report::new(config, rows, missing))
+}
+
+impl Report {
+    fn new(config: &Config, rows: Vec<Row>, missing: Vec<Missing>) -> Self {
+        let reductions: Vec<Reduction> = rows
+            .iter()
+            .filter(|row| row.policy != Policy::Uc)
+            .filter_map(|row| {
+                let uc = rows.iter().find(|uc| {
+                    (uc.store, uc.policy, uc.workload, uc.pair_bytes)
+                        == (row.store, Policy::Uc, row.workload, row.pair_bytes)
+                })?;
+                Some(Reduction {
+                    store: row.store,
+                    policy: row.policy,
+                    workload: row.workload,
+                    pair_bytes: row.pair_bytes,
+                    percent_below_uc: (1.0 - row.us_per_op / uc.us_per_op) * 100.0,
+                })
+            })
+            .collect();
+        let comparison = [Contestant::Forebay, Contestant::Leveldb]
+            .into_iter()
+            .flat_map(|store| PAPER.map(|statement| (store, statement)))
+            .map(|(store, (what, concerns, min, max))| {
+                let found: Vec<f64> = reductions
+                    .iter()
+                    .filter(|r| r.store == store && concerns(r))
+                    .map(|r| r.percent_below_uc)
+                    .collect();
+                Comparison {
+                    store,
+                    what,
+                    paper_percent: Span { min, max },
+                    measured_percent: (!found.is_empty()).then(|| span(&found)),
+                }
+            })
+            .collect();
+        let notes = [
+            "the memory is emulated: ordinary memory with the latency and bandwidth of the paper's device, one access at a time; \
+             docs/devices-memory.md",
+            "our puts are durable when they return, in every workload",
+            "gets are counted after one pass over all pairs",
+        ];
+        Self {
+            bench: "fam",
+            pairs: config.pairs,
+            rounds: config.rounds,
+            rows,
+            missing,
+            reductions,
+            comparison,
+            notes: notes.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(policy: Policy, workload: Workload, pair_bytes: u64, us_per_op: f64) -> Row {
+        Row {
+            store: Contestant::Forebay,
+            policy,
+            workload,
+            pair_bytes,
+            ops: 1,
+            us_per_op,
+            us_per_op_span: span(&[us_per_op]),
+        }
+    }
+
+    #[test]
+    fn reductions_are_against_uc_and_fall_under_the_papers_statements() {
+        let config = Config {
+            dir: PathBuf::new(),
+            policies: Policy::ALL.to_vec(),
+            sizes: vec![64, 256],
+            pairs: 1,
+            rounds: 1,
+            forebay: PathBuf::new(),
+        };
+        let rows = vec![
+            row(Policy::Uc, Workload::RandomPut, 256, 20.0),
+            row(Policy::Wc, Workload::RandomPut, 256, 15.0),
+            row(Policy::Uc, Workload::RandomPutSync, 64, 10.0),
+            row(Policy::Wc, Workload::RandomPutSync, 64, 11.0),
+            row(Policy::Uc, Workload::RandomGet, 64, 10.0),
+            row(Policy::Wt, Workload::RandomGet, 64, 1.0),
+            // Without a figure under uc there is no reduction.
+            row(Policy::Wt, Workload::SequentialGet, 64, 1.0),
+        ];
+        let report = Report::new(&config, rows, Vec::new());
+        assert_eq!(report.reductions.len(), 3);
+        let spans: Vec<_> = report
+            .comparison
+            .iter()
+            .map(|c| c.measured_percent.map(|s| (s.min.round(), s.max.round())))
+            .collect();
+        let ours = [Some((25.0, 25.0)), Some((-10.0, -10.0)), Some((90.0, 90.0))];
+        assert_eq!(spans[..3], ours);
+        assert_eq!(spans[3..], [None; 3]);
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_run_is_refused() {
+        let good = Config {
+            dir: PathBuf::new(),
+            policies: Policy::ALL.to_vec(),
+            sizes: vec![16, 16384],
+            pairs: 10_000,
+            rounds: 3,
+            forebay: PathBuf::new(),
+        };
+        assert!(good.check().is_ok());
+        let broken: [fn(&mut Config); 5] = [
+            |c| c.rounds = 0,
+            |c| c.pairs = 0,
+            |c| c.policies.clear(),
+            |c| c.sizes = vec![8],
+            |c| c.pairs = 1 << 40,
+        ];
+        for breaks in broken {
+            let mut config = good.clone();
+            breaks(&mut config);
+            assert!(config.check().is_err());
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `forebay bench fam`.
+
+use super::default_dir;
+use crate::{failure::Failure, output, size};
+use clap::Args;
+use forebay_bench::fam::{self, Config, Policy};
+use std::path::PathBuf;
+
+/// Measure the store and LevelDB on fabric-attached memory under three cache policies
+#[derive(Args)]
+#[command(
+    long_about = "Runs the workload of the paper on a Gen-Z memory device: 10,000 pairs of 16 B to 16 KiB are put in order, in random order, and in \
+                  random order with a sync, and got in order and in random order, with the device behind a processor's cache that is off \
+                  (uc), writes through (wt), or combines writes (wc). Two stores: forebay's with its value log resident in the memory, \
+                  and LevelDB with its directory on the device, emulated by forebay run --device. Medians of rounds in which all take \
+                  turns, with the fastest and slowest, and how far wt and wc are below uc, beside the paper's figures.\n\n\
+                  The memory is emulated: ordinary memory, as slow as the paper's device (docs/devices-memory.md).",
+    after_long_help = "Examples:\n  \
+        forebay bench fam\n  \
+        forebay bench fam --sizes 64,1k,16k --policies uc,wc --rounds 5 --json"
+)]
+pub struct Fam {
+    /// Cache policies: uc, wt, wc
+    #[arg(
+        long,
+        value_name = "POLICY,…",
+        value_delimiter = ',',
+        default_value = "uc,wt,wc"
+    )]
+    policies: Vec<Policy>,
+    /// Bytes of key (8) and value together
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "16,32,64,128,256,512,1k,2k,4k,8k,16k")]
+    sizes: Vec<u64>,
+    /// Pairs [default: 10000]
+    #[arg(long, value_name = "N")]
+    pairs: Option<u64>,
+    /// Rounds [default: 3]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Where the directories are made, in one that is removed again [default: the one for temporary files, if that is on a disk]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Toy size: shows that it runs, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Fam {
+    pub fn run(self) -> Result<(), Failure> {
+        let (rounds, pairs) = if self.quick { (1, 200) } else { (3, 10_000) };
+        let config = Config {
+            dir: self.dir.unwrap_or_else(default_dir),
+            policies: self.policies,
+            sizes: self.sizes,
+            pairs: self.pairs.unwrap_or(pairs),
+            rounds: self.rounds.unwrap_or(rounds),
+            forebay: super::own_program()?,
+        };
+        let measured = fam::run(&config, &|note| eprintln!("{note}"))?;
+        output::report(self.json, &measured, fam::table)
+    }
+}

@@ -1,0 +1,317 @@
+//! Collecting a resident log: the oldest segment's live records are copied to the log's end, and it is given back.
+//!
+//! In order, one segment at a time:
+//! 1. The index covers it: an ingestion is asked for if it does not. So no restart replays from below, and its deletes are in the tables.
+//! 2. Each live record in it is appended again, under its key's stripe and if it is *still* live, as for a file (`collect`). A
+//!    batch's live operations are copied as one batch, so that the copies never take more lines than the segment had.
+//! 3. Wait until no snapshot is open that was taken before. With one, the segment stays; writers that need it are told.
+//! 4. Release it: the lane's head moves, durably, and its memory may be used again. The index's tables may still lead to it, but the
+//!    copies lie behind and are replayed, or came into the tables as well.
+//!
+//! When: with less than a quarter of the segments free, one for each segment that writers fill; and whenever a writer finds no room, who
+//! waits. When as many
+//! segments as there are were collected and there still is no room, everything is live: the writer is refused, and so is every other until
+//! something was written (a delete, for which a segment is kept).
+
+use super::Progress;
+use crate::{
+    db::{Shared, Store, sample::op_address},
+    error::StoreError,
+    index::{Address, Form},
+    log::{Claim, Head, Resident},
+    op::{Change, KIND_BATCH, KIND_LARGE, KIND_PUT, ops, push_op},
+    stats::GcReport,
+};
+use forebay_pool::{
+    Sealed,
+    record::{HEADER, Record},
+    segment::{End, Records, SegmentHeader},
+};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::{
+    borrow::Cow,
+    io::IoSlice,
+    path::Path,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+/// How often the collector looks whether it was called, and whoever waits for it whether the store is being closed.
+const IDLE: Duration = Duration::from_millis(20);
+/// How long the collector waits for an ingestion before it gives up for now.
+const INGESTION_MAX: Duration = Duration::from_secs(10);
+
+/// How writers without room and the collector talk.
+#[derive(Default)]
+pub(super) struct Room {
+    state: Mutex<State>,
+    called: Condvar,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    called: bool,
+    /// Segments collected in this session.
+    collected: u64,
+    /// What writers had appended when everything was found live.
+    all_live: Option<u64>,
+    /// Why the last segment could not be given back.
+    trouble: Option<String>,
+}
+
+/// What became of a segment.
+enum Outcome {
+    Released,
+    /// There is no sealed one.
+    Nothing,
+    /// It stays for now, and why.
+    Kept(&'static str),
+}
+
+impl Shared {
+    /// Waits until the resident log has room for `claim`. The caller holds no stripe.
+    ///
+    /// [`StoreError::Full`] if none can be made.
+    #[cold]
+    pub(in crate::db) fn wait_for_room(&self, claim: Claim) -> Result<(), StoreError> {
+        let Head::Resident(resident) = &self.head else {
+            return Ok(());
+        };
+        if !self.options.gc {
+            return match resident.has_room(claim) {
+                true => Ok(()),
+                false => Err(resident.full("and garbage collection is off")),
+            };
+        }
+        let room = &self.collector.room;
+        let mut state = room.state.lock();
+        let (from, segments) = (state.collected, resident.lane().segments() as u64);
+        state.trouble = None;
+        while !resident.has_room(claim) {
+            if state.all_live == Some(resident.appended()) || state.collected - from > segments {
+                state.all_live = Some(resident.appended());
+                return Err(resident.full("everything in them is live"));
+            }
+            if let Some(trouble) = &state.trouble {
+                return Err(resident.full(trouble));
+            }
+            if self.stopping() {
+                return Err(resident.full("the store is being closed"));
+            }
+            state.called = true;
+            room.called.notify_one();
+            room.moved.wait_for(&mut state, IDLE);
+        }
+        Ok(())
+    }
+
+    /// The collector thread of a resident store.
+    pub(in crate::db) fn run_resident_collector(&self) {
+        let Head::Resident(resident) = &self.head else {
+            return;
+        };
+        let room = &self.collector.room;
+        let mut next = 0;
+        while !self.stopping() {
+            let mut called = {
+                let mut state = room.state.lock();
+                if !state.called {
+                    room.called.wait_for(&mut state, IDLE);
+                }
+                std::mem::take(&mut state.called)
+            };
+            if resident.is_short() && self.written() >= next {
+                // One for each that writers fill, whether that gives anything back or not.
+                next = self.written() + resident.lane().segment_bytes();
+                called = true;
+            }
+            let mut progress = self.collector.collecting.lock();
+            if self.collection_ends() {
+                break;
+            }
+            // What goes wrong here is tried again; nothing is lost by garbage that stays.
+            let _ = self.unlink_retired(&mut progress);
+            let _ = self.collect_grown_large(&mut progress);
+            if called {
+                let done = self.collect_segment(resident, &mut progress, &mut GcReport::default());
+                self.tell(done);
+            }
+            MutexGuard::unlock_fair(progress);
+        }
+        room.moved.notify_all();
+    }
+
+    /// Tells writers that wait for room how it went.
+    fn tell(&self, done: Result<Outcome, StoreError>) {
+        let mut state = self.collector.room.state.lock();
+        match done {
+            Ok(Outcome::Released) => {
+                state.collected += 1;
+                state.trouble = None;
+            }
+            Ok(Outcome::Nothing) => state.trouble = Some("none of them is complete".to_owned()),
+            Ok(Outcome::Kept(why)) => state.trouble = Some(why.to_owned()),
+            Err(error) => state.trouble = Some(error.to_string()),
+        }
+        self.collector.room.moved.notify_all();
+    }
+
+    /// Collects each segment that is complete now, on request.
+    pub(super) fn collect_every_segment(
+        &self,
+        resident: &Resident,
+        progress: &mut Progress,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        for _ in 1..resident.lane().usage().segments_used {
+            match self.collect_segment(resident, progress, report)? {
+                Outcome::Released => {}
+                Outcome::Nothing | Outcome::Kept(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps 1 to 4 for the oldest segment.
+    fn collect_segment(
+        &self,
+        resident: &Resident,
+        progress: &mut Progress,
+        report: &mut GcReport,
+    ) -> Result<Outcome, StoreError> {
+        let Some(sealed) = resident.lane().take_sealed(Duration::ZERO) else {
+            return Ok(Outcome::Nothing);
+        };
+        if !self.index_covers(&sealed)? {
+            return Ok(Outcome::Kept("the index is behind"));
+        }
+        let number = match progress.copied {
+            Some((start, number)) if start == sealed.start() => number,
+            _ => {
+                if !self.copy_segment(&sealed, report)? {
+                    return Ok(Outcome::Kept("the store is being closed"));
+                }
+                let number = self.snapshots().next_number();
+                progress.copied = Some((sealed.start(), number));
+                number
+            }
+        };
+        if !self.snapshots().none_before(number) {
+            return Ok(Outcome::Kept(
+                "an open snapshot or scan needs what is in them",
+            ));
+        }
+        report.reclaimed_bytes += sealed.end() - sealed.start();
+        resident.release(|| sealed.release());
+        Ok(Outcome::Released)
+    }
+
+    /// Step 1. False if the store is being closed, or it takes too long.
+    fn index_covers(&self, sealed: &Sealed<'_>) -> Result<bool, StoreError> {
+        let deadline = Instant::now() + INGESTION_MAX;
+        while self.watermark() < sealed.end() {
+            if self.collection_ends() || Instant::now() > deadline {
+                return Ok(false);
+            }
+            self.request_ingestion();
+            self.wait_for_ingestion(Duration::from_millis(5))?;
+        }
+        Ok(true)
+    }
+
+    /// Step 2. False if collection ended before the segment did.
+    fn copy_segment(&self, sealed: &Sealed<'_>, report: &mut GcReport) -> Result<bool, StoreError> {
+        let path = Path::new("the pool");
+        let Some(header) = SegmentHeader::decode(sealed.bytes()) else {
+            return Err(StoreError::lost(path, sealed.start(), "no segment header"));
+        };
+        let mut records = Records::new(sealed.bytes(), header, u32::MAX);
+        for record in &mut records {
+            if self.collection_ends() {
+                return Ok(false);
+            }
+            if record.header.kind == KIND_BATCH {
+                self.copy_batch(record, path, report)?;
+            } else {
+                self.copy_record(record, Claim::Copy, path, report)?;
+            }
+        }
+        match records.end() {
+            // Rather keep a segment than lose what stands behind damage in it.
+            Some(End::Open(lsn, found)) => Err(StoreError::lost(path, lsn, found)),
+            _ => Ok(true),
+        }
+    }
+
+    /// Step 2 for a batch: those of its operations that are live, as one batch.
+    fn copy_batch(
+        &self,
+        record: Record<'_>,
+        path: &Path,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        report.records += 1;
+        let lsn = record.header.lsn;
+        self.wait_for_memtable()?;
+        let before = self.view.load_full();
+        let mut live = Vec::new();
+        for op in ops(record) {
+            let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
+            let (kind, body) = match op.change {
+                Change::Put(value) => (KIND_PUT, Cow::Borrowed(value)),
+                Change::Large(value) => (KIND_LARGE, Cow::Owned(value.encode().to_vec())),
+                Change::Delete => continue,
+            };
+            let (hash, from) = (self.hash(op.key), op_address(lsn, &op));
+            if before.find(hash, op.key)? == Some(from) {
+                live.push((hash, op.key, kind, body, from));
+            }
+        }
+        let mut stripes: Vec<usize> = live
+            .iter()
+            .map(|(hash, ..)| self.stripe_number(*hash))
+            .collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        let mut guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
+        let mut payload = Vec::new();
+        let mut placed = Vec::new();
+        for (hash, key, kind, body, from) in &live {
+            if self.still_at(&before, *hash, key, *from)? {
+                placed.push((*hash, key, push_op(&mut payload, *kind, key, body)));
+            }
+        }
+        let Some(writers) = guards.first_mut().filter(|_| !placed.is_empty()) else {
+            return Ok(());
+        };
+        let parts = [IoSlice::new(&payload)];
+        let lsn = self.head.append(Claim::Copy, KIND_BATCH, &parts)?;
+        let mut full = None;
+        for (hash, key, (at, bytes)) in &placed {
+            let address = Address {
+                lsn: lsn + (HEADER + at) as u64,
+                len: u32::try_from(*bytes).unwrap_or(u32::MAX),
+                form: Form::InBatch,
+            };
+            full = self.insert(&writers.active, *hash, key, address).or(full);
+        }
+        drop(guards);
+        if let Some(chunk) = full {
+            self.freeze_full(chunk);
+        }
+        report.relocated += placed.len() as u64;
+        report.relocated_bytes += payload.len() as u64;
+        let bytes = forebay_pool::record::record_bytes(payload.len());
+        self.collector.relocated_bytes.fetch_add(bytes, Relaxed);
+        Ok(())
+    }
+}
+
+impl Store {
+    /// True if the value log stays in the pool ([`Options::resident`](crate::Options::resident)).
+    #[must_use]
+    pub fn is_resident(&self) -> bool {
+        matches!(self.shared.head, Head::Resident(_))
+    }
+}
