@@ -1,5 +1,6 @@
 //! `forebay bench`: measure the pool, the store, and databases.
 
+mod paper;
 mod pool;
 mod redis;
 mod rocksdb;
@@ -17,6 +18,7 @@ pub enum Command {
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
+    Paper(paper::Paper),
 }
 
 impl Command {
@@ -27,6 +29,7 @@ impl Command {
             Self::Wisckey(wisckey) => wisckey.run(),
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
+            Self::Paper(paper) => paper.run(),
         }
     }
 }
@@ -64,7 +67,8 @@ pub struct Slowed {
     pub profile: Option<Profile>,
 }
 
-fn profile(name: &str) -> Result<Profile, String> {
+/// The profile that a name means.
+pub fn profile(name: &str) -> Result<Profile, String> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name).collect();
         format!("there is no such device; there are {}", names.join(", "))

@@ -1,0 +1,132 @@
+//! P5: benchmarks that run as processes of this program, and whose JSON becomes rows.
+
+use super::{Lab, Measured, Row, bytes_name};
+use crate::{BenchError, place::Place};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// A benchmark of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bench {
+    /// `forebay bench device`.
+    Device,
+    /// `forebay bench fam`.
+    Fam,
+}
+
+impl Bench {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Fam => "fam",
+        }
+    }
+
+    /// Panels that its rows are in.
+    fn panels(self) -> &'static [&'static str] {
+        match self {
+            Self::Device => &["deviation"],
+            Self::Fam => &[
+                "put_seq",
+                "put_random",
+                "put_random_sync",
+                "get_seq",
+                "get_random",
+            ],
+        }
+    }
+
+    fn rows(self, report: &Value) -> Vec<Row> {
+        let rows = report["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        match self {
+            Self::Device => rows.iter().filter_map(device_row).collect(),
+            Self::Fam => rows.iter().filter_map(fam_row).collect(),
+        }
+    }
+}
+
+/// Runs it; a build without it, or rows that are not understood, are rows that say so.
+pub(super) fn run(bench: Bench, lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let name = bench.name();
+    let mut measured = Measured::default();
+    let missing = |why: &str| {
+        let row = |panel: &&str| Row::missing(panel, Place::Here.name(), name, "", why);
+        bench.panels().iter().map(row).collect::<Vec<_>>()
+    };
+    let start = |arguments: &[&str]| {
+        Command::new(lab.forebay)
+            .args(["bench", name])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(BenchError::io("starting", lab.forebay))
+    };
+    if !start(&["--help"])?.status.success() {
+        measured.rows = missing(&format!(
+            "not measured: this build of forebay has no forebay bench {name}"
+        ));
+        return Ok(measured);
+    }
+    lab.note(&format!("forebay bench {name}"));
+    let said = start(
+        lab.size
+            .pick(&["--json", "--quick"], &["--json", "--quick"], &["--json"]),
+    )?;
+    if !said.status.success() {
+        return Err(BenchError::Child(format!(
+            "forebay bench {name} ended with {}: {}",
+            said.status,
+            String::from_utf8_lossy(&said.stderr).trim()
+        )));
+    }
+    let report: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
+    measured.rows = bench.rows(&report);
+    if measured.rows.is_empty() {
+        measured.rows = missing(&format!(
+            "not measured: forebay bench {name} reported no rows that are known here"
+        ));
+    }
+    let notes = report["notes"].as_array().into_iter().flatten();
+    measured
+        .notes
+        .extend(notes.filter_map(Value::as_str).map(str::to_owned));
+    Ok(measured)
+}
+
+/// `{profile, access, bytes, measured_us, expected_us}`: over all accesses.
+fn device_row(row: &Value) -> Option<Row> {
+    let x = format!(
+        "{} {}",
+        row["access"].as_str()?,
+        bytes_name(row["bytes"].as_u64()?)
+    );
+    let ratio = row["measured_us"].as_f64()? / row["expected_us"].as_f64()?;
+    Some(Row::of(
+        "deviation",
+        Place::Here.name(),
+        row["profile"].as_str()?,
+        &x,
+        &[ratio],
+    ))
+}
+
+/// `{who, policy, workload, pair_bytes, us, us_min, us_max}`.
+fn fam_row(row: &Value) -> Option<Row> {
+    let series = format!("{} {}", row["who"].as_str()?, row["policy"].as_str()?);
+    let x = bytes_name(row["pair_bytes"].as_u64()?);
+    let panel = row["workload"].as_str()?;
+    let us = row["us"].as_f64()?;
+    let of = |field: &str| row[field].as_f64().unwrap_or(us);
+    let span = crate::rounds::Span {
+        min: of("us_min"),
+        max: of("us_max"),
+    };
+    Some(Row::spanned(
+        panel,
+        Place::Here.name(),
+        &series,
+        &x,
+        us,
+        span,
+    ))
+}
