@@ -160,6 +160,15 @@ impl Claim {
             .collect()
     }
 
+    /// The panel that the claim is about.
+    #[must_use]
+    pub fn panel(&self) -> &'static str {
+        match self.ours {
+            Ours::Ratio(cell, _) | Ours::Below(cell, _) | Ours::Value(cell) => cell.panel,
+            Ours::Spread(panel, ..) => panel,
+        }
+    }
+
     /// How ours stands to the paper's.
     #[must_use]
     pub fn verdict(&self, ours: f64) -> Verdict {

@@ -86,10 +86,14 @@ pub(super) fn run(bench: Bench, lab: &Lab<'_>) -> Result<Measured, BenchError> {
             "not measured: forebay bench {name} reported no rows that are known here"
         ));
     }
-    let notes = report["notes"].as_array().into_iter().flatten();
-    measured
-        .notes
-        .extend(notes.filter_map(Value::as_str).map(str::to_owned));
+    for note in report["notes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        measured.note(&[], note);
+    }
     Ok(measured)
 }
 

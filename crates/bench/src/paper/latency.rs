@@ -53,10 +53,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 .push(Row::of("sets", Place::Here.name(), memory, &size, &figures));
         }
     }
-    measured.notes.push(
+    measured.note(&[],
         "the pool's accesses wait as long as P4's wrapper does beyond DRAM (50/50 ns read/write): pcm 0/450, xpoint-mm 50/50, xpoint-sm 150/150 \
-         ns, once for each stretch of memory that is written, not once for each cache line"
-            .to_owned(),
+         ns, once for each stretch of memory that is written, not once for each cache line",
     );
     Ok(measured)
 }

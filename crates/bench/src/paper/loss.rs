@@ -65,14 +65,13 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             None => Row::of("lost", Place::Here.name(), &mode.to_string(), &x, &lost),
         });
     }
-    measured.notes.push(
+    measured.note(&[],
         "killed with SIGKILL after the last acknowledgement; the append-only file is then put back to what was really synced (by the times of \
          strace for plain servers, by the supervisor's own copies under forebay), as after a power cut with nothing written back by the kernel \
-         itself; under forebay the restart replays the pool, as after another boot"
-            .to_owned(),
+         itself; under forebay the restart replays the pool, as after another boot",
     );
-    measured.notes.push(
-        "what everysec loses is what came after its last sync began: a share that depends on how many seconds the keys took".to_owned(),
+    measured.note(&[],
+        "what everysec loses is what came after its last sync began: a share that depends on how many seconds the keys took",
     );
     Ok(measured)
 }

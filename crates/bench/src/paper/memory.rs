@@ -81,12 +81,11 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         }
         server.stop()?;
     }
-    measured.notes.push(
+    measured.note(&[],
         "a pair is a key of 16 bytes and a value of 16, SET with 200 in flight; DRAM is resident memory of the server and, under forebay, of \
-         its supervisor; NVM is what the server's lane may take, used or not, and for nvm its append-only files. One run each"
-            .to_owned(),
+         its supervisor; NVM is what the server's lane may take, used or not, and for nvm its append-only files. One run each",
     );
-    measured.notes.push(policies::ALL_IN_NVM.to_owned());
+    measured.note(&[], policies::ALL_IN_NVM);
     Ok(measured)
 }
 

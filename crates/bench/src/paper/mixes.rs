@@ -55,25 +55,22 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                     figures.entry(mode.to_string()).or_default().push(rate);
                 }
             }
-            for (mode, rates) in figures {
+            for mode in &names {
+                let rates = figures.get(*mode).map_or(&[][..], Vec::as_slice);
                 let panel = format!("mix-{sets}-{gets}");
-                let row = Row::of(
-                    &panel,
-                    Place::Here.name(),
-                    &mode,
-                    &super::bytes_name(value_bytes),
-                    &rates,
-                );
-                measured.rows.push(row);
+                let x = super::bytes_name(value_bytes);
+                measured
+                    .rows
+                    .push(Row::of(&panel, Place::Here.name(), mode, &x, rates));
             }
         }
     }
-    measured.notes.push(format!(
+    measured.note(&[], format!(
         "{} requests a round after every key was SET once, {CLIENTS} connections, one request in flight on each; the append-only file is \
          rewritten by the server's default rule (when it has doubled, from 64 MiB on)",
         policies::requests(lab.size)
     ));
-    measured.notes.push(policies::ALL_IN_NVM.to_owned());
+    measured.note(&[], policies::ALL_IN_NVM);
     Ok(measured)
 }
 

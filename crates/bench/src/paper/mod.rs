@@ -168,7 +168,36 @@ pub(crate) struct Lab<'a> {
 pub(crate) struct Measured {
     pub rows: Vec<Row>,
     pub device: Option<Speed>,
-    pub notes: Vec<String>,
+    notes: Vec<Note>,
+}
+
+/// What to know when reading the figures of some panels, or of all.
+struct Note {
+    panels: &'static [&'static str],
+    text: String,
+}
+
+impl Measured {
+    /// Notes something about the figures of `panels`; of none means of all.
+    pub fn note(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
+        self.notes.push(Note {
+            panels,
+            text: text.into(),
+        });
+    }
+
+    /// The rows and notes of an experiment.
+    pub fn of(&self, experiment: &Experiment) -> (Vec<Row>, Vec<String>) {
+        let is_mine = |panel: &str| experiment.panels.iter().any(|mine| mine.id == panel);
+        let rows = self.rows.iter().filter(|row| is_mine(&row.panel));
+        let notes = self.notes.iter().filter(|note| {
+            note.panels.is_empty() || note.panels.iter().any(|panel| is_mine(panel))
+        });
+        (
+            rows.cloned().collect(),
+            notes.map(|note| note.text.clone()).collect(),
+        )
+    }
 }
 
 impl Lab<'_> {

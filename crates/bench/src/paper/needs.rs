@@ -25,7 +25,7 @@ impl Experiment {
         let append_only = 3 * policies::requests(size) * (SIZES[SIZES.len() - 1] + 100) + 64 * MIB;
         let pool = 64 * MIB;
         let (disk, memory) = match self.measurement {
-            Measurement::Puts => (store, pool),
+            Measurement::Puts => (store.max(2 * puts::sampled_puts(size) * 4200), pool),
             Measurement::Buffers => (store, 2 * 64 * MIB + pool),
             Measurement::Policies | Measurement::Mixes => (append_only, append_only),
             Measurement::Latency | Measurement::Rewrite => (append_only, pool),

@@ -102,11 +102,11 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         ..config(lab)
     };
     add(lab, &valkey, Place::Here, "valkey ", &mut measured)?;
-    measured.notes.push(format!(
+    measured.note(&[], format!(
         "{} SETs of random keys a round, {CLIENTS} connections; always has at most 2,000 a connection",
         requests(lab.size)
     ));
-    measured.notes.push(ALL_IN_NVM.to_owned());
+    measured.note(&[], ALL_IN_NVM);
     Ok(measured)
 }
 
@@ -204,9 +204,12 @@ pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             row.series = series;
         }
     }
-    measured.notes.push(format!(
-        "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done",
-        requests(lab.size)
-    ));
+    measured.note(
+        &[],
+        format!(
+            "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done",
+            requests(lab.size)
+        ),
+    );
     Ok(measured)
 }

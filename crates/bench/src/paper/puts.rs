@@ -45,6 +45,11 @@ pub(super) fn workload(lab_size: super::Size) -> (u64, u64) {
     lab_size.pick((2 << 20, 300), (256 << 20, 16_384), (8 << 30, 262_144))
 }
 
+/// Puts of the round that perf samples, at most.
+pub(super) fn sampled_puts(size: super::Size) -> u64 {
+    size.pick(2_000, 131_072, 1 << 20)
+}
+
 fn config(lab: &Lab<'_>) -> Config {
     let (preload_bytes, ops) = workload(lab.size);
     Config {
@@ -71,7 +76,7 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let names: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
     let x = bytes_name(VALUE_BYTES);
     let mut measured = Measured::default();
-    measured.notes.push(format!(
+    measured.note(&[], format!(
         "{} of data are loaded before the clock starts, then {} Puts; it stops when all is on the disk",
         bytes_name(config.preload_bytes),
         config.limit.ops.unwrap_or(0)
@@ -89,7 +94,9 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             continue;
         }
         let samples = rounds(lab, &config, place, &mut measured)?;
-        for (name, samples) in &samples {
+        let peers = samples.keys().filter(|name| !names.contains(name));
+        for name in names.iter().chain(peers) {
+            let samples = samples.get(name).map_or(&[][..], Vec::as_slice);
             let all = |figure: fn(&Sample) -> Option<f64>| {
                 samples.iter().filter_map(figure).collect::<Vec<_>>()
             };
@@ -117,18 +124,15 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         ));
     }
     sampled(lab, &config, &mut measured)?;
-    measured.notes.push(
+    measured.note(&["latency"],
         "device latency is of the whole machine's writes to the device, waiting in the queue included (/proc/diskstats); an emulated \
-         device has none"
-            .to_owned(),
+         device has none",
     );
     Ok(measured)
 }
 
 /// Figure 7 by perf: one more round in which every variant is sampled, so that sampling slows no other figure.
 fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<(), BenchError> {
-    const ACCOUNTED: &str =
-        "processor time is accounted: that of the threads inside fdatasync over all of the process";
     let place = Place::Here.name();
     let dir = ScratchDir::new_in(lab.dir)?;
     let watch = Sampling {
@@ -140,6 +144,11 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
     let config = Config {
         peers: false,
         preload_bytes: 0,
+        // Long enough for some thousand samples of what is fast, and an end to what is slow.
+        limit: Limit {
+            ops: Some(sampled_puts(lab.size)),
+            seconds: Some(lab.size.pick(1.0, 3.0, 20.0)),
+        },
         effort: Effort::QUICK,
         latencies: false,
         ..config.clone()
@@ -171,12 +180,14 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
             }
         }
     }
-    measured.notes.push(match failed {
-        None => format!(
-            "shares by perf are of one more round without loaded data, sampled with kernel stacks; without perf: {ACCOUNTED}"
+    measured.note(
+        &["perf", "share"],
+        format!(
+            "shares by perf are of one more round without loaded data, sampled with kernel stacks; accounted shares are those of the rounds of fig. 5: \
+             processor time of the threads inside fdatasync over all of the process{}",
+            failed.map_or_else(String::new, |why| format!(". Where perf gave none ({why}), they are its substitute"))
         ),
-        Some(why) => format!("perf gave no share ({why}); its substitute: {ACCOUNTED}"),
-    });
+    );
     Ok(())
 }
 
@@ -242,7 +253,9 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 }
                 continue;
             }
-            for (name, samples) in rounds(lab, &config, place, &mut measured)? {
+            let samples = rounds(lab, &config, place, &mut measured)?;
+            for name in config.variants.iter().map(Variant::to_string) {
+                let samples = samples.get(&name).map_or(&[][..], Vec::as_slice);
                 let seconds: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
                 measured
                     .rows
@@ -250,15 +263,15 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             }
         }
     }
-    measured.notes.push(
+    measured.note(&[],
         "the run time has the drain of what the buffers hold at the end; with few Puts large buffers absorb most of them, and the drain is a \
-         larger part"
-            .to_owned(),
+         larger part",
     );
     if lab.size == super::Size::Paper {
-        measured
-            .notes
-            .push("1 GiB is loaded, not 8: it makes no difference to appends".to_owned());
+        measured.note(
+            &[],
+            "1 GiB is loaded, not 8 GB, as it is loaded for every bar",
+        );
     }
     Ok(measured)
 }

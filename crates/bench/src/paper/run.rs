@@ -163,7 +163,7 @@ fn measure(
     let seconds = start.elapsed().as_secs_f64();
     let mut written = Vec::new();
     for experiment in step {
-        let is_mine = |panel: &str| experiment.panels.iter().any(|mine| mine.id == panel);
+        let (rows, notes) = measured.of(experiment);
         let outcome = Outcome {
             format: FORMAT,
             experiment: experiment.id.to_owned(),
@@ -174,13 +174,8 @@ fn measure(
             device: measured.device.clone(),
             started_unix_s,
             seconds,
-            rows: measured
-                .rows
-                .iter()
-                .filter(|row| is_mine(&row.panel))
-                .cloned()
-                .collect(),
-            notes: measured.notes.clone(),
+            rows,
+            notes,
         };
         written.push(outcome.save(&plan.out)?);
     }

@@ -3,6 +3,7 @@
 mod paper;
 mod pool;
 mod redis;
+mod report;
 mod rocksdb;
 mod wisckey;
 
@@ -19,6 +20,7 @@ pub enum Command {
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
     Paper(paper::Paper),
+    Report(report::Report),
 }
 
 impl Command {
@@ -30,6 +32,7 @@ impl Command {
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
             Self::Paper(paper) => paper.run(),
+            Self::Report(report) => report.run(),
         }
     }
 }
