@@ -10,7 +10,7 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 14.0;
-const BOTTOM: f64 = 46.0;
+const BOTTOM: f64 = 56.0;
 /// Height of one line of the legend.
 const LEGEND: f64 = 20.0;
 /// About what a letter of the legend takes.
@@ -187,12 +187,25 @@ impl<'a> Chart<'a> {
             }
             line class="axis" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(bottom) y2=(bottom) {}
             @for (at, name) in self.categories().iter().enumerate() {
-                text class="label" x=(round(LEFT + self.slot() * (at as f64 + 0.5))) y=(bottom + 17.0) text-anchor="middle" { (name) }
+                @let middle = round(LEFT + self.slot() * (at as f64 + 0.5));
+                @for (line, words) in self.wrapped(name).iter().enumerate() {
+                    text class="label" x=(middle) y=(bottom + 16.0 + 14.0 * line as f64) text-anchor="middle" { (words) }
+                }
             }
             text class="tick" x=(round(f64::midpoint(LEFT, WIDTH - RIGHT))) y=(HEIGHT - 8.0) text-anchor="middle" { (self.caption()) }
             text class="tick" transform={ "translate(12 " (round(f64::midpoint(TOP, bottom))) ") rotate(-90)" } text-anchor="middle" {
                 (self.figures.panel.unit) @if self.axis.log { " (logarithmic)" }
             }
+        }
+    }
+
+    /// A name below the axis, in two lines where it is wider than its place.
+    fn wrapped<'n>(&self, name: &'n str) -> Vec<&'n str> {
+        match name.split_once(' ') {
+            Some((first, rest)) if name.chars().count() as f64 * LETTER > self.slot() => {
+                vec![first, rest]
+            }
+            _ => vec![name],
         }
     }
 

@@ -40,6 +40,7 @@ fn top(results: &Results) -> Markup {
              the machine. A figure is the median of the rounds; the smallest and the largest stand in parentheses, and as error bars."
         }
         @for line in results.provenance() { p.soft { (words::sentence(&line)) "." } }
+        @if let Some(warning) = results.warning() { p.warning { (warning) } }
         p.soft { "Measured in " (words::number(results.seconds() / 60.0)) " minutes." }
     }
 }
@@ -47,6 +48,10 @@ fn top(results: &Results) -> Markup {
 fn summary(results: &Results) -> Markup {
     html! {
         h2 #summary { "Summary" }
+        p.soft {
+            "Ours is " span.better { "green" } " where it is beyond the paper's figure by more than a quarter (or its range) on the side that is \
+             wanted, and " span.worse { "red" } " where it is short of it. Peers: ours over theirs, in the same run."
+        }
         div.wide {
             table {
                 thead { tr { th { "Goal" } th.figure { "Paper" } th.figure { "Ours" } th { "Ours over peers" } } }

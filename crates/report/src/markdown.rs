@@ -19,6 +19,9 @@ pub fn markdown(results: &Results) -> String {
         "* Measured in {} minutes.\n",
         words::number(results.seconds() / 60.0)
     );
+    if let Some(warning) = results.warning() {
+        let _ = writeln!(page, "**{warning}**\n");
+    }
     page.push_str(&summary(results));
     for section in results.sections() {
         page.push_str(&experiment(&section));

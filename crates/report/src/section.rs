@@ -3,7 +3,7 @@
 use crate::{Results, words};
 use forebay_bench::{
     paper::{
-        Experiment, Outcome, Panel, Row,
+        Experiment, Outcome, Panel, Row, Size,
         catalogue::{PAPERS, Paper},
         claims::{Claim, Form, Verdict},
     },
@@ -63,6 +63,20 @@ impl Results {
             }
         }
         lines
+    }
+
+    /// A warning, if some of it was measured at less than the papers' size.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        match self.outcomes().map(|outcome| outcome.size).min()? {
+            Size::Toy => {
+                Some("Toy size: this shows that every experiment runs. Its figures say nothing.")
+            }
+            Size::Quick => Some(
+                "Quick size: a first impression. Runs are short, so that what is fast is measured coarsely; the papers' sizes are for figures to be \
+                 relied on.",
+            ),
+            Size::Paper => None,
+        }
     }
 
     /// How long all measurements took, seconds. Those that were made together count once.
@@ -134,12 +148,12 @@ impl<'a> Section<'a> {
                     paper: words::given(claim.paper, claim.form),
                     ours: words::ours(ours, claim.form),
                     verdict: Some(verdict),
-                    sentence: self.sentence(claim, ours.value, verdict),
+                    sentence: self.sentence(claim, place, ours.value, verdict),
                     peers: peers
                         .iter()
-                        .map(|(name, ratio)| format!("{}× {name}", words::number(*ratio)))
+                        .map(|(name, ratio)| format!("{name}: {}×", words::number(*ratio)))
                         .collect::<Vec<_>>()
-                        .join(", "),
+                        .join("; "),
                     headline: claim.headline,
                 })
             })
@@ -175,8 +189,12 @@ impl<'a> Section<'a> {
     }
 
     /// How ours stands to the paper's, and why.
-    fn sentence(&self, claim: &Claim, ours: f64, verdict: Verdict) -> String {
-        let because = self.filled(claim.because);
+    fn sentence(&self, claim: &Claim, place: &str, ours: f64, verdict: Verdict) -> String {
+        let because = match (place, ours > claim.paper.high) {
+            ("this disk", true) => self.filled(claim.above),
+            ("this disk", false) => self.filled(claim.below),
+            _ => format!("The device is emulated: what it costs is what the profile {place} says."),
+        };
         let paper = claim.paper;
         let is_range = paper.low != paper.high;
         let nearest = if ours < paper.low {

@@ -28,31 +28,33 @@ pub fn short(value: f64) -> String {
     }
 }
 
-fn with_unit(value: f64, form: Form) -> String {
+fn with_unit(number: &str, form: Form) -> String {
     match form {
-        Form::Times => format!("{}×", number(value)),
-        Form::Percent => format!("{} %", number(value)),
+        Form::Times => format!("{number}×"),
+        Form::Percent => format!("{number} %"),
     }
 }
 
 /// The paper's figure.
 pub fn given(paper: Given, form: Form) -> String {
     let Given { low, high } = paper;
+    // As many digits as the paper has.
+    let unit = |value: f64| with_unit(&value.to_string(), form);
     if low == high {
-        with_unit(low, form)
+        unit(low)
     } else if high.is_infinite() {
-        format!("more than {}", with_unit(low, form))
+        format!("more than {}", unit(low))
     } else if low == 0.0 {
-        format!("up to {}", with_unit(high, form))
+        format!("up to {}", unit(high))
     } else {
-        format!("{}–{}", number(low), with_unit(high, form))
+        format!("{low}–{}", unit(high))
     }
 }
 
 /// Ours, with its span where there is one.
 pub fn ours(estimate: Estimate, form: Form) -> String {
     let Estimate { value, min, max } = estimate;
-    let value = with_unit(value, form);
+    let value = with_unit(&number(value), form);
     if min == max {
         value
     } else {
@@ -76,8 +78,8 @@ mod tests {
     #[test]
     fn ranges_are_written_as_the_paper_has_them() {
         let range = |low, high| given(Given { low, high }, Form::Percent);
-        assert_eq!(range(11.0, 47.0), "11.0–47.0 %");
-        assert_eq!(range(0.0, 20.0), "up to 20.0 %");
+        assert_eq!(range(11.0, 47.0), "11–47 %");
+        assert_eq!(range(0.0, 20.0), "up to 20 %");
         assert_eq!(
             given(
                 Given {
@@ -86,7 +88,7 @@ mod tests {
                 },
                 Form::Times
             ),
-            "more than 1.00×"
+            "more than 1×"
         );
         assert_eq!(given(Given::at(9.78), Form::Times), "9.78×");
     }

@@ -80,8 +80,10 @@ pub struct Claim {
     pub ours: Ours,
     /// What is better.
     pub wanted: Wanted,
-    /// Why ours may differ: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are replaced by what was measured.
-    pub because: &'static str,
+    /// Why ours is above the paper's: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are replaced by what was measured.
+    pub above: &'static str,
+    /// Why it is below.
+    pub below: &'static str,
     /// It stands in the summary.
     pub headline: bool,
     /// Series of the same panel that stand beside ours in the summary: a name, and the series.
@@ -270,7 +272,8 @@ mod tests {
             form: Form::Times,
             ours,
             wanted: Wanted::More,
-            because: "",
+            above: "",
+            below: "",
             headline: true,
             peers: &[("always", "always")],
         }
