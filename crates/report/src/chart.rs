@@ -21,7 +21,7 @@ const LABELLED_MAX: usize = 9;
 const COLOURS: usize = 8;
 
 /// Series that are ours have the first colour.
-const OURS: [&str; 3] = ["forebay", "double", "store wc"];
+const OURS: [&str; 3] = ["forebay", "double", "forebay wc"];
 
 /// The chart of a panel.
 pub fn svg(figures: &Figures<'_>) -> Markup {

@@ -27,11 +27,11 @@ impl Bench {
         match self {
             Self::Device => &["deviation"],
             Self::Fam => &[
-                "put_seq",
-                "put_random",
-                "put_random_sync",
-                "get_seq",
-                "get_random",
+                "sequential_put",
+                "random_put",
+                "random_put_sync",
+                "sequential_get",
+                "random_get",
             ],
         }
     }
@@ -86,6 +86,12 @@ pub(super) fn run(bench: Bench, lab: &Lab<'_>) -> Result<Measured, BenchError> {
             "not measured: forebay bench {name} reported no rows that are known here"
         ));
     }
+    for missing in report["missing"].as_array().into_iter().flatten() {
+        if let (Some(series), Some(why)) = (missing["store"].as_str(), missing["error"].as_str()) {
+            let row = |panel: &&str| Row::missing(panel, Place::Here.name(), series, "", why);
+            measured.rows.extend(bench.panels().iter().map(row));
+        }
+    }
     for note in report["notes"]
         .as_array()
         .into_iter()
@@ -114,17 +120,13 @@ fn device_row(row: &Value) -> Option<Row> {
     ))
 }
 
-/// `{who, policy, workload, pair_bytes, us, us_min, us_max}`.
+/// `{store, policy, workload, pair_bytes, us_per_op, us_per_op_span}`.
 fn fam_row(row: &Value) -> Option<Row> {
-    let series = format!("{} {}", row["who"].as_str()?, row["policy"].as_str()?);
+    let series = format!("{} {}", row["store"].as_str()?, row["policy"].as_str()?);
     let x = bytes_name(row["pair_bytes"].as_u64()?);
+    let us = row["us_per_op"].as_f64()?;
+    let span = serde_json::from_value(row["us_per_op_span"].clone()).ok()?;
     let panel = row["workload"].as_str()?;
-    let us = row["us"].as_f64()?;
-    let of = |field: &str| row[field].as_f64().unwrap_or(us);
-    let span = crate::rounds::Span {
-        min: of("us_min"),
-        max: of("us_max"),
-    };
     Some(Row::spanned(
         panel,
         Place::Here.name(),
@@ -133,4 +135,30 @@ fn fam_row(row: &Value) -> Option<Row> {
         us,
         span,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_of_the_memory_benchmark_are_understood() {
+        let report = json!({"rows": [{"store": "leveldb", "policy": "wt", "workload": "random_get", "pair_bytes": 16384, "ops": 10,
+            "us_per_op": 2.5, "us_per_op_span": {"min": 2.0, "max": 3.0}}, {"store": "of another version"}]});
+        let rows = Bench::Fam.rows(&report);
+        let span = crate::rounds::Span { min: 2.0, max: 3.0 };
+        assert_eq!(
+            rows,
+            [Row::spanned(
+                "random_get",
+                "this disk",
+                "leveldb wt",
+                "16 KiB",
+                2.5,
+                span
+            )]
+        );
+        assert!(Bench::Fam.panels().contains(&"random_get"));
+    }
 }
