@@ -1,9 +1,9 @@
 //! P5: benchmarks that run as processes of this program, and whose JSON becomes rows.
 
 use super::{Lab, Measured, Row, bytes_name};
-use crate::{BenchError, place::Place};
+use crate::{BenchError, place::Place, processes};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A benchmark of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,11 @@ pub(super) fn run(bench: Bench, lab: &Lab<'_>) -> Result<Measured, BenchError> {
         bench.panels().iter().map(row).collect::<Vec<_>>()
     };
     let start = |arguments: &[&str]| {
-        Command::new(lab.forebay)
-            .args(["bench", name])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(BenchError::io("starting", lab.forebay))
+        processes::output(
+            Command::new(lab.forebay)
+                .args(["bench", name])
+                .args(arguments),
+        )
     };
     if !start(&["--help"])?.status.success() {
         measured.rows = missing(&format!(

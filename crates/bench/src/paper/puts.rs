@@ -10,6 +10,7 @@ use crate::{
     peers::rocksdb,
     perf::Sampler,
     place::{Place, device_argument},
+    processes,
     scratch::ScratchDir,
     wisckey::{self, Config, Figures, Limit, Watch},
 };
@@ -18,7 +19,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -333,7 +334,8 @@ fn emulated(
     let scratch = ScratchDir::new_in(lab.dir)?;
     lab.note(&format!("Puts on {profile}"));
     let variants: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
-    let said = Command::new(lab.forebay)
+    let mut command = Command::new(lab.forebay);
+    command
         .args(["run", "--no-pool", "--device"])
         .arg(device_argument(scratch.path(), profile))
         .arg("--")
@@ -341,6 +343,8 @@ fn emulated(
         .args([
             "bench",
             "wisckey",
+            // Its measurement of the device is not used.
+            "--quick",
             "--json",
             "--rounds",
             "1",
@@ -351,10 +355,8 @@ fn emulated(
         .args(["--preload", &config.preload_bytes.to_string()])
         .args(["--buffer-size", &config.buffer_bytes.to_string()])
         .arg("--dir")
-        .arg(scratch.path())
-        .stdin(Stdio::null())
-        .output()
-        .map_err(BenchError::io("starting", lab.forebay))?;
+        .arg(scratch.path());
+    let said = processes::output(&mut command)?;
     let report: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
     let Some(rows) = report["rows"].as_array().filter(|_| said.status.success()) else {
         return Err(BenchError::Child(format!(
