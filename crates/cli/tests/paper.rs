@@ -290,7 +290,7 @@ fn what_is_not_installed_becomes_rows_that_say_so() {
     let perf = missing("p1-fig7", "perf");
     assert!(
         perf.iter()
-            .all(|why| why.contains("apt-get install linux-perf"))
+            .all(|why| why.contains("apt-get install linux-perf; its substitute is"))
             && perf.len() == 4,
         "{perf:?}"
     );

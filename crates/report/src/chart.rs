@@ -192,7 +192,7 @@ impl<'a> Chart<'a> {
                     text class="label" x=(middle) y=(bottom + 16.0 + 14.0 * line as f64) text-anchor="middle" { (words) }
                 }
             }
-            text class="tick" x=(round(f64::midpoint(LEFT, WIDTH - RIGHT))) y=(HEIGHT - 8.0) text-anchor="middle" { (self.caption()) }
+            text class="tick" x=(round(f64::midpoint(LEFT, WIDTH - RIGHT))) y=(bottom + 20.0 + 14.0 * self.lines_below() as f64) text-anchor="middle" { (self.caption()) }
             text class="tick" transform={ "translate(12 " (round(f64::midpoint(TOP, bottom))) ") rotate(-90)" } text-anchor="middle" {
                 (self.figures.panel.unit) @if self.axis.log { " (logarithmic)" }
             }
@@ -207,6 +207,15 @@ impl<'a> Chart<'a> {
             }
             _ => vec![name],
         }
+    }
+
+    /// Lines that the names below the axis take.
+    fn lines_below(&self) -> usize {
+        let names = self.categories().iter();
+        names
+            .map(|name| self.wrapped(name).len())
+            .max()
+            .unwrap_or(1)
     }
 
     fn caption(&self) -> String {
@@ -250,7 +259,7 @@ impl<'a> Chart<'a> {
         html! {
             @for (n, name) in self.figures.series.iter().enumerate() {
                 @let points: Vec<(f64, &str, (f64, f64, f64))> = self.figures.xs.iter().enumerate()
-                    .filter_map(|(at, x)| Some((LEFT + self.slot() * (at as f64 + 0.5), *x, self.figures.at(name, x)?)))
+                    .filter_map(|(at, x)| Some((LEFT + self.slot() * (at as f64 + 0.5) + self.aside(n), *x, self.figures.at(name, x)?)))
                     .collect();
                 polyline class={ "line l" (self.colours[n]) }
                     points=(points.iter().map(|(x, _, (value, ..))| format!("{},{}", round(*x), round(self.axis.y(*value)))).collect::<Vec<_>>().join(" ")) {}
@@ -262,6 +271,12 @@ impl<'a> Chart<'a> {
                 }
             }
         }
+    }
+
+    /// How far the points of a series stand beside those of the others, so that no error bar hides another.
+    fn aside(&self, series: usize) -> f64 {
+        const STEP: f64 = 7.0;
+        STEP * (series as f64 - (self.figures.series.len() - 1) as f64 / 2.0)
     }
 
     /// The span of the rounds; none of one round.

@@ -131,18 +131,15 @@ fn panel(figures: &Figures<'_>) -> Markup {
             figcaption { (figures.title()) }
             (chart::svg(figures))
         }
+        @let (head, rows) = figures.table();
         div.wide {
             table {
                 thead { tr {
-                    th { (words::sentence(figures.panel.x)) }
-                    @for series in &figures.series { th.figure { (series) } }
+                    @for (column, cell) in head.iter().enumerate() { th.figure[column > 0] { (cell) } }
                 } }
                 tbody {
-                    @for x in &figures.xs {
-                        tr {
-                            td { (x) }
-                            @for series in &figures.series { td.figure { (figures.cell(series, x)) } }
-                        }
+                    @for row in &rows {
+                        tr { @for (column, cell) in row.iter().enumerate() { td.figure[column > 0] { (cell) } } }
                     }
                 }
             }

@@ -101,21 +101,9 @@ fn experiment(section: &Section<'_>) -> String {
     ));
     for figures in section.figures() {
         let _ = writeln!(text, "{}:\n", figures.title());
-        let mut head = vec![figures.panel.x];
-        head.extend(&figures.series);
-        let rows: Vec<_> = figures
-            .xs
-            .iter()
-            .map(|x| {
-                let cells = figures.series.iter().map(|series| figures.cell(series, x));
-                std::iter::once((*x).to_owned()).chain(cells).collect()
-            })
-            .collect();
-        text.push_str(&table(
-            &head,
-            &format!("l{}", "r".repeat(figures.series.len())),
-            &rows,
-        ));
+        let (head, rows) = figures.table();
+        let sides = format!("l{}", "r".repeat(head.len() - 1));
+        text.push_str(&table(&head, &sides, &rows));
     }
     let missing = section.missing();
     let missing = missing.iter().map(|line| format!("Missing: {line}"));

@@ -344,6 +344,20 @@ impl Figures<'_> {
         }
     }
 
+    /// The figures as a table: head and rows. Series stand beside each other, or below each other where there is one x only.
+    pub fn table(&self) -> (Vec<&str>, Vec<Vec<String>>) {
+        if let [x] = self.xs.as_slice() {
+            let row = |series: &&str| vec![(*series).to_owned(), self.cell(series, x)];
+            return (vec!["", *x], self.series.iter().map(row).collect());
+        }
+        let row = |x: &&str| {
+            let cells = self.series.iter().map(|series| self.cell(series, x));
+            std::iter::once((*x).to_owned()).chain(cells).collect()
+        };
+        let head = std::iter::once(self.panel.x).chain(self.series.iter().copied());
+        (head.collect(), self.xs.iter().map(row).collect())
+    }
+
     /// Title with unit and place.
     pub fn title(&self) -> String {
         match self.place {

@@ -278,8 +278,7 @@ const P1_FIG7: Experiment = Experiment {
     seconds: [10, 80, 1500],
 };
 
-const SHARE_BOUND: &str = "The share is of the processor time of the whole process: a Put of ours costs about a microsecond of it, much less than a \
-                           LevelDB's, so the same syncs are a larger share.";
+const SHARE_BOUND: &str = "The share is of the processor time of the whole process: the less a Put itself costs, the larger is that of the same syncs.";
 
 const SHARE_BELOW: &str = "What a sync costs in processor time, not in waiting, depends on the file system and the driver, which are others here.";
 

@@ -35,7 +35,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             };
             let mut one = Measured::default();
             policies::add(lab, &config, Place::Here, &format!("{memory} "), &mut one)?;
-            measured.device = one.device.take();
+            measured.devices.append(&mut one.devices);
             rounds.push(one);
         }
     }

@@ -167,7 +167,8 @@ pub(crate) struct Lab<'a> {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub rows: Vec<Row>,
-    pub device: Option<Speed>,
+    /// The device, as often as it was measured.
+    pub devices: Vec<Speed>,
     notes: Vec<Note>,
 }
 

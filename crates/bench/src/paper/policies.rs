@@ -167,7 +167,7 @@ pub(super) fn add(
             .push(Row::missing("sets", place.name(), name, &x, &missing.error));
     }
     if place == Place::Here {
-        measured.device = Some(report.device);
+        measured.devices.push(report.device);
     }
     Ok(())
 }

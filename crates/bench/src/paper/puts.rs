@@ -175,7 +175,7 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
                     place,
                     &variant.to_string(),
                     &bytes_name(VALUE_BYTES),
-                    &why,
+                    &format!("{why}; its substitute is the share by accounted time"),
                 ));
                 failed = Some(why);
             }
@@ -320,7 +320,7 @@ fn here(
             us_per_kib: figures.device_write_us_per_kib,
         });
     }
-    measured.device = Some(report.device);
+    measured.devices.push(report.device);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
 use super::{Experiment, FORMAT, Lab, Machine, Outcome, Size, catalogue, needs};
-use crate::{BenchError, scratch::PoolSource, wisckey::Watch};
+use crate::{BenchError, device::Speed, scratch::PoolSource, wisckey::Watch};
 use std::{
     fs,
     path::PathBuf,
@@ -171,7 +171,7 @@ fn measure(
             command: command(experiment.id, plan.size),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::this(),
-            device: measured.device.clone(),
+            device: Speed::of_rounds(&measured.devices),
             started_unix_s,
             seconds,
             rows,
