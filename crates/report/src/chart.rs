@@ -14,7 +14,7 @@ const BOTTOM: f64 = 56.0;
 /// Height of one line of the legend.
 const LEGEND: f64 = 20.0;
 /// About what a letter of the legend takes.
-const LETTER: f64 = 7.2;
+const LETTER: f64 = 6.8;
 /// Bars at most that have their value above them.
 const LABELLED_MAX: usize = 9;
 /// Colours that the style sheet has.
@@ -162,7 +162,7 @@ impl<'a> Chart<'a> {
         let (mut x, mut y) = (LEFT, 0.0);
         let mut places = Vec::new();
         for series in &self.figures.series {
-            let width = 26.0 + series.chars().count() as f64 * LETTER;
+            let width = 34.0 + series.chars().count() as f64 * LETTER;
             if x + width > WIDTH - RIGHT && x > LEFT {
                 (x, y) = (LEFT, y + LEGEND);
             }
@@ -243,7 +243,7 @@ impl<'a> Chart<'a> {
                         @let top = self.axis.y(value);
                         rect class={ "c" (self.colours[n]) } x=(round(middle - width * 0.46)) y=(round(top)) width=(round(width * 0.92))
                             height=(round((HEIGHT - BOTTOM - top).max(0.5))) {
-                            title { (name) ", " (x) ": " (self.figures.cell(name, x)) }
+                            title { (name) ", " (x) ": " (self.figures.words(name, x)) }
                         }
                         (self.error_bar(middle, min, max))
                         @if labelled {
@@ -266,7 +266,7 @@ impl<'a> Chart<'a> {
                 @for (middle, x, (value, min, max)) in &points {
                     (self.error_bar(*middle, *min, *max))
                     circle class={ "c" (self.colours[n]) } cx=(round(*middle)) cy=(round(self.axis.y(*value))) r="4" {
-                        title { (name) ", " (x) ": " (self.figures.cell(name, x)) }
+                        title { (name) ", " (x) ": " (self.figures.words(name, x)) }
                     }
                 }
             }

@@ -125,6 +125,9 @@ fn experiment(section: &Section<'_>) -> Markup {
     }
 }
 
+/// Columns at most whose cells have the span beside the figure; with more it stands below.
+const BESIDE_MAX: usize = 4;
+
 fn panel(figures: &Figures<'_>) -> Markup {
     html! {
         figure {
@@ -135,11 +138,22 @@ fn panel(figures: &Figures<'_>) -> Markup {
         div.wide {
             table {
                 thead { tr {
-                    @for (column, cell) in head.iter().enumerate() { th.figure[column > 0] { (cell) } }
+                    @for (column, cell) in head.iter().enumerate() { th.figure[column > 0] { @if column == 0 { (words::sentence(cell)) } @else { (cell) } } }
                 } }
                 tbody {
-                    @for row in &rows {
-                        tr { @for (column, cell) in row.iter().enumerate() { td.figure[column > 0] { (cell) } } }
+                    @for (name, cells) in &rows {
+                        tr {
+                            td { (name) }
+                            @for cell in cells {
+                                td.figure {
+                                    (cell.value)
+                                    @if let Some(span) = &cell.span {
+                                        @if cells.len() > BESIDE_MAX { br; } @else { " " }
+                                        small { (span) }
+                                    }
+                                }
+                            }
+                        }
                     }
                 }
             }

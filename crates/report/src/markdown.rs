@@ -102,6 +102,13 @@ fn experiment(section: &Section<'_>) -> String {
     for figures in section.figures() {
         let _ = writeln!(text, "{}:\n", figures.title());
         let (head, rows) = figures.table();
+        let rows: Vec<Vec<String>> = rows
+            .into_iter()
+            .map(|(name, cells)| {
+                let cells = cells.iter().map(ToString::to_string);
+                std::iter::once(name.to_owned()).chain(cells).collect()
+            })
+            .collect();
         let sides = format!("l{}", "r".repeat(head.len() - 1));
         text.push_str(&table(&head, &sides, &rows));
     }

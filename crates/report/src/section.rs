@@ -5,7 +5,7 @@ use forebay_bench::{
     paper::{
         Experiment, Outcome, Panel, Row, Size,
         catalogue::{PAPERS, Paper},
-        claims::{Claim, Form, Verdict},
+        claims::{Claim, Estimate, Form, Verdict},
     },
     report::figure,
 };
@@ -148,7 +148,7 @@ impl<'a> Section<'a> {
                     paper: words::given(claim.paper, claim.form),
                     ours: words::ours(ours, claim.form),
                     verdict: Some(verdict),
-                    sentence: self.sentence(claim, place, ours.value, verdict),
+                    sentence: self.sentence(claim, place, ours, verdict),
                     peers: peers
                         .iter()
                         .map(|(name, ratio)| format!("{name}: {}×", words::number(*ratio)))
@@ -189,13 +189,19 @@ impl<'a> Section<'a> {
     }
 
     /// How ours stands to the paper's, and why.
-    fn sentence(&self, claim: &Claim, place: &str, ours: f64, verdict: Verdict) -> String {
+    fn sentence(&self, claim: &Claim, place: &str, estimate: Estimate, verdict: Verdict) -> String {
+        let ours = estimate.value;
         let because = match (place, ours > claim.paper.high) {
             ("this disk", true) => self.filled(claim.above),
             ("this disk", false) => self.filled(claim.below),
             _ => format!("The device is emulated: what it costs is what the profile {place} says."),
         };
         let paper = claim.paper;
+        let includes = estimate.min <= paper.high && paper.low <= estimate.max;
+        let doubt = match includes {
+            true => " The span of ours includes the paper's figure.",
+            false => "",
+        };
         let is_range = paper.low != paper.high;
         let nearest = if ours < paper.low {
             paper.low
@@ -210,12 +216,12 @@ impl<'a> Section<'a> {
                 let points = (ours - nearest).abs();
                 let side = if ours > nearest { "above" } else { "below" };
                 format!(
-                    "{} points {side} the paper. {because}",
+                    "{} points {side} the paper.{doubt} {because}",
                     words::number(points)
                 )
             }
             (_, Form::Times) => format!(
-                "{} times the paper's figure. {because}",
+                "{} times the paper's figure.{doubt} {because}",
                 words::number(ours / nearest)
             ),
         }
@@ -319,7 +325,23 @@ impl<'a> Section<'a> {
     }
 }
 
-impl Figures<'_> {
+/// A figure in words.
+pub struct Cell {
+    pub value: String,
+    pub span: Option<String>,
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.value)?;
+        match &self.span {
+            Some(span) => write!(f, " {span}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Figures<'a> {
     /// The figure of a series at an x.
     pub fn at(&self, series: &str, x: &str) -> Option<(f64, f64, f64)> {
         let row = self
@@ -330,29 +352,30 @@ impl Figures<'_> {
         Some((value, row.min.unwrap_or(value), row.max.unwrap_or(value)))
     }
 
-    /// The same in words.
-    pub fn cell(&self, series: &str, x: &str) -> String {
+    /// The same in words, with its span.
+    pub fn words(&self, series: &str, x: &str) -> Cell {
         match self.at(series, x) {
-            None => "–".to_owned(),
-            Some((value, min, max)) if min == max => words::number(value),
-            Some((value, min, max)) => format!(
-                "{} ({}–{})",
-                words::number(value),
-                words::number(min),
-                words::number(max)
-            ),
+            None => Cell {
+                value: "–".to_owned(),
+                span: None,
+            },
+            Some((value, min, max)) => Cell {
+                value: words::number(value),
+                span: (min != max)
+                    .then(|| format!("({}–{})", words::number(min), words::number(max))),
+            },
         }
     }
 
-    /// The figures as a table: head and rows. Series stand beside each other, or below each other where there is one x only.
-    pub fn table(&self) -> (Vec<&str>, Vec<Vec<String>>) {
+    /// The figures as a table: head, and rows of a name and cells. Series stand beside each other, or below each other where there is one x only.
+    pub fn table(&self) -> (Vec<&str>, Vec<(&str, Vec<Cell>)>) {
         if let [x] = self.xs.as_slice() {
-            let row = |series: &&str| vec![(*series).to_owned(), self.cell(series, x)];
+            let row = |series: &&'a str| (*series, vec![self.words(series, x)]);
             return (vec!["", *x], self.series.iter().map(row).collect());
         }
-        let row = |x: &&str| {
-            let cells = self.series.iter().map(|series| self.cell(series, x));
-            std::iter::once((*x).to_owned()).chain(cells).collect()
+        let row = |x: &&'a str| {
+            let cells = self.series.iter().map(|series| self.words(series, x));
+            (*x, cells.collect())
         };
         let head = std::iter::once(self.panel.x).chain(self.series.iter().copied());
         (head.collect(), self.xs.iter().map(row).collect())

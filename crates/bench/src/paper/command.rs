@@ -102,18 +102,25 @@ pub(super) fn run(bench: Bench, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     Ok(measured)
 }
 
-/// `{profile, access, bytes, measured_us, expected_us}`: over all accesses.
+/// `{profile, bytes, sequential, write, measured_us, profile_us}`.
 fn device_row(row: &Value) -> Option<Row> {
-    let x = format!(
-        "{} {}",
-        row["access"].as_str()?,
-        bytes_name(row["bytes"].as_u64()?)
-    );
-    let ratio = row["measured_us"].as_f64()? / row["expected_us"].as_f64()?;
+    let access = if row["write"].as_bool()? {
+        "write"
+    } else {
+        "read"
+    };
+    let order = if row["sequential"].as_bool()? {
+        "sequential"
+    } else {
+        "random"
+    };
+    let x = format!("{access} {}, {order}", bytes_name(row["bytes"].as_u64()?));
+    let ratio = row["measured_us"].as_f64()? / row["profile_us"].as_f64()?;
+    let series = row["profile"].as_str()?;
     Some(Row::of(
         "deviation",
         Place::Here.name(),
-        row["profile"].as_str()?,
+        series,
         &x,
         &[ratio],
     ))
@@ -140,6 +147,21 @@ fn fam_row(row: &Value) -> Option<Row> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn rows_of_the_device_benchmark_are_understood() {
+        let report = json!({"rows": [{"profile": "gen-z-uc", "bytes": 4096, "sequential": false, "write": true, "calls": 9,
+            "profile_us": 25.0, "measured_us": 26.0}]});
+        let rows = Bench::Device.rows(&report);
+        let expected = Row::of(
+            "deviation",
+            "this disk",
+            "gen-z-uc",
+            "write 4 KiB, random",
+            &[1.04],
+        );
+        assert_eq!(rows, [expected]);
+    }
 
     #[test]
     fn rows_of_the_memory_benchmark_are_understood() {

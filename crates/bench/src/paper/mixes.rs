@@ -68,7 +68,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     measured.note(&[], format!(
         "{} requests a round after every key was SET once, {CLIENTS} connections, one request in flight on each; the append-only file is \
          rewritten by the server's default rule (when it has doubled, from 64 MiB on)",
-        policies::requests(lab.size)
+        crate::report::grouped(policies::requests(lab.size) as i64)
     ));
     measured.note(&[], policies::ALL_IN_NVM);
     Ok(measured)

@@ -104,14 +104,14 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     add(lab, &valkey, Place::Here, "valkey ", &mut measured)?;
     measured.note(&[], format!(
         "{} SETs of random keys a round, {CLIENTS} connections; always has at most 2,000 a connection",
-        requests(lab.size)
+        crate::report::grouped(requests(lab.size) as i64)
     ));
     measured.note(&[], ALL_IN_NVM);
     Ok(measured)
 }
 
 /// What stands in for PMDK-Redis, and why.
-pub(super) const ALL_IN_NVM: &str = "nvm stands in for PMDK-Redis, which is no longer kept up and has no package: the same server with appendfsync \
+pub(super) const ALL_IN_NVM: &str = "the mode nvm stands in for PMDK-Redis, which is no longer kept up and has no package: the same server with appendfsync \
      always and its whole directory in memory, as on a DAX file system, so that every pair is in NVM. The embedded store with its log in the \
      pool would be nearer in layout, but it is a library, and would be compared without the network";
 
@@ -208,7 +208,7 @@ pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         &[],
         format!(
             "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done",
-            requests(lab.size)
+            crate::report::grouped(requests(lab.size) as i64)
         ),
     );
     Ok(measured)
