@@ -231,19 +231,24 @@ impl<'a> Chart<'a> {
 
     fn bars(&self) -> Markup {
         let series = &self.figures.series;
-        let in_slot = if self.by_series { 1 } else { series.len() };
-        let width = (self.slot() * 0.8 / in_slot as f64).min(56.0);
+        let most = if self.by_series { 1 } else { series.len() };
+        let width = (self.slot() * 0.8 / most as f64).min(56.0);
         let labelled = series.len() * self.figures.xs.len() <= LABELLED_MAX;
         html! {
-            @for (n, name) in series.iter().enumerate() {
-                @for (at, x) in self.figures.xs.iter().enumerate() {
-                    @if let Some((value, min, max)) = self.figures.at(name, x) {
-                        @let (slot, place) = if self.by_series { (n, 0) } else { (at, n) };
-                        @let middle = LEFT + self.slot() * (slot as f64 + 0.5) + width * (place as f64 + 0.5 - in_slot as f64 / 2.0);
+            @for (at, x) in self.figures.xs.iter().enumerate() {
+                // Those that were measured here stand in the middle of their place.
+                @let present: Vec<usize> = (0..series.len()).filter(|n| self.figures.at(series[*n], x).is_some()).collect();
+                @for (nth, n) in present.iter().copied().enumerate() {
+                    @if let Some((value, min, max)) = self.figures.at(series[n], x) {
+                        @let (slot, aside) = match self.by_series {
+                            true => (n, 0.0),
+                            false => (at, width * (nth as f64 - (present.len() - 1) as f64 / 2.0)),
+                        };
+                        @let middle = LEFT + self.slot() * (slot as f64 + 0.5) + aside;
                         @let top = self.axis.y(value);
                         rect class={ "c" (self.colours[n]) } x=(round(middle - width * 0.46)) y=(round(top)) width=(round(width * 0.92))
                             height=(round((HEIGHT - BOTTOM - top).max(0.5))) {
-                            title { (name) ", " (x) ": " (self.figures.words(name, x)) }
+                            title { (series[n]) ", " (x) ": " (self.figures.words(series[n], x)) }
                         }
                         (self.error_bar(middle, min, max))
                         @if labelled {

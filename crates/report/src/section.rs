@@ -367,18 +367,27 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The figures as a table: head, and rows of a name and cells. Series stand beside each other, or below each other where there is one x only.
+    /// The figures as a table: head, and rows of a name and cells. Series stand beside each other, or below each other where they are many more than
+    /// the x.
     pub fn table(&self) -> (Vec<&str>, Vec<(&str, Vec<Cell>)>) {
-        if let [x] = self.xs.as_slice() {
-            let row = |series: &&'a str| (*series, vec![self.words(series, x)]);
-            return (vec!["", *x], self.series.iter().map(row).collect());
-        }
-        let row = |x: &&'a str| {
-            let cells = self.series.iter().map(|series| self.words(series, x));
-            (*x, cells.collect())
+        const BESIDE_MAX: usize = 6;
+        let upright = self.xs.len() == 1 || self.series.len() > BESIDE_MAX.max(self.xs.len());
+        let (first, columns, names) = match upright {
+            true => ("", &self.xs, &self.series),
+            false => (self.panel.x, &self.series, &self.xs),
         };
-        let head = std::iter::once(self.panel.x).chain(self.series.iter().copied());
-        (head.collect(), self.xs.iter().map(row).collect())
+        let cell = |name: &str, column: &str| match upright {
+            true => self.words(name, column),
+            false => self.words(column, name),
+        };
+        let rows = names.iter().map(|name| {
+            (
+                *name,
+                columns.iter().map(|column| cell(name, column)).collect(),
+            )
+        });
+        let head = std::iter::once(first).chain(columns.iter().copied());
+        (head.collect(), rows.collect())
     }
 
     /// Title with unit and place.
