@@ -52,7 +52,13 @@ define measure
 	@echo "wrote $(BENCH_DIR)/$(1).json"
 endef
 
-bench: ## Measure the pool, the store, Redis and RocksDB against their peers; reports in target/bench/
+# papers SIZE-OPTION NAME: the papers' experiments and their report. RESUME=1 goes on with an interrupted run.
+define papers
+	$(FOREBAY) bench paper $(1) $(if $(RESUME),--resume) --out $(BENCH_DIR)/$(2)
+	$(FOREBAY) bench report $(BENCH_DIR)/$(2) --html $(BENCH_DIR)/$(2).html --markdown $(BENCH_DIR)/$(2).md
+endef
+
+bench: ## Measure everything against its peers, and the papers' tables (hours; RESUME=1 goes on); reports in target/bench/
 	@scripts/setup.sh bench
 	$(BUILD) -p forebay-peers
 	$(call measure,pool,pool)
@@ -60,8 +66,9 @@ bench: ## Measure the pool, the store, Redis and RocksDB against their peers; re
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
 	$(call measure,fam,fam)
+	$(call papers,,papers)
 
-bench-quick: ## The same at toy size: shows that the benchmarks run, not how fast they are
+bench-quick: ## The benchmarks at toy size (they run, not how fast), and the papers' tables in minutes
 	@scripts/setup.sh bench
 	$(BUILD) -p forebay-peers
 	$(call measure,pool-quick,pool --quick)
@@ -69,6 +76,7 @@ bench-quick: ## The same at toy size: shows that the benchmarks run, not how fas
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
 	$(call measure,fam-quick,fam --quick)
+	$(call papers,--quick,papers-quick)
 
 lint: ## Check formatting, clippy, licences and shell scripts
 	@scripts/setup.sh lint

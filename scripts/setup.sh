@@ -12,7 +12,7 @@ usage: scripts/setup.sh TARGET...
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
                Valkey, RocksDB's tools, LevelDB, LMDB, SQLite; libeatmydata, strace
   lint         rustfmt, clippy, jq, shellcheck
-  demo, bench  what test needs, util-linux
+  demo, bench  what test needs, util-linux, perf
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   advisories   cargo-deny (builds for some minutes)
@@ -141,7 +141,7 @@ setup() {
         ;;
     demo | bench)
         setup test
-        need_debian lscpu util-linux
+        need_debian lscpu util-linux perf linux-perf
         ;;
     aarch64)
         need_rust

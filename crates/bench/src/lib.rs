@@ -9,8 +9,9 @@
 //! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`].
+//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`pool_bench`], [`wisckey`], [`redis`],
+//! [`rocksdb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
+//! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
 pub mod clock;
 pub mod crash;
@@ -21,7 +22,10 @@ mod error;
 pub mod fam;
 pub mod histogram;
 pub mod live;
+pub mod paper;
 pub mod peers;
+pub mod perf;
+pub mod place;
 pub mod pool_bench;
 pub mod processes;
 pub mod redis;

@@ -12,9 +12,10 @@ use std::{
     env,
     ffi::OsStr,
     fs,
+    io::Read,
     ops::Deref,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -213,6 +214,41 @@ impl Drop for Process {
     }
 }
 
+/// What [`Command::output`] gives, of a process that is killed if this one is told to end.
+///
+/// # Errors
+/// I/O errors.
+pub fn output(command: &mut Command) -> Result<Output, BenchError> {
+    let program = PathBuf::from(command.get_program());
+    let failed = || BenchError::io("reading from", &program);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut process = Process::spawn(command)?;
+    let errors = process.child().stderr.take().map(|mut errors| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            errors.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    });
+    let mut stdout = Vec::new();
+    if let Some(mut output) = process.child().stdout.take() {
+        output.read_to_end(&mut stdout).map_err(failed())?;
+    }
+    let stderr = match errors.map(thread::JoinHandle::join) {
+        Some(Ok(read)) => read.map_err(failed())?,
+        // It does nothing that could panic.
+        Some(Err(_)) | None => Vec::new(),
+    };
+    let status = process.child().wait().map_err(failed())?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
 /// A program of a peer: in PATH, or where `scripts/setup.sh` puts what Debian does not have (`peers/bin` beside cargo's
 /// output, above this program).
 #[must_use]
@@ -273,6 +309,14 @@ mod tests {
         let watch = child.clone();
         drop(child);
         assert!(watch.wait_gone(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn both_outputs_of_a_process_are_read_however_long_they_are() {
+        let script = "for n in $(seq 20000); do echo out$n; echo err$n >&2; done; exit 3";
+        let said = output(Command::new("sh").args(["-c", script])).unwrap();
+        assert_eq!(said.status.code(), Some(3));
+        assert!(said.stdout.ends_with(b"out20000\n") && said.stderr.ends_with(b"err20000\n"));
     }
 
     #[test]

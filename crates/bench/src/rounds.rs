@@ -1,9 +1,9 @@
 //! Several rounds, one figure: medians and spans.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The smallest and the largest of a figure's rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// Smallest.
     pub min: f64,

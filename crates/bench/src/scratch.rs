@@ -145,16 +145,11 @@ impl ScratchPool {
 const TABLES_MAX: u64 = 64 << 10;
 
 fn open(path: &Path, profile: Option<Profile>) -> Result<Pool, PoolError> {
-    let Some(profile) = profile else {
-        return Pool::open(path, false);
-    };
-    // Opened plainly first: it refuses what must not be used.
-    drop(Pool::open(path, false)?);
-    let media: Arc<dyn Media> = match open_dax(path) {
-        Ok(media) => Arc::new(media),
-        Err(_) => Arc::new(open_emulated(path)?),
-    };
-    Pool::open_media(path, Arc::new(Timed::new(media, profile)))
+    let pool = Pool::open(path, false)?;
+    Ok(match profile {
+        Some(profile) => pool.slowed(profile),
+        None => pool,
+    })
 }
 
 /// A scratch medium beside the pool's, of the same kind, that bare copies go to.

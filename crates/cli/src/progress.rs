@@ -74,6 +74,12 @@ impl Progress {
         }
     }
 
+    /// Says something that stays.
+    pub fn say(&self, line: &str) {
+        drop(self.replace(None));
+        eprintln!("{line}");
+    }
+
     fn replace(&self, next: Option<Running>) -> Option<Running> {
         std::mem::replace(
             &mut *self.running.lock().unwrap_or_else(PoisonError::into_inner),

@@ -500,3 +500,23 @@ fn a_pool_without_room_for_one_process_is_refused() {
         .run("run --pool p --absorb x --buffers 1 -- true")
         .ok();
 }
+
+#[test]
+fn a_pool_may_be_slowed_to_a_device_for_measurements() {
+    let sandbox = Sandbox::new();
+    let script = "start=$(date +%s%N); dd if=/dev/zero of=slow.log bs=1 count=10000 status=none; echo $(($(date +%s%N) - start))";
+    let ran = sandbox
+        .script("--absorb *.log --media-profile genz-uc", script)
+        .ok();
+    assert!(ran.stderr.contains("slowed to genz-uc"), "{}", ran.stderr);
+    let took_ns: u64 = ran.text().trim().parse().unwrap();
+    // Each of the writes waits for 15.9 µs at least.
+    assert!(took_ns > 10_000 * 15_900, "{took_ns} ns");
+    assert_eq!(
+        fs::metadata(sandbox.file("slow.log")).unwrap().len(),
+        10_000
+    );
+    sandbox
+        .run("run --pool p --media-profile tape --absorb x -- true")
+        .fails(2, &["no such device", "xpoint-mm"]);
+}

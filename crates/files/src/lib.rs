@@ -26,5 +26,7 @@ pub const FILES_MAX: usize = 256;
 pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
 /// Environment of the database: the secret that its [`client`] names itself with.
 pub const ENV_TOKEN: &str = "FOREBAY_TOKEN";
+/// Environment of the database: the name of the device that its pool is to be as slow as, for measurements. May be absent.
+pub const ENV_SLOWED: &str = "FOREBAY_MEDIA_PROFILE";
 /// Environment of the database: `fnmatch` patterns of the files to absorb, one a line.
 pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";

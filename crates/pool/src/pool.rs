@@ -11,7 +11,10 @@ use crate::{
         recover::{LiveSegment, recover},
     },
     layout::{BUFFERS_MAX, Geometry, LANE_TABLE, PAGE, START_MAX},
-    media::{FileMedia, Guard, Media, Survives, Window, map_file, open_dax, open_emulated},
+    media::{
+        FileMedia, Guard, Media, Profile, Survives, Timed, Window, map_file, open_dax,
+        open_emulated,
+    },
     record::Lsn,
     segment::SEGMENT_HEADER,
     superblock::{self, Superblock},
@@ -269,6 +272,20 @@ impl Pool {
             superblock.repair(&*core.media);
         }
         Ok(Self { core, damage })
+    }
+
+    /// The same pool as slow as a device: each access takes as long as `profile` says.
+    #[must_use]
+    pub fn slowed(self, profile: Profile) -> Self {
+        let media = Arc::new(Timed::new(Arc::clone(&self.core.media), profile));
+        Self {
+            core: Arc::new(Core {
+                path: self.core.path.clone(),
+                media,
+                superblock: self.core.superblock,
+            }),
+            damage: self.damage,
+        }
     }
 
     /// The pool's identity and sizes.

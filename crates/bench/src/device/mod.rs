@@ -9,7 +9,7 @@ use crate::{
     rounds::{Span, median, span},
 };
 use rustix::fs::OFlags;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// What a device does at best.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// Sequential writes of 1 MiB with a final sync, MB/s (10^6 bytes).
     pub seq_write_mb_s: f64,

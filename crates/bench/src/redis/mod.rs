@@ -4,30 +4,33 @@
 //! Each cell of the table (server, bytes of a value, connections) is measured in all modes in turn, round after round, each time on a fresh
 //! server on loopback with a directory of its own; the load is redis-benchmark's SETs of random keys.
 //!
-//! [`server`] and [`resp`] are also what the end-to-end tests talk to servers with.
+//! [`stage`] is a server's directory, pool and command line; [`mix`] is a client of our own for mixes of SETs and GETs. [`server`] and [`resp`] are also what the end-to-end tests talk to servers with.
 
 pub mod load;
+pub mod mix;
 pub mod resp;
 mod rows;
 pub mod server;
+pub mod stage;
 
 pub use rows::{Behind, Missing, Report, Row};
+pub use stage::forebay_run;
 
 use crate::{
     BenchError,
     device::{self, Effort},
-    processes::{find_eatmydata, preload},
+    processes::find_eatmydata,
     rounds::median,
-    scratch::{PoolSource, ScratchDir, ScratchPool, sync_file_system},
+    scratch::{PoolSource, ScratchDir},
 };
+use forebay_pool::media::Profile;
 use load::Load;
 use serde::Serialize;
-use server::{Kind, Launch, Server};
+use server::Kind;
+use stage::{Rewrites, Setting, Stage};
 use std::{
-    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
-    process::Command,
     str::FromStr,
 };
 
@@ -45,18 +48,21 @@ pub enum Mode {
     Always,
     /// As `always`, but fsync does nothing (libeatmydata).
     Eatmydata,
+    /// As `always`, with the server's whole directory in memory that stands for NVM: all pairs are there.
+    Nvm,
     /// As `always`, under `forebay run`.
     Forebay,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Off,
         Self::No,
         Self::Everysec,
         Self::Always,
         Self::Eatmydata,
+        Self::Nvm,
         Self::Forebay,
     ];
 
@@ -68,6 +74,7 @@ impl Mode {
             Self::No | Self::Eatmydata => "a process crash",
             Self::Everysec => "a power cut, but for a second",
             Self::Always => "a power cut",
+            Self::Nvm => "what the memory does",
             Self::Forebay => "what the pool does",
         }
     }
@@ -77,7 +84,7 @@ impl Mode {
             Self::Off => &["--appendonly", "no"],
             Self::No => &["--appendonly", "yes", "--appendfsync", "no"],
             Self::Everysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
-            Self::Always | Self::Eatmydata | Self::Forebay => {
+            Self::Always | Self::Eatmydata | Self::Nvm | Self::Forebay => {
                 &["--appendonly", "yes", "--appendfsync", "always"]
             }
         }
@@ -92,6 +99,7 @@ impl fmt::Display for Mode {
             Self::Everysec => "everysec",
             Self::Always => "always",
             Self::Eatmydata => "eatmydata",
+            Self::Nvm => "nvm",
             Self::Forebay => "forebay",
         })
     }
@@ -138,6 +146,10 @@ pub struct Config {
     pub buffer_bytes: u64,
     /// Segments of a lane.
     pub buffers: u16,
+    /// Make the pools as slow as this device.
+    pub slowed: Option<Profile>,
+    /// The emulated device that the servers' directories are on: a profile of `forebay run --device`.
+    pub device: Option<String>,
     /// How to start this program: `forebay`.
     pub forebay: PathBuf,
     /// How thoroughly the device is measured.
@@ -285,19 +297,21 @@ fn measure_one(
     cell: Cell,
     mode: Mode,
 ) -> Result<Row, BenchError> {
-    let dir = ScratchDir::new_in(scratch)?;
-    let pool = match mode {
-        Mode::Forebay => Some(ScratchPool::new(
-            &config.pool,
-            u64::from(config.buffers) * 2,
-            config.buffer_bytes,
-            None,
-        )?),
-        _ => None,
-    };
-    // What other rounds left for the device to do is not ours.
-    sync_file_system(dir.path())?;
-    let server = Server::start(&launch(config, program, dir.path(), mode, pool.as_ref()))?;
+    let stage = Stage::new(
+        &Setting {
+            program,
+            forebay: &config.forebay,
+            mode,
+            pool: &config.pool,
+            buffers: config.buffers,
+            buffer_bytes: config.buffer_bytes,
+            slowed: config.slowed,
+            device: config.device.as_deref(),
+            rewrites: Rewrites::Asked,
+        },
+        scratch,
+    )?;
+    let server = stage.start()?;
     let load = Load {
         requests: config.requests_of(mode, cell.clients),
         value_bytes: cell.value_bytes,
@@ -315,18 +329,8 @@ fn measure_one(
     } else {
         (load.run(&server)?, None)
     };
-    let nvm_bytes_peak = pool.as_ref().map(|pool| {
-        let segments: u64 = pool
-            .pool()
-            .lanes()
-            .iter()
-            .map(|lane| u64::from(lane.segments))
-            .sum();
-        segments * pool.pool().superblock().geometry.segment_bytes
-    });
-    let behind = pool
-        .as_ref()
-        .and_then(|_| behind(&config.forebay, dir.path()));
+    let nvm_bytes_peak = stage.nvm_bytes();
+    let behind = stage.behind();
     server.stop()?;
     Ok(Row {
         server: cell.server,
@@ -345,85 +349,6 @@ fn measure_one(
         ops_per_s_span: None,
         p99_us_span: None,
     })
-}
-
-/// What `forebay status` says of the server that runs in `dir`.
-fn behind(forebay: &Path, dir: &Path) -> Option<Behind> {
-    let said = Command::new(forebay)
-        .args(["status", "--json"])
-        .env(RUN_DIR, dir.join("run"))
-        .output()
-        .ok()?;
-    let status: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
-    let guests = status.get(0)?.get("guests")?.as_array()?;
-    let sum = |field: &str| {
-        guests
-            .iter()
-            .filter_map(|guest| guest.get(field)?.as_u64())
-            .sum()
-    };
-    Some(Behind {
-        waits: sum("waits"),
-        real_syncs: sum("real_syncs"),
-        real_sync_seconds: guests
-            .iter()
-            .filter_map(|guest| guest.get("real_sync_seconds")?.as_f64())
-            .sum(),
-    })
-}
-
-/// Where `forebay run` leaves a note of itself.
-const RUN_DIR: &str = "FOREBAY_RUN_DIR";
-
-fn launch(
-    config: &Config,
-    program: &Path,
-    dir: &Path,
-    mode: Mode,
-    pool: Option<&ScratchPool>,
-) -> Launch {
-    let mut options: Vec<String> = mode.options().iter().map(|&word| word.to_owned()).collect();
-    // Rewrites when we ask for them only, and no snapshots.
-    options.extend(
-        [
-            "--save",
-            "",
-            "--auto-aof-rewrite-percentage",
-            "0",
-            "--loglevel",
-            "warning",
-        ]
-        .map(str::to_owned),
-    );
-    let environment = match (mode, find_eatmydata()) {
-        (Mode::Eatmydata, Some(library)) => vec![("LD_PRELOAD".into(), preload(&library))],
-        (Mode::Forebay, _) => vec![(RUN_DIR.into(), dir.join("run").into())],
-        _ => Vec::new(),
-    };
-    let wrapper = pool.map_or_else(Vec::new, |pool| {
-        forebay_run(&config.forebay, pool.path(), config.buffers)
-    });
-    Launch {
-        program: program.to_owned(),
-        dir: dir.join("data"),
-        wrapper,
-        environment,
-        options,
-    }
-}
-
-/// What stands before a command to have it run under `forebay` with this pool.
-#[must_use]
-pub fn forebay_run(forebay: &Path, pool: &Path, buffers: u16) -> Vec<OsString> {
-    vec![
-        forebay.into(),
-        "run".into(),
-        "--pool".into(),
-        pool.into(),
-        "--buffers".into(),
-        buffers.to_string().into(),
-        "--".into(),
-    ]
 }
 
 /// The medians of rounds, each figure by itself.

@@ -2,8 +2,10 @@
 
 mod device;
 mod fam;
+mod paper;
 mod pool;
 mod redis;
+mod report;
 mod rocksdb;
 mod wisckey;
 
@@ -21,6 +23,8 @@ pub enum Command {
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
     Fam(fam::Fam),
+    Paper(paper::Paper),
+    Report(report::Report),
 }
 
 impl Command {
@@ -33,6 +37,8 @@ impl Command {
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
             Self::Fam(fam) => fam.run(),
+            Self::Paper(paper) => paper.run(),
+            Self::Report(report) => report.run(),
         }
     }
 }
@@ -70,7 +76,8 @@ pub struct Slowed {
     pub profile: Option<Profile>,
 }
 
-fn profile(name: &str) -> Result<Profile, String> {
+/// The profile that a name means.
+pub fn profile(name: &str) -> Result<Profile, String> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name).collect();
         format!("there is no such device; there are {}", names.join(", "))

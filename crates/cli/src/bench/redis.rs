@@ -33,7 +33,7 @@ pub struct Redis {
         default_value = "redis,valkey"
     )]
     server: Vec<Kind>,
-    /// Modes: off, no, everysec, always, eatmydata, forebay
+    /// Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory), forebay
     #[arg(
         long,
         value_name = "MODE,…",
@@ -103,6 +103,8 @@ impl Redis {
             pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
             buffer_bytes: self.buffer_size,
             buffers: self.buffers,
+            slowed: None,
+            device: None,
             forebay: super::own_program()?,
             effort: if self.quick {
                 Effort::QUICK

@@ -115,6 +115,8 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
         pool: PoolSource::Emulated,
         buffer_bytes: BUFFER_BYTES,
         buffers: BUFFERS,
+        slowed: None,
+        device: None,
         forebay: forebay.clone(),
         effort: Effort::QUICK,
     };

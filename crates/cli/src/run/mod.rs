@@ -19,11 +19,12 @@ use child::Signals;
 use clap::Args;
 use forebay_device::{Devices, Placed};
 use forebay_files::{
+    ENV_SLOWED,
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
     supervisor::{Status, Supervisor, SupervisorOptions, preload},
 };
-use forebay_pool::Pool;
+use forebay_pool::{Pool, media::Profile};
 use pool::Source;
 use program::Program;
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
@@ -83,6 +84,9 @@ pub struct Run {
     /// Segments of the pool for each process of the program
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
+    /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, genz-uc, genz-wt, genz-wc
+    #[arg(long, value_name = "DEVICE", value_parser = crate::bench::profile)]
+    media_profile: Option<Profile>,
     /// At the end, list each file, what was done with it, and what was absorbed
     #[arg(long)]
     explain: bool,
@@ -134,6 +138,12 @@ impl Run {
         recover_first(&pool)?;
         room_for_one(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
+        if let Some(profile) = self.media_profile {
+            eprintln!(
+                "forebay: the pool is slowed to {} ({})",
+                profile.name, profile.source
+            );
+        }
 
         // Before the supervisor's threads start, so that they leave all signals to us.
         let mut signals = Signals::block()?;
@@ -147,7 +157,12 @@ impl Run {
                 devices: devices.cloned(),
             },
         )?;
-        let status = child::run(program, supervisor.environment(&library), &mut signals)?;
+        let mut environment = supervisor.environment(&library);
+        environment.extend(
+            self.media_profile
+                .map(|profile| (ENV_SLOWED.into(), profile.name.into())),
+        );
+        let status = child::run(program, environment, &mut signals)?;
         let absorbed = supervisor.finish();
         self.report(&policy, absorbed)?;
         Ok(status)

@@ -8,7 +8,7 @@
 
 use super::table::{self, FILES, File};
 use crate::{
-    FILES_MAX, identity,
+    ENV_SLOWED, FILES_MAX, identity,
     record::{self, HEAD, Head, KIND_FILE, KIND_WRITE},
     shared::SharedPage,
     sys,
@@ -16,6 +16,7 @@ use crate::{
 };
 use forebay_pool::{
     ClaimOptions, Lane, Lsn, Pool, Sealed,
+    media::Profile,
     record::record_bytes,
     segment::{Records, SegmentHeader},
 };
@@ -149,6 +150,11 @@ pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
     Ok(SESSION.get_or_init(|| session))
 }
 
+/// The device that the pool is to be as slow as: a measurement's wish.
+fn slowed_to() -> Option<Profile> {
+    Profile::named(&std::env::var(ENV_SLOWED).ok()?)
+}
+
 impl Session {
     fn begin(address: &Address) -> Result<Self, String> {
         let lost = |errno: Errno| format!("the supervisor does not answer: {errno}");
@@ -188,7 +194,11 @@ impl Session {
                 label,
                 ..ClaimOptions::default()
             };
-            pool.claim(owner, &options)
+            match slowed_to() {
+                Some(profile) => pool.slowed(profile),
+                None => pool,
+            }
+            .claim(owner, &options)
         });
         let (lane, recovered) = match claimed {
             Ok(claimed) => claimed,

@@ -1,0 +1,332 @@
+//! What a paper says, as data, and the same computed from our rows: ratios, never absolute figures.
+
+use super::outcome::Row;
+
+/// How a figure is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A ratio: `9.78×`.
+    Times,
+    /// A share: `37.4 %`; the value is in percent.
+    Percent,
+}
+
+/// A figure as the paper gives it; a range where the paper does. Bounds that it leaves open are not finite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Given {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Given {
+    /// One figure.
+    #[must_use]
+    pub const fn at(value: f64) -> Self {
+        Self {
+            low: value,
+            high: value,
+        }
+    }
+}
+
+/// A figure of ours: a series of a panel, at an x, or at all of them ([`ALL`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The panel.
+    pub panel: &'static str,
+    /// The series.
+    pub series: &'static str,
+    /// The x.
+    pub x: &'static str,
+}
+
+/// At every x that both sides of a ratio were measured at; the ratio is then the geometric mean.
+pub const ALL: &str = "*";
+
+/// How ours is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ours {
+    /// The first over the second.
+    Ratio(Cell, Cell),
+    /// The figure itself.
+    Value(Cell),
+    /// By how many percent the largest is above the smallest, among these x.
+    Spread(&'static str, &'static str, &'static [&'static str]),
+    /// By how many percent the first is below the second: the smallest and the largest among the x are the span.
+    Below(Cell, Cell),
+}
+
+/// Where a difference from the paper is in our favour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// More than the paper.
+    More,
+    /// Less than the paper.
+    Less,
+}
+
+/// Something that a paper says and we measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// What is compared, in words.
+    pub what: &'static str,
+    /// The paper's figure.
+    pub paper: Given,
+    /// How it is written.
+    pub form: Form,
+    /// How ours is computed.
+    pub ours: Ours,
+    /// What is better.
+    pub wanted: Wanted,
+    /// Why ours is above the paper's: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are replaced by what was measured.
+    pub above: &'static str,
+    /// Why it is below.
+    pub below: &'static str,
+    /// It stands in the summary.
+    pub headline: bool,
+    /// Series of the same panel that stand beside ours in the summary: a name, and the series.
+    pub peers: &'static [(&'static str, &'static str)],
+}
+
+/// A figure of ours with its span.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Smallest that the rounds (or, of several x, the x) allow.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Claim {
+    /// Ours at `place`; `None` if it was not measured there.
+    #[must_use]
+    pub fn ours(&self, rows: &[Row], place: &str) -> Option<Estimate> {
+        let here = |row: &&Row| row.place == place && row.value.is_some();
+        let at = |cell: Cell| -> Vec<&Row> {
+            rows.iter()
+                .filter(here)
+                .filter(|row| {
+                    row.panel == cell.panel
+                        && row.series == cell.series
+                        && (cell.x == ALL || row.x == cell.x)
+                })
+                .collect()
+        };
+        match self.ours {
+            Ours::Value(cell) => mean(at(cell).into_iter().filter_map(estimate).collect()),
+            Ours::Ratio(over, under) => ratio(&at(over), &at(under), over.x == ALL),
+            Ours::Below(over, under) => {
+                let ratio = ratio(&at(over), &at(under), over.x == ALL)?;
+                let below = |ratio: f64| (1.0 - ratio) * 100.0;
+                Some(Estimate {
+                    value: below(ratio.value),
+                    min: below(ratio.max),
+                    max: below(ratio.min),
+                })
+            }
+            Ours::Spread(panel, series, xs) => {
+                let figures: Vec<f64> = xs
+                    .iter()
+                    .filter_map(|&x| at(Cell { panel, series, x }).first()?.value)
+                    .collect();
+                let span = crate::rounds::span(&figures);
+                let value = (span.max / span.min - 1.0) * 100.0;
+                (figures.len() == xs.len() && value.is_finite()).then_some(Estimate {
+                    value,
+                    min: value,
+                    max: value,
+                })
+            }
+        }
+    }
+
+    /// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours where more is better.
+    #[must_use]
+    pub fn peers(&self, rows: &[Row], place: &str) -> Vec<(&'static str, f64)> {
+        let Ours::Ratio(over, _) = self.ours else {
+            return Vec::new();
+        };
+        self.peers
+            .iter()
+            .filter_map(|&(name, series)| {
+                let claim = Self {
+                    ours: Ours::Ratio(over, Cell { series, ..over }),
+                    ..*self
+                };
+                Some((name, claim.ours(rows, place)?.value))
+            })
+            .collect()
+    }
+
+    /// The panel that the claim is about.
+    #[must_use]
+    pub fn panel(&self) -> &'static str {
+        match self.ours {
+            Ours::Ratio(cell, _) | Ours::Below(cell, _) | Ours::Value(cell) => cell.panel,
+            Ours::Spread(panel, ..) => panel,
+        }
+    }
+
+    /// How ours stands to the paper's.
+    #[must_use]
+    pub fn verdict(&self, ours: f64) -> Verdict {
+        // What two machines may differ by without anybody asking why.
+        const TOLERANCE: f64 = 1.25;
+        // Shares below this are nothing.
+        const NOTHING_PERCENT: f64 = 1.0;
+        let Given { low, high } = self.paper;
+        let (tolerance, slack) = match (self.form, low == high) {
+            // A range that the paper gives is meant as one.
+            (_, false) => (1.0, 0.0),
+            (Form::Percent, true) => (TOLERANCE, NOTHING_PERCENT),
+            (Form::Times, true) => (TOLERANCE, 0.0),
+        };
+        if ours >= low / tolerance - slack && ours <= high * tolerance + slack {
+            Verdict::Same
+        } else if (ours > high) == (self.wanted == Wanted::More) {
+            Verdict::Better
+        } else {
+            Verdict::Worse
+        }
+    }
+}
+
+/// How ours stands to the paper's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As in the paper, within a quarter.
+    Same,
+    /// Beyond the paper, on the side that is wanted.
+    Better,
+    /// Short of the paper.
+    Worse,
+}
+
+fn estimate(row: &Row) -> Option<Estimate> {
+    Some(Estimate {
+        value: row.value?,
+        min: row.min?,
+        max: row.max?,
+    })
+}
+
+/// Of one x: the medians' ratio, and what the rounds allow. Of several: their geometric mean, and the smallest and largest of them.
+fn ratio(over: &[&Row], under: &[&Row], several: bool) -> Option<Estimate> {
+    let ratios: Vec<Estimate> = over
+        .iter()
+        .filter_map(|over| {
+            let under = match several {
+                true => under.iter().find(|under| under.x == over.x)?,
+                false => under.first()?,
+            };
+            let (over, under) = (estimate(over)?, estimate(under)?);
+            let ratio = Estimate {
+                value: over.value / under.value,
+                min: over.min / under.max,
+                max: over.max / under.min,
+            };
+            ratio.value.is_finite().then_some(ratio)
+        })
+        .collect();
+    mean(ratios)
+}
+
+/// One figure as it is; the geometric mean of several, with the smallest and the largest of them.
+fn mean(figures: Vec<Estimate>) -> Option<Estimate> {
+    match figures.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        many => {
+            let values: Vec<f64> = many.iter().map(|figure| figure.value).collect();
+            let span = crate::rounds::span(&values);
+            let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+            Some(Estimate {
+                value: (logarithms / values.len() as f64).exp(),
+                min: span.min,
+                max: span.max,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn cell(series: &'static str, x: &'static str) -> Cell {
+        Cell {
+            panel: "sets",
+            series,
+            x,
+        }
+    }
+
+    fn claim(ours: Ours) -> Claim {
+        Claim {
+            what: "",
+            paper: Given::at(4.0),
+            form: Form::Times,
+            ours,
+            wanted: Wanted::More,
+            above: "",
+            below: "",
+            headline: true,
+            peers: &[("always", "always")],
+        }
+    }
+
+    fn rows() -> Vec<Row> {
+        let row = |series, x, rounds: &[f64]| Row::of("sets", "here", series, x, rounds);
+        vec![
+            row("forebay", "32 B", &[90.0, 100.0, 110.0]),
+            row("forebay", "8 KiB", &[40.0]),
+            row("always", "32 B", &[20.0, 25.0, 30.0]),
+            row("always", "8 KiB", &[40.0]),
+            Row::missing("sets", "hdd-7200", "forebay", "32 B", "no such device"),
+        ]
+    }
+
+    #[test]
+    fn a_ratio_has_the_span_that_the_rounds_allow() {
+        let claim = claim(Ours::Ratio(cell("forebay", "32 B"), cell("always", "32 B")));
+        let ours = claim.ours(&rows(), "here").unwrap();
+        assert_eq!((ours.value, ours.min, ours.max), (4.0, 3.0, 5.5));
+        assert_eq!(claim.ours(&rows(), "hdd-7200"), None);
+        assert_eq!(claim.peers(&rows(), "here"), [("always", 4.0)]);
+    }
+
+    #[test]
+    fn a_ratio_over_all_sizes_is_the_geometric_mean() {
+        let over_all = claim(Ours::Ratio(cell("forebay", ALL), cell("always", ALL)));
+        let ours = over_all.ours(&rows(), "here").unwrap();
+        assert!((ours.value - 2.0).abs() < 1e-9, "{ours:?}");
+        assert_eq!((ours.min, ours.max), (1.0, 4.0));
+        let below = claim(Ours::Below(cell("always", ALL), cell("forebay", ALL)));
+        assert!((below.ours(&rows(), "here").unwrap().value - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_spread_needs_all_its_sizes() {
+        let spread = claim(Ours::Spread("sets", "forebay", &["32 B", "8 KiB"]));
+        assert!((spread.ours(&rows(), "here").unwrap().value - 150.0).abs() < 1e-9);
+        let spread = claim(Ours::Spread("sets", "forebay", &["32 B", "1 MiB"]));
+        assert_eq!(spread.ours(&rows(), "here"), None);
+    }
+
+    #[test]
+    fn a_quarter_more_or_less_is_as_in_the_paper() {
+        let claim = claim(Ours::Value(cell("forebay", "32 B")));
+        assert_eq!(claim.verdict(4.9), Verdict::Same);
+        assert_eq!(claim.verdict(5.1), Verdict::Better);
+        assert_eq!(claim.verdict(3.0), Verdict::Worse);
+        let less = Claim {
+            wanted: Wanted::Less,
+            ..claim
+        };
+        assert_eq!(less.verdict(3.0), Verdict::Better);
+    }
+}

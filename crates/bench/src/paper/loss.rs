@@ -1,0 +1,362 @@
+//! P4, figure 7: what is lost in a crash, of 60,000 distinct keys that were acknowledged.
+//!
+//! SIGKILL alone loses nothing that the server has written: the kernel still has it. So the server is killed, and then its append-only file is
+//! put back to what was *really synced* at that moment, which is the worst that a power cut could leave:
+//!
+//! * of a plain server: strace says when each sync that succeeded began; what the client had been told by then, it covers;
+//! * under `forebay run`: the supervisor copies a file whenever it has synced it (`FOREBAY_TEST_SYNCED`), and the next start is made to believe that it is
+//!   another boot (`FOREBAY_TEST_BOOT_ID`), so that it replays the pool to the file;
+//! * where all is in NVM, the files are there as they were.
+//!
+//! Then the server is started on it, and every key is looked for.
+
+use super::{Lab, Measured, Row, SERVER, policies};
+use crate::{
+    BenchError,
+    place::Place,
+    processes::find_program,
+    redis::{
+        Mode, mix,
+        resp::Reply,
+        server::Server,
+        stage::{Rewrites, Setting, Stage},
+    },
+    scratch::ScratchDir,
+};
+use rustix::process::Signal;
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+const MODES: [Mode; 4] = [Mode::Everysec, Mode::Always, Mode::Nvm, Mode::Forebay];
+const VALUE: &[u8] = b"thirty-two bytes, as P4's values";
+
+pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let keys = lab.size.pick(500, 60_000, 60_000);
+    let x = format!("{keys} keys");
+    let names = MODES.map(|mode| mode.to_string());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut measured = Measured::default();
+    if let Some(rows) = policies::not_installed(&["lost"], &names, &x) {
+        measured.rows = rows;
+        return Ok(measured);
+    }
+    for mode in MODES {
+        let mut lost = Vec::new();
+        let mut why = None;
+        for _ in 0..lab.rounds() {
+            match one(lab, mode, keys)? {
+                Ok(percent) => {
+                    lab.note(&format!(
+                        "{SERVER} {mode}: {percent:.2} % of {keys} acknowledged keys lost"
+                    ));
+                    lost.push(percent);
+                }
+                Err(missing) => why = Some(missing),
+            }
+        }
+        measured.rows.push(match why {
+            Some(why) => Row::missing("lost", Place::Here.name(), &mode.to_string(), &x, &why),
+            None => Row::of("lost", Place::Here.name(), &mode.to_string(), &x, &lost),
+        });
+    }
+    measured.note(&[],
+        "killed with SIGKILL after the last acknowledgement; the append-only file is then put back to what was really synced (by the times of \
+         strace for plain servers, by the supervisor's own copies under forebay), as after a power cut with nothing written back by the kernel \
+         itself; under forebay the restart replays the pool, as after another boot",
+    );
+    measured.note(&[],
+        "what everysec loses is what came after its last sync began: a share that depends on how many seconds the keys took",
+    );
+    Ok(measured)
+}
+
+/// The percentage that one crash loses, or why it cannot be known here.
+fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, BenchError> {
+    let scratch = ScratchDir::new_in(lab.dir)?;
+    let program = SERVER.program().map_err(BenchError::Config)?;
+    let mut stage = Stage::new(
+        &Setting {
+            program: &program,
+            forebay: lab.forebay,
+            mode,
+            pool: lab.pool,
+            buffers: 2,
+            // Small, so that part of the keys is in the file and part in the pool.
+            buffer_bytes: 1 << 20,
+            slowed: None,
+            device: None,
+            rewrites: Rewrites::Asked,
+        },
+        scratch.path(),
+    )?;
+    let traced = matches!(mode, Mode::Everysec | Mode::Always);
+    let trace = scratch.path().join("syncs");
+    let copies = scratch.path().join("synced");
+    if traced {
+        let Some(strace) = find_program("strace") else {
+            return Ok(Err(
+                "strace is not installed: apt-get install strace".to_owned()
+            ));
+        };
+        stage.launch_mut().wrapper = tracer(&strace, &trace);
+    }
+    if mode == Mode::Forebay {
+        fs::create_dir_all(&copies).map_err(BenchError::io("creating", &copies))?;
+        let variable = (OsString::from("FOREBAY_TEST_SYNCED"), copies.clone().into());
+        stage.launch_mut().environment.push(variable);
+    }
+    let mut server = match stage.start() {
+        Err(BenchError::Child(said)) if traced => {
+            return Ok(Err(format!("strace could not trace the server: {said}")));
+        }
+        other => other?,
+    };
+    let promised =
+        promise(&server, keys).map_err(BenchError::io("talking to", Path::new("the server")))?;
+    // Its supervisor first, which would write on.
+    if mode == Mode::Forebay {
+        server.outer().signal(Signal::KILL);
+    }
+    server.server().signal(Signal::KILL);
+    let pid = server.server().pid();
+    server.wait()?;
+
+    match mode {
+        Mode::Everysec | Mode::Always => {
+            let text = fs::read_to_string(&trace).map_err(BenchError::io("reading", &trace))?;
+            let synced = last_sync(&text).map_or(0, |sync| promised.covered_by(&sync, pid));
+            keep_only(stage.data_dir(), synced)
+                .map_err(BenchError::io("cutting files in", stage.data_dir()))?;
+            stage.launch_mut().wrapper = Vec::new();
+        }
+        Mode::Forebay => {
+            put_back(stage.data_dir(), &copies)
+                .map_err(BenchError::io("putting back files in", stage.data_dir()))?;
+            let environment = &mut stage.launch_mut().environment;
+            environment.retain(|(name, _)| name != "FOREBAY_TEST_SYNCED");
+            environment.push((
+                "FOREBAY_TEST_BOOT_ID".into(),
+                uuid::Uuid::new_v4().to_string().into(),
+            ));
+        }
+        _ => {}
+    }
+    let server = stage.start()?;
+    let found =
+        count(&server, keys).map_err(BenchError::io("talking to", Path::new("the server")))?;
+    server.stop()?;
+    Ok(Ok((keys - found) as f64 / keys as f64 * 100.0))
+}
+
+/// What stands before a server to have its syncs noted, and nothing else slowed.
+fn tracer(strace: &Path, output: &Path) -> Vec<OsString> {
+    let mut words = vec![strace.as_os_str().to_owned()];
+    words.extend(
+        [
+            "-f",
+            "--seccomp-bpf",
+            "-qq",
+            "-y",
+            "-ttt",
+            "-e",
+            "trace=fsync,fdatasync",
+            "-e",
+            "signal=none",
+            "-o",
+        ]
+        .map(OsString::from),
+    );
+    words.push(output.into());
+    words
+}
+
+/// When each key was sent and acknowledged, seconds since 1970.
+struct Promised {
+    sent: Vec<f64>,
+    acknowledged: Vec<f64>,
+}
+
+fn now() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Sets every key, one after the other.
+fn promise(server: &Server, keys: u64) -> io::Result<Promised> {
+    let mut connection = server.connect()?;
+    let (mut sent, mut acknowledged) = (Vec::new(), Vec::new());
+    for number in 0..keys {
+        sent.push(now());
+        let reply = connection.command(&[b"SET", mix::key(number).as_bytes(), VALUE])?;
+        if !reply.is_ok() {
+            return Err(io::Error::other(format!("the server answered {reply:?}")));
+        }
+        acknowledged.push(now());
+    }
+    Ok(Promised { sent, acknowledged })
+}
+
+/// Keys that are there with their value.
+fn count(server: &Server, keys: u64) -> io::Result<u64> {
+    let mut connection = server.connect()?;
+    let mut found = 0;
+    for number in 0..keys {
+        match connection.command(&[b"GET", mix::key(number).as_bytes()])? {
+            Reply::Bytes(Some(value)) if value == VALUE => found += 1,
+            Reply::Bytes(None) => {}
+            other => return Err(io::Error::other(format!("key {number} became {other:?}"))),
+        }
+    }
+    Ok(found)
+}
+
+/// A sync that succeeded: when it began, and in which thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sync {
+    thread: i32,
+    began: f64,
+}
+
+impl Promised {
+    /// Keys whose writes had been made when the sync began. The server's main thread syncs after writing all that it has read.
+    fn covered_by(&self, sync: &Sync, main_thread: i32) -> u64 {
+        let times = match sync.thread == main_thread {
+            true => &self.sent,
+            false => &self.acknowledged,
+        };
+        times.partition_point(|time| *time < sync.began) as u64
+    }
+}
+
+/// The last sync of the append-only file that returned 0. Lines are `THREAD TIME fdatasync(9</path>) = 0`; a call during which another thread was
+/// traced stands in two, `… <unfinished ...>` and `… <... fdatasync resumed>) = 0`.
+fn last_sync(trace: &str) -> Option<Sync> {
+    let mut running: HashMap<i32, Option<Sync>> = HashMap::new();
+    let mut last = None;
+    for line in trace.lines() {
+        let mut words = line.split_whitespace();
+        let Some((thread, time)) = words
+            .next()
+            .and_then(|t| t.parse().ok())
+            .zip(words.next().and_then(|t| t.parse().ok()))
+        else {
+            continue;
+        };
+        let sync = match line.contains(" resumed>") {
+            true => running.remove(&thread).flatten(),
+            false => line.contains(".incr.aof>").then_some(Sync {
+                thread,
+                began: time,
+            }),
+        };
+        if line.contains("<unfinished") {
+            running.insert(thread, sync);
+        } else if line.ends_with("= 0") {
+            last = sync.or(last);
+        }
+    }
+    last
+}
+
+/// The append-only file that the server appends to.
+fn append_only_file(data: &Path) -> io::Result<PathBuf> {
+    let dir = data.join("appendonlydir");
+    fs::read_dir(&dir)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().ends_with(".incr.aof"))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no append-only file"))
+}
+
+/// Cuts the append-only file after its first `sets` SETs.
+fn keep_only(data: &Path, sets: u64) -> io::Result<()> {
+    let path = append_only_file(data)?;
+    let bytes = fs::read(&path)?;
+    File::options()
+        .write(true)
+        .open(&path)?
+        .set_len(end_of(&bytes, sets) as u64)
+}
+
+/// Where the first `sets` SETs of an append-only file end.
+fn end_of(bytes: &[u8], sets: u64) -> usize {
+    // Commands are arrays, and no word of ours has this in it.
+    const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n";
+    let mut starts =
+        (0..bytes.len().saturating_sub(SET.len() - 1)).filter(|&at| bytes[at..].starts_with(SET));
+    let beyond = usize::try_from(sets).unwrap_or(usize::MAX);
+    starts.nth(beyond).unwrap_or(bytes.len())
+}
+
+/// Puts every file below `data` that has a copy back to it, with the time of change that it has.
+fn put_back(data: &Path, copies: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(data)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            put_back(&path, copies)?;
+            continue;
+        }
+        let copy = copies.join(path.strip_prefix("/").unwrap_or(&path));
+        if let Ok(bytes) = fs::read(copy) {
+            let changed = fs::metadata(&path)?.modified()?;
+            let mut file = File::options().write(true).truncate(true).open(&path)?;
+            file.write_all(&bytes)?;
+            file.set_modified(changed)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_sync_is_the_one_that_returned() {
+        let trace = "10 100.5 fsync(7</d/x.manifest>) = 0\n\
+                     12 101.0 fdatasync(9</d/a.incr.aof>) = 0\n\
+                     12 102.0 fdatasync(9</d/a.incr.aof> <unfinished ...>\n\
+                     10 102.1 fsync(7</d/x.manifest> <unfinished ...>\n\
+                     12 102.2 <... fdatasync resumed>) = 0\n\
+                     10 102.3 <... fsync resumed>) = 0\n\
+                     12 103.0 fdatasync(9</d/a.incr.aof> <unfinished ...>\n\
+                     12 103.1 <... fdatasync resumed>) = ? <unavailable>\n";
+        let sync = last_sync(trace).unwrap();
+        assert_eq!(
+            sync,
+            Sync {
+                thread: 12,
+                began: 102.0
+            }
+        );
+        assert_eq!(last_sync("10 100.5 fsync(7</d/x.manifest>) = 0\n"), None);
+        let promised = Promised {
+            sent: vec![101.0, 101.9, 102.5],
+            acknowledged: vec![101.1, 102.05, 102.6],
+        };
+        assert_eq!(promised.covered_by(&sync, 10), 1);
+        assert_eq!(promised.covered_by(&sync, 12), 2);
+    }
+
+    #[test]
+    fn a_file_is_cut_between_two_commands() {
+        let set = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n";
+        let mut file = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n".to_vec();
+        let head = file.len();
+        for _ in 0..3 {
+            file.extend(set);
+        }
+        assert_eq!(end_of(&file, 0), head);
+        assert_eq!(end_of(&file, 2), head + 2 * set.len());
+        assert_eq!(end_of(&file, 3), file.len());
+        assert_eq!(end_of(&file, 9), file.len());
+        assert_eq!(end_of(b"", 1), 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! The machine that a figure belongs to.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// A machine, as far as figures depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Processors that this process may use.
+    pub processors: usize,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// The kernel's version.
+    pub kernel: String,
+    /// The distribution.
+    pub system: String,
+}
+
+impl Machine {
+    /// This one.
+    #[must_use]
+    pub fn this() -> Self {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            processor: field("/proc/cpuinfo", "model name", ':')
+                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: field("/proc/meminfo", "MemTotal", ':')
+                .and_then(|kib| kib.split_whitespace().next()?.parse::<u64>().ok())
+                .unwrap_or(0)
+                * 1024,
+            // What follows the version is the builder's own.
+            kernel: format!(
+                "Linux {}",
+                release.trim().split('-').next().unwrap_or_default()
+            ),
+            system: field("/etc/os-release", "PRETTY_NAME", '=')
+                .unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} × {}, {:.0} GiB, {}, {}",
+            self.processors,
+            self.processor,
+            self.memory_bytes as f64 / f64::from(1 << 30),
+            self.system,
+            self.kernel
+        )
+    }
+}
+
+/// The value of the first line that begins with `name`.
+fn field(path: &str, name: &str, separator: char) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    let (_, value) = line.split_once(separator)?;
+    Some(value.trim().trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_processors_and_memory() {
+        let machine = Machine::this();
+        assert!(machine.processors > 0 && machine.memory_bytes > 1 << 20);
+        assert!(machine.to_string().contains("Linux"));
+    }
+}

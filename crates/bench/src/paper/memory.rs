@@ -1,0 +1,113 @@
+//! P4, figure 8: DRAM and NVM in use by number of pairs.
+
+use super::{Lab, Measured, Row, SERVER, policies};
+use crate::{
+    BenchError,
+    place::Place,
+    redis::{
+        Mode, mix,
+        stage::{Rewrites, Setting, Stage},
+    },
+};
+use std::{fs, path::Path};
+
+/// Bytes of a pair's value: with its key of 16 bytes it is P4's pair of 32 B and a little more.
+const VALUE_BYTES: u64 = 16;
+
+pub(super) const MODES: [Mode; 3] = [Mode::Everysec, Mode::Nvm, Mode::Forebay];
+
+/// A number of pairs as rows have it.
+fn name(pairs: u64) -> String {
+    format!("{} M", pairs as f64 / 1e6)
+}
+
+pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let pairs = lab.size.pick(
+        vec![1000, 2000],
+        vec![100_000, 500_000, 1_000_000, 2_000_000],
+        vec![100_000, 500_000, 1_000_000, 2_000_000],
+    );
+    let names = MODES.map(|mode| mode.to_string());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut measured = Measured::default();
+    if let Some(rows) = policies::not_installed(&["dram", "nvm"], &names, &name(pairs[0])) {
+        measured.rows = rows;
+        return Ok(measured);
+    }
+    let program = SERVER.program().map_err(BenchError::Config)?;
+    for mode in MODES {
+        let stage = Stage::new(
+            &Setting {
+                program: &program,
+                forebay: lab.forebay,
+                mode,
+                pool: lab.pool,
+                buffers: 2,
+                buffer_bytes: 8 << 20,
+                slowed: None,
+                device: None,
+                rewrites: Rewrites::Automatic,
+            },
+            lab.dir,
+        )?;
+        let server = stage.start()?;
+        let talking = || BenchError::io("talking to", Path::new("the server"));
+        let mut connection = server.connect().map_err(talking())?;
+        let mut from = 0;
+        for &pairs in &pairs {
+            lab.note(&format!("{SERVER} {mode}: {pairs} pairs"));
+            mix::load(&mut connection, from, pairs, VALUE_BYTES).map_err(talking())?;
+            from = pairs;
+            crate::redis::load::wait_rewritten(&mut connection).map_err(talking())?;
+            let mut processes = vec![server.server().pid()];
+            if server.outer().pid() != server.server().pid() {
+                processes.push(server.outer().pid());
+            }
+            let dram: u64 = processes.into_iter().filter_map(resident_bytes).sum();
+            let mut row = |panel, bytes: u64| {
+                let mib = bytes as f64 / f64::from(1 << 20);
+                measured.rows.push(Row::of(
+                    panel,
+                    Place::Here.name(),
+                    &mode.to_string(),
+                    &name(pairs),
+                    &[mib],
+                ));
+            };
+            row("dram", dram);
+            if let Some(bytes) = stage.nvm_bytes() {
+                row("nvm", bytes);
+            }
+        }
+        server.stop()?;
+    }
+    measured.note(&[],
+        "a pair is a key of 16 bytes and a value of 16, SET with 200 in flight; DRAM is resident memory of the server and, under forebay, of \
+         its supervisor; NVM is what the server's lane may take, used or not, and for nvm its append-only files. One run each",
+    );
+    measured.note(&[], policies::ALL_IN_NVM);
+    Ok(measured)
+}
+
+/// Memory of the process that is its own: not files that it has mapped, as the pool.
+fn resident_bytes(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_memory_is_found() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert!(resident_bytes(pid).unwrap() > 100 << 10);
+        assert_eq!(name(100_000), "0.1 M");
+        assert_eq!(name(2_000_000), "2 M");
+    }
+}

@@ -1,0 +1,101 @@
+//! P4, figure 9: mixes of SETs and GETs, by a client of our own in memtier's place.
+
+use super::{Lab, Measured, Row, SERVER, SIZES, policies};
+use crate::{
+    BenchError,
+    place::Place,
+    redis::{
+        Mode,
+        mix::{self, Mix},
+        stage::{Rewrites, Setting, Stage},
+    },
+};
+use std::{collections::BTreeMap, path::Path};
+
+const MODES: [Mode; 4] = [Mode::Everysec, Mode::Always, Mode::Nvm, Mode::Forebay];
+const CLIENTS: u64 = 50;
+
+/// SETs to GETs: memtier's default, halves, and mostly SETs.
+const MIXES: [(u64, u64); 3] = [(1, 10), (1, 1), (10, 1)];
+
+pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let names = MODES.map(|mode| mode.to_string());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut measured = Measured::default();
+    if let Some(rows) =
+        policies::not_installed(&["mix-1-10", "mix-1-1", "mix-10-1"], &names, "32 B")
+    {
+        measured.rows = rows;
+        return Ok(measured);
+    }
+    let sizes = lab
+        .size
+        .pick(vec![32, 8192], vec![32, 512, 8192], SIZES.to_vec());
+    for value_bytes in sizes {
+        for (sets, gets) in MIXES {
+            let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+            for round in 0..lab.rounds() {
+                let mut order = MODES;
+                if round % 2 == 1 {
+                    order.reverse();
+                }
+                for mode in order {
+                    let mix = Mix {
+                        requests: policies::requests(lab.size),
+                        value_bytes,
+                        clients: CLIENTS,
+                        keys: lab.size.pick(100, 10_000, 100_000),
+                        sets,
+                        gets,
+                    };
+                    let rate = measure(lab, mode, mix)?;
+                    lab.note(&format!(
+                        "{SERVER} {mode}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s"
+                    ));
+                    figures.entry(mode.to_string()).or_default().push(rate);
+                }
+            }
+            for mode in &names {
+                let rates = figures.get(*mode).map_or(&[][..], Vec::as_slice);
+                let panel = format!("mix-{sets}-{gets}");
+                let x = super::bytes_name(value_bytes);
+                measured
+                    .rows
+                    .push(Row::of(&panel, Place::Here.name(), mode, &x, rates));
+            }
+        }
+    }
+    measured.note(&[], format!(
+        "{} requests a round after every key was SET once, {CLIENTS} connections, one request in flight on each; the append-only file is \
+         rewritten by the server's default rule (when it has doubled, from 64 MiB on)",
+        crate::report::grouped(policies::requests(lab.size) as i64)
+    ));
+    measured.note(&[], policies::ALL_IN_NVM);
+    Ok(measured)
+}
+
+/// Requests a second of one mode, on a fresh server.
+fn measure(lab: &Lab<'_>, mode: Mode, mix: Mix) -> Result<f64, BenchError> {
+    let program = SERVER.program().map_err(BenchError::Config)?;
+    let stage = Stage::new(
+        &Setting {
+            program: &program,
+            forebay: lab.forebay,
+            mode,
+            pool: lab.pool,
+            buffers: 2,
+            buffer_bytes: 8 << 20,
+            slowed: None,
+            device: None,
+            rewrites: Rewrites::Automatic,
+        },
+        lab.dir,
+    )?;
+    let server = stage.start()?;
+    let talking = || BenchError::io("talking to", Path::new("the server"));
+    let mut connection = server.connect().map_err(talking())?;
+    mix::load(&mut connection, 0, mix.keys, mix.value_bytes).map_err(talking())?;
+    let measured = mix.run(server.port())?;
+    server.stop()?;
+    Ok(measured.ops_per_s)
+}

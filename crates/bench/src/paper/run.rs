@@ -1,0 +1,276 @@
+//! Running experiments one after the other: progress, an estimate, and going on after an interruption.
+
+use super::{Experiment, FORMAT, Lab, Machine, Outcome, Size, catalogue, needs};
+use crate::{BenchError, device::Speed, scratch::PoolSource, wisckey::Watch};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Ids; none means all.
+    pub experiments: Vec<String>,
+    /// How much of each.
+    pub size: Size,
+    /// Where the results go.
+    pub out: PathBuf,
+    /// Leave out what is in `out` already, of the same size.
+    pub resume: bool,
+    /// Where databases and stores are made, in scratch directories that are removed again.
+    pub dir: PathBuf,
+    /// Where pools come from.
+    pub pool: PoolSource,
+    /// How to start this program.
+    pub forebay: PathBuf,
+}
+
+impl Plan {
+    /// The experiments that are asked for, in the catalogue's order.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] for an id that there is not.
+    pub fn chosen(&self) -> Result<Vec<&'static Experiment>, BenchError> {
+        for id in &self.experiments {
+            if Experiment::named(id).is_none() {
+                let ids: Vec<&str> = catalogue::ALL
+                    .iter()
+                    .map(|experiment| experiment.id)
+                    .collect();
+                return Err(BenchError::Config(format!(
+                    "there is no experiment {id}; there are {} (forebay bench paper --list says what they are)",
+                    ids.join(", ")
+                )));
+            }
+        }
+        let asked = |experiment: &&Experiment| {
+            self.experiments.is_empty() || self.experiments.iter().any(|id| id == experiment.id)
+        };
+        Ok(catalogue::ALL.iter().filter(asked).collect())
+    }
+
+    /// Those that are not there yet.
+    fn left(&self) -> Result<Vec<&'static Experiment>, BenchError> {
+        let mut left = Vec::new();
+        for experiment in self.chosen()? {
+            let there = match self.resume {
+                true => Outcome::load(&self.out, experiment.id)?
+                    .is_some_and(|outcome| outcome.size == self.size),
+                false => false,
+            };
+            if !there {
+                left.push(experiment);
+            }
+        }
+        Ok(left)
+    }
+}
+
+impl Experiment {
+    /// About how long it takes.
+    fn estimate(&self, size: Size) -> Duration {
+        let [toy, quick, paper] = self.seconds;
+        Duration::from_secs(size.pick(toy, quick, paper).into())
+    }
+}
+
+/// Runs what `plan` says; returns the files written. `say` is told which experiment begins and how long all will take, `watch` of the progress of
+/// each. What was finished before an error or an interruption stays.
+///
+/// # Errors
+/// Unknown experiments and want of room before anything starts; then the first thing that goes wrong. A peer that is not installed is a row.
+pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<PathBuf>, BenchError> {
+    let left = plan.left()?;
+    for dir in [&plan.out, &plan.dir] {
+        fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
+    }
+    let skipped = plan.chosen()?.len() - left.len();
+    if skipped > 0 {
+        say(&format!(
+            "{skipped} experiments are in {} already",
+            plan.out.display()
+        ));
+    }
+    let needs = needs::check(&left, plan.size, &plan.dir)?;
+    // Experiments of one measurement are one step.
+    let mut steps: Vec<Vec<&'static Experiment>> = Vec::new();
+    for experiment in left {
+        match steps
+            .iter_mut()
+            .find(|step| step[0].measurement == experiment.measurement)
+        {
+            Some(step) => step.push(experiment),
+            None => steps.push(vec![experiment]),
+        }
+    }
+    let estimate = |steps: &[Vec<&Experiment>]| {
+        steps
+            .iter()
+            .map(|step| step[0].estimate(plan.size))
+            .sum::<Duration>()
+    };
+    if !steps.is_empty() {
+        say(&format!(
+            "{} steps at {}, about {}; at most {} MiB of disk in {}, {} MiB of memory",
+            steps.len(),
+            plan.size,
+            show(estimate(&steps)),
+            needs.disk >> 20,
+            plan.dir.display(),
+            needs.memory >> 20
+        ));
+    }
+    let mut written = Vec::new();
+    let mut pace = Pace::default();
+    for (at, step) in steps.iter().enumerate() {
+        let ids: Vec<&str> = step.iter().map(|experiment| experiment.id).collect();
+        say(&format!(
+            "[{}/{}] {}: {}; about {}, {} left in all",
+            at + 1,
+            steps.len(),
+            ids.join(", "),
+            step[0].title,
+            show(pace.corrected(step[0].estimate(plan.size))),
+            show(pace.corrected(estimate(&steps[at..])))
+        ));
+        let start = Instant::now();
+        written.extend(measure(plan, step, watch)?);
+        pace.add(step[0].estimate(plan.size), start.elapsed());
+    }
+    Ok(written)
+}
+
+/// Measures one step and saves its results.
+fn measure(
+    plan: &Plan,
+    step: &[&'static Experiment],
+    watch: &dyn Watch,
+) -> Result<Vec<PathBuf>, BenchError> {
+    let lab = Lab {
+        dir: &plan.dir,
+        pool: &plan.pool,
+        forebay: &plan.forebay,
+        size: plan.size,
+        watch,
+    };
+    let start = Instant::now();
+    let started_unix_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let measured = step[0].measurement.run(&lab)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let mut written = Vec::new();
+    for experiment in step {
+        let (rows, notes) = measured.of(experiment);
+        let outcome = Outcome {
+            format: FORMAT,
+            experiment: experiment.id.to_owned(),
+            size: plan.size,
+            command: command(experiment.id, plan.size),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine::this(),
+            device: Speed::of_rounds(&measured.devices),
+            started_unix_s,
+            seconds,
+            rows,
+            notes,
+        };
+        written.push(outcome.save(&plan.out)?);
+    }
+    Ok(written)
+}
+
+/// The command that measures an experiment again.
+fn command(id: &str, size: Size) -> String {
+    let words = ["forebay bench paper"]
+        .into_iter()
+        .chain(size.option())
+        .chain([id]);
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// How this machine's time compares with the estimates.
+#[derive(Default)]
+struct Pace {
+    estimated: Duration,
+    taken: Duration,
+}
+
+impl Pace {
+    fn add(&mut self, estimated: Duration, taken: Duration) {
+        self.estimated += estimated;
+        self.taken += taken;
+    }
+
+    fn corrected(&self, estimate: Duration) -> Duration {
+        // One short experiment says little.
+        const TRUSTED: Duration = Duration::from_secs(5);
+        match self.estimated >= TRUSTED {
+            true => estimate.mul_f64(self.taken.as_secs_f64() / self.estimated.as_secs_f64()),
+            false => estimate,
+        }
+    }
+}
+
+/// A time in words.
+fn show(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds < 100 => format!("{seconds} s"),
+        seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(experiments: &[&str]) -> Plan {
+        Plan {
+            experiments: experiments.iter().map(|&id| id.to_owned()).collect(),
+            size: Size::Toy,
+            out: PathBuf::from("/nowhere"),
+            resume: false,
+            dir: PathBuf::from("/nowhere"),
+            pool: PoolSource::Emulated,
+            forebay: PathBuf::from("forebay"),
+        }
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_refused_with_those_that_there_are() {
+        let error = plan(&["p9-fig9"]).chosen().unwrap_err().to_string();
+        assert!(
+            error.contains("p9-fig9") && error.contains("p1-fig5"),
+            "{error}"
+        );
+        assert_eq!(plan(&[]).chosen().unwrap().len(), catalogue::ALL.len());
+        assert_eq!(plan(&["p4-fig6"]).chosen().unwrap()[0].id, "p4-fig6");
+    }
+
+    #[test]
+    fn the_estimate_follows_the_machines_pace() {
+        let mut pace = Pace::default();
+        let minute = Duration::from_secs(60);
+        assert_eq!(pace.corrected(minute), minute);
+        pace.add(Duration::from_secs(10), Duration::from_secs(20));
+        assert_eq!(pace.corrected(minute), 2 * minute);
+        assert_eq!(show(minute), "60 s");
+        assert_eq!(show(2 * minute), "2 min");
+        assert_eq!(show(Duration::from_secs(7260)), "2 h 1 min");
+    }
+
+    #[test]
+    fn a_command_says_the_size() {
+        assert_eq!(
+            command("p1-fig5", Size::Quick),
+            "forebay bench paper --quick p1-fig5"
+        );
+        assert_eq!(
+            command("p1-fig5", Size::Paper),
+            "forebay bench paper p1-fig5"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! What a workload's files are on: this machine's disk, or a device that `forebay run --device` emulates.
+
+use std::{
+    ffi::OsString,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// What a workload's files are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The disk under the directory that was asked for.
+    Here,
+    /// An emulated device, by its profile's name.
+    Emulated(&'static str),
+}
+
+impl Place {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Here => "this disk",
+            Self::Emulated(profile) => profile,
+        }
+    }
+
+    /// The emulated device's profile.
+    #[must_use]
+    pub fn profile(self) -> Option<&'static str> {
+        match self {
+            Self::Here => None,
+            Self::Emulated(profile) => Some(profile),
+        }
+    }
+
+    /// Whether `forebay` can put files there.
+    ///
+    /// # Errors
+    /// In words, why not.
+    pub fn available(self, forebay: &Path) -> Result<(), String> {
+        if self == Self::Here {
+            return Ok(());
+        }
+        let help = Command::new(forebay)
+            .args(["run", "--help"])
+            .stdin(Stdio::null())
+            .output();
+        let text = help
+            .map(|said| String::from_utf8_lossy(&said.stdout).into_owned())
+            .unwrap_or_default();
+        match text.contains("--device") && text.contains("--no-pool") {
+            true => Ok(()),
+            false => Err("not measured: this build of forebay does not emulate devices (forebay run has no --device)".to_owned()),
+        }
+    }
+}
+
+/// The value of `--device`: `DIR=PROFILE`.
+#[must_use]
+pub fn device_argument(dir: &Path, profile: &str) -> OsString {
+    let mut value = dir.as_os_str().to_owned();
+    value.push("=");
+    value.push(profile);
+    value
+}
