@@ -56,6 +56,7 @@ bench: ## Measure the pool, the store, Redis and RocksDB against their peers; re
 	@scripts/setup.sh bench
 	$(BUILD)
 	$(call measure,pool,pool)
+	$(call measure,device,device)
 	$(call measure,wisckey,wisckey --peers)
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
@@ -64,6 +65,7 @@ bench-quick: ## The same at toy size: shows that the benchmarks run, not how fas
 	@scripts/setup.sh bench
 	$(BUILD)
 	$(call measure,pool-quick,pool --quick)
+	$(call measure,device-quick,device --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
