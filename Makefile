@@ -62,6 +62,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	@scripts/setup.sh bench
 	$(BUILD) -p forebay-peers
 	$(call measure,pool,pool)
+	$(call measure,device,device)
 	$(call measure,wisckey,wisckey --peers)
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
@@ -72,6 +73,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	@scripts/setup.sh bench
 	$(BUILD) -p forebay-peers
 	$(call measure,pool-quick,pool --quick)
+	$(call measure,device-quick,device --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)

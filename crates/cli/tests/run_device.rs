@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{Ran, Sandbox};
+use common::{Ran, Sandbox, databases::leveldb};
+use forebay_bench::scratch::memory_dir;
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -182,6 +184,29 @@ fn readers_of_a_mapping_see_the_bytes_and_are_charged_page_by_page() {
             assert_eq!(ran.fails(139, &[]).text(), format!("{sum}\n"));
         }
     }
+}
+
+#[test]
+fn leveldbs_tables_are_charged_and_its_pairs_are_right() {
+    let sandbox = Sandbox::new();
+    if leveldb(&sandbox).is_none() {
+        return;
+    }
+    // In memory: its syncs are real, and a busy disk would take minutes.
+    let memory = tempfile::tempdir_in(memory_dir()).unwrap();
+    symlink(memory.path(), sandbox.file("d")).unwrap();
+    let cost = "{ random_us = 20, mb_s = 1000 }";
+    sandbox.device(&format!(
+        "read = {cost}\nwrite = {cost}\n[cache]\nreads = false\nwrites = false\n"
+    ));
+    let script = "./leveldb d/db write 0 | head -n 2000 > written; ./leveldb d/db count";
+    let ran = sandbox.on_device("", script).ok();
+    let found: usize = ran.text().trim().parse().unwrap();
+    assert!(found >= 2000, "{found}");
+    // A second look, by mappings of the tables: each page is charged.
+    let again = sandbox.on_device("", "./leveldb d/db count").ok();
+    assert_eq!(again.text(), ran.text());
+    assert!(counts(&again)[0] > 30, "{}", again.stderr);
 }
 
 #[test]

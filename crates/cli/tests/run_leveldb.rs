@@ -5,46 +5,15 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{Spoken, Strike, forebay_run, moment, random, small_pool},
+    databases::{Spoken, Strike, forebay_run, leveldb, moment, random, small_pool},
 };
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
-
-/// Builds the program; none without the library.
-fn build(sandbox: &Sandbox) -> Option<PathBuf> {
-    if !Path::new("/usr/include/leveldb/c.h").exists() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "libleveldb-dev is not installed"
-        );
-        println!("skipped: libleveldb-dev is not installed");
-        return None;
-    }
-    let program = sandbox.file("leveldb");
-    let built = Command::new("cc")
-        .args(["-O1", "-Wall", "-o"])
-        .arg(&program)
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/programs/leveldb.c"
-        ))
-        .arg("-lleveldb")
-        .status()
-        .unwrap();
-    assert!(built.success());
-    Some(program)
-}
+use std::{ffi::OsStr, process::Command, thread, time::Duration};
 
 #[test]
 fn leveldb_loses_nothing_in_12_kills() {
     const STRIKES: usize = 12;
     let sandbox = Sandbox::new();
-    let Some(program) = build(&sandbox) else {
+    let Some(program) = leveldb(&sandbox) else {
         return;
     };
     let mut random = random("leveldb");

@@ -1,6 +1,6 @@
 //! Databases under `forebay run` that are killed: how they are started, struck, and compared with what they acknowledged.
 
-use super::FOREBAY;
+use super::{FOREBAY, Sandbox};
 use forebay_bench::{
     data::{Random, fresh_seed},
     processes::{Handle, Process, Watched},
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use std::{
     ffi::{OsStr, OsString},
     io::{BufRead, BufReader, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
@@ -21,6 +21,31 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// An emulated pool of several small segments, removed in the end.
 pub fn small_pool() -> ScratchPool {
     ScratchPool::new(&PoolSource::Emulated, 12, 256 << 10, None).unwrap()
+}
+
+/// Builds the program that keeps a LevelDB database; none without the library.
+pub fn leveldb(sandbox: &Sandbox) -> Option<PathBuf> {
+    if !Path::new("/usr/include/leveldb/c.h").exists() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "libleveldb-dev is not installed"
+        );
+        println!("skipped: libleveldb-dev is not installed");
+        return None;
+    }
+    let program = sandbox.file("leveldb");
+    let built = Command::new("cc")
+        .args(["-O1", "-Wall", "-o"])
+        .arg(&program)
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/programs/leveldb.c"
+        ))
+        .arg("-lleveldb")
+        .status()
+        .unwrap();
+    assert!(built.success());
+    Some(program)
 }
 
 /// What stands before a command so that it runs under forebay with `pool`.
