@@ -122,6 +122,13 @@ pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<Pat
             needs.memory >> 20
         ));
     }
+    // Before anything of ours runs.
+    let busy = fs::read_to_string("/proc/loadavg")
+        .ok()
+        .and_then(|text| busy(&text));
+    if let Some(busy) = &busy {
+        say(&format!("warning: {busy}"));
+    }
     let mut written = Vec::new();
     let mut pace = Pace::default();
     for (at, step) in steps.iter().enumerate() {
@@ -136,7 +143,7 @@ pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<Pat
             show(pace.corrected(estimate(&steps[at..])))
         ));
         let start = Instant::now();
-        written.extend(measure(plan, step, watch)?);
+        written.extend(measure(plan, step, watch, busy.as_deref())?);
         pace.add(step[0].estimate(plan.size), start.elapsed());
     }
     Ok(written)
@@ -147,6 +154,7 @@ fn measure(
     plan: &Plan,
     step: &[&'static Experiment],
     watch: &dyn Watch,
+    busy: Option<&str>,
 ) -> Result<Vec<PathBuf>, BenchError> {
     let lab = Lab {
         dir: &plan.dir,
@@ -163,7 +171,8 @@ fn measure(
     let seconds = start.elapsed().as_secs_f64();
     let mut written = Vec::new();
     for experiment in step {
-        let (rows, notes) = measured.of(experiment);
+        let (rows, mut notes) = measured.of(experiment);
+        notes.extend(busy.map(str::to_owned));
         let outcome = Outcome {
             format: FORMAT,
             experiment: experiment.id.to_owned(),
@@ -180,6 +189,15 @@ fn measure(
         written.push(outcome.save(&plan.out)?);
     }
     Ok(written)
+}
+
+/// What to know if the machine has other things to do: `text` is that of /proc/loadavg.
+fn busy(text: &str) -> Option<String> {
+    const IDLE_MAX: f64 = 0.5;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (load > IDLE_MAX).then(|| {
+        format!("the machine had other things to do: its load average was {load} when the run began, before anything of ours")
+    })
 }
 
 /// The command that measures an experiment again.
@@ -260,6 +278,17 @@ mod tests {
         assert_eq!(show(minute), "60 s");
         assert_eq!(show(2 * minute), "2 min");
         assert_eq!(show(Duration::from_secs(7260)), "2 h 1 min");
+    }
+
+    #[test]
+    fn a_busy_machine_is_noted_and_an_idle_one_is_not() {
+        assert!(
+            busy("9.31 4.00 2.00 3/400 1234\n")
+                .unwrap()
+                .contains("9.31")
+        );
+        assert_eq!(busy("0.12 4.00 2.00 3/400 1234\n"), None);
+        assert_eq!(busy(""), None);
     }
 
     #[test]
