@@ -506,9 +506,9 @@ fn a_pool_may_be_slowed_to_a_device_for_measurements() {
     let sandbox = Sandbox::new();
     let script = "start=$(date +%s%N); dd if=/dev/zero of=slow.log bs=1 count=10000 status=none; echo $(($(date +%s%N) - start))";
     let ran = sandbox
-        .script("--absorb *.log --media-profile genz-uc", script)
+        .script("--absorb *.log --media-profile gen-z-uc", script)
         .ok();
-    assert!(ran.stderr.contains("slowed to genz-uc"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("slowed to gen-z-uc"), "{}", ran.stderr);
     let took_ns: u64 = ran.text().trim().parse().unwrap();
     // Each of the writes waits for 15.9 µs at least.
     assert!(took_ns > 10_000 * 15_900, "{took_ns} ns");

@@ -84,7 +84,7 @@ pub struct Run {
     /// Segments of the pool for each process of the program
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
-    /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, genz-uc, genz-wt, genz-wc
+    /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
     #[arg(long, value_name = "DEVICE", value_parser = crate::bench::profile)]
     media_profile: Option<Profile>,
     /// At the end, list each file, what was done with it, and what was absorbed
