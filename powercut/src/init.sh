@@ -14,6 +14,7 @@ while read -r module; do
 done < /modules/order
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
+# lab.action, lab.pool, and, where they are wanted, lab.failpoint and lab.broken.
 for word in $(cat /proc/cmdline); do
     case $word in lab.*) export "${word#lab.}" ;; esac
 done
@@ -41,21 +42,26 @@ attach() {
 case $action in
 format)
     namespace
-    ext4 -q -t ext4 -b 4096 -F /dev/vda
-    [ "$pool" = devdax ] || ext4 -q -t ext4 -b 4096 -F /dev/pmem0
+    /lab/mke2fs -q -t ext4 -b 4096 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
+    if [ "$pool" != devdax ]; then
+        # DAX needs blocks of the page's size.
+        /lab/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0 || echo "LAB failed: mke2fs of the NVDIMM"
+    fi
     attach
-    forebay pool create "$POOL" --size 24MiB --segment-size 1MiB || echo "LAB failed: no pool"
+    forebay pool create "$POOL" --size 24MiB --segment-size 256KiB || echo "LAB failed: no pool"
     forebay pool status "$POOL"
     umount /data
-    umount /mnt/pmem
+    [ "$pool" = devdax ] || umount /mnt/pmem
     echo "LAB done"
     poweroff -f
     ;;
 *)
     attach
-    forebay pool status "$POOL" | grep -q "survives a power cut" || echo "LAB failed: the pool is not on persistent memory"
+    forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool is not on persistent memory"
+    [ -z "$failpoint" ] || export FOREBAY_FAILPOINT="$failpoint"
+    [ -z "$broken" ] || export FOREBAY_BROKEN="$broken"
     sh /lab/action "$action"
-    echo "LAB failed: the action ended"
+    echo "LAB failed: the server ended with status $?"
     poweroff -f
     ;;
 esac
