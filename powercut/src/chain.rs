@@ -72,7 +72,10 @@ impl Cycle {
             Some(why) => format!("UNUSABLE: {why}"),
             None if self.verdict.good() => "nothing lost".into(),
             None if self.verdict.torn => "A TRANSACTION IN HALVES".into(),
-            None => format!("{} keys LOST, {} WRONG, of {}", self.verdict.lost, self.verdict.wrong, self.verdict.keys),
+            None => format!(
+                "{} keys LOST, {} WRONG, of {}",
+                self.verdict.lost, self.verdict.wrong, self.verdict.keys
+            ),
         });
         line
     }
@@ -129,8 +132,11 @@ impl<'a> Chain<'a> {
 
     fn aim(&mut self, number: u64, first: u64) -> Aim {
         let moments = self.workload.moments;
-        let aimed = self.lab.can_aim() && !moments.is_empty() && (self.workload.only_aimed || number % 2 == 1);
-        let moment = aimed.then(|| &moments[((first + number / 2) % moments.len() as u64) as usize]);
+        let aimed = self.lab.can_aim()
+            && !moments.is_empty()
+            && (self.workload.only_aimed || number % 2 == 1);
+        let moment =
+            aimed.then(|| &moments[((first + number / 2) % moments.len() as u64) as usize]);
         Aim {
             moment,
             times: moment.map_or(0, |moment| 1 + self.random.below(moment.times)),
@@ -148,7 +154,8 @@ impl<'a> Chain<'a> {
             parameters += &format!(" lab.broken={broken}");
         }
         let failpoints = moment.is_some() || self.workload.broken.is_some();
-        self.lab.boot(&self.images, self.pool, &parameters, failpoints)
+        self.lab
+            .boot(&self.images, self.pool, &parameters, failpoints)
     }
 
     /// Waits for the guest's server, or for a failpoint that is announced before: then there is no client.
@@ -157,11 +164,18 @@ impl<'a> Chain<'a> {
             if announced(console) {
                 return Some(None);
             }
-            Client::connect(machine.port, self.workload.dialect, Duration::from_secs(2)).ok().map(Some)
+            Client::connect(machine.port, self.workload.dialect, Duration::from_secs(2))
+                .ok()
+                .map(Some)
         })
     }
 
-    fn cycles(&mut self, first: u64, cycles: u64, done: &mut dyn FnMut(Cycle)) -> Result<(), Failure> {
+    fn cycles(
+        &mut self,
+        first: u64,
+        cycles: u64,
+        done: &mut dyn FnMut(Cycle),
+    ) -> Result<(), Failure> {
         let mut number = 0;
         let mut aim = self.aim(number, first);
         // The last boot is there to compare.
@@ -173,7 +187,9 @@ impl<'a> Chain<'a> {
                 seed: self.seed,
                 number,
                 pool: self.pool,
-                moment: aim.moment.map_or("at a random moment", |moment| moment.name),
+                moment: aim
+                    .moment
+                    .map_or("at a random moment", |moment| moment.name),
                 reached: true,
                 cut_after: Vec::new(),
                 acknowledged: 0,
@@ -227,7 +243,11 @@ impl<'a> Chain<'a> {
     }
 
     /// Compares. The client, unless a failpoint was announced before there was one.
-    fn judge(&mut self, machine: &mut Machine, cycle: &mut Cycle) -> Result<Option<Client>, Failure> {
+    fn judge(
+        &mut self,
+        machine: &mut Machine,
+        cycle: &mut Cycle,
+    ) -> Result<Option<Client>, Failure> {
         let mut client = match self.connect(machine) {
             Ok(Some(client)) => client,
             Ok(None) => return Ok(None),
@@ -256,7 +276,12 @@ impl<'a> Chain<'a> {
     }
 
     /// Writes until it is time to cut. True if that is the moment aimed at.
-    fn write(&mut self, machine: &mut Machine, mut client: Client, aim: Aim) -> Result<bool, Failure> {
+    fn write(
+        &mut self,
+        machine: &mut Machine,
+        mut client: Client,
+        aim: Aim,
+    ) -> Result<bool, Failure> {
         let wait = Duration::from_millis(10);
         let random = Duration::from_millis(300 + self.random.below(4000));
         let after = Duration::from_millis(self.random.below(AFTER_MS));
@@ -269,7 +294,11 @@ impl<'a> Chain<'a> {
                 Ok(true) => acknowledged = Instant::now(),
                 Ok(false) => {}
                 Err(why) => {
-                    return Err(format!("writing: {why}; the guest said:\n{}", machine.console().trim_end()).into());
+                    return Err(format!(
+                        "writing: {why}; the guest said:\n{}",
+                        machine.console().trim_end()
+                    )
+                    .into());
                 }
             }
             let Some(moment) = aimed else {
@@ -283,7 +312,9 @@ impl<'a> Chain<'a> {
             }
             let over = match (seen, moment.then) {
                 (None, _) => begun.elapsed() >= MOMENT_MAX,
-                (Some(_), Then::Stall) => acknowledged.elapsed() >= STALL || begun.elapsed() >= 2 * MOMENT_MAX,
+                (Some(_), Then::Stall) => {
+                    acknowledged.elapsed() >= STALL || begun.elapsed() >= 2 * MOMENT_MAX
+                }
                 (Some(seen), _) => seen.elapsed() >= after,
             };
             if over {

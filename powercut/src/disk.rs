@@ -6,13 +6,7 @@
 //!
 //! Faults that must be survivable: all of these. Not modelled: a disk that lies about flushes, a torn sector, bit rot.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io,
-    os::unix::fs::FileExt,
-    path::Path,
-};
+use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 /// Bytes that a disk writes as a whole.
 pub const SECTOR: usize = 512;
@@ -130,14 +124,21 @@ impl Disk {
             }
             let newest = versions.len() as u64;
             // Mostly the newest: a disk combines what it has.
-            let age = if random.below(4) == 0 { random.below(newest) } else { 0 };
+            let age = if random.below(4) == 0 {
+                random.below(newest)
+            } else {
+                0
+            };
             versions.get((newest - 1 - age) as usize).copied()
         })?;
         Ok((unflushed, lost))
     }
 
     /// Empties the cache; `choose` says what becomes of each sector. Neighbours are written at once.
-    fn settle(&mut self, mut choose: impl FnMut(u64, &[Sector]) -> Option<Sector>) -> io::Result<()> {
+    fn settle(
+        &mut self,
+        mut choose: impl FnMut(u64, &[Sector]) -> Option<Sector>,
+    ) -> io::Result<()> {
         let (mut start, mut run) = (0u64, Vec::new());
         for (sector, versions) in std::mem::take(&mut self.cache) {
             let Some(content) = choose(sector, &versions) else {

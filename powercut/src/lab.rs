@@ -68,21 +68,29 @@ pub struct Lab {
 
 impl Lab {
     /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints.
-    pub fn new(home: &Path, programs: &Path, aimed: Option<&Path>, pools: &[PoolOn]) -> Result<Self, Failure> {
+    pub fn new(
+        home: &Path,
+        programs: &Path,
+        aimed: Option<&Path>,
+        pools: &[PoolOn],
+    ) -> Result<Self, Failure> {
         let release = installed_kernel()?;
+        let image = unpacked(Path::new(&format!("/boot/vmlinuz-{release}")), home)?;
         let kernel = |name: &str, programs: &Path, failpoints: bool| -> Result<Kernel, Failure> {
             check_build(programs, failpoints)?;
             let initramfs = home.join(name);
             fs::write(&initramfs, guest(home, &release, programs)?.archive())?;
             Ok(Kernel {
-                image: PathBuf::from(format!("/boot/vmlinuz-{release}")),
+                image: image.clone(),
                 initramfs,
             })
         };
         let mut lab = Self {
             home: home.to_owned(),
             normal: kernel("initramfs", programs, false)?,
-            aimed: aimed.map(|programs| kernel("initramfs.aimed", programs, true)).transpose()?,
+            aimed: aimed
+                .map(|programs| kernel("initramfs.aimed", programs, true))
+                .transpose()?,
             templates: Vec::new(),
         };
         for pool in pools {
@@ -91,10 +99,16 @@ impl Lab {
             let images = Images::create(&dir)?;
             let mut machine = lab.boot(&images, *pool, "lab.action=format", false)?;
             let survives = machine.wait(PATIENCE, |_, console| {
-                console.contains("LAB done").then(|| console.contains("survives a power cut"))
+                console
+                    .contains("LAB done")
+                    .then(|| console.contains("survives a power cut"))
             })?;
             if !survives {
-                return Err(format!("`forebay pool status` says otherwise:\n{}", machine.console()).into());
+                return Err(format!(
+                    "`forebay pool status` says otherwise:\n{}",
+                    machine.console()
+                )
+                .into());
             }
             machine.wait_end(PATIENCE)?;
             lab.templates.push((*pool, images));
@@ -109,19 +123,36 @@ impl Lab {
 
     /// Fresh images in `dir`.
     pub fn images(&self, pool: PoolOn, dir: &Path) -> Result<Images, Failure> {
-        let (_, template) = self.templates.iter().find(|(on, _)| *on == pool).ok_or("no template of this pool")?;
+        let (_, template) = self
+            .templates
+            .iter()
+            .find(|(on, _)| *on == pool)
+            .ok_or("no template of this pool")?;
         template.copy_to(dir)
     }
 
     /// Boots a machine, with failpoints in Forebay or without.
-    pub fn boot(&self, images: &Images, pool: PoolOn, parameters: &str, failpoints: bool) -> Result<Machine, Failure> {
+    pub fn boot(
+        &self,
+        images: &Images,
+        pool: PoolOn,
+        parameters: &str,
+        failpoints: bool,
+    ) -> Result<Machine, Failure> {
         let kernel = match &self.aimed {
             Some(aimed) if failpoints => aimed,
-            None if failpoints => return Err("there is no Forebay with failpoints: --failpoints DIR".into()),
+            None if failpoints => {
+                return Err("there is no Forebay with failpoints: --failpoints DIR".into());
+            }
             _ => &self.normal,
         };
         let parameters = format!("lab.pool={} {parameters}", pool.name());
-        Machine::boot(kernel, images, &parameters, images.disk.with_extension("console"))
+        Machine::boot(
+            kernel,
+            images,
+            &parameters,
+            images.disk.with_extension("console"),
+        )
     }
 }
 
@@ -136,10 +167,19 @@ fn check_build(programs: &Path, failpoints: bool) -> Result<(), Failure> {
     const TRACE: &[u8] = b"FOREBAY_FAILPOINT";
     for name in ["forebay", "libforebay.so", "forebay-lab-server"] {
         let path = programs.join(name);
-        let program = fs::read(&path).map_err(|e| format!("reading {}: {e}. Build it: make powercut", path.display()))?;
+        let program = fs::read(&path)
+            .map_err(|e| format!("reading {}: {e}. Build it: make powercut", path.display()))?;
         if program.windows(TRACE.len()).any(|bytes| bytes == TRACE) != failpoints {
-            let what = if failpoints { "no failpoints" } else { "failpoints" };
-            return Err(format!("{} has {what} in it. Build it again: make powercut", path.display()).into());
+            let what = if failpoints {
+                "no failpoints"
+            } else {
+                "failpoints"
+            };
+            return Err(format!(
+                "{} has {what} in it. Build it again: make powercut",
+                path.display()
+            )
+            .into());
         }
     }
     Ok(())
@@ -162,7 +202,10 @@ fn guest(home: &Path, release: &str, programs: &Path) -> Result<Initramfs, Failu
     ] {
         // Symbols would be read, and unpacked, at every boot.
         let stripped = home.join(name);
-        run(Command::new("strip").arg("-o").arg(&stripped).arg(programs.join(name)))?;
+        run(Command::new("strip")
+            .arg("-o")
+            .arg(&stripped)
+            .arg(programs.join(name)))?;
         guest.add_program(&stripped, to)?;
     }
     for (engine, library) in [("rocksdb", "-lrocksdb"), ("sqlite", "-lsqlite3")] {
@@ -172,7 +215,8 @@ fn guest(home: &Path, release: &str, programs: &Path) -> Result<Initramfs, Failu
     }
     guest.add_program(&Redis.program()?, "/lab/redis-server")?;
     guest.add_program(&Valkey.program()?, "/lab/valkey-server")?;
-    let eatmydata = find_eatmydata().ok_or("libeatmydata is not installed: scripts/setup.sh powercut")?;
+    let eatmydata =
+        find_eatmydata().ok_or("libeatmydata is not installed: scripts/setup.sh powercut")?;
     guest.add_program(&eatmydata, "/lab/libeatmydata.so")?;
     Ok(guest)
 }
@@ -184,7 +228,15 @@ fn build_server(engine: &str, library: &str, to: &Path) -> Result<(), Failure> {
     }
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest");
     run(Command::new("cc")
-        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([
+            "-std=c11",
+            "-D_GNU_SOURCE",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+        ])
         .arg(to)
         .arg(sources.join("server.c"))
         .arg(sources.join(format!("{engine}.c")))
@@ -192,7 +244,9 @@ fn build_server(engine: &str, library: &str, to: &Path) -> Result<(), Failure> {
 }
 
 fn run(command: &mut Command) -> Result<(), Failure> {
-    let done = command.output().map_err(|e| format!("{command:?}: {e}. Remedy: scripts/setup.sh powercut"))?;
+    let done = command
+        .output()
+        .map_err(|e| format!("{command:?}: {e}. Remedy: scripts/setup.sh powercut"))?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         return Err(format!("{command:?} failed:\n{said}").into());
@@ -200,13 +254,50 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The kernel without its compression, which would be undone at every boot, and slowly, if that can be had; otherwise `packed` itself.
+fn unpacked(packed: &Path, home: &Path) -> Result<PathBuf, Failure> {
+    const XZ: &[u8] = b"\xFD7zXZ\0";
+    let bytes = fs::read(packed).map_err(|e| format!("reading {}: {e}", packed.display()))?;
+    let Some(at) = bytes.windows(XZ.len()).position(|window| window == XZ) else {
+        return Ok(packed.to_owned());
+    };
+    let (part, image) = (home.join("vmlinux.xz"), home.join("vmlinux"));
+    fs::write(&part, &bytes[at..])?;
+    let done = Command::new("xz")
+        .args(["--single-stream", "-dc"])
+        .arg(&part)
+        .stdout(fs::File::create(&image)?)
+        .status();
+    let is_elf = fs::read(&image)?.starts_with(b"\x7FELF");
+    Ok(if done.is_ok_and(|status| status.success()) && is_elf {
+        image
+    } else {
+        packed.to_owned()
+    })
+}
+
 /// The release of a kernel that is installed here, with its modules.
 fn installed_kernel() -> Result<String, Failure> {
-    let has_modules = |release: &String| Path::new("/lib/modules").join(release).join("modules.dep").exists();
+    let has_modules = |release: &String| {
+        Path::new("/lib/modules")
+            .join(release)
+            .join("modules.dep")
+            .exists()
+    };
     let mut found: Vec<String> = fs::read_dir("/boot")?
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_prefix("vmlinuz-").map(str::to_owned))
+        .filter_map(|entry| {
+            entry
+                .ok()?
+                .file_name()
+                .into_string()
+                .ok()?
+                .strip_prefix("vmlinuz-")
+                .map(str::to_owned)
+        })
         .filter(has_modules)
         .collect();
     found.sort();
-    found.pop().ok_or_else(|| "no kernel is installed in /boot: scripts/setup.sh powercut".into())
+    found
+        .pop()
+        .ok_or_else(|| "no kernel is installed in /boot: scripts/setup.sh powercut".into())
 }

@@ -184,7 +184,10 @@ impl Ledger {
             let number = numbers.get(&key).copied();
             let acknowledged = self.state.get(&key).copied();
             let in_flight = possible.get(&key).is_some_and(|all| all.contains(&number));
-            if number != acknowledged && !in_flight && (number.is_some() || !found.contains_key(&key)) {
+            if number != acknowledged
+                && !in_flight
+                && (number.is_some() || !found.contains_key(&key))
+            {
                 verdict.lost += 1;
             }
         }
@@ -229,7 +232,10 @@ mod tests {
             states.push(state.clone());
         }
         let with_values = |state: BTreeMap<u64, Number>| {
-            state.into_iter().map(|(key, number)| (key, ledger.value(number))).collect()
+            state
+                .into_iter()
+                .map(|(key, number)| (key, ledger.value(number)))
+                .collect()
         };
         let states = states.into_iter().map(with_values).collect();
         (ledger, states)
@@ -250,7 +256,13 @@ mod tests {
     #[test]
     fn a_missing_an_older_and_a_foreign_value_are_told() {
         let (mut ledger, states) = ledger();
-        let untouched = |key: &u64| ledger.in_flight.iter().flatten().all(|(other, _)| other != key);
+        let untouched = |key: &u64| {
+            ledger
+                .in_flight
+                .iter()
+                .flatten()
+                .all(|(other, _)| other != key)
+        };
         let key = *states[0].keys().find(|key| untouched(key)).unwrap();
         let mut state = states[0].clone();
         state.remove(&key);

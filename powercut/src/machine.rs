@@ -133,7 +133,9 @@ impl Machine {
             .arg(&kernel.initramfs)
             .args([
                 "-append",
-                &format!("console=ttyS0 quiet panic=-1 {parameters}"),
+                &format!(
+                    "console=ttyS0 quiet panic=-1 mitigations=off audit=0 apparmor=0 {parameters}"
+                ),
             ])
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

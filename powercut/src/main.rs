@@ -52,7 +52,12 @@ struct Options {
     #[arg(long, value_name = "N", default_value_t = 20)]
     cycles: u64,
     /// Workloads, or "all" (of those under Forebay)
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "all")]
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
     workload: Vec<String>,
     /// Also so many cycles of each control
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -115,12 +120,22 @@ fn run(options: &Options) -> Result<bool, Failure> {
     pools.sort();
     pools.dedup();
     eprintln!("seed {seed}: {total} cycles in {} chains", tasks.len());
-    let home = tempfile::Builder::new().prefix("forebay-powercut-").tempdir()?;
+    let home = tempfile::Builder::new()
+        .prefix("forebay-powercut-")
+        .tempdir()?;
     let programs = match &options.programs {
         Some(programs) => programs.clone(),
-        None => std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default(),
+        None => std::env::current_exe()?
+            .parent()
+            .map(PathBuf::from)
+            .unwrap_or_default(),
     };
-    let lab = Lab::new(home.path(), &programs, options.failpoints.as_deref(), &pools)?;
+    let lab = Lab::new(
+        home.path(),
+        &programs,
+        options.failpoints.as_deref(),
+        &pools,
+    )?;
     let tasks = Mutex::new(tasks);
     let cycles = Mutex::new(Vec::new());
     let trouble: Mutex<Option<String>> = Mutex::new(None);
@@ -134,7 +149,13 @@ fn run(options: &Options) -> Result<bool, Failure> {
                         eprintln!("{}/{total} {}", cycles.len(), cycle.line());
                     };
                     let place = (task.seed, task.pool);
-                    if let Err(failure) = Chain::run(&lab, task.workload, place, (task.first, task.cycles), &mut told) {
+                    if let Err(failure) = Chain::run(
+                        &lab,
+                        task.workload,
+                        place,
+                        (task.first, task.cycles),
+                        &mut told,
+                    ) {
                         let what = format!("{} {:016x}: {failure}", task.workload.name, task.seed);
                         eprintln!("{what}");
                         lock(&trouble).get_or_insert(what);
@@ -149,7 +170,8 @@ fn run(options: &Options) -> Result<bool, Failure> {
     let cycles = std::mem::take(&mut *lock(&cycles));
     let report = Report::new(command(options, seed), begun.elapsed().as_secs(), cycles);
     if let Some(path) = &options.report {
-        fs::write(path, report.markdown()).map_err(|e| format!("writing {}: {e}", path.display()))?;
+        fs::write(path, report.markdown())
+            .map_err(|e| format!("writing {}: {e}", path.display()))?;
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -175,27 +197,44 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
             chosen.extend(WORKLOADS.iter().map(|workload| (workload, options.cycles)));
             continue;
         }
-        let workload = workload::find(name).ok_or_else(|| format!("unknown workload {name:?}; --help lists them"))?;
+        let workload = workload::find(name)
+            .ok_or_else(|| format!("unknown workload {name:?}; --help lists them"))?;
         chosen.push((workload, options.cycles));
     }
     if options.controls > 0 {
         chosen.extend(CONTROLS.iter().map(|workload| (workload, options.controls)));
     }
     if options.failpoints.is_none() {
-        if let Some((workload, _)) = chosen.iter().find(|(w, _)| w.only_aimed && options.workload.iter().any(|n| n == w.name)) {
-            return Err(format!("{} needs a Forebay with failpoints: --failpoints DIR", workload.name).into());
+        if let Some((workload, _)) = chosen
+            .iter()
+            .find(|(w, _)| w.only_aimed && options.workload.iter().any(|n| n == w.name))
+        {
+            return Err(format!(
+                "{} needs a Forebay with failpoints: --failpoints DIR",
+                workload.name
+            )
+            .into());
         }
         chosen.retain(|(workload, _)| !workload.only_aimed);
     }
     let mut rows: Vec<VecDeque<Task>> = chosen
         .into_iter()
         .map(|(workload, cycles)| {
-            let mut random = Random(workload.name.bytes().fold(seed, |hash, byte| Random(hash ^ u64::from(byte)).next()));
+            let mut random = Random(
+                workload
+                    .name
+                    .bytes()
+                    .fold(seed, |hash, byte| Random(hash ^ u64::from(byte)).next()),
+            );
             (0..cycles.div_ceil(CHAIN))
                 .map(|chain| Task {
                     workload,
                     seed: random.next(),
-                    pool: options.pool.unwrap_or(if chain % 3 == 1 { PoolOn::Devdax } else { PoolOn::Fsdax }),
+                    pool: options.pool.unwrap_or(if chain % 3 == 1 {
+                        PoolOn::Devdax
+                    } else {
+                        PoolOn::Fsdax
+                    }),
                     first: chain * CHAIN / 2,
                     cycles: CHAIN.min(cycles - chain * CHAIN),
                 })
@@ -212,7 +251,11 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
 
 /// What gives the same run again.
 fn command(options: &Options, seed: u64) -> String {
-    let mut command = format!("make powercut N={} WORKLOAD={} SEED={seed}", options.cycles, options.workload.join(","));
+    let mut command = format!(
+        "make powercut N={} WORKLOAD={} SEED={seed}",
+        options.cycles,
+        options.workload.join(",")
+    );
     if options.controls > 0 {
         command += &format!(" CONTROLS={}", options.controls);
     }

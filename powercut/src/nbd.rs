@@ -57,7 +57,10 @@ impl Server {
                 let _ = serve(connection, &served);
             }
         })?;
-        Ok(Self { disk, socket: socket.to_owned() })
+        Ok(Self {
+            disk,
+            socket: socket.to_owned(),
+        })
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
@@ -246,7 +249,14 @@ mod tests {
             Self(stream)
         }
 
-        fn request(&mut self, flags: u16, command: u16, at: u64, length: u32, data: &[u8]) -> io::Result<u32> {
+        fn request(
+            &mut self,
+            flags: u16,
+            command: u16,
+            at: u64,
+            length: u32,
+            data: &[u8],
+        ) -> io::Result<u32> {
             let mut message = REQUEST.to_be_bytes().to_vec();
             message.extend(flags.to_be_bytes());
             message.extend(command.to_be_bytes());
@@ -263,21 +273,38 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_writes_and_flushes_and_after_the_cut_only_what_was_flushed_or_forced_is_there() {
+    fn a_client_reads_writes_and_flushes_and_after_the_cut_only_what_was_flushed_or_forced_is_there()
+     {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         std::fs::write(&path, [0; 4096]).unwrap();
         let server = Server::start(Disk::open(&path).unwrap(), &dir.path().join("socket")).unwrap();
         let mut client = Client::connect(&dir.path().join("socket"));
-        assert_eq!(client.request(0, COMMAND_WRITE, 0, 512, &[1; 512]).unwrap(), 0);
+        assert_eq!(
+            client.request(0, COMMAND_WRITE, 0, 512, &[1; 512]).unwrap(),
+            0
+        );
         assert_eq!(client.request(0, COMMAND_FLUSH, 0, 0, &[]).unwrap(), 0);
-        assert_eq!(client.request(FLAG_FUA, COMMAND_WRITE, 512, 512, &[2; 512]).unwrap(), 0);
-        assert_eq!(client.request(0, COMMAND_WRITE, 1024, 512, &[3; 512]).unwrap(), 0);
+        assert_eq!(
+            client
+                .request(FLAG_FUA, COMMAND_WRITE, 512, 512, &[2; 512])
+                .unwrap(),
+            0
+        );
+        assert_eq!(
+            client
+                .request(0, COMMAND_WRITE, 1024, 512, &[3; 512])
+                .unwrap(),
+            0
+        );
         assert_eq!(client.request(0, COMMAND_READ, 1024, 512, &[]).unwrap(), 0);
         let mut read = [0; 512];
         client.0.read_exact(&mut read).unwrap();
         assert_eq!(read, [3; 512]);
-        assert_eq!(client.request(0, COMMAND_READ, 4096, 512, &[]).unwrap(), EINVAL);
+        assert_eq!(
+            client.request(0, COMMAND_READ, 4096, 512, &[]).unwrap(),
+            EINVAL
+        );
         server.power_off();
         assert!(client.request(0, COMMAND_FLUSH, 0, 0, &[]).is_err());
         assert_eq!(server.cut(1, Survival { per_mille: 0 }).unwrap(), (1, 1));

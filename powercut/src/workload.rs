@@ -65,16 +65,56 @@ impl Moment {
 }
 
 const TORN: Moment = Moment::new("an append, torn", "pool:append-torn", 400, Then::Cut);
-const RELEASE: Moment = Moment::new("segment released, lane entry not written", "pool:release-entry", 12, Then::Cut);
-const RELEASED: Moment = Moment::new("lane entry written, slot not free", "pool:release-free", 12, Then::Cut);
-const SEAL: Moment = Moment::new("segment sealed, next one not open", "pool:sealed", 12, Then::Cut);
+const RELEASE: Moment = Moment::new(
+    "segment released, lane entry not written",
+    "pool:release-entry",
+    12,
+    Then::Cut,
+);
+const RELEASED: Moment = Moment::new(
+    "lane entry written, slot not free",
+    "pool:release-free",
+    12,
+    Then::Cut,
+);
+const SEAL: Moment = Moment::new(
+    "segment sealed, next one not open",
+    "pool:sealed",
+    12,
+    Then::Cut,
+);
 const DRAIN: Moment = Moment::new("drain, before the sync", "files:drain-sync", 12, Then::Cut);
-const DRAINED: Moment = Moment::new("drain, synced and not said", "files:drain-synced", 12, Then::Cut);
+const DRAINED: Moment = Moment::new(
+    "drain, synced and not said",
+    "files:drain-synced",
+    12,
+    Then::Cut,
+);
 const FULL: Moment = Moment::new("pool full", "files:drain-sync", 12, Then::Stall);
-const REGISTER: Moment = Moment::new("registration, before the syncs", "files:register", 2, Then::Cut);
-const REGISTERED: Moment = Moment::new("registration, synced and not said", "files:registered", 2, Then::GoOn);
-const REPLAY: Moment = Moment::new("recovery, between two writes", "files:replay", 40, Then::Twice);
-const REPLAYED: Moment = Moment::new("recovery, files synced and lane not given back", "files:replayed", 1, Then::Twice);
+const REGISTER: Moment = Moment::new(
+    "registration, before the syncs",
+    "files:register",
+    2,
+    Then::Cut,
+);
+const REGISTERED: Moment = Moment::new(
+    "registration, synced and not said",
+    "files:registered",
+    2,
+    Then::GoOn,
+);
+const REPLAY: Moment = Moment::new(
+    "recovery, between two writes",
+    "files:replay",
+    40,
+    Then::Twice,
+);
+const REPLAYED: Moment = Moment::new(
+    "recovery, files synced and lane not given back",
+    "files:replayed",
+    1,
+    Then::Twice,
+);
 const RENAME: Moment = Moment::new("rename, logged and not done", "files:rename", 3, Then::Cut);
 const RENAMED: Moment = Moment::new("rename, done", "files:renamed", 3, Then::Cut);
 const UNLINK: Moment = Moment::new("unlink, logged and not done", "files:unlink", 3, Then::Cut);
@@ -83,22 +123,47 @@ const REDIS: &[Moment] = &[
     DRAIN,
     RELEASE,
     REPLAY,
-    Moment::new("AOF rewrite, its new file being registered", "files:register", 4, Then::Cut),
+    Moment::new(
+        "AOF rewrite, its new file being registered",
+        "files:register",
+        4,
+        Then::Cut,
+    ),
     FULL,
     TORN,
-    Moment::new("AOF rewrite, a file being renamed into place", "files:rename-other", 6, Then::Cut),
+    Moment::new(
+        "AOF rewrite, a file being renamed into place",
+        "files:rename-other",
+        6,
+        Then::Cut,
+    ),
     REPLAYED,
     DRAINED,
     RELEASED,
-    Moment::new("AOF rewrite, the old file being unlinked", "files:unlink", 2, Then::Cut),
+    Moment::new(
+        "AOF rewrite, the old file being unlinked",
+        "files:unlink",
+        2,
+        Then::Cut,
+    ),
     REGISTERED,
     SEAL,
 ];
 
 const ROCKSDB: &[Moment] = &[
-    Moment::new("memtable switch, the new log being registered", "files:register", 4, Then::Cut),
+    Moment::new(
+        "memtable switch, the new log being registered",
+        "files:register",
+        4,
+        Then::Cut,
+    ),
     REPLAY,
-    Moment::new("memtable switch, the new log registered", "files:registered", 4, Then::GoOn),
+    Moment::new(
+        "memtable switch, the new log registered",
+        "files:registered",
+        4,
+        Then::GoOn,
+    ),
     RENAME,
     DRAIN,
     FULL,
@@ -108,31 +173,89 @@ const ROCKSDB: &[Moment] = &[
     TORN,
 ];
 
-const SQLITE: &[Moment] = &[DRAIN, REPLAY, REGISTERED, FULL, TORN, RELEASE, UNLINK, REPLAYED, REGISTER, RELEASED];
+const SQLITE: &[Moment] = &[
+    DRAIN, REPLAY, REGISTERED, FULL, TORN, RELEASE, UNLINK, REPLAYED, REGISTER, RELEASED,
+];
 
-const LOGS: &[Moment] = &[RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED];
+const LOGS: &[Moment] = &[
+    RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED,
+];
 
 const STORE: &[Moment] = &[
     Moment::new("drain, before the sync", "store:drain-sync", 12, Then::Cut),
-    Moment::new("garbage collection, live records copied", "store:gc-copied", 3, Then::Cut),
-    Moment::new("index ingestion, tables written, manifest not", "store:ingest-commit", 3, Then::Cut),
+    Moment::new(
+        "garbage collection, live records copied",
+        "store:gc-copied",
+        3,
+        Then::Cut,
+    ),
+    Moment::new(
+        "index ingestion, tables written, manifest not",
+        "store:ingest-commit",
+        3,
+        Then::Cut,
+    ),
     RELEASE,
-    Moment::new("recovery, during the log's replay", "store:replay", 200, Then::Twice),
-    Moment::new("garbage collection, file out of the manifest", "store:gc-retired", 3, Then::Cut),
+    Moment::new(
+        "recovery, during the log's replay",
+        "store:replay",
+        200,
+        Then::Twice,
+    ),
+    Moment::new(
+        "garbage collection, file out of the manifest",
+        "store:gc-retired",
+        3,
+        Then::Cut,
+    ),
     Moment::new("pool full", "store:drain-sync", 12, Then::Stall),
     TORN,
-    Moment::new("index ingestion, done, log not shortened", "store:ingested", 3, Then::Cut),
-    Moment::new("drain, synced and segment not released", "store:drain-synced", 12, Then::Cut),
-    Moment::new("a new value-log file, named and not written", "store:new-file", 3, Then::Cut),
+    Moment::new(
+        "index ingestion, done, log not shortened",
+        "store:ingested",
+        3,
+        Then::Cut,
+    ),
+    Moment::new(
+        "drain, synced and segment not released",
+        "store:drain-synced",
+        12,
+        Then::Cut,
+    ),
+    Moment::new(
+        "a new value-log file, named and not written",
+        "store:new-file",
+        3,
+        Then::Cut,
+    ),
     RELEASED,
-    Moment::new("recovery, replayed and not noted", "store:replayed", 1, Then::Twice),
+    Moment::new(
+        "recovery, replayed and not noted",
+        "store:replayed",
+        1,
+        Then::Twice,
+    ),
     SEAL,
 ];
 
-const RELEASE_EARLY: &[Moment] = &[Moment::new("drain, released before the sync", "files:drain-sync", 12, Then::Stall)];
-const RELEASE_EARLY_STORE: &[Moment] =
-    &[Moment::new("drain, released before the sync", "store:drain-sync", 12, Then::Stall)];
-const UNREGISTERED: &[Moment] = &[Moment::new("registered without a sync", "files:registered", 3, Then::GoOn)];
+const RELEASE_EARLY: &[Moment] = &[Moment::new(
+    "drain, released before the sync",
+    "files:drain-sync",
+    12,
+    Then::Stall,
+)];
+const RELEASE_EARLY_STORE: &[Moment] = &[Moment::new(
+    "drain, released before the sync",
+    "store:drain-sync",
+    12,
+    Then::Stall,
+)];
+const UNREGISTERED: &[Moment] = &[Moment::new(
+    "registered without a sync",
+    "files:registered",
+    3,
+    Then::GoOn,
+)];
 const TORN_ONLY: &[Moment] = &[TORN];
 
 const SMALL: Shape = Shape {
@@ -163,21 +286,71 @@ const PLAIN: Workload = Workload {
 
 /// What `--workload` can name.
 pub const WORKLOADS: [Workload; 7] = [
-    Workload { name: "store", shape: LARGE, moments: STORE, ..PLAIN },
-    Workload { name: "redis", dialect: Dialect::Redis, moments: REDIS, ..PLAIN },
-    Workload { name: "valkey", dialect: Dialect::Redis, moments: REDIS, ..PLAIN },
-    Workload { name: "rocksdb", moments: ROCKSDB, ..PLAIN },
-    Workload { name: "sqlite", moments: SQLITE, ..PLAIN },
-    Workload { name: "sqlite-journal", moments: SQLITE, ..PLAIN },
-    Workload { name: "logs", moments: LOGS, ..PLAIN },
+    Workload {
+        name: "store",
+        shape: LARGE,
+        moments: STORE,
+        ..PLAIN
+    },
+    Workload {
+        name: "redis",
+        dialect: Dialect::Redis,
+        moments: REDIS,
+        ..PLAIN
+    },
+    Workload {
+        name: "valkey",
+        dialect: Dialect::Redis,
+        moments: REDIS,
+        ..PLAIN
+    },
+    Workload {
+        name: "rocksdb",
+        moments: ROCKSDB,
+        ..PLAIN
+    },
+    Workload {
+        name: "sqlite",
+        moments: SQLITE,
+        ..PLAIN
+    },
+    Workload {
+        name: "sqlite-journal",
+        moments: SQLITE,
+        ..PLAIN
+    },
+    Workload {
+        name: "logs",
+        moments: LOGS,
+        ..PLAIN
+    },
 ];
 
 /// What shows that the lab sees loss where there must be some, and none where there must be none.
 pub const CONTROLS: [Workload; 10] = [
-    Workload { name: "redis-always", dialect: Dialect::Redis, ..PLAIN },
-    Workload { name: "redis-everysec", dialect: Dialect::Redis, expected: Expected::Loss, ..PLAIN },
-    Workload { name: "redis-no", dialect: Dialect::Redis, expected: Expected::Loss, ..PLAIN },
-    Workload { name: "redis-eatmydata", dialect: Dialect::Redis, expected: Expected::Loss, ..PLAIN },
+    Workload {
+        name: "redis-always",
+        dialect: Dialect::Redis,
+        ..PLAIN
+    },
+    Workload {
+        name: "redis-everysec",
+        dialect: Dialect::Redis,
+        expected: Expected::Loss,
+        ..PLAIN
+    },
+    Workload {
+        name: "redis-no",
+        dialect: Dialect::Redis,
+        expected: Expected::Loss,
+        ..PLAIN
+    },
+    Workload {
+        name: "redis-eatmydata",
+        dialect: Dialect::Redis,
+        expected: Expected::Loss,
+        ..PLAIN
+    },
     Workload {
         name: "redis-released-early",
         dialect: Dialect::Redis,
@@ -222,12 +395,18 @@ pub const CONTROLS: [Workload; 10] = [
         only_aimed: true,
         ..PLAIN
     },
-    Workload { name: "logs-plain", ..PLAIN },
+    Workload {
+        name: "logs-plain",
+        ..PLAIN
+    },
 ];
 
 /// The workload of this name, controls included.
 pub fn find(name: &str) -> Option<&'static Workload> {
-    WORKLOADS.iter().chain(&CONTROLS).find(|workload| workload.name == name)
+    WORKLOADS
+        .iter()
+        .chain(&CONTROLS)
+        .find(|workload| workload.name == name)
 }
 
 #[cfg(test)]

@@ -90,7 +90,10 @@ impl Logs {
         for entry in fs::read_dir(dir)? {
             let name = entry?.file_name().into_string().unwrap_or_default();
             for kind in ["log", "snapshot"] {
-                if let Some(number) = name.strip_suffix(kind).and_then(|stem| stem.trim_end_matches('.').parse().ok()) {
+                if let Some(number) = name
+                    .strip_suffix(kind)
+                    .and_then(|stem| stem.trim_end_matches('.').parse().ok())
+                {
                     numbers.entry(kind).or_default().push(number);
                 }
             }
@@ -106,11 +109,20 @@ impl Logs {
             read(&dir.join(format!("{next}.log")), &mut pairs)?;
             next += 1;
         }
-        if let Some(later) = numbers.get("log").into_iter().flatten().find(|number| **number >= next) {
+        if let Some(later) = numbers
+            .get("log")
+            .into_iter()
+            .flatten()
+            .find(|number| **number >= next)
+        {
             return Err(format!("{later}.log is there, but {next}.log is not").into());
         }
         let path = dir.join(CURRENT);
-        let bytes = if path.exists() { read(&path, &mut pairs)? } else { 0 };
+        let bytes = if path.exists() {
+            read(&path, &mut pairs)?
+        } else {
+            0
+        };
         let current = File::options().create(true).append(true).open(&path)?;
         current.set_len(bytes)?;
         Ok(Self {
@@ -124,16 +136,26 @@ impl Logs {
     }
 
     fn rotate(&mut self) -> Result<(), Failure> {
-        fs::rename(self.dir.join(CURRENT), self.dir.join(format!("{}.log", self.next)))?;
+        fs::rename(
+            self.dir.join(CURRENT),
+            self.dir.join(format!("{}.log", self.next)),
+        )?;
         self.next += 1;
-        self.current = File::options().create(true).append(true).open(self.dir.join(CURRENT))?;
+        self.current = File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.join(CURRENT))?;
         self.bytes = 0;
         if self.next - self.from < LOGS {
             return Ok(());
         }
         let temporary = self.dir.join("snapshot.partial");
         let mut snapshot = File::create(&temporary)?;
-        let all: Vec<Change> = self.pairs.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
+        let all: Vec<Change> = self
+            .pairs
+            .iter()
+            .map(|(k, v)| (k.clone(), Some(v.clone())))
+            .collect();
         snapshot.write_all(&encode(&all))?;
         snapshot.sync_all()?;
         fs::rename(temporary, self.dir.join(format!("{}.snapshot", self.next)))?;

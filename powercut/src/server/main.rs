@@ -38,7 +38,10 @@ fn main() -> ExitCode {
                 .and_then(|store| serve(Box::new(store)))
         }
         ["logs", dir] => logs::Logs::open(Path::new(dir)).and_then(|logs| serve(Box::new(logs))),
-        _ => Err("usage: forebay-lab-server store DIR POOL verify|trust, or forebay-lab-server logs DIR".into()),
+        _ => Err(
+            "usage: forebay-lab-server store DIR POOL verify|trust, or forebay-lab-server logs DIR"
+                .into(),
+        ),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,7 +65,11 @@ fn serve(mut engine: Box<dyn Engine>) -> Result<(), Failure> {
     }
 }
 
-fn obey(engine: &mut dyn Engine, words: Vec<Vec<u8>>, mut client: &TcpStream) -> Result<(), Failure> {
+fn obey(
+    engine: &mut dyn Engine,
+    words: Vec<Vec<u8>>,
+    mut client: &TcpStream,
+) -> Result<(), Failure> {
     let mut words = words.into_iter();
     let name = words.next().unwrap_or_default().to_ascii_uppercase();
     let mut answer = Vec::new();

@@ -228,17 +228,21 @@ impl Guest {
             return Err("another process writes to it".into());
         }
         let alone = sys::alone(file.as_fd()).unwrap_or(false);
-        file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
-        let directory = path
-            .parent()
-            .map(File::open)
-            .transpose()
-            .map_err(|e| format!("opening its directory: {e}"))?;
-        if let Some(directory) = &directory {
-            directory
-                .sync_all()
-                .map_err(|e| format!("syncing its directory: {e}"))?;
+        forebay_pool::failpoint!("files:register");
+        if !forebay_pool::broken!("no-registration-sync") {
+            file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
+            let directory = path
+                .parent()
+                .map(File::open)
+                .transpose()
+                .map_err(|e| format!("opening its directory: {e}"))?;
+            if let Some(directory) = &directory {
+                directory
+                    .sync_all()
+                    .map_err(|e| format!("syncing its directory: {e}"))?;
+            }
         }
+        forebay_pool::failpoint!("files:registered");
         shared.snapshot(&path, &file);
         let mut files = self.files.lock();
         let place = files
