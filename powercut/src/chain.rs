@@ -139,7 +139,10 @@ impl<'a> Chain<'a> {
             aimed.then(|| &moments[((first + number / 2) % moments.len() as u64) as usize]);
         Aim {
             moment,
-            times: moment.map_or(0, |moment| 1 + self.random.below(moment.times)),
+            times: moment.map_or(0, |moment| {
+                let (first, last) = moment.times;
+                first + self.random.below(last + 1 - first)
+            }),
         }
     }
 
@@ -318,6 +321,15 @@ impl<'a> Chain<'a> {
                 (Some(seen), _) => seen.elapsed() >= after,
             };
             if over {
+                if seen.is_none() {
+                    let said = machine.console();
+                    eprintln!(
+                        "{}: {} did not come; the guest said:\n{}",
+                        self.workload.name,
+                        moment.name,
+                        said.trim_end()
+                    );
+                }
                 return Ok(seen.is_some());
             }
         }

@@ -14,17 +14,19 @@ while read -r module; do
 done < /modules/order
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
+action='' pool='' failpoint='' broken=''
 # lab.action, lab.pool, and, where they are wanted, lab.failpoint and lab.broken.
-for word in $(cat /proc/cmdline); do
+read -r line < /proc/cmdline
+for word in $line; do
     case $word in lab.*) export "${word#lab.}" ;; esac
 done
 
 # The NVDIMM's namespace is raw at first, where DAX is refused.
 namespace() {
     if [ "$pool" = devdax ]; then
-        [ -e /dev/dax0.0 ] || ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
+        ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
     else
-        [ -e /dev/pmem0 ] && ndctl list | grep -q fsdax || ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem > /dev/null
+        ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem > /dev/null
     fi
 }
 

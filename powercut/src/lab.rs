@@ -279,10 +279,8 @@ fn unpacked(packed: &Path, home: &Path) -> Result<PathBuf, Failure> {
 /// The release of a kernel that is installed here, with its modules.
 fn installed_kernel() -> Result<String, Failure> {
     let has_modules = |release: &String| {
-        Path::new("/lib/modules")
-            .join(release)
-            .join("modules.dep")
-            .exists()
+        let listed = Path::new("/lib/modules").join(release).join("modules.dep");
+        fs::read_to_string(listed).is_ok_and(|listed| listed.contains("/nfit.ko:"))
     };
     let mut found: Vec<String> = fs::read_dir("/boot")?
         .filter_map(|entry| {

@@ -107,7 +107,9 @@ impl Machine {
             "driver=nbd,node-name=disk,server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
             socket.display()
         );
-        let process = Command::new("qemu-system-x86_64")
+        // It ends with us, however we end.
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
             .args(["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"])
             .args(["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"])

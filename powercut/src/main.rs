@@ -123,6 +123,12 @@ fn run(options: &Options) -> Result<bool, Failure> {
     let home = tempfile::Builder::new()
         .prefix("forebay-powercut-")
         .tempdir()?;
+    let left = home.path().to_owned();
+    ctrlc::set_handler(move || {
+        // Ended from outside, it leaves nothing behind.
+        let _ = fs::remove_dir_all(&left);
+        std::process::exit(130);
+    })?;
     let programs = match &options.programs {
         Some(programs) => programs.clone(),
         None => std::env::current_exe()?

@@ -1,7 +1,7 @@
 //! For the power-cut lab (feature `failpoints`, never in a normal build): moments that announce themselves, and deliberate faults.
 //!
 //! `FOREBAY_FAILPOINT=NAME=N` announces the failpoint NAME when it is passed the N-th time in a process, by a line on `/dev/console`, and
-//! the thread that passed it stands still for ever; with `NAME=N:go` it goes on. `FOREBAY_BROKEN=NAME` breaks what [`broken!`](crate::broken)
+//! the thread that passed it, and every one that passes it later, stands still for ever; with `NAME=N:go` they go on. `FOREBAY_BROKEN=NAME` breaks what [`broken!`](crate::broken)
 //! names. Nothing here calls the C library for files: it runs inside the library that hooks it.
 
 use rustix::{
@@ -10,15 +10,15 @@ use rustix::{
 };
 use std::sync::{
     OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicI64, Ordering::Relaxed},
 };
 
 /// What the environment asks for.
 struct Armed {
     name: String,
     go_on: bool,
-    /// Passes until it is the one.
-    left: AtomicU64,
+    /// Passes until it is the one; below 1 afterwards.
+    left: AtomicI64,
 }
 
 fn armed() -> Option<&'static Armed> {
@@ -34,7 +34,7 @@ fn armed() -> Option<&'static Armed> {
             Some(Armed {
                 name: name.to_owned(),
                 go_on,
-                left: AtomicU64::new(count.parse().ok()?),
+                left: AtomicI64::new(count.parse().ok()?),
             })
         })
         .as_ref()
@@ -44,6 +44,15 @@ fn armed() -> Option<&'static Armed> {
 #[must_use]
 pub fn hit(name: &str) -> bool {
     armed().is_some_and(|armed| armed.name == name && armed.left.fetch_sub(1, Relaxed) == 1)
+}
+
+/// Passes a failpoint.
+pub fn pass(name: &str) {
+    if hit(name) {
+        announce(name);
+    } else if armed().is_some_and(|armed| armed.name == name && armed.left.load(Relaxed) < 1) {
+        stand_still();
+    }
 }
 
 /// Says so on the console, and stands still unless it is to go on.
@@ -57,6 +66,10 @@ pub fn announce(name: &str) {
         // Without a console nobody waits for it.
         let _ = rustix::io::write(&console, line.as_bytes());
     }
+    stand_still();
+}
+
+fn stand_still() {
     while !armed().is_some_and(|armed| armed.go_on) {
         let hour = Timespec {
             tv_sec: 3600,
