@@ -45,9 +45,9 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 
 powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax
 	@scripts/setup.sh powercut
-	cargo build --release $(LOCKED) $(LAB_PROGRAMS)
+	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	cargo build --profile failpoints --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
-	$(LAB)/release/forebay-powercut --cycles $(N) --workload $(WORKLOAD) --controls $(CONTROLS) $(if $(SEED),--seed $(SEED)) \
+	$(LAB)/debug/forebay-powercut --cycles $(N) --workload $(WORKLOAD) --controls $(CONTROLS) $(if $(SEED),--seed $(SEED)) \
 		$(if $(POOL),--pool $(POOL)) --failpoints $(LAB)/failpoints --report $(REPORT)
 
 # What the tests built already, and no failpoints.

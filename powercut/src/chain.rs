@@ -204,10 +204,23 @@ impl<'a> Chain<'a> {
             let before = self.ledger.acknowledged;
             // Without a client the moment came while the server started.
             if let Some(client) = client.take() {
-                cycle.reached = self.write(&mut machine, client, aim)?;
+                match self.write(&machine, client, aim) {
+                    Ok(reached) => cycle.reached = reached,
+                    // It has power, and fails all the same.
+                    Err(why) => {
+                        cycle.unusable = Some(format!(
+                            "{why}; the guest said:\n{}",
+                            machine.console().trim_end()
+                        ))
+                    }
+                }
             }
             cycle.acknowledged = self.ledger.acknowledged - before;
             self.cut(machine, &mut cycle)?;
+            if cycle.unusable.is_some() {
+                done(cycle);
+                return Ok(());
+            }
             if recovers(aim) {
                 // Twice in a row: the second recovery finds what the first one left.
                 cycle.reached = false;
@@ -222,7 +235,7 @@ impl<'a> Chain<'a> {
                 }
             }
             number += 1;
-            let more = number < cycles;
+            let more = number < cycles && !crate::ended();
             let next = self.aim(number, first);
             machine = self.boot((more && !recovers(next)).then_some(next))?;
             let judged = self.judge(&mut machine, &mut cycle)?;
@@ -279,12 +292,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Writes until it is time to cut. True if that is the moment aimed at.
-    fn write(
-        &mut self,
-        machine: &mut Machine,
-        mut client: Client,
-        aim: Aim,
-    ) -> Result<bool, Failure> {
+    fn write(&mut self, machine: &Machine, mut client: Client, aim: Aim) -> Result<bool, String> {
         let wait = Duration::from_millis(10);
         let random = Duration::from_millis(300 + self.random.below(4000));
         let after = Duration::from_millis(self.random.below(AFTER_MS));
@@ -296,13 +304,7 @@ impl<'a> Chain<'a> {
             match client.step(&mut self.ledger, wait) {
                 Ok(true) => acknowledged = Instant::now(),
                 Ok(false) => {}
-                Err(why) => {
-                    return Err(format!(
-                        "writing: {why}; the guest said:\n{}",
-                        machine.console().trim_end()
-                    )
-                    .into());
-                }
+                Err(why) => return Err(format!("writing: {why}")),
             }
             let Some(moment) = aimed else {
                 if begun.elapsed() >= random {

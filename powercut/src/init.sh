@@ -44,7 +44,7 @@ attach() {
 case $action in
 format)
     namespace
-    /lab/mke2fs -q -t ext4 -b 4096 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
+    /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
     if [ "$pool" != devdax ]; then
         # DAX needs blocks of the page's size.
         /lab/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0 || echo "LAB failed: mke2fs of the NVDIMM"

@@ -26,11 +26,17 @@ use std::{
     fs,
     path::PathBuf,
     process::ExitCode,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Instant,
 };
 use workload::{CONTROLS, WORKLOADS, Workload};
+
+/// Somebody ended the lab: no more cycles are begun.
+static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Anything that keeps the lab from working, in words.
 pub type Failure = Box<dyn std::error::Error>;
@@ -125,9 +131,12 @@ fn run(options: &Options) -> Result<bool, Failure> {
         .tempdir()?;
     let left = home.path().to_owned();
     ctrlc::set_handler(move || {
-        // Ended from outside, it leaves nothing behind.
-        let _ = fs::remove_dir_all(&left);
-        std::process::exit(130);
+        if ENDED.swap(true, Relaxed) {
+            // Ended twice, it leaves nothing behind all the same.
+            let _ = fs::remove_dir_all(&left);
+            std::process::exit(130);
+        }
+        eprintln!("ends after the cycles that are running; again to end at once");
     })?;
     let programs = match &options.programs {
         Some(programs) => programs.clone(),
@@ -174,7 +183,11 @@ fn run(options: &Options) -> Result<bool, Failure> {
         return Err(what.into());
     }
     let cycles = std::mem::take(&mut *lock(&cycles));
-    let report = Report::new(command(options, seed), begun.elapsed().as_secs(), cycles);
+    let mut command = command(options, seed);
+    if ended() {
+        command += &format!("  # ended after {} of {total} cycles", cycles.len());
+    }
+    let report = Report::new(command, begun.elapsed().as_secs(), cycles);
     if let Some(path) = &options.report {
         fs::write(path, report.markdown())
             .map_err(|e| format!("writing {}: {e}", path.display()))?;
@@ -192,7 +205,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn next(tasks: &Mutex<VecDeque<Task>>) -> Option<Task> {
-    lock(tasks).pop_front()
+    if ended() {
+        None
+    } else {
+        lock(tasks).pop_front()
+    }
+}
+
+/// True if no more cycles are to be begun.
+fn ended() -> bool {
+    ENDED.load(Relaxed)
 }
 
 /// The chains. A workload's are the same whichever others run with it.
@@ -213,7 +235,7 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
     if options.failpoints.is_none() {
         if let Some((workload, _)) = chosen
             .iter()
-            .find(|(w, _)| w.only_aimed && options.workload.iter().any(|n| n == w.name))
+            .find(|(w, _)| w.broken.is_some() && options.workload.iter().any(|n| n == w.name))
         {
             return Err(format!(
                 "{} needs a Forebay with failpoints: --failpoints DIR",
@@ -221,7 +243,7 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
             )
             .into());
         }
-        chosen.retain(|(workload, _)| !workload.only_aimed);
+        chosen.retain(|(workload, _)| workload.broken.is_none());
     }
     let mut rows: Vec<VecDeque<Task>> = chosen
         .into_iter()

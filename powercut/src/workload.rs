@@ -269,12 +269,6 @@ const RELEASE_EARLY: &[Moment] = &[Moment::new(
     (1, 12),
     Then::Stall,
 )];
-const RELEASE_EARLY_STORE: &[Moment] = &[Moment::new(
-    "drain, released before the sync",
-    "store:drain-sync",
-    (1, 12),
-    Then::Stall,
-)];
 const UNREGISTERED: &[Moment] = &[Moment::new(
     "registered without a sync",
     "files:registered",
@@ -390,8 +384,6 @@ pub const CONTROLS: [Workload; 10] = [
         shape: LARGE,
         expected: Expected::Loss,
         broken: Some("release-early"),
-        moments: RELEASE_EARLY_STORE,
-        only_aimed: true,
         ..PLAIN
     },
     Workload {

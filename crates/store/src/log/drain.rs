@@ -14,7 +14,7 @@
 
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
-use forebay_pool::{AheadBytes, Lane, Lsn, Sealed, Work};
+use forebay_pool::{AheadBytes, Lane, Lsn, Work};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{
@@ -63,20 +63,20 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                 })
             }
             Some(Ok((Work::Sealed(sealed), file))) => {
-                let skip = sealed.ahead();
-                let written = write(&file, sealed.start() + skip as u64, &sealed.bytes()[skip..]);
-                let mut sealed = Some(sealed);
-                let mut release = || sealed.take().into_iter().for_each(Sealed::release);
                 if forebay_pool::broken!("release-early") {
-                    release();
+                    sealed.release();
+                    continue;
                 }
-                forebay_pool::failpoint!("store:drain-sync");
-                written
-                    .and_then(|()| sync(lane, log, &file, failed_before))
+                let skip = sealed.ahead();
+                write(&file, sealed.start() + skip as u64, &sealed.bytes()[skip..])
+                    .and_then(|()| {
+                        forebay_pool::failpoint!("store:drain-sync");
+                        sync(lane, log, &file, failed_before)
+                    })
                     .map(|()| {
                         forebay_pool::failpoint!("store:drain-synced");
                         lane.set_stalled(None);
-                        release();
+                        sealed.release();
                     })
             }
         };
