@@ -116,7 +116,7 @@ const REGISTERED: Moment = Moment::new(
 const REPLAY: Moment = Moment::new(
     "recovery, between two writes",
     "files:replay",
-    (1, 40),
+    (1, 12),
     Then::Twice,
 );
 const REPLAYED: Moment = Moment::new(
@@ -193,8 +193,26 @@ const ROCKSDB: &[Moment] = &[
     TORN,
 ];
 
+/// With a write-ahead log only one file is ever registered, when the database is opened.
 const SQLITE: &[Moment] = &[
-    DRAIN, REPLAY, REGISTERED, FULL, TORN, RELEASE, UNLINK, REPLAYED, REGISTER, RELEASED,
+    DRAIN,
+    REPLAY,
+    FULL,
+    TORN,
+    RELEASE,
+    Moment::new(
+        "registration, before the syncs",
+        "files:register",
+        (1, 1),
+        Then::Cut,
+    ),
+    REPLAYED,
+    RELEASED,
+    SEAL,
+];
+
+const SQLITE_JOURNAL: &[Moment] = &[
+    UNLINK, REGISTER, REPLAYED, REGISTERED, DRAIN, TORN, FULL, REPLAY, RELEASE,
 ];
 
 const LOGS: &[Moment] = &[
@@ -335,7 +353,7 @@ pub const WORKLOADS: [Workload; 7] = [
     },
     Workload {
         name: "sqlite-journal",
-        moments: SQLITE,
+        moments: SQLITE_JOURNAL,
         ..PLAIN
     },
     Workload {
