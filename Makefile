@@ -7,12 +7,19 @@ LOCKED := $(if $(CI),--locked)
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
 FUZZ_TARGETS := record recovery
+# The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
+N ?= 20
+WORKLOAD ?= all
+CONTROLS ?= $(if $(filter all,$(WORKLOAD)),8,0)
+REPORT ?= $(if $(filter all,$(WORKLOAD)),powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
+LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
+LAB := $(or $(CARGO_TARGET_DIR),target)
 
 # rustup and cargo install put their programs here, also where the shell's PATH does not say so.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-aarch64 bench bench-quick lint fmt fuzz advisories
+.PHONY: help setup demo test test-aarch64 powercut powercut-quick bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -29,10 +36,28 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	cargo test --workspace $(LOCKED)
+	@$(MAKE) --no-print-directory powercut-quick
 	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64)/lib" ]; then \
 		$(MAKE) --no-print-directory test-aarch64; \
 	else \
 		echo "skipped: the pool's tests as aarch64: Rust's $(AARCH64) is not installed ('make test-aarch64' installs it)"; \
+	fi
+
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax
+	@scripts/setup.sh powercut
+	cargo build $(LOCKED) $(LAB_PROGRAMS)
+	cargo build --profile failpoints --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
+	$(LAB)/debug/forebay-powercut --cycles $(N) --workload $(WORKLOAD) --controls $(CONTROLS) $(if $(SEED),--seed $(SEED)) \
+		$(if $(POOL),--pool $(POOL)) --failpoints $(LAB)/failpoints --report $(REPORT)
+
+# What the tests built already, and no failpoints.
+powercut-quick: ## Two power cuts of each workload, as part of make test
+	@if [ "$$(uname -m)" = x86_64 ]; then \
+		scripts/setup.sh powercut && \
+		cargo build $(LOCKED) $(LAB_PROGRAMS) && \
+		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite; \
+	else \
+		echo "skipped: the power-cut lab: its machines are x86-64"; \
 	fi
 
 # qemu-user of Debian 12 announces `dc cvap` on newer processors but cannot run it, hence the Cortex-A72,
@@ -84,8 +109,10 @@ lint: ## Check formatting, clippy, licences and shell scripts
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo clippy --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS) -- -D warnings
 	scripts/licences.sh
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
+	shellcheck --shell=dash powercut/src/*.sh
 
 fmt: ## Format all Rust code
 	@scripts/setup.sh lint

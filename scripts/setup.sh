@@ -13,10 +13,11 @@ usage: scripts/setup.sh TARGET...
                Valkey, RocksDB's tools, LevelDB, LMDB, SQLite; libeatmydata, strace
   lint         rustfmt, clippy, jq, shellcheck
   demo, bench  what test needs, util-linux, perf
+  powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   advisories   cargo-deny (builds for some minutes)
-  all          test lint demo bench
+  all          test lint demo bench powercut
 EOF
 }
 
@@ -143,6 +144,15 @@ setup() {
         setup test
         need_debian lscpu util-linux perf linux-perf
         ;;
+    powercut)
+        setup test
+        need_debian qemu-system-x86_64 qemu-system-x86 /bin/busybox busybox-static /usr/bin/ndctl ndctl \
+            /sbin/mke2fs e2fsprogs xz xz-utils strip binutils \
+            /usr/include/rocksdb/c.h librocksdb-dev /usr/include/sqlite3.h libsqlite3-dev
+        # Any kernel that has the driver of an NVDIMM will do, and it need not be the one that runs here.
+        compgen -G '/lib/modules/*/kernel/drivers/acpi/nfit/nfit.ko*' >/dev/null || missing+=(linux-image-amd64)
+        install_debian
+        ;;
     aarch64)
         need_rust
         need_rust_target aarch64-unknown-linux-gnu
@@ -167,6 +177,7 @@ setup() {
         setup test
         setup lint
         setup demo
+        setup powercut
         ;;
     *)
         usage >&2

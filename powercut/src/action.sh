@@ -1,15 +1,25 @@
-# What runs in the guest: `sh action NAME`. Serves until the power is cut.
+# What runs in the guest: `sh action NAME`. Serves until the power is cut. Forebay recovers by itself when it starts.
 cd /data || exit
 redis() {
     "$@" --port 6379 --bind 10.0.2.15 127.0.0.1 --protected-mode no --daemonize no --dir /data --save "" \
         --appendonly yes --auto-aof-rewrite-min-size 200kb --loglevel warning
 }
+under() { forebay run --pool "$POOL" "$@"; }
+mkdir -p /data/db
 case $1 in
-redis-forebay) redis forebay run --pool "$POOL" -- redis-server --appendfsync always ;;
-valkey-forebay) redis forebay run --pool "$POOL" -- valkey-server --appendfsync always ;;
+redis | redis-released-early | redis-no-checksum) redis under -- redis-server --appendfsync always ;;
+valkey) redis under -- valkey-server --appendfsync always ;;
 redis-always) redis redis-server --appendfsync always ;;
 redis-everysec) redis redis-server --appendfsync everysec ;;
 redis-no) redis redis-server --appendfsync no ;;
 redis-eatmydata) LD_PRELOAD=/lab/libeatmydata.so redis redis-server --appendfsync always ;;
+store | store-no-checksum) lab-server store /data/db "$POOL" verify ;;
+# Its damage is to be seen by the client, not by verify.
+store-released-early) lab-server store /data/db "$POOL" trust ;;
+rocksdb) under --profile rocksdb -- rocksdb-server /data/db ;;
+sqlite) LAB_JOURNAL=wal under --profile sqlite -- sqlite-server /data/db ;;
+sqlite-journal) LAB_JOURNAL=delete under --profile sqlite -- sqlite-server /data/db ;;
+logs | logs-unregistered) under --profile generic --absorb '*.log' -- lab-server logs /data/db ;;
+logs-plain) lab-server logs /data/db ;;
 *) echo "LAB failed: no action $1" ;;
 esac

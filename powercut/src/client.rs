@@ -1,143 +1,155 @@
-//! The client that stands outside the guest and keeps what was acknowledged.
+//! The client outside the guest: sends transactions, several at a time, and says to the ledger what was acknowledged.
 
-use crate::{Failure, machine::Machine};
-use forebay_bench::redis::resp::{Connection, Reply};
-use serde::Serialize;
+use crate::{
+    ledger::{Ledger, Transaction},
+    wire::{Reply, Wire},
+};
 use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
+    collections::{BTreeMap, VecDeque},
+    io,
+    time::Duration,
 };
 
-/// What the server must hold.
-#[derive(Default)]
-pub struct Acknowledged {
-    /// By key: the number of its value; `None` once it was deleted.
-    values: BTreeMap<u64, Option<u64>>,
-    /// What was sent and not answered: either may be.
-    in_flight: Option<(u64, Option<u64>)>,
-    next: u64,
-    /// Acknowledged commands.
-    pub count: u64,
+/// How a transaction of several changes is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Redis and Valkey: `MULTI`, `EXEC`.
+    Redis,
+    /// The lab's own servers: `BATCH` and the changes, `S key value` or `D key`.
+    Batch,
 }
 
-/// What a server was found to hold.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Verdict {
-    /// Keys whose acknowledged value is not there.
-    pub lost: u64,
-    /// Keys with a value that was never sent, or that should not be there.
-    pub wrong: u64,
-    /// Keys looked for.
-    pub keys: u64,
+/// Transactions in flight at most.
+const WINDOW: usize = 16;
+/// Keys that are asked for at a time.
+const ASK: u64 = 100;
+/// How long a server that is not being cut may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connected client.
+pub struct Client {
+    wire: Wire,
+    dialect: Dialect,
+    /// Replies that are missing to each transaction in flight.
+    missing: VecDeque<usize>,
 }
 
-/// Bytes of a value: mostly short, now and then long.
-fn value(seed: u64, number: u64) -> Vec<u8> {
-    let mut state = (seed ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let bytes = match next() % 20 {
-        0 => 4000 + next() % 5000,
-        _ => 10 + next() % 300,
-    };
-    (0..bytes)
-        .map(|_| b'a' + (next() >> 40) as u8 % 26)
-        .collect()
+fn name(key: u64) -> Vec<u8> {
+    format!("key:{key}").into_bytes()
 }
 
-/// Keys that are written again and again.
-const KEYS: u64 = 2000;
-
-/// Waits until the guest's server answers.
-pub fn connect(machine: &mut Machine) -> Result<Connection, Failure> {
-    let port = machine.port;
-    machine.wait(Duration::from_secs(120), |_| {
-        let mut connection = Connection::new(port).ok()?;
-        matches!(connection.line("DBSIZE"), Ok(Reply::Number(_))).then_some(connection)
-    })
+fn refused(reply: &Reply) -> io::Error {
+    io::Error::other(format!("the server answered {reply:?}"))
 }
 
-impl Acknowledged {
-    /// Sends one command and waits for its answer. An error means that the power is gone.
-    fn step(&mut self, connection: &mut Connection, seed: u64) -> std::io::Result<()> {
-        let number = self.next;
-        self.next += 1;
-        let mixed = (seed ^ number).wrapping_mul(0xD134_2543_DE82_EF95) >> 33;
-        let key = mixed % KEYS;
-        let new = (!(mixed / KEYS).is_multiple_of(12)).then_some(number);
-        let name = format!("key:{key}").into_bytes();
-        self.in_flight = Some((key, new));
-        let reply = match new {
-            Some(number) => connection.command(&[b"SET", &name, &value(seed, number)])?,
-            None => connection.command(&[b"DEL", &name])?,
+impl Client {
+    /// Connects and waits for an answer, for `wait`. The guest's port is open for connections long before a server listens.
+    pub fn connect(port: u16, dialect: Dialect, wait: Duration) -> io::Result<Self> {
+        let mut wire = Wire::connect(port)?;
+        wire.send(&[b"DBSIZE"])?;
+        match wire.reply(wait)? {
+            Some(Reply::Number(_)) => Ok(Self {
+                wire,
+                dialect,
+                missing: VecDeque::new(),
+            }),
+            Some(other) => Err(refused(&other)),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Keeps the server busy, and waits for one reply for `wait`. True if there was one.
+    pub fn step(&mut self, ledger: &mut Ledger, wait: Duration) -> io::Result<bool> {
+        while ledger.in_flight() < WINDOW {
+            let transaction = ledger.next();
+            let replies = self.send(ledger, &transaction)?;
+            self.missing.push_back(replies);
+        }
+        let Some(reply) = self.wire.reply(wait)? else {
+            return Ok(false);
         };
-        if matches!(reply, Reply::Error(_)) {
-            return Err(std::io::Error::other(format!("{reply:?}")));
+        let refuses = |reply: &Reply| matches!(reply, Reply::Error(_) | Reply::Bytes(None));
+        match &reply {
+            Reply::Several(all) if !all.iter().any(refuses) => {}
+            Reply::Status(_) | Reply::Number(_) => {}
+            _ => return Err(refused(&reply)),
         }
-        self.in_flight = None;
-        self.values.insert(key, new);
-        self.count += 1;
-        Ok(())
-    }
-
-    /// Writes for so long.
-    pub fn write(
-        &mut self,
-        connection: &mut Connection,
-        seed: u64,
-        time: Duration,
-    ) -> Result<(), Failure> {
-        let until = Instant::now() + time;
-        while Instant::now() < until {
-            self.step(connection, seed)?;
-        }
-        Ok(())
-    }
-
-    /// Sends one more command, and waits for nothing.
-    pub fn leave_in_flight(&mut self, connection: &mut Connection, seed: u64) {
-        let number = self.next;
-        self.next += 1;
-        let key = number % KEYS;
-        let name = format!("key:{key}").into_bytes();
-        // The power goes in any case.
-        let _ = connection.send(&[b"SET", &name, &value(seed, number)]);
-        self.in_flight = Some((key, Some(number)));
-    }
-
-    /// Compares all that was ever written with what the server has, and takes its answer for what was in flight.
-    pub fn compare(&mut self, connection: &mut Connection, seed: u64) -> Result<Verdict, Failure> {
-        let mut verdict = Verdict::default();
-        for key in 0..KEYS {
-            let name = format!("key:{key}").into_bytes();
-            let Reply::Bytes(found) = connection.command(&[b"GET", &name])? else {
-                return Err("a GET was not answered with a value".into());
-            };
-            let acknowledged = self.values.get(&key).copied().flatten();
-            let is = |number: Option<u64>| found == number.map(|number| value(seed, number));
-            verdict.keys += 1;
-            if is(acknowledged) {
-                continue;
+        if let Some(missing) = self.missing.front_mut() {
+            *missing -= 1;
+            if *missing == 0 {
+                self.missing.pop_front();
+                ledger.acknowledge();
             }
-            match self.in_flight {
-                Some((in_flight, new)) if in_flight == key && is(new) => {
-                    self.values.insert(key, new);
+        }
+        Ok(true)
+    }
+
+    /// Sends a transaction; how many replies it gets.
+    fn send(&mut self, ledger: &Ledger, transaction: &Transaction) -> io::Result<usize> {
+        let change = |wire: &mut Wire, key: u64, number: Option<u64>| match number {
+            Some(number) => wire.send(&[b"SET", &name(key), &ledger.value(number)]),
+            None => wire.send(&[b"DEL", &name(key)]),
+        };
+        if let [(key, number)] = transaction[..] {
+            change(&mut self.wire, key, number)?;
+            return Ok(1);
+        }
+        if self.dialect == Dialect::Redis {
+            self.wire.send(&[b"MULTI"])?;
+            for (key, number) in transaction {
+                change(&mut self.wire, *key, *number)?;
+            }
+            self.wire.send(&[b"EXEC"])?;
+            return Ok(transaction.len() + 2);
+        }
+        let mut words = vec![b"BATCH".to_vec()];
+        for (key, number) in transaction {
+            match number {
+                Some(number) => words.extend([b"S".to_vec(), name(*key), ledger.value(*number)]),
+                None => words.extend([b"D".to_vec(), name(*key)]),
+            }
+        }
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        self.wire.send(&words)?;
+        Ok(1)
+    }
+
+    /// Starts something on the server that has no part in the comparison.
+    pub fn ask(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
+        self.wire.send(words)?;
+        self.expect()
+    }
+
+    fn expect(&mut self) -> io::Result<Reply> {
+        match self.wire.reply(PATIENCE)? {
+            Some(Reply::Error(text)) => Err(refused(&Reply::Error(text))),
+            Some(reply) => Ok(reply),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// All keys below `keys` that the server has, with their values. An error if it says that it has another number of keys.
+    pub fn read_all(&mut self, keys: u64) -> io::Result<BTreeMap<u64, Vec<u8>>> {
+        let mut found = BTreeMap::new();
+        for from in (0..keys).step_by(ASK as usize) {
+            let these = from..keys.min(from + ASK);
+            for key in these.clone() {
+                self.wire.send(&[b"GET", &name(key)])?;
+            }
+            for key in these {
+                match self.expect()? {
+                    Reply::Bytes(Some(value)) => drop(found.insert(key, value)),
+                    Reply::Bytes(None) => {}
+                    other => return Err(refused(&other)),
                 }
-                _ => match &found {
-                    None => verdict.lost += 1,
-                    // An older value: something was lost. Any other was never sent.
-                    Some(found) if (0..self.next).any(|number| value(seed, number) == *found) => {
-                        verdict.lost += 1
-                    }
-                    Some(_) => verdict.wrong += 1,
-                },
             }
         }
-        self.in_flight = None;
-        Ok(verdict)
+        match self.ask(&[b"DBSIZE"])? {
+            Reply::Number(number) if number == found.len() as i64 => Ok(found),
+            other => Err(io::Error::other(format!(
+                "the server says {other:?} to DBSIZE, and has {} of the keys",
+                found.len()
+            ))),
+        }
     }
 }

@@ -14,16 +14,19 @@ while read -r module; do
 done < /modules/order
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
-for word in $(cat /proc/cmdline); do
+action='' pool='' failpoint='' broken=''
+# lab.action, lab.pool, and, where they are wanted, lab.failpoint and lab.broken.
+read -r line < /proc/cmdline
+for word in $line; do
     case $word in lab.*) export "${word#lab.}" ;; esac
 done
 
 # The NVDIMM's namespace is raw at first, where DAX is refused.
 namespace() {
     if [ "$pool" = devdax ]; then
-        [ -e /dev/dax0.0 ] || ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
+        ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
     else
-        [ -e /dev/pmem0 ] && ndctl list | grep -q fsdax || ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem > /dev/null
+        ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem > /dev/null
     fi
 }
 
@@ -41,21 +44,26 @@ attach() {
 case $action in
 format)
     namespace
-    ext4 -q -t ext4 -b 4096 -F /dev/vda
-    [ "$pool" = devdax ] || ext4 -q -t ext4 -b 4096 -F /dev/pmem0
+    /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
+    if [ "$pool" != devdax ]; then
+        # DAX needs blocks of the page's size.
+        /lab/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0 || echo "LAB failed: mke2fs of the NVDIMM"
+    fi
     attach
-    forebay pool create "$POOL" --size 24MiB --segment-size 1MiB || echo "LAB failed: no pool"
+    forebay pool create "$POOL" --size 24MiB --segment-size 256KiB || echo "LAB failed: no pool"
     forebay pool status "$POOL"
     umount /data
-    umount /mnt/pmem
+    [ "$pool" = devdax ] || umount /mnt/pmem
     echo "LAB done"
     poweroff -f
     ;;
 *)
     attach
-    forebay pool status "$POOL" | grep -q "survives a power cut" || echo "LAB failed: the pool is not on persistent memory"
+    forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool is not on persistent memory"
+    [ -z "$failpoint" ] || export FOREBAY_FAILPOINT="$failpoint"
+    [ -z "$broken" ] || export FOREBAY_BROKEN="$broken"
     sh /lab/action "$action"
-    echo "LAB failed: the action ended"
+    echo "LAB failed: the server ended with status $?"
     poweroff -f
     ;;
 esac

@@ -1,7 +1,11 @@
-//! One virtual machine: QEMU with an NVDIMM in a file and a disk in another. Killing it is the power cut: what was in the guest's memory
-//! is gone, and both files hold what the guest's processors and disk driver had written to them.
+//! One virtual machine: QEMU with an NVDIMM in a file and a disk that the lab itself serves. Killing it is the power cut: what was in the
+//! guest's memory is gone, the NVDIMM's file holds what its processors had stored there, and the disk what [`crate::disk`] says.
 
-use crate::Failure;
+use crate::{
+    Failure,
+    disk::{Disk, Survival},
+    nbd::Server,
+};
 use std::{
     fs::{self, File},
     net::TcpListener,
@@ -66,9 +70,19 @@ pub struct Kernel {
 pub struct Machine {
     process: Child,
     console: PathBuf,
+    disk: Server,
     /// Port of this machine that leads to the guest's server.
     pub port: u16,
     started: Instant,
+}
+
+/// What a cut left.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Sectors that had not been flushed.
+    pub unflushed: u64,
+    /// Those of them that did not arrive.
+    pub dropped: u64,
 }
 
 impl Machine {
@@ -86,15 +100,21 @@ impl Machine {
             "memory-backend-file,id=nvdimm,share=on,mem-path={},size={NVDIMM}",
             images.nvdimm.display()
         );
+        let socket = images.disk.with_extension("socket");
+        let served = Server::start(Disk::open(&images.disk)?, &socket)?;
+        // Nothing of it is cached on this side: the guest's flushes reach the disk, and only they make anything durable.
         let disk = format!(
-            "file={},if=virtio,format=raw,cache=writeback",
-            images.disk.display()
+            "driver=nbd,node-name=disk,server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
+            socket.display()
         );
-        let process = Command::new("qemu-system-x86_64")
+        // It ends with us, however we end.
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
-            .args(["-machine", "q35,nvdimm=on", "-m", "768M,slots=2,maxmem=4G"])
+            .args(["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"])
             .args(["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"])
-            .args(["-drive", &disk])
+            .args(["-blockdev", &disk])
+            .args(["-device", "virtio-blk-pci,drive=disk,write-cache=on"])
             .args([
                 "-netdev",
                 &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:6379"),
@@ -115,7 +135,9 @@ impl Machine {
             .arg(&kernel.initramfs)
             .args([
                 "-append",
-                &format!("console=ttyS0 quiet panic=-1 {parameters}"),
+                &format!(
+                    "console=ttyS0 quiet panic=-1 mitigations=off audit=0 apparmor=0 {parameters}"
+                ),
             ])
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -127,6 +149,7 @@ impl Machine {
         Ok(Self {
             process,
             console,
+            disk: served,
             port,
             started: Instant::now(),
         })
@@ -146,14 +169,14 @@ impl Machine {
     pub fn wait<T>(
         &mut self,
         limit: Duration,
-        mut ready: impl FnMut(&Self) -> Option<T>,
+        mut ready: impl FnMut(&Self, &str) -> Option<T>,
     ) -> Result<T, Failure> {
         let until = Instant::now() + limit;
         loop {
-            if let Some(done) = ready(self) {
+            let console = self.console();
+            if let Some(done) = ready(self, &console) {
                 return Ok(done);
             }
-            let console = self.console();
             let why = if let Some(line) = console.lines().find(|line| line.contains("LAB failed")) {
                 line.to_owned()
             } else if let Some(status) = self.process.try_wait()? {
@@ -164,12 +187,12 @@ impl Machine {
                 thread::sleep(Duration::from_millis(20));
                 continue;
             };
-            return Err(format!("{why}; the guest said:\n{console}").into());
+            return Err(format!("{why}; the guest said:\n{}", console.trim_end()).into());
         }
     }
 
-    /// Waits for its end.
-    pub fn wait_end(&mut self, limit: Duration) -> Result<(), Failure> {
+    /// Waits for its end. What it did not flush is lost.
+    pub fn wait_end(mut self, limit: Duration) -> Result<(), Failure> {
         let until = Instant::now() + limit;
         while self.process.try_wait()?.is_none() {
             if Instant::now() >= until {
@@ -177,14 +200,17 @@ impl Machine {
             }
             thread::sleep(Duration::from_millis(20));
         }
+        self.cut(0, Survival { per_mille: 0 })?;
         Ok(())
     }
 
-    /// Cuts the power.
-    pub fn cut(mut self) -> Result<(), Failure> {
+    /// Cuts the power: first the disk's, so that nothing is acknowledged that came after.
+    pub fn cut(mut self, seed: u64, survival: Survival) -> Result<Cut, Failure> {
+        self.disk.power_off();
         self.process.kill()?;
         self.process.wait()?;
-        Ok(())
+        let (unflushed, dropped) = self.disk.cut(seed, survival)?;
+        Ok(Cut { unflushed, dropped })
     }
 }
 

@@ -1,24 +1,42 @@
 //! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
-//! and looks for everything that was acknowledged. docs/durability.md says what it proves.
+//! and looks for everything that was acknowledged. powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `initramfs` what it boots, `client` who remembers, `report` what is printed.
+//! `machine` is the machine and its cut, `disk` and `nbd` its disk, `initramfs` and `lab` what it boots; `ledger` remembers, over `client` and
+//! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `report` says it.
 
+mod chain;
 mod client;
+mod disk;
 mod initramfs;
+mod lab;
+mod ledger;
 mod machine;
+mod nbd;
 mod report;
+mod wire;
+mod workload;
 
+use chain::Chain;
 use clap::Parser;
-use client::Acknowledged;
-use initramfs::Initramfs;
-use machine::{Images, Kernel, Machine};
-use report::{Cycle, Report};
+use disk::Random;
+use lab::{Lab, PoolOn};
+use report::Report;
 use std::{
+    collections::VecDeque,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
-    time::Duration,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Instant,
 };
+use workload::{CONTROLS, WORKLOADS, Workload};
+
+/// Somebody ended the lab: no more cycles are begun.
+static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Anything that keeps the lab from working, in words.
 pub type Failure = Box<dyn std::error::Error>;
@@ -27,34 +45,44 @@ pub type Failure = Box<dyn std::error::Error>;
 #[derive(Parser)]
 #[command(
     max_term_width = 100,
-    after_long_help = "A workload that must not lose anything, and loses something, makes the exit status 1; so does a control \
-                       (redis-everysec, redis-no, redis-eatmydata) that shows no loss in any of its cycles: a lab that cannot see loss \
-                       proves nothing."
+    after_long_help = "Workloads under Forebay: store, redis, valkey, rocksdb, sqlite (WAL), sqlite-journal, logs (a program with rotating log \
+                       files). Controls: redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
+                       broken on purpose: redis-released-early, store-released-early, logs-unregistered, redis-no-checksum, \
+                       store-no-checksum.\n\n\
+                       Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
+                       control that must lose something lost nothing: a lab that cannot see loss proves nothing; 2 if the lab could not do \
+                       its work."
 )]
 struct Options {
-    /// Cycles of each workload: boot, write, cut, boot, compare
+    /// Cycles of each workload: write, cut, boot, compare
     #[arg(long, value_name = "N", default_value_t = 20)]
     cycles: u64,
-    /// Workloads
+    /// Workloads, or "all" (of those under Forebay)
     #[arg(
         long,
         value_name = "NAME,…",
         value_delimiter = ',',
-        default_value = "redis-forebay,valkey-forebay"
+        default_value = "all"
     )]
     workload: Vec<String>,
-    /// Also the controls: redis-always, redis-everysec, redis-no, redis-eatmydata
-    #[arg(long)]
-    controls: bool,
-    /// Put the pool on the NVDIMM as a device (devdax) instead of a file on a DAX file system
-    #[arg(long)]
-    devdax: bool,
+    /// Also so many cycles of each control
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    controls: u64,
+    /// Where the pool is [default: mostly fsdax, now and then devdax]
+    #[arg(long, value_name = "KIND", value_enum)]
+    pool: Option<PoolOn>,
     /// What the random numbers begin with [default: the clock]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Directory of forebay and libforebay.so [default: this program's]
+    /// Directory of forebay, libforebay.so and forebay-lab-server [default: this program's]
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
+    /// Directory of the same, built with failpoints: every second cut is aimed at a hard moment
+    #[arg(long, value_name = "DIR")]
+    failpoints: Option<PathBuf>,
+    /// Machines at the same time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
     /// Write the report to this file too, as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -63,194 +91,207 @@ struct Options {
     json: bool,
 }
 
-const CONTROLS: [&str; 4] = [
-    "redis-always",
-    "redis-everysec",
-    "redis-no",
-    "redis-eatmydata",
-];
-
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
             eprintln!("error: {failure}");
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
     }
 }
 
+/// Cycles of a chain at most.
+const CHAIN: u64 = 4;
+
+/// A chain that is to be run.
+struct Task {
+    workload: &'static Workload,
+    seed: u64,
+    pool: PoolOn,
+    first: u64,
+    cycles: u64,
+}
+
 fn run(options: &Options) -> Result<bool, Failure> {
+    let begun = Instant::now();
     let seed = options.seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(1, |now| u64::from(now.subsec_nanos()))
     });
-    eprintln!("seed {seed}");
+    let tasks = tasks(options, seed)?;
+    let total: u64 = tasks.iter().map(|task| task.cycles).sum();
+    let mut pools: Vec<PoolOn> = tasks.iter().map(|task| task.pool).collect();
+    pools.sort();
+    pools.dedup();
+    eprintln!("seed {seed}: {total} cycles in {} chains", tasks.len());
     let home = tempfile::Builder::new()
         .prefix("forebay-powercut-")
         .tempdir()?;
-    let lab = Lab::new(home.path(), options)?;
-    let mut workloads = options.workload.clone();
-    if options.controls {
-        workloads.extend(CONTROLS.map(str::to_owned));
-    }
-    let mut report = Report::new(seed, options.devdax);
-    for number in 0..options.cycles {
-        for workload in &workloads {
-            let cycle = lab.cycle(workload, seed.wrapping_add(number * 7919))?;
-            eprintln!("{}", cycle.line());
-            report.cycles.push(cycle);
+    let left = home.path().to_owned();
+    ctrlc::set_handler(move || {
+        if ENDED.swap(true, Relaxed) {
+            // Ended twice, it leaves nothing behind all the same.
+            let _ = fs::remove_dir_all(&left);
+            std::process::exit(130);
         }
+        eprintln!("ends after the cycles that are running; again to end at once");
+    })?;
+    let programs = match &options.programs {
+        Some(programs) => programs.clone(),
+        None => std::env::current_exe()?
+            .parent()
+            .map(PathBuf::from)
+            .unwrap_or_default(),
+    };
+    let lab = Lab::new(
+        home.path(),
+        &programs,
+        options.failpoints.as_deref(),
+        &pools,
+    )?;
+    let tasks = Mutex::new(tasks);
+    let cycles = Mutex::new(Vec::new());
+    let trouble: Mutex<Option<String>> = Mutex::new(None);
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(task) = next(&tasks) {
+                    let mut told = |cycle: chain::Cycle| {
+                        let mut cycles = lock(&cycles);
+                        cycles.push(cycle.clone());
+                        eprintln!("{}/{total} {}", cycles.len(), cycle.line());
+                    };
+                    let place = (task.seed, task.pool);
+                    if let Err(failure) = Chain::run(
+                        &lab,
+                        task.workload,
+                        place,
+                        (task.first, task.cycles),
+                        &mut told,
+                    ) {
+                        let what = format!("{} {:016x}: {failure}", task.workload.name, task.seed);
+                        eprintln!("{what}");
+                        lock(&trouble).get_or_insert(what);
+                    }
+                }
+            });
+        }
+    });
+    let cycles = std::mem::take(&mut *lock(&cycles));
+    let mut command = command(options, seed);
+    if ended() {
+        command += &format!("  # ended after {} of {total} cycles", cycles.len());
     }
-    let text = report.markdown();
+    let report = Report::new(command, begun.elapsed().as_secs(), cycles);
     if let Some(path) = &options.report {
-        fs::write(path, &text)?;
+        fs::write(path, report.markdown())
+            .map_err(|e| format!("writing {}: {e}", path.display()))?;
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        println!("{text}");
+        println!("{}", report.markdown());
     }
-    Ok(report.good())
-}
-
-/// What all cycles begin with.
-struct Lab<'a> {
-    home: &'a Path,
-    kernel: Kernel,
-    /// The disk, formatted, and the NVDIMM with an empty pool.
-    template: Images,
-    pool: &'static str,
-}
-
-/// Kernel modules that the guest needs: disk, network, NVDIMM, file system.
-const MODULES: [&str; 11] = [
-    "virtio_pci",
-    "virtio_blk",
-    "virtio_net",
-    "libnvdimm",
-    "nfit",
-    "nd_pmem",
-    "dax_pmem",
-    "device_dax",
-    "crc32c_generic",
-    "crc32c_intel",
-    "ext4",
-];
-
-impl<'a> Lab<'a> {
-    fn new(home: &'a Path, options: &Options) -> Result<Self, Failure> {
-        let programs = match &options.programs {
-            Some(programs) => programs.clone(),
-            None => std::env::current_exe()?
-                .parent()
-                .unwrap_or(Path::new("."))
-                .to_owned(),
-        };
-        let release = installed_kernel()?;
-        let kernel = Kernel {
-            image: PathBuf::from(format!("/boot/vmlinuz-{release}")),
-            initramfs: home.join("initramfs"),
-        };
-        let mut guest = Initramfs::default();
-        guest.add_modules(&release, &MODULES)?;
-        guest.add("/init", include_str!("init.sh"));
-        guest.add("/lab/action", include_str!("action.sh"));
-        guest.add_program(Path::new("/bin/busybox"), "/bin/busybox")?;
-        guest.add_program(Path::new("/usr/bin/ndctl"), "/lab/ndctl")?;
-        guest.add_program(Path::new("/sbin/mke2fs"), "/lab/ext4")?;
-        guest.add_program(&programs.join("forebay"), "/lab/forebay")?;
-        guest.add_program(&programs.join("libforebay.so"), "/lab/libforebay.so")?;
-        let redis = forebay_bench::redis::server::Kind::Redis.program()?;
-        guest.add_program(&redis, "/lab/redis-server")?;
-        if let Ok(valkey) = forebay_bench::redis::server::Kind::Valkey.program() {
-            guest.add_program(&valkey, "/lab/valkey-server")?;
-        }
-        if let Some(library) = forebay_bench::processes::find_eatmydata() {
-            guest.add_program(&library, "/lab/libeatmydata.so")?;
-        }
-        fs::write(&kernel.initramfs, guest.archive())?;
-        let template = home.join("template");
-        fs::create_dir(&template)?;
-        let lab = Self {
-            home,
-            template: Images::create(&template)?,
-            kernel,
-            pool: if options.devdax { "devdax" } else { "fsdax" },
-        };
-        let parameters = format!("lab.action=format lab.pool={}", lab.pool);
-        let mut machine = Machine::boot(
-            &lab.kernel,
-            &lab.template,
-            &parameters,
-            home.join("format.console"),
-        )?;
-        machine.wait(Duration::from_secs(120), |machine| {
-            machine.console().contains("LAB done").then_some(())
-        })?;
-        machine.wait_end(Duration::from_secs(30))?;
-        Ok(lab)
-    }
-
-    fn boot(&self, images: &Images, workload: &str) -> Result<Machine, Failure> {
-        let parameters = format!("lab.action={workload} lab.pool={}", self.pool);
-        Machine::boot(&self.kernel, images, &parameters, self.home.join("console"))
-    }
-
-    /// One cycle: two power cuts in a row, and what is there after each.
-    fn cycle(&self, workload: &str, seed: u64) -> Result<Cycle, Failure> {
-        let directory = self.home.join("cycle");
-        let images = self.template.copy_to(&directory)?;
-        let mut cycle = Cycle::new(workload, seed);
-        let mut known = Acknowledged::default();
-        let mut machine = self.boot(&images, workload)?;
-        let mut connection = client::connect(&mut machine)?;
-        for cut in 0..2u64 {
-            // Between 0.3 and 3.3 s of writing.
-            let time =
-                Duration::from_millis(300 + (seed.wrapping_mul(31) ^ cut.wrapping_mul(977)) % 3000);
-            known.write(&mut connection, seed, time)?;
-            known.leave_in_flight(&mut connection, seed);
-            cycle.cut_after.push(machine.age());
-            machine.cut()?;
-            machine = self.boot(&images, workload)?;
-            connection = client::connect(&mut machine)?;
-            let verdict = known.compare(&mut connection, seed)?;
-            let lost = verdict.lost + verdict.wrong;
-            cycle.add(&verdict, known.count);
-            if lost > 0 {
-                // What it holds is not what we know: nothing more is to be learned.
-                break;
-            }
-        }
-        machine.cut()?;
-        fs::remove_dir_all(&directory)?;
-        Ok(cycle)
+    // The other chains are worth their report.
+    match lock(&trouble).take() {
+        Some(what) => Err(what.into()),
+        None => Ok(report.good()),
     }
 }
 
-/// The release of a kernel that is installed here, with its modules.
-fn installed_kernel() -> Result<String, Failure> {
-    let mut found: Vec<String> = fs::read_dir("/boot")?
-        .filter_map(|entry| {
-            entry
-                .ok()?
-                .file_name()
-                .into_string()
-                .ok()?
-                .strip_prefix("vmlinuz-")
-                .map(str::to_owned)
-        })
-        .filter(|release| {
-            Path::new("/lib/modules")
-                .join(release)
-                .join("modules.dep")
-                .exists()
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn next(tasks: &Mutex<VecDeque<Task>>) -> Option<Task> {
+    if ended() {
+        None
+    } else {
+        lock(tasks).pop_front()
+    }
+}
+
+/// True if no more cycles are to be begun.
+fn ended() -> bool {
+    ENDED.load(Relaxed)
+}
+
+/// The chains. A workload's are the same whichever others run with it.
+fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
+    let mut chosen: Vec<(&'static Workload, u64)> = Vec::new();
+    for name in &options.workload {
+        if name == "all" {
+            chosen.extend(WORKLOADS.iter().map(|workload| (workload, options.cycles)));
+            continue;
+        }
+        let workload = workload::find(name)
+            .ok_or_else(|| format!("unknown workload {name:?}; --help lists them"))?;
+        chosen.push((workload, options.cycles));
+    }
+    if options.controls > 0 {
+        chosen.extend(CONTROLS.iter().map(|workload| (workload, options.controls)));
+    }
+    if options.failpoints.is_none() {
+        if let Some((workload, _)) = chosen
+            .iter()
+            .find(|(w, _)| w.broken.is_some() && options.workload.iter().any(|n| n == w.name))
+        {
+            return Err(format!(
+                "{} needs a Forebay with failpoints: --failpoints DIR",
+                workload.name
+            )
+            .into());
+        }
+        chosen.retain(|(workload, _)| workload.broken.is_none());
+    }
+    let mut rows: Vec<VecDeque<Task>> = chosen
+        .into_iter()
+        .map(|(workload, cycles)| {
+            let mut random = Random(
+                workload
+                    .name
+                    .bytes()
+                    .fold(seed, |hash, byte| Random(hash ^ u64::from(byte)).next()),
+            );
+            // Redis on a device first: it disables huge pages, which the device needs.
+            let device = u64::from(workload.name != "redis");
+            (0..cycles.div_ceil(CHAIN))
+                .map(|chain| Task {
+                    workload,
+                    seed: random.next(),
+                    pool: options.pool.unwrap_or(if chain % 3 == device {
+                        PoolOn::Devdax
+                    } else {
+                        PoolOn::Fsdax
+                    }),
+                    first: chain * CHAIN / 2,
+                    cycles: CHAIN.min(cycles - chain * CHAIN),
+                })
+                .collect()
         })
         .collect();
-    found.sort();
-    found
-        .pop()
-        .ok_or_else(|| "no kernel is installed in /boot: scripts/setup.sh powercut".into())
+    // One of each in turn: so a run that is ended early has seen all of them.
+    let mut tasks = VecDeque::new();
+    while rows.iter().any(|row| !row.is_empty()) {
+        tasks.extend(rows.iter_mut().filter_map(VecDeque::pop_front));
+    }
+    Ok(tasks)
+}
+
+/// What gives the same run again.
+fn command(options: &Options, seed: u64) -> String {
+    let mut command = format!(
+        "make powercut N={} WORKLOAD={} SEED={seed}",
+        options.cycles,
+        options.workload.join(",")
+    );
+    if options.controls > 0 {
+        command += &format!(" CONTROLS={}", options.controls);
+    }
+    if let Some(pool) = options.pool {
+        command += &format!(" POOL={}", pool.name());
+    }
+    command
 }

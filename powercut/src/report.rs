@@ -1,150 +1,240 @@
 //! What the lab says in the end.
 
-use crate::{CONTROLS, client::Verdict};
+use crate::{
+    chain::Cycle,
+    workload::{self, CONTROLS, Expected, WORKLOADS, Workload},
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write};
-
-/// One cycle.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cycle {
-    /// What ran.
-    pub workload: String,
-    /// What its random numbers began with.
-    pub seed: u64,
-    /// Seconds after the boot at which the power was cut.
-    pub cut_after: Vec<f64>,
-    /// Commands that were acknowledged.
-    pub acknowledged: u64,
-    /// Keys that were looked for.
-    pub keys: u64,
-    /// Keys whose acknowledged value was not there.
-    pub lost: u64,
-    /// Keys with something that was never sent.
-    pub wrong: u64,
-}
-
-impl Cycle {
-    /// A cycle that has not begun.
-    pub fn new(workload: &str, seed: u64) -> Self {
-        Self {
-            workload: workload.to_owned(),
-            seed,
-            cut_after: Vec::new(),
-            acknowledged: 0,
-            keys: 0,
-            lost: 0,
-            wrong: 0,
-        }
-    }
-
-    /// After a cut.
-    pub fn add(&mut self, verdict: &Verdict, acknowledged: u64) {
-        self.acknowledged = acknowledged;
-        self.keys += verdict.keys;
-        self.lost += verdict.lost;
-        self.wrong += verdict.wrong;
-    }
-
-    /// One line about it.
-    pub fn line(&self) -> String {
-        format!(
-            "{}: seed {}, cut after {}, {} acknowledged, {} lost, {} wrong",
-            self.workload,
-            self.seed,
-            self.cut_after
-                .iter()
-                .map(|s| format!("{s:.2} s"))
-                .collect::<Vec<_>>()
-                .join(" and "),
-            self.acknowledged,
-            self.lost,
-            self.wrong
-        )
-    }
-}
 
 /// All cycles.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What the random numbers began with.
-    pub seed: u64,
-    /// The pool was a device, not a file.
-    pub devdax: bool,
+    /// The command that gives it again, as far as timing lets it.
+    pub command: String,
+    /// Seconds that it took.
+    pub seconds: u64,
     /// The cycles.
     pub cycles: Vec<Cycle>,
+    /// Workloads with another outcome than expected, and why.
+    pub unexpected: Vec<String>,
 }
 
-/// Sums of a workload.
+/// Sums over cycles.
 #[derive(Default)]
 struct Sums {
     cycles: u64,
+    devdax: u64,
     cuts: usize,
+    reached: u64,
     acknowledged: u64,
+    in_flight: u64,
+    dropped: u64,
     lossy: u64,
     lost: u64,
     wrong: u64,
+    torn: u64,
+    unusable: u64,
+}
+
+impl Sums {
+    fn of<'a>(cycles: impl Iterator<Item = &'a Cycle>) -> Self {
+        let mut sums = Self::default();
+        for cycle in cycles {
+            sums.cycles += 1;
+            sums.devdax += u64::from(cycle.pool == crate::lab::PoolOn::Devdax);
+            sums.cuts += cycle.cut_after.len();
+            sums.reached += u64::from(cycle.reached);
+            sums.acknowledged += cycle.acknowledged;
+            sums.in_flight += cycle.verdict.in_flight;
+            sums.dropped += cycle.dropped;
+            sums.lossy += u64::from(!cycle.good());
+            sums.lost += cycle.verdict.lost;
+            sums.wrong += cycle.verdict.wrong;
+            sums.torn += u64::from(cycle.verdict.torn);
+            sums.unusable += u64::from(cycle.unusable.is_some());
+        }
+        sums
+    }
 }
 
 impl Report {
-    /// An empty one.
-    pub fn new(seed: u64, devdax: bool) -> Self {
-        Self {
-            seed,
-            devdax,
-            cycles: Vec::new(),
-        }
-    }
-
-    fn sums(&self) -> BTreeMap<&str, Sums> {
-        let mut all: BTreeMap<&str, Sums> = BTreeMap::new();
-        for cycle in &self.cycles {
-            let sums = all.entry(&cycle.workload).or_default();
-            sums.cycles += 1;
-            sums.cuts += cycle.cut_after.len();
-            sums.acknowledged += cycle.acknowledged;
-            sums.lossy += u64::from(cycle.lost + cycle.wrong > 0);
-            sums.lost += cycle.lost;
-            sums.wrong += cycle.wrong;
-        }
-        all
-    }
-
-    /// True if nothing was lost that must not be, and every control that must lose did.
-    pub fn good(&self) -> bool {
-        self.sums().iter().all(|(workload, sums)| {
-            let must_lose = CONTROLS.contains(workload) && *workload != "redis-always";
-            (sums.lossy > 0) == must_lose
-        })
-    }
-
-    /// The table.
-    pub fn markdown(&self) -> String {
-        let mut text = String::from("# Power cuts\n\n");
-        let pool = if self.devdax {
-            "a devdax device"
-        } else {
-            "a file on ext4 -o dax"
+    /// Of these cycles.
+    pub fn new(command: String, seconds: u64, mut cycles: Vec<Cycle>) -> Self {
+        cycles.sort_by_key(|cycle| (place(cycle.workload), cycle.seed, cycle.number));
+        let mut report = Self {
+            command,
+            seconds,
+            cycles,
+            unexpected: Vec::new(),
         };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "A kernel with an NVDIMM and a virtio disk under QEMU (TCG), cut by SIGKILL in the middle of writing, twice a cycle; the client is outside. \
-             The pool: {pool}. Seed {}.\n",
-            self.seed
-        );
-        text.push_str("| workload | cycles | cuts | acknowledged | cycles with loss | keys lost | keys wrong | expected |\n|---|---:|---:|---:|---:|---:|---:|---|\n");
-        for (workload, sums) in self.sums() {
-            let expected = if CONTROLS.contains(&workload) && workload != "redis-always" {
-                "loss"
-            } else {
-                "none"
-            };
-            let _ = writeln!(
-                text,
-                "| {workload} | {} | {} | {} | {} | {} | {} | {expected} |",
-                sums.cycles, sums.cuts, sums.acknowledged, sums.lossy, sums.lost, sums.wrong
-            );
+        for workload in report.workloads() {
+            let sums = report.sums(workload);
+            match workload.expected {
+                Expected::NoLoss if sums.lossy > 0 => {
+                    report.unexpected.push(format!("{}: loss in {} of {} cycles", workload.name, sums.lossy, sums.cycles));
+                }
+                Expected::Loss if sums.lossy == 0 => report.unexpected.push(format!(
+                    "{}: none of {} cycles shows loss, though there must be some: the lab is blind here",
+                    workload.name, sums.cycles
+                )),
+                _ => {}
+            }
         }
+        report
+    }
+
+    fn workloads(&self) -> Vec<&'static Workload> {
+        let all = WORKLOADS.iter().chain(&CONTROLS);
+        all.filter(|workload| {
+            self.cycles
+                .iter()
+                .any(|cycle| cycle.workload == workload.name)
+        })
+        .collect()
+    }
+
+    fn sums(&self, workload: &Workload) -> Sums {
+        Sums::of(
+            self.cycles
+                .iter()
+                .filter(|cycle| cycle.workload == workload.name),
+        )
+    }
+
+    /// True if everything was as expected.
+    pub fn good(&self) -> bool {
+        self.unexpected.is_empty()
+    }
+
+    /// The report in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text);
         text
     }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let tested: Vec<&Workload> = self.workloads();
+        let is_control =
+            |workload: &Workload| CONTROLS.iter().any(|control| control.name == workload.name);
+        let real = Sums::of(
+            self.cycles
+                .iter()
+                .filter(|cycle| workload::find(cycle.workload).is_some_and(|w| !is_control(w))),
+        );
+        let all = Sums::of(self.cycles.iter());
+        writeln!(text, "# Power cuts\n")?;
+        writeln!(
+            text,
+            "Generated by `{}` in {} minutes; how the lab works is in [README.md](README.md).\n",
+            self.command,
+            self.seconds / 60
+        )?;
+        writeln!(
+            text,
+            "{} cycles with {} power cuts, {} of the cycles with the pool on a devdax device, the others with a file on ext4 `-o dax`. \
+             Under Forebay: {} cycles, {} acknowledged transactions, {} cycles with loss.\n",
+            all.cycles, all.cuts, all.devdax, real.cycles, real.acknowledged, real.lossy
+        )?;
+        for unexpected in &self.unexpected {
+            writeln!(text, "**Unexpected: {unexpected}.**\n")?;
+        }
+        for (title, controls) in [("Forebay", false), ("Controls", true)] {
+            let these: Vec<&&Workload> = tested
+                .iter()
+                .filter(|workload| is_control(workload) == controls)
+                .collect();
+            if these.is_empty() {
+                continue;
+            }
+            writeln!(text, "## {title}\n")?;
+            writeln!(
+                text,
+                "| workload | cycles | cuts | acknowledged | in flight | sectors dropped | cycles with loss | keys lost | keys wrong | \
+                 torn | unusable | expected |"
+            )?;
+            writeln!(
+                text,
+                "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+            )?;
+            for workload in these {
+                let s = self.sums(workload);
+                let expected = match workload.expected {
+                    Expected::NoLoss => "no loss",
+                    Expected::Loss => "loss",
+                };
+                writeln!(
+                    text,
+                    "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {expected} |",
+                    workload.name,
+                    s.cycles,
+                    s.cuts,
+                    s.acknowledged,
+                    s.in_flight,
+                    s.dropped,
+                    s.lossy,
+                    s.lost,
+                    s.wrong,
+                    s.torn,
+                    s.unusable
+                )?;
+            }
+            writeln!(text)?;
+        }
+        self.moments(text)?;
+        let bad: Vec<&Cycle> = self.cycles.iter().filter(|cycle| !cycle.good()).collect();
+        if !bad.is_empty() {
+            writeln!(text, "## Cycles with loss\n")?;
+            for cycle in bad {
+                let line = cycle.line();
+                let first = line.lines().next().unwrap_or_default();
+                writeln!(text, "* {first}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Per moment: how often it was aimed at under Forebay.
+    fn moments(&self, text: &mut String) -> std::fmt::Result {
+        let mut moments: BTreeMap<(&str, usize, &str), Vec<&Cycle>> = BTreeMap::new();
+        for cycle in &self.cycles {
+            if place(cycle.workload) < WORKLOADS.len() {
+                moments
+                    .entry((cycle.moment, place(cycle.workload), cycle.workload))
+                    .or_default()
+                    .push(cycle);
+            }
+        }
+        if moments.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            text,
+            "## Moments\n\nUnder Forebay. A moment that did not come in time was cut at a later one.\n"
+        )?;
+        writeln!(
+            text,
+            "| moment | workload | cycles | cut there | acknowledged | cycles with loss |\n|---|---|---:|---:|---:|---:|"
+        )?;
+        for ((moment, _, workload), cycles) in moments {
+            let s = Sums::of(cycles.into_iter());
+            writeln!(
+                text,
+                "| {moment} | {workload} | {} | {} | {} | {} |",
+                s.cycles, s.reached, s.acknowledged, s.lossy
+            )?;
+        }
+        writeln!(text)
+    }
+}
+
+/// A workload's place in the report.
+fn place(name: &str) -> usize {
+    WORKLOADS
+        .iter()
+        .chain(&CONTROLS)
+        .position(|workload| workload.name == name)
+        .unwrap_or(usize::MAX)
 }

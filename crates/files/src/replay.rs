@@ -224,6 +224,7 @@ pub(crate) fn recover_lane(
             }
         }
     }
+    forebay_pool::failpoint!("files:replayed");
     drop(files);
     drop(recovered);
     lane.seal();
@@ -480,6 +481,7 @@ fn replay(files: &[Logged<'_>], targets: &[Option<File>]) -> Result<(), FilesErr
         let doing = || format!("replaying {}", file.path().display());
         for (head, change) in &file.changes {
             apply(target.as_fd(), *head, *change).map_err(FilesError::errno(doing()))?;
+            forebay_pool::failpoint!("files:replay");
             cut_here();
         }
         target.sync_all().map_err(FilesError::io(doing()))?;

@@ -32,6 +32,8 @@
 
 mod checksum;
 mod error;
+#[cfg(feature = "failpoints")]
+pub mod failpoint;
 mod lane;
 pub mod layout;
 pub mod media;
@@ -42,6 +44,40 @@ pub mod segment;
 pub mod status;
 pub mod superblock;
 pub mod table;
+
+/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
+#[cfg(feature = "failpoints")]
+#[macro_export]
+macro_rules! failpoint {
+    ($name:literal) => {
+        $crate::failpoint::pass($name)
+    };
+}
+
+/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
+#[cfg(not(feature = "failpoints"))]
+#[macro_export]
+macro_rules! failpoint {
+    ($name:literal) => {};
+}
+
+/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the feature `failpoints`.
+#[cfg(feature = "failpoints")]
+#[macro_export]
+macro_rules! broken {
+    ($name:literal) => {
+        $crate::failpoint::is_broken($name)
+    };
+}
+
+/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the feature `failpoints`.
+#[cfg(not(feature = "failpoints"))]
+#[macro_export]
+macro_rules! broken {
+    ($name:literal) => {
+        false
+    };
+}
 
 pub use checksum::crc32c;
 pub use error::{AppendError, PoolError, PoolErrorKind};

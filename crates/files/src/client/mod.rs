@@ -79,6 +79,8 @@ pub fn start() {
     sys::note_process();
     if let Some(config) = read() {
         let _ = CONFIG.set(config);
+        // The first one reads the environment, which some programs overwrite with their title.
+        forebay_pool::failpoint!("files:loaded");
     }
 }
 

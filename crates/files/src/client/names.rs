@@ -43,6 +43,7 @@ pub fn rename(
         }
     };
     let Some((number, _)) = renamed else {
+        forebay_pool::failpoint!("files:rename-other");
         let done = real();
         unlinked(&done);
         return done;
@@ -54,7 +55,9 @@ pub fn rename(
         old = std::mem::replace(&mut file.path, target);
         session.log_name(number, file);
     });
+    forebay_pool::failpoint!("files:rename");
     let done = real();
+    forebay_pool::failpoint!("files:renamed");
     if done.is_err() {
         with_file(number, |file| {
             file.path = old;
@@ -82,6 +85,7 @@ pub fn unlink(
     };
     // Before: if the machine stops now, the file may be there or not.
     with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
+    forebay_pool::failpoint!("files:unlink");
     real()?;
     if last_name {
         tell_unlinked(session, number, (dir, path));

@@ -28,9 +28,14 @@ pub(super) fn run(shared: &Shared, guest: &Guest, todo: &Receiver<Work>) {
     while let Some(work) = waiting.pop_front().or_else(|| todo.recv().ok()) {
         match work {
             Work::Drain(end, files) => {
+                if forebay_pool::broken!("release-early") {
+                    guest.page.set_drained(end);
+                }
+                forebay_pool::failpoint!("files:drain-sync");
                 if !segment(shared, guest, &files, todo, &mut waiting) {
                     return;
                 }
+                forebay_pool::failpoint!("files:drain-synced");
                 guest.page.set_drained(end);
                 guest.queued.fetch_sub(1, Relaxed);
             }

@@ -229,21 +229,25 @@ impl Guest {
             return Err("another process writes to it".into());
         }
         let alone = sys::alone(file.as_fd()).unwrap_or(false);
-        let begun = clock::now_ns();
-        file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
-        shared.charge_sync(&file, false, begun);
-        let directory = path
-            .parent()
-            .map(File::open)
-            .transpose()
-            .map_err(|e| format!("opening its directory: {e}"))?;
-        if let Some(directory) = &directory {
+        forebay_pool::failpoint!("files:register");
+        if !forebay_pool::broken!("no-registration-sync") {
             let begun = clock::now_ns();
-            directory
-                .sync_all()
-                .map_err(|e| format!("syncing its directory: {e}"))?;
-            shared.charge_sync(directory, false, begun);
+            file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
+            shared.charge_sync(&file, false, begun);
+            let directory = path
+                .parent()
+                .map(File::open)
+                .transpose()
+                .map_err(|e| format!("opening its directory: {e}"))?;
+            if let Some(directory) = &directory {
+                let begun = clock::now_ns();
+                directory
+                    .sync_all()
+                    .map_err(|e| format!("syncing its directory: {e}"))?;
+                shared.charge_sync(directory, false, begun);
+            }
         }
+        forebay_pool::failpoint!("files:registered");
         shared.snapshot(&path, &file);
         let mut files = self.files.lock();
         let place = files

@@ -191,7 +191,11 @@ impl Lane {
         payload: usize,
     ) {
         const INLINE: usize = LINE - HEADER;
-        if payload > INLINE {
+        #[cfg(feature = "failpoints")]
+        let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
+        #[cfg(not(feature = "failpoints"))]
+        let torn = false;
+        if payload > INLINE && !torn {
             window.stream(start, lsn + LINE as u64, parts, INLINE);
         }
         let lag = (lsn - window.visible()) / LINE as u64;
@@ -211,6 +215,12 @@ impl Lane {
             filled += take;
         }
         window.stream(start, lsn, &[IoSlice::new(&line)], 0);
+        #[cfg(feature = "failpoints")]
+        if torn {
+            // Before the fence lines arrive in any order: this one did, the others did not.
+            self.media().fence();
+            crate::failpoint::announce("pool:append-torn");
+        }
         self.media().fence();
     }
 
@@ -264,6 +274,7 @@ impl Lane {
         window.freeze();
         control.states[slot] = SlotState::Sealed(end);
         control.next_start = next_start(end);
+        crate::failpoint!("pool:sealed");
         self.sealed.notify_one();
     }
 

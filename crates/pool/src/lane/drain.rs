@@ -227,7 +227,9 @@ impl Lane {
             return;
         };
         let tables = self.core.tables();
+        crate::failpoint!("pool:release-entry");
         tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
+        crate::failpoint!("pool:release-free");
         for slot in freed {
             self.slots[slot].close();
             control.states[slot] = SlotState::Free;

@@ -8,7 +8,7 @@ use crate::persist::{LINE, Persist};
 use std::{
     fs::File,
     io::{self, IoSlice},
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::fs::FileTypeExt},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -40,8 +40,10 @@ impl Mapping {
     /// Maps the first `bytes` bytes of `file` for reading and writing, and touches every page.
     ///
     /// # Errors
-    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`].
+    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`]; a device whose pages cannot be had.
     pub(super) fn new(file: &File, bytes: usize, kind: Kind) -> io::Result<Self> {
+        let device = file.metadata()?.file_type().is_char_device();
+        let _allowed = device.then(HugePages::allow);
         let flags = match kind {
             Kind::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             Kind::Shared => libc::MAP_SHARED,
@@ -70,11 +72,42 @@ impl Mapping {
             unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
             return Err(error);
         }
-        Ok(Self {
+        let mapping = Self {
             base,
             bytes,
             persist: Persist::detect(),
-        })
+        };
+        if device {
+            mapping.populate()?;
+        }
+        Ok(mapping)
+    }
+
+    /// Touches every page for writing. `MAP_POPULATE` does not say when it fails, and the first access would be a SIGBUS then.
+    fn populate(&self) -> io::Result<()> {
+        // SAFETY: the range is ours; its content stays as it is.
+        let done = unsafe {
+            libc::madvise(
+                self.base.as_ptr().cast(),
+                self.bytes,
+                libc::MADV_POPULATE_WRITE,
+            )
+        };
+        if done == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // Kernels before 5.14.
+            Some(libc::EINVAL) => Ok(()),
+            _ => Err(io::Error::new(
+                error.kind(),
+                format!(
+                    "the device's pages cannot be mapped: {error}. If its alignment is 2 MiB and the kernel has no huge pages: \
+                     ndctl create-namespace -m devdax --align 4k"
+                ),
+            )),
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -140,6 +173,33 @@ impl Mapping {
     }
 }
 
+/// Huge pages are allowed in this process as long as this lives; what is mapped meanwhile stays so. A devdax device has no pages smaller than
+/// its alignment, mostly 2 MiB, and some programs disable huge pages for themselves (Redis and Valkey: `disable-thp`).
+struct HugePages {
+    were_disabled: bool,
+}
+
+impl HugePages {
+    fn allow() -> Self {
+        // SAFETY: reads and sets a flag of the process; no memory of ours is involved.
+        let were_disabled = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } == 1;
+        if were_disabled {
+            // SAFETY: as above. If it is refused, `populate` says what comes of it.
+            unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };
+        }
+        Self { were_disabled }
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if self.were_disabled {
+            // SAFETY: as in `allow`.
+            unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+        }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no slice of it outlives `self`.
@@ -182,4 +242,27 @@ pub(super) enum Lock {
     Try,
     Wait,
     Release,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // That a devdax pool can be mapped then takes a device: the power-cut lab's `redis` on devdax.
+    #[test]
+    fn a_program_that_disabled_huge_pages_has_them_for_a_mapping_and_then_not_again() {
+        // SAFETY: flags of this process, which no other test looks at.
+        let get = || unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
+        // SAFETY: as above.
+        let set = |disabled: libc::c_ulong| unsafe {
+            libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0)
+        };
+        for disabled in [1, 0] {
+            assert_eq!(set(disabled), 0);
+            let allowed = HugePages::allow();
+            assert_eq!(get(), 0);
+            drop(allowed);
+            assert_eq!(get(), disabled as libc::c_int);
+        }
+    }
 }

@@ -217,6 +217,7 @@ impl Shared {
         let chunks = MergedChunks::new(view.frozen.iter().map(|chunk| &**chunk));
         self.head.make_durable()?;
         self.index.ingest(&mut chunks.iter(), watermark)?;
+        forebay_pool::failpoint!("store:ingested");
         drop(chunks);
         self.replace_frozen(&view.frozen, None, Some(()));
         self.background.full.store(false, SeqCst);

@@ -156,6 +156,7 @@ impl Store {
             log: Arc::clone(&session.log),
         });
         shared.replay(files_end, recovered.as_ref())?;
+        forebay_pool::failpoint!("store:replayed");
         drop(recovered);
         if session.state.log_end.is_none() {
             shared.remove_unreferenced_large(session.state.large_from)?;

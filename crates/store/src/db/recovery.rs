@@ -148,6 +148,7 @@ impl Shared {
 
     fn replay_record(&self, record: Record<'_>, path: &Path) -> Result<(), StoreError> {
         let lsn = record.header.lsn;
+        forebay_pool::failpoint!("store:replay");
         let mut full = None;
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;

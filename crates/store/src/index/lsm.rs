@@ -171,6 +171,7 @@ impl LsmIndex {
                 .map(|run| run.tables().iter().map(|table| table.facts()).collect())
                 .collect(),
         };
+        forebay_pool::failpoint!("store:ingest-commit");
         if let Err(failure) = manifest.write(&self.maker.dir) {
             if failure.may_count {
                 // After a crash this manifest may be the one in force: its tables must be there. If it

@@ -63,10 +63,18 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                 })
             }
             Some(Ok((Work::Sealed(sealed), file))) => {
+                if forebay_pool::broken!("release-early") {
+                    sealed.release();
+                    continue;
+                }
                 let skip = sealed.ahead();
                 write(&file, sealed.start() + skip as u64, &sealed.bytes()[skip..])
-                    .and_then(|()| sync(lane, log, &file, failed_before))
+                    .and_then(|()| {
+                        forebay_pool::failpoint!("store:drain-sync");
+                        sync(lane, log, &file, failed_before)
+                    })
                     .map(|()| {
+                        forebay_pool::failpoint!("store:drain-synced");
                         lane.set_stalled(None);
                         sealed.release();
                     })

@@ -159,6 +159,7 @@ impl ValueLog {
             }
             state.files.push(FileRef { start, end: None });
         })?;
+        forebay_pool::failpoint!("store:new-file");
         if let Some(last) = files.last().filter(|last| last.end().is_none()) {
             last.complete(start);
         }

@@ -64,8 +64,10 @@ impl Shared {
                 return Err(error);
             }
         }
+        forebay_pool::failpoint!("store:gc-copied");
         self.head.make_durable()?;
         self.log.retire(&[file.start])?;
+        forebay_pool::failpoint!("store:gc-retired");
         progress
             .retired
             .push((file.start, self.snapshots().next_number()));

@@ -1,0 +1,357 @@
+//! A chain of cycles on one machine's disk and NVDIMM: boot, recover, compare, write, cut, and so on.
+//!
+//! A *cycle* is a cut and the comparison after it. What a cycle leaves is what the next one begins with, so a store ages, and damage that a
+//! comparison does not see may be seen by a later one.
+
+use crate::{
+    Failure,
+    client::Client,
+    disk::Random,
+    lab::{Lab, PATIENCE, PoolOn, survival},
+    ledger::{Ledger, Verdict},
+    machine::{Images, Machine},
+    workload::{Moment, Then, Workload},
+};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// What becomes of a chain's cycles.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cycle {
+    /// What ran.
+    pub workload: &'static str,
+    /// What its chain's random numbers began with.
+    pub seed: u64,
+    /// Its place in the chain, from 0.
+    pub number: u64,
+    /// Where the pool was.
+    pub pool: PoolOn,
+    /// When it was to be cut.
+    pub moment: &'static str,
+    /// True if the power was cut there. False for a moment that did not come: then it was cut some time later.
+    pub reached: bool,
+    /// Seconds after the boot at which the power was cut; several if the recovery was cut as well.
+    pub cut_after: Vec<f64>,
+    /// Transactions that were acknowledged between the comparison before and the cut.
+    pub acknowledged: u64,
+    /// Sectors that the disk had not been told to flush, and those of them that were lost.
+    pub unflushed: u64,
+    /// See `unflushed`.
+    pub dropped: u64,
+    /// What was found.
+    pub verdict: Verdict,
+    /// Why the server could not be asked after the cut, if so.
+    pub unusable: Option<String>,
+}
+
+impl Cycle {
+    /// True if nothing was lost.
+    pub fn good(&self) -> bool {
+        self.verdict.good() && self.unusable.is_none()
+    }
+
+    /// One line about it.
+    pub fn line(&self) -> String {
+        let cuts: Vec<String> = self.cut_after.iter().map(|s| format!("{s:.1}")).collect();
+        let mut line = format!(
+            "{} {:016x}.{} on {}: cut after {} s ({}{}); {} acknowledged, {} of {} in flight kept, {} of {} unflushed sectors dropped: ",
+            self.workload,
+            self.seed,
+            self.number,
+            self.pool.name(),
+            cuts.join(" and "),
+            self.moment,
+            if self.reached { "" } else { ": did not come" },
+            self.acknowledged,
+            self.verdict.kept,
+            self.verdict.in_flight,
+            self.dropped,
+            self.unflushed,
+        );
+        line.push_str(&match &self.unusable {
+            Some(why) => format!("UNUSABLE: {why}"),
+            None if self.verdict.good() => "nothing lost".into(),
+            None if self.verdict.torn => "A TRANSACTION IN HALVES".into(),
+            None => format!(
+                "{} keys LOST, {} WRONG, of {}",
+                self.verdict.lost, self.verdict.wrong, self.verdict.keys
+            ),
+        });
+        line
+    }
+}
+
+/// What the next cut aims at.
+#[derive(Clone, Copy)]
+struct Aim {
+    moment: Option<&'static Moment>,
+    times: u64,
+}
+
+/// Cycles that were cut and not compared yet, and the state of the chain.
+pub struct Chain<'a> {
+    lab: &'a Lab,
+    workload: &'static Workload,
+    seed: u64,
+    pool: PoolOn,
+    images: Images,
+    random: Random,
+    ledger: Ledger,
+}
+
+/// Writing goes on for so long after a failpoint was announced, at most.
+const AFTER_MS: u64 = 400;
+/// A moment that has not come by then does not come.
+const MOMENT_MAX: Duration = Duration::from_secs(15);
+/// Nothing is acknowledged any more if nothing was for so long.
+const STALL: Duration = Duration::from_millis(1500);
+
+impl<'a> Chain<'a> {
+    /// Runs `cycles` cycles; `first` is the number of the moment that the first aimed one gets. `done` is told of each.
+    pub fn run(
+        lab: &'a Lab,
+        workload: &'static Workload,
+        (seed, pool): (u64, PoolOn),
+        (first, cycles): (u64, u64),
+        done: &mut dyn FnMut(Cycle),
+    ) -> Result<(), Failure> {
+        let dir = lab.home.join(format!("{}-{seed:016x}", workload.name));
+        let mut chain = Self {
+            lab,
+            workload,
+            seed,
+            pool,
+            images: lab.images(pool, &dir)?,
+            random: Random(seed),
+            ledger: Ledger::new(seed ^ 0xF0, workload.shape),
+        };
+        let ended = chain.cycles(first, cycles, done);
+        std::fs::remove_dir_all(&dir)?;
+        ended
+    }
+
+    fn aim(&mut self, number: u64, first: u64) -> Aim {
+        let moments = self.workload.moments;
+        let aimed = self.lab.can_aim()
+            && !moments.is_empty()
+            && (self.workload.only_aimed || number % 2 == 1);
+        let moment =
+            aimed.then(|| &moments[((first + number / 2) % moments.len() as u64) as usize]);
+        Aim {
+            moment,
+            times: moment.map_or(0, |moment| {
+                let (first, last) = moment.times;
+                first + self.random.below(last + 1 - first)
+            }),
+        }
+    }
+
+    fn boot(&self, aim: Option<Aim>) -> Result<Machine, Failure> {
+        let mut parameters = format!("lab.action={}", self.workload.name);
+        let moment = aim.and_then(|aim| Some((aim.moment?, aim.times)));
+        if let Some((moment, times)) = moment {
+            let go_on = if moment.then == Then::GoOn { ":go" } else { "" };
+            parameters += &format!(" lab.failpoint={}={times}{go_on}", moment.failpoint);
+        }
+        if let Some(broken) = self.workload.broken {
+            parameters += &format!(" lab.broken={broken}");
+        }
+        let failpoints = moment.is_some() || self.workload.broken.is_some();
+        self.lab
+            .boot(&self.images, self.pool, &parameters, failpoints)
+    }
+
+    /// Waits for the guest's server, or for a failpoint that is announced before: then there is no client.
+    fn connect(&self, machine: &mut Machine) -> Result<Option<Client>, Failure> {
+        machine.wait(PATIENCE, |machine, console| {
+            if announced(console) {
+                return Some(None);
+            }
+            Client::connect(machine.port, self.workload.dialect, Duration::from_secs(2))
+                .ok()
+                .map(Some)
+        })
+    }
+
+    fn cycles(
+        &mut self,
+        first: u64,
+        cycles: u64,
+        done: &mut dyn FnMut(Cycle),
+    ) -> Result<(), Failure> {
+        let mut number = 0;
+        let mut aim = self.aim(number, first);
+        // The last boot is there to compare.
+        let mut machine = self.boot((!recovers(aim)).then_some(aim))?;
+        let mut client = self.connect(&mut machine)?;
+        // The moment came while the server started, and was cut there already.
+        let mut came = false;
+        loop {
+            let mut cycle = Cycle {
+                workload: self.workload.name,
+                seed: self.seed,
+                number,
+                pool: self.pool,
+                moment: aim
+                    .moment
+                    .map_or("at a random moment", |moment| moment.name),
+                reached: true,
+                cut_after: Vec::new(),
+                acknowledged: 0,
+                unflushed: 0,
+                dropped: 0,
+                verdict: Verdict::default(),
+                unusable: None,
+            };
+            let before = self.ledger.acknowledged;
+            // Without a client the moment came while the server started.
+            if let Some(client) = client.take() {
+                let aim = Aim {
+                    moment: aim.moment.filter(|_| !came),
+                    ..aim
+                };
+                match self.write(&machine, client, aim) {
+                    Ok(reached) => cycle.reached = reached,
+                    // It has power, and fails all the same.
+                    Err(why) => {
+                        cycle.unusable = Some(format!(
+                            "{why}; the guest said:\n{}",
+                            machine.console().trim_end()
+                        ))
+                    }
+                }
+            }
+            cycle.acknowledged = self.ledger.acknowledged - before;
+            self.cut(machine, &mut cycle)?;
+            if cycle.unusable.is_some() {
+                done(cycle);
+                return Ok(());
+            }
+            if recovers(aim) {
+                // Twice in a row: the second recovery finds what the first one left.
+                cycle.reached = false;
+                for _ in 0..2 {
+                    let mut recovering = self.boot(Some(aim))?;
+                    match self.connect(&mut recovering) {
+                        Ok(None) => cycle.reached = true,
+                        Ok(Some(_)) => {}
+                        Err(why) => cycle.unusable = Some(why.to_string()),
+                    }
+                    self.cut(recovering, &mut cycle)?;
+                }
+            }
+            number += 1;
+            let more = number < cycles && !crate::ended();
+            let next = self.aim(number, first);
+            machine = self.boot((more && !recovers(next)).then_some(next))?;
+            let judged = self.judge(&mut machine, &mut cycle)?;
+            came = judged.is_none();
+            client = match judged {
+                Some(client) => Some(client),
+                // The next failpoint was announced during the recovery: cut there, and compare without it.
+                None if cycle.unusable.is_none() => {
+                    self.cut(machine, &mut cycle)?;
+                    machine = self.boot(None)?;
+                    self.judge(&mut machine, &mut cycle)?
+                }
+                None => None,
+            };
+            let good = cycle.good();
+            done(cycle);
+            aim = next;
+            if !more || !good || client.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares. The client, unless a failpoint was announced before there was one.
+    fn judge(
+        &mut self,
+        machine: &mut Machine,
+        cycle: &mut Cycle,
+    ) -> Result<Option<Client>, Failure> {
+        let mut client = match self.connect(machine) {
+            Ok(Some(client)) => client,
+            Ok(None) => return Ok(None),
+            Err(why) => {
+                cycle.unusable.get_or_insert(why.to_string());
+                return Ok(None);
+            }
+        };
+        match client.read_all(self.ledger.keys()) {
+            Ok(found) => cycle.verdict = self.ledger.compare(&found),
+            Err(why) => {
+                let said = machine.console();
+                cycle.unusable = Some(format!("{why}; the guest said:\n{}", said.trim_end()));
+            }
+        }
+        Ok(Some(client))
+    }
+
+    fn cut(&mut self, machine: Machine, cycle: &mut Cycle) -> Result<(), Failure> {
+        cycle.cut_after.push(machine.age());
+        let survival = survival(self.random.next());
+        let cut = machine.cut(self.random.next(), survival)?;
+        cycle.unflushed += cut.unflushed;
+        cycle.dropped += cut.dropped;
+        Ok(())
+    }
+
+    /// Writes until it is time to cut. True if that is the moment aimed at.
+    fn write(&mut self, machine: &Machine, mut client: Client, aim: Aim) -> Result<bool, String> {
+        let wait = Duration::from_millis(10);
+        let random = Duration::from_millis(300 + self.random.below(4000));
+        let after = Duration::from_millis(self.random.below(AFTER_MS));
+        let aimed = aim.moment.filter(|_| !recovers(aim));
+        let begun = Instant::now();
+        let mut acknowledged = Instant::now();
+        let mut seen: Option<Instant> = None;
+        loop {
+            match client.step(&mut self.ledger, wait) {
+                Ok(true) => acknowledged = Instant::now(),
+                Ok(false) => {}
+                Err(why) => return Err(format!("writing: {why}")),
+            }
+            let Some(moment) = aimed else {
+                if begun.elapsed() >= random {
+                    return Ok(true);
+                }
+                continue;
+            };
+            if seen.is_none() && announced(&machine.console()) {
+                seen = Some(Instant::now());
+            }
+            let over = match (seen, moment.then) {
+                (None, _) => begun.elapsed() >= MOMENT_MAX,
+                (Some(_), Then::Stall) => {
+                    acknowledged.elapsed() >= STALL || begun.elapsed() >= 2 * MOMENT_MAX
+                }
+                (Some(seen), _) => seen.elapsed() >= after,
+            };
+            if over {
+                if seen.is_none() {
+                    let said = machine.console();
+                    eprintln!(
+                        "{}: {}, time {}, did not come; the guest said:\n{}",
+                        self.workload.name,
+                        moment.name,
+                        aim.times,
+                        said.trim_end()
+                    );
+                }
+                return Ok(seen.is_some());
+            }
+        }
+    }
+}
+
+/// True if the aim is at the recovery after the cut.
+fn recovers(aim: Aim) -> bool {
+    aim.moment.is_some_and(|moment| moment.then == Then::Twice)
+}
+
+/// True if a failpoint was.
+fn announced(console: &str) -> bool {
+    console.contains("LAB failpoint")
+}

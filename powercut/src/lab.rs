@@ -1,0 +1,301 @@
+//! What all cycles begin with: the guest's first file systems, and the images of a formatted disk and an empty pool.
+
+use crate::{
+    Failure,
+    disk::Survival,
+    initramfs::Initramfs,
+    machine::{Images, Kernel, Machine},
+};
+use forebay_bench::{
+    processes::find_eatmydata,
+    redis::server::Kind::{Redis, Valkey},
+};
+use serde::Serialize;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+/// How long a machine may take to do what it is to do.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Where the pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolOn {
+    /// A file on ext4 `-o dax`, mapped with `MAP_SYNC`.
+    Fsdax,
+    /// The NVDIMM as a character device.
+    Devdax,
+}
+
+impl PoolOn {
+    /// As the guest's command line says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fsdax => "fsdax",
+            Self::Devdax => "devdax",
+        }
+    }
+}
+
+/// Kernel modules that the guest needs: disk, network, NVDIMM, file system.
+const MODULES: [&str; 11] = [
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_net",
+    "libnvdimm",
+    "nfit",
+    "nd_pmem",
+    "dax_pmem",
+    "device_dax",
+    "crc32c_generic",
+    "crc32c_intel",
+    "ext4",
+];
+
+/// Kernels with initramfs, and images to be copied.
+pub struct Lab {
+    pub home: PathBuf,
+    /// With Forebay as users have it.
+    normal: Kernel,
+    /// With failpoints.
+    aimed: Option<Kernel>,
+    templates: Vec<(PoolOn, Images)>,
+}
+
+impl Lab {
+    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints.
+    pub fn new(
+        home: &Path,
+        programs: &Path,
+        aimed: Option<&Path>,
+        pools: &[PoolOn],
+    ) -> Result<Self, Failure> {
+        let release = installed_kernel()?;
+        let image = unpacked(Path::new(&format!("/boot/vmlinuz-{release}")), home)?;
+        let kernel = |name: &str, programs: &Path, failpoints: bool| -> Result<Kernel, Failure> {
+            check_build(programs, failpoints)?;
+            let initramfs = home.join(name);
+            fs::write(&initramfs, guest(home, &release, programs)?.archive())?;
+            Ok(Kernel {
+                image: image.clone(),
+                initramfs,
+            })
+        };
+        let mut lab = Self {
+            home: home.to_owned(),
+            normal: kernel("initramfs", programs, false)?,
+            aimed: aimed
+                .map(|programs| kernel("initramfs.aimed", programs, true))
+                .transpose()?,
+            templates: Vec::new(),
+        };
+        for pool in pools {
+            let dir = home.join(pool.name());
+            fs::create_dir(&dir)?;
+            let images = Images::create(&dir)?;
+            let mut machine = lab.boot(&images, *pool, "lab.action=format", false)?;
+            let survives = machine.wait(PATIENCE, |_, console| {
+                console
+                    .contains("LAB done")
+                    .then(|| console.contains("survives a power cut"))
+            })?;
+            if !survives {
+                return Err(format!(
+                    "`forebay pool status` says otherwise:\n{}",
+                    machine.console()
+                )
+                .into());
+            }
+            machine.wait_end(PATIENCE)?;
+            lab.templates.push((*pool, images));
+        }
+        Ok(lab)
+    }
+
+    /// True if cuts can be aimed.
+    pub fn can_aim(&self) -> bool {
+        self.aimed.is_some()
+    }
+
+    /// Fresh images in `dir`.
+    pub fn images(&self, pool: PoolOn, dir: &Path) -> Result<Images, Failure> {
+        let (_, template) = self
+            .templates
+            .iter()
+            .find(|(on, _)| *on == pool)
+            .ok_or("no template of this pool")?;
+        template.copy_to(dir)
+    }
+
+    /// Boots a machine, with failpoints in Forebay or without.
+    pub fn boot(
+        &self,
+        images: &Images,
+        pool: PoolOn,
+        parameters: &str,
+        failpoints: bool,
+    ) -> Result<Machine, Failure> {
+        let kernel = match &self.aimed {
+            Some(aimed) if failpoints => aimed,
+            None if failpoints => {
+                return Err("there is no Forebay with failpoints: --failpoints DIR".into());
+            }
+            _ => &self.normal,
+        };
+        let parameters = format!("lab.pool={} {parameters}", pool.name());
+        Machine::boot(
+            kernel,
+            images,
+            &parameters,
+            images.disk.with_extension("console"),
+        )
+    }
+}
+
+/// Of a disk, what every cut may leave.
+pub fn survival(draw: u64) -> Survival {
+    let per_mille = [0, 0, 100, 500, 900, 1000][(draw % 6) as usize];
+    Survival { per_mille }
+}
+
+/// A build is what it is taken for: failpoints are in it, or nothing of them is.
+fn check_build(programs: &Path, failpoints: bool) -> Result<(), Failure> {
+    const TRACE: &[u8] = b"FOREBAY_FAILPOINT";
+    for name in ["forebay", "libforebay.so", "forebay-lab-server"] {
+        let path = programs.join(name);
+        let program = fs::read(&path)
+            .map_err(|e| format!("reading {}: {e}. Build it: make powercut", path.display()))?;
+        if program.windows(TRACE.len()).any(|bytes| bytes == TRACE) != failpoints {
+            let what = if failpoints {
+                "no failpoints"
+            } else {
+                "failpoints"
+            };
+            return Err(format!(
+                "{} has {what} in it. Build it again: make powercut",
+                path.display()
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// The guest's first file system.
+fn guest(home: &Path, release: &str, programs: &Path) -> Result<Initramfs, Failure> {
+    let mut guest = Initramfs::default();
+    guest.add_modules(release, &MODULES)?;
+    guest.add("/init", include_str!("init.sh"));
+    guest.add("/lab/action", include_str!("action.sh"));
+    guest.add_program(Path::new("/bin/busybox"), "/bin/busybox")?;
+    guest.add_program(Path::new("/usr/bin/ndctl"), "/lab/ndctl")?;
+    // Called by its path: busybox has one of its own, without ext4.
+    guest.add_program(Path::new("/sbin/mke2fs"), "/lab/mke2fs")?;
+    for (name, to) in [
+        ("forebay", "/lab/forebay"),
+        ("libforebay.so", "/lab/libforebay.so"),
+        ("forebay-lab-server", "/lab/lab-server"),
+    ] {
+        // Symbols would be read, and unpacked, at every boot.
+        let stripped = home.join(name);
+        run(Command::new("strip")
+            .arg("-o")
+            .arg(&stripped)
+            .arg(programs.join(name)))?;
+        guest.add_program(&stripped, to)?;
+    }
+    for (engine, library) in [("rocksdb", "-lrocksdb"), ("sqlite", "-lsqlite3")] {
+        let program = home.join(engine);
+        build_server(engine, library, &program)?;
+        guest.add_program(&program, &format!("/lab/{engine}-server"))?;
+    }
+    guest.add_program(&Redis.program()?, "/lab/redis-server")?;
+    guest.add_program(&Valkey.program()?, "/lab/valkey-server")?;
+    let eatmydata =
+        find_eatmydata().ok_or("libeatmydata is not installed: scripts/setup.sh powercut")?;
+    guest.add_program(&eatmydata, "/lab/libeatmydata.so")?;
+    Ok(guest)
+}
+
+/// Builds guest/server.c with a database that Debian ships.
+fn build_server(engine: &str, library: &str, to: &Path) -> Result<(), Failure> {
+    if to.exists() {
+        return Ok(());
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest");
+    run(Command::new("cc")
+        .args([
+            "-std=c11",
+            "-D_GNU_SOURCE",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+        ])
+        .arg(to)
+        .arg(sources.join("server.c"))
+        .arg(sources.join(format!("{engine}.c")))
+        .arg(library))
+}
+
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let done = command
+        .output()
+        .map_err(|e| format!("{command:?}: {e}. Remedy: scripts/setup.sh powercut"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        return Err(format!("{command:?} failed:\n{said}").into());
+    }
+    Ok(())
+}
+
+/// The kernel without its compression, which would be undone at every boot, and slowly, if that can be had; otherwise `packed` itself.
+fn unpacked(packed: &Path, home: &Path) -> Result<PathBuf, Failure> {
+    const XZ: &[u8] = b"\xFD7zXZ\0";
+    let bytes = fs::read(packed).map_err(|e| format!("reading {}: {e}", packed.display()))?;
+    let Some(at) = bytes.windows(XZ.len()).position(|window| window == XZ) else {
+        return Ok(packed.to_owned());
+    };
+    let (part, image) = (home.join("vmlinux.xz"), home.join("vmlinux"));
+    fs::write(&part, &bytes[at..])?;
+    let done = Command::new("xz")
+        .args(["--single-stream", "-dc"])
+        .arg(&part)
+        .stdout(fs::File::create(&image)?)
+        .status();
+    let is_elf = fs::read(&image)?.starts_with(b"\x7FELF");
+    Ok(if done.is_ok_and(|status| status.success()) && is_elf {
+        image
+    } else {
+        packed.to_owned()
+    })
+}
+
+/// The release of a kernel that is installed here, with its modules.
+fn installed_kernel() -> Result<String, Failure> {
+    let has_modules = |release: &String| {
+        let listed = Path::new("/lib/modules").join(release).join("modules.dep");
+        fs::read_to_string(listed).is_ok_and(|listed| listed.contains("/nfit.ko:"))
+    };
+    let mut found: Vec<String> = fs::read_dir("/boot")?
+        .filter_map(|entry| {
+            entry
+                .ok()?
+                .file_name()
+                .into_string()
+                .ok()?
+                .strip_prefix("vmlinuz-")
+                .map(str::to_owned)
+        })
+        .filter(has_modules)
+        .collect();
+    found.sort();
+    found
+        .pop()
+        .ok_or_else(|| "no kernel is installed in /boot: scripts/setup.sh powercut".into())
+}
