@@ -197,8 +197,9 @@ fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
     }
     store.close().unwrap();
     let store = Store::open(&path, None, &with_segments(64 << 10)).unwrap();
-    let report = store.gc().unwrap();
-    assert!(report.files > 0, "{report:?}");
+    store.gc().unwrap();
+    // By this collection, or by the one in the background before it.
+    assert!(store.stats().gc_files_removed > 0);
     for key in 0..20u32 {
         let value = store.get(&key.to_be_bytes()).unwrap().unwrap();
         assert_eq!(value, vec![2; 100_000]);

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// How long one write waits at most. So writers never depend on the collector: if it cannot go on, they are slow.
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// How far writers may go. Without a collector: anywhere.
 pub(super) struct Pace {
