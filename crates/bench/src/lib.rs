@@ -13,6 +13,7 @@
 //! [`rocksdb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
 //! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
+mod choice;
 pub mod clock;
 pub mod crash;
 pub mod data;

@@ -109,13 +109,7 @@ impl FromStr for Mode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|mode| mode.to_string() == text)
-            .ok_or_else(|| {
-                let names = Self::ALL.map(|mode| mode.to_string());
-                format!("there is no such mode; there are {}", names.join(", "))
-            })
+        crate::choice::named(&Self::ALL, "mode", text)
     }
 }
 
