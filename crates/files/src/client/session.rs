@@ -612,7 +612,8 @@ fn sync_now(number: usize, locked: Option<(usize, &File)>) -> Result<(), Errno> 
     }
     let guard = FILES[number].file.try_lock_for(LOOK).ok_or(Errno::BUSY)?;
     let Ok(cell) = guard.try_borrow() else {
-        return Err(Errno::BUSY);
+        // A signal handler, above a call of this thread that has it: waiting would be for ever.
+        return Err(Errno::DEADLK);
     };
     cell.as_ref().map_or(Ok(()), sync)
 }
