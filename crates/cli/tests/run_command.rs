@@ -200,8 +200,10 @@ fn signals_are_passed_on_and_the_program_decides() {
         echo ready
         while :; do sleep 0.02; done
     "#;
+    // A shell cannot trap what it was started with ignored, and under nohup that is SIGHUP.
     let mut process = Process::spawn(
-        Command::new(FOREBAY)
+        Command::new("env")
+            .args(["--default-signal=USR1,HUP,TERM", FOREBAY])
             .args([
                 "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
             ])

@@ -25,7 +25,7 @@ impl Bench {
     /// Panels that its rows are in.
     fn panels(self) -> &'static [&'static str] {
         match self {
-            Self::Device => &["deviation"],
+            Self::Device => &["time", "deviation"],
             Self::Fam => &[
                 "sequential_put",
                 "random_put",
@@ -39,7 +39,7 @@ impl Bench {
     fn rows(self, report: &Value) -> Vec<Row> {
         let rows = report["rows"].as_array().map_or(&[][..], Vec::as_slice);
         match self {
-            Self::Device => rows.iter().filter_map(device_row).collect(),
+            Self::Device => rows.iter().filter_map(device_rows).flatten().collect(),
             Self::Fam => rows.iter().filter_map(fam_row).collect(),
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn run(bench: Bench, lab: &Lab<'_>) -> Result<Measured, BenchError> {
 }
 
 /// `{profile, bytes, sequential, write, measured_us, profile_us}`.
-fn device_row(row: &Value) -> Option<Row> {
+fn device_rows(row: &Value) -> Option<[Row; 2]> {
     let access = if row["write"].as_bool()? {
         "write"
     } else {
@@ -115,15 +115,11 @@ fn device_row(row: &Value) -> Option<Row> {
         "random"
     };
     let x = format!("{access} {}, {order}", bytes_name(row["bytes"].as_u64()?));
-    let ratio = row["measured_us"].as_f64()? / row["profile_us"].as_f64()?;
+    let measured_us = row["measured_us"].as_f64()?;
+    let ratio = measured_us / row["profile_us"].as_f64()?;
     let series = row["profile"].as_str()?;
-    Some(Row::of(
-        "deviation",
-        Place::Here.name(),
-        series,
-        &x,
-        &[ratio],
-    ))
+    let here = |panel, figure| Row::of(panel, Place::Here.name(), series, &x, &[figure]);
+    Some([here("time", measured_us), here("deviation", ratio)])
 }
 
 /// `{store, policy, workload, pair_bytes, us_per_op, us_per_op_span}`.
@@ -153,14 +149,11 @@ mod tests {
         let report = json!({"rows": [{"profile": "gen-z-uc", "bytes": 4096, "sequential": false, "write": true, "calls": 9,
             "profile_us": 25.0, "measured_us": 26.0}]});
         let rows = Bench::Device.rows(&report);
-        let expected = Row::of(
-            "deviation",
-            "this disk",
-            "gen-z-uc",
-            "write 4 KiB, random",
-            &[1.04],
-        );
-        assert_eq!(rows, [expected]);
+        let expected = |panel, figure| {
+            let x = "write 4 KiB, random";
+            Row::of(panel, "this disk", "gen-z-uc", x, &[figure])
+        };
+        assert_eq!(rows, [expected("time", 26.0), expected("deviation", 1.04)]);
     }
 
     #[test]

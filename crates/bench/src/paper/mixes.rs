@@ -1,6 +1,6 @@
 //! P4, figure 9: mixes of SETs and GETs, by a client of our own in memtier's place.
 
-use super::{Lab, Measured, Row, SERVER, SIZES, policies};
+use super::{Lab, Measured, Row, SERVER, SIZES, Size, policies};
 use crate::{
     BenchError,
     place::Place,
@@ -18,6 +18,11 @@ const CLIENTS: u64 = 50;
 /// SETs to GETs: memtier's default, halves, and mostly SETs.
 const MIXES: [(u64, u64); 3] = [(1, 10), (1, 1), (10, 1)];
 
+/// Requests a round on the emulated disk: some 100 syncs a second.
+fn on_emulated(size: Size) -> u64 {
+    size.pick(100, 2_000, 10_000)
+}
+
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let names = MODES.map(|mode| mode.to_string());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -28,11 +33,34 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         measured.rows = rows;
         return Ok(measured);
     }
-    let sizes = lab
-        .size
-        .pick(vec![32, 8192], vec![32, 512, 8192], SIZES.to_vec());
-    for value_bytes in sizes {
-        for (sets, gets) in MIXES {
+    for place in [Place::Here, Place::Emulated("hdd-7200")] {
+        let (sizes, requests) = match place {
+            Place::Here => (
+                lab.size
+                    .pick(vec![32, 8192], vec![32, 512, 8192], SIZES.to_vec()),
+                policies::requests(lab.size),
+            ),
+            Place::Emulated(_) => (vec![32, 8192], on_emulated(lab.size)),
+        };
+        for (value_bytes, (sets, gets)) in sizes
+            .iter()
+            .flat_map(|&size| MIXES.map(|sets_and_gets| (size, sets_and_gets)))
+        {
+            let panel = format!("mix-{sets}-{gets}");
+            let x = super::bytes_name(value_bytes);
+            if let Err(why) = lab.has(place) {
+                let row = |name: &&str| Row::missing(&panel, place.name(), name, &x, &why);
+                measured.rows.extend(names.iter().map(row));
+                continue;
+            }
+            let mix = Mix {
+                requests,
+                value_bytes,
+                clients: CLIENTS,
+                keys: lab.size.pick(100, 10_000, 100_000),
+                sets,
+                gets,
+            };
             let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
             for round in 0..lab.rounds() {
                 let mut order = MODES;
@@ -40,42 +68,34 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                     order.reverse();
                 }
                 for mode in order {
-                    let mix = Mix {
-                        requests: policies::requests(lab.size),
-                        value_bytes,
-                        clients: CLIENTS,
-                        keys: lab.size.pick(100, 10_000, 100_000),
-                        sets,
-                        gets,
-                    };
-                    let rate = measure(lab, mode, mix)?;
+                    let rate = measure(lab, mode, place, mix)?;
                     lab.note(&format!(
-                        "{SERVER} {mode}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s"
+                        "{SERVER} {mode} on {}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s",
+                        place.name()
                     ));
                     figures.entry(mode.to_string()).or_default().push(rate);
                 }
             }
             for mode in &names {
                 let rates = figures.get(*mode).map_or(&[][..], Vec::as_slice);
-                let panel = format!("mix-{sets}-{gets}");
-                let x = super::bytes_name(value_bytes);
                 measured
                     .rows
-                    .push(Row::of(&panel, Place::Here.name(), mode, &x, rates));
+                    .push(Row::of(&panel, place.name(), mode, &x, rates));
             }
         }
     }
     measured.note(&[], format!(
-        "{} requests a round after every key was SET once, {CLIENTS} connections, one request in flight on each; the append-only file is \
+        "{} requests a round ({} on the emulated disk) after every key was SET once, {CLIENTS} connections, one request in flight on each; the append-only file is \
          rewritten by the server's default rule (when it has doubled, from 64 MiB on)",
-        crate::report::grouped(policies::requests(lab.size) as i64)
+        crate::report::grouped(policies::requests(lab.size) as i64),
+        crate::report::grouped(on_emulated(lab.size) as i64)
     ));
     measured.note(&[], policies::ALL_IN_NVM);
     Ok(measured)
 }
 
 /// Requests a second of one mode, on a fresh server.
-fn measure(lab: &Lab<'_>, mode: Mode, mix: Mix) -> Result<f64, BenchError> {
+fn measure(lab: &Lab<'_>, mode: Mode, place: Place, mix: Mix) -> Result<f64, BenchError> {
     let program = SERVER.program().map_err(BenchError::Config)?;
     let stage = Stage::new(
         &Setting {
@@ -86,7 +106,7 @@ fn measure(lab: &Lab<'_>, mode: Mode, mix: Mix) -> Result<f64, BenchError> {
             buffers: 2,
             buffer_bytes: 8 << 20,
             slowed: None,
-            device: None,
+            device: place.profile(),
             rewrites: Rewrites::Automatic,
         },
         lab.dir,

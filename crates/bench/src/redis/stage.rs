@@ -92,17 +92,17 @@ impl Stage {
         if setting.rewrites == Rewrites::Asked {
             options.extend(["--auto-aof-rewrite-percentage", "0"].map(str::to_owned));
         }
-        let mut environment: Vec<(OsString, OsString)> =
-            vec![(RUN_DIR.into(), run_dir.clone().into())];
+        let mut wrapper = wrapper(setting, &data, pool.as_ref());
+        let mut environment = vec![(RUN_DIR.into(), run_dir.clone().into())];
         if setting.mode == Mode::Eatmydata
             && let Some(library) = find_eatmydata()
         {
-            environment.push(("LD_PRELOAD".into(), preload(&library)));
+            eat_syncs(&library, &mut wrapper, &mut environment);
         }
         Ok(Self {
             launch: Launch {
                 program: setting.program.to_owned(),
-                wrapper: wrapper(setting, &data, pool.as_ref()),
+                wrapper,
                 dir: data,
                 environment,
                 options,
@@ -224,6 +224,21 @@ fn wrapper(setting: &Setting<'_>, data: &Path, pool: Option<&ScratchPool>) -> Ve
         words.splice(at..at, [name.into(), value]);
     }
     words
+}
+
+/// Has libeatmydata loaded before anything else: libforebay.so would charge the emulated device's syncs.
+fn eat_syncs(
+    library: &Path,
+    wrapper: &mut Vec<OsString>,
+    environment: &mut Vec<(OsString, OsString)>,
+) {
+    if wrapper.is_empty() {
+        environment.push(("LD_PRELOAD".into(), preload(library)));
+    } else {
+        let first = r#"LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@""#;
+        wrapper.extend(["sh", "-c", first].map(OsString::from));
+        wrapper.push(library.into());
+    }
 }
 
 /// What stands before a command to have it run under `forebay` with this pool.
