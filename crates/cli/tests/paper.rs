@@ -21,8 +21,16 @@ fn results(sandbox: &Sandbox, dir: &str, id: &str) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-/// The figures of a panel on this disk, by series and x. Every row of the result is a figure with its span, or says why not.
+/// What experiments call the disk that they run on.
+const HERE: &str = "this disk";
+
+/// The figures of a panel on this disk, by series and x.
 fn figures(result: &Value, panel: &str) -> Vec<(String, String, f64)> {
+    figures_on(result, HERE, panel)
+}
+
+/// The figures of a panel at a place, by series and x. Every row of the result is a figure with its span, or says why not.
+fn figures_on(result: &Value, place: &str, panel: &str) -> Vec<(String, String, f64)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let rows = result["rows"].as_array().unwrap();
     for row in rows {
@@ -38,7 +46,7 @@ fn figures(result: &Value, panel: &str) -> Vec<(String, String, f64)> {
         }
     }
     rows.iter()
-        .filter(|row| row["panel"] == panel && row["place"] == "this disk")
+        .filter(|row| row["panel"] == panel && row["place"] == place)
         .filter_map(|row| {
             Some((
                 text(&row["series"]),
@@ -49,10 +57,16 @@ fn figures(result: &Value, panel: &str) -> Vec<(String, String, f64)> {
         .collect()
 }
 
-/// Every series at every x has a figure above zero.
+/// Every series at every x has a figure above zero on this disk.
 #[track_caller]
 fn assert_complete(result: &Value, panel: &str, series: &[&str], xs: &[&str]) {
-    let figures = figures(result, panel);
+    assert_on(result, HERE, panel, series, xs);
+}
+
+/// Every series at every x has a figure above zero at `place`.
+#[track_caller]
+fn assert_on(result: &Value, place: &str, panel: &str, series: &[&str], xs: &[&str]) {
+    let figures = figures_on(result, place, panel);
     for (series, x) in series
         .iter()
         .flat_map(|series| xs.iter().map(move |x| (series, x)))
@@ -60,7 +74,7 @@ fn assert_complete(result: &Value, panel: &str, series: &[&str], xs: &[&str]) {
         let figure = figures.iter().find(|(s, at, _)| s == series && at == x);
         assert!(
             figure.is_some_and(|(.., value)| *value > 0.0),
-            "{panel}, {series} at {x}: {figures:?}"
+            "{panel}, {series} at {x} on {place}: {figures:?}"
         );
     }
 }
@@ -108,6 +122,15 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
     }
     let variants = ["fsync", "nosync", "single", "double"];
     assert_complete(&get("p1-fig5"), "puts", &variants, &["4 KiB"]);
+    assert_on(&get("p1-fig5"), "sata-ssd", "puts", &variants, &["4 KiB"]);
+    // Of the peers what is not installed is a row too.
+    let peers = get("p1-peers");
+    assert_complete(&peers, "puts", &["fsync", "double"], &["4 KiB"]);
+    for peer in ["rocksdb", "leveldb", "lmdb", "fjall", "redb"] {
+        let rows = peers["rows"].as_array().unwrap();
+        let of_it = |row: &&Value| row["series"].as_str().unwrap().starts_with(peer);
+        assert!(rows.iter().any(|row| of_it(&row)), "{peer}");
+    }
     let buffers = [
         "1 MiB", "2 MiB", "4 MiB", "8 MiB", "16 MiB", "32 MiB", "64 MiB",
     ];
@@ -127,14 +150,53 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
     } else {
         p4_is_complete(get);
     }
+    p5_is_complete(get);
     a_report_has_it_all(&sandbox);
     a_second_run_measures_what_is_missing(&sandbox);
     a_damaged_result_is_refused(&sandbox);
 }
 
+fn p5_is_complete(get: impl Fn(&str) -> Value) {
+    let profiles = [
+        "hdd-7200", "sata-ssd", "nvme", "nvram", "gen-z-uc", "gen-z-wt", "gen-z-wc",
+    ];
+    let accesses = [
+        "read 4 KiB, random",
+        "write 4 KiB, sequential",
+        "read 1 MiB, sequential",
+        "write 1 MiB, random",
+    ];
+    for panel in ["time", "deviation"] {
+        assert_complete(&get("p5-fig3-4"), panel, &profiles, &accesses);
+    }
+    let stores = [
+        "forebay uc",
+        "forebay wt",
+        "forebay wc",
+        "leveldb uc",
+        "leveldb wt",
+        "leveldb wc",
+    ];
+    for panel in [
+        "sequential_put",
+        "random_put",
+        "random_put_sync",
+        "sequential_get",
+        "random_get",
+    ] {
+        assert_complete(
+            &get("p5-latency"),
+            panel,
+            &stores,
+            &["16 B", "1 KiB", "16 KiB"],
+        );
+    }
+}
+
 fn p4_is_complete(get: impl Fn(&str) -> Value) {
     let policies = ["everysec", "always", "nvm", "forebay"];
     assert_complete(&get("p4-fig6"), "sets", &policies, &SIZES);
+    assert_on(&get("p4-fig6"), "hdd-7200", "sets", &policies, &SIZES);
     let lost = figures(&get("p4-fig7"), "lost");
     for mode in ["always", "nvm", "forebay"] {
         let lost: Vec<_> = lost.iter().filter(|(series, ..)| series == mode).collect();
@@ -279,7 +341,7 @@ fn what_is_not_installed_becomes_rows_that_say_so() {
     let missing = |id: &str, panel: &str| -> Vec<String> {
         let result = results(&sandbox, "results", id);
         let rows = result["rows"].as_array().unwrap().iter();
-        rows.filter(|row| row["panel"] == panel && row["place"] == "this disk")
+        rows.filter(|row| row["panel"] == panel && row["place"] == place)
             .filter_map(|row| Some(row["missing"].as_str()?.to_owned()))
             .collect()
     };

@@ -60,6 +60,9 @@ pub struct Mode {
 /// What is written back at once while too much waits.
 const WRITE_BACK_BYTES: u64 = 4 << 20;
 
+/// Files that are looked at for one of which more waits.
+const LOOKED_AT: u64 = 64;
+
 /// Behind, no more is written back while the device is busy for so long.
 const BACKLOG_NS: u64 = 20_000_000;
 
@@ -301,7 +304,7 @@ impl Device<'_> {
         self.write_back(key, file, done)
     }
 
-    /// Writes some of the file back if too much waits: behind from half of the limit on, and from the limit on at the writer's cost.
+    /// Writes some of a file back if too much waits: behind from half of the limit on, and from the limit on at the writer's cost.
     fn write_back(&self, key: FileKey, file: &FileState, now: u64) -> u64 {
         let limit = self.profile.cache.dirty_mib << 20;
         let waiting = self.state.dirty.load(Relaxed);
@@ -312,9 +315,28 @@ impl Device<'_> {
         if waiting <= limit && is_busy {
             return now;
         }
+        let (key, file) = self.fullest(key, file);
         let taken = self.take_dirty(file, WRITE_BACK_BYTES);
         let done = self.request_runs(key, taken, now);
         if waiting > limit { done } else { now }
+    }
+
+    /// The file if enough of it waits to be written, or one of which more does: what a writer has finished with is written back as well.
+    fn fullest<'a>(&'a self, key: FileKey, file: &'a FileState) -> (FileKey, &'a FileState) {
+        let waits = |file: &FileState| file.dirty.load(Relaxed);
+        if waits(file) >= WRITE_BACK_BYTES {
+            return (key, file);
+        }
+        let from = self.state.hand.fetch_add(LOOKED_AT, Relaxed) as usize;
+        let on_this = |file: &&FileState| file.device.load(Relaxed) == self.number as u64 + 1;
+        (from..from + LOOKED_AT as usize)
+            .map(|at| &self.files[at % self.files.len()])
+            .filter(on_this)
+            .max_by_key(|other| waits(other))
+            .filter(|other| waits(other) > waits(file))
+            .map_or((key, file), |other| {
+                (FileKey(other.key.load(Relaxed)), other)
+            })
     }
 
     /// The file is synced (`data_only`: as `fdatasync` does it), and has `size` bytes: when that is done.

@@ -57,6 +57,8 @@ pub(crate) struct DeviceState {
     pub(crate) queue: Queue,
     /// Bytes of all files that wait to be written.
     pub(crate) dirty: Word,
+    /// Which files were looked at last for one to be written back.
+    pub(crate) hand: Word,
     /// Not 0: written since the last flush.
     pub(crate) unflushed: Word,
     pub(crate) counts: [Word; COUNTS],

@@ -177,6 +177,40 @@ const P1_FIG5: Experiment = Experiment {
     seconds: [10, 80, 1500],
 };
 
+const P1_PEERS: Experiment = Experiment {
+    id: "p1-peers",
+    paper: "P1",
+    title: "Other stores in the place of fig. 5",
+    method: "The same Puts into an empty store, ours and others: RocksDB by db_bench, also with its values in blob files, LevelDB and LMDB by small programs \
+             linked to Debian's libraries, fjall (values apart from keys) and redb by one in Rust. One thread each, synced at each Put and not. They \
+             take turns, round after round.",
+    setup: P1_SETUP,
+    panels: &[Panel {
+        id: "puts",
+        title: "Puts of 4 KiB into an empty store, the drain to disk included",
+        unit: "Puts/s",
+        x: "value",
+        drawn: LogBars,
+    }],
+    claims: &[times(
+        "double buffer over a sync at each Put, in an empty store",
+        9.78,
+        cell("puts", "double", K4),
+        cell("puts", "fsync", K4),
+        SYNC_BOUND,
+    )
+    .headline(&[
+        ("RocksDB, synced", "rocksdb sync"),
+        ("with blob files", "rocksdb_blob sync"),
+        ("LevelDB, synced", "leveldb sync"),
+        ("LMDB, synced", "lmdb sync"),
+        ("fjall, synced", "fjall sync"),
+        ("redb, synced", "redb sync"),
+    ])],
+    measurement: Measurement::Peers,
+    seconds: [20, 120, 420],
+};
+
 const P1_FIG6: Experiment = Experiment {
     id: "p1-fig6",
     paper: "P1",
@@ -853,8 +887,8 @@ const fn below(
 
 /// All of them, in the order in which they are run and shown.
 pub const ALL: &[Experiment] = &[
-    P1_FIG5, P1_FIG6, P1_FIG7, P1_FIG8, P4_FIG6, P4_FIG7, P4_FIG8, P4_FIG9, P4_FIG10, P4_REWRITE,
-    P5_DEVICE, P5_FAM,
+    P1_FIG5, P1_PEERS, P1_FIG6, P1_FIG7, P1_FIG8, P4_FIG6, P4_FIG7, P4_FIG8, P4_FIG9, P4_FIG10,
+    P4_REWRITE, P5_DEVICE, P5_FAM,
 ];
 
 #[cfg(test)]

@@ -100,6 +100,8 @@ pub struct Panel {
 pub enum Measurement {
     /// P1: Puts in the store's variants.
     Puts,
+    /// P1: Puts in other stores.
+    Peers,
     /// P1: Puts with buffers of several sizes.
     Buffers,
     /// P4: SETs of several sizes under the policies.
@@ -239,6 +241,7 @@ impl Measurement {
     pub(crate) fn run(self, lab: &Lab<'_>) -> Result<Measured, BenchError> {
         match self {
             Self::Puts => puts::variants(lab),
+            Self::Peers => puts::peers(lab),
             Self::Buffers => puts::buffers(lab),
             Self::Policies => policies::sizes(lab),
             Self::Rewrite => policies::during_rewrite(lab),

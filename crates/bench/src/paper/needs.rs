@@ -26,6 +26,7 @@ impl Experiment {
         let pool = 64 * MIB;
         let (disk, memory) = match self.measurement {
             Measurement::Puts => (store.max(2 * puts::sampled_puts(size) * 4200), pool),
+            Measurement::Peers => (4 * puts * 4200 + 64 * MIB, pool),
             Measurement::Buffers => (store, 2 * 64 * MIB + pool),
             Measurement::Policies | Measurement::Mixes => (append_only, append_only),
             Measurement::Latency | Measurement::Rewrite => (append_only, pool),

@@ -7,10 +7,11 @@ use crate::{
     BenchError,
     device::Effort,
     live::Live,
-    peers::rocksdb,
+    peers::{other::Other, rocksdb},
     perf::Sampler,
     place::{Place, device_argument},
     processes,
+    rounds::Span,
     scratch::ScratchDir,
     wisckey::{self, Config, Figures, Limit, Watch},
 };
@@ -128,6 +129,62 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     measured.note(&["latency"],
         "device latency is of the whole machine's writes to the device, waiting in the queue included (/proc/diskstats); an emulated \
          device has none",
+    );
+    Ok(measured)
+}
+
+/// The store and every peer, each from an empty start: what others do in figure 5's place.
+pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let mut measured = Measured::default();
+    let config = Config {
+        variants: vec![Variant::Fsync, Variant::DOUBLE],
+        preload_bytes: 0,
+        // An end to what is slow.
+        limit: Limit {
+            seconds: Some(lab.size.pick(0.3, 2.0, 5.0)),
+            ..config(lab).limit
+        },
+        peers: true,
+        others: Other::ALL.to_vec(),
+        rounds: lab.rounds(),
+        ..config(lab)
+    };
+    let x = bytes_name(VALUE_BYTES);
+    let report = wisckey::run(std::slice::from_ref(&config), lab.watch)?;
+    let ours = report
+        .rows
+        .iter()
+        .map(|row| (row.variant.clone(), &row.figures));
+    let peers = report
+        .peer_rows()
+        .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
+    for (name, figures) in ours.chain(peers) {
+        let rate = figures.ops_per_s;
+        let span = figures.ops_per_s_span.unwrap_or(Span {
+            min: rate,
+            max: rate,
+        });
+        measured.rows.push(Row::spanned(
+            "puts",
+            Place::Here.name(),
+            &name,
+            &x,
+            rate,
+            span,
+        ));
+    }
+    for (name, why) in report.missing_peers() {
+        let row = Row::missing("puts", Place::Here.name(), name, &x, why);
+        measured.rows.push(row);
+    }
+    measured.devices.push(report.device);
+    measured.note(
+        &[],
+        format!(
+            "{} Puts into an empty database, or as many as {} seconds allow; a sync of what was not synced is counted in",
+            crate::report::grouped(config.limit.ops.unwrap_or(0) as i64),
+            config.limit.seconds.unwrap_or(0.0)
+        ),
     );
     Ok(measured)
 }
@@ -285,7 +342,12 @@ fn rounds(
     measured: &mut Measured,
 ) -> Result<Samples, BenchError> {
     let mut samples = Samples::new();
-    for round in 0..lab.rounds() {
+    let rounds = match place {
+        Place::Here => lab.rounds(),
+        // What the model says is the same in every round.
+        Place::Emulated(_) => 1,
+    };
+    for round in 0..rounds {
         let mut config = config.clone();
         if round % 2 == 1 {
             config.variants.reverse();

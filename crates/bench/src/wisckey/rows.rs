@@ -274,6 +274,14 @@ impl Report {
         })
     }
 
+    /// The peers that did not, and why.
+    pub fn missing_peers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.peers.iter().filter_map(|peer| match &peer.outcome {
+            PeerOutcome::Ran { .. } => None,
+            PeerOutcome::Missing { error } => Some((peer.name, error.as_str())),
+        })
+    }
+
     /// The row of that workload and variant.
     #[must_use]
     pub fn row(&self, workload: &str, variant: &str) -> Option<&Figures> {
