@@ -109,6 +109,7 @@ impl Device<'_> {
             self.emptied(key);
         } else if file.end.load(Relaxed) == 0 {
             file.end.store(size, Relaxed);
+            file.data_end.store(size, Relaxed);
             file.synced_end.store(size, Relaxed);
         }
     }
@@ -121,6 +122,7 @@ impl Device<'_> {
         for word in [
             &file.runs,
             &file.end,
+            &file.data_end,
             &file.synced_end,
             &file.read_end,
             &file.write_end,
@@ -129,12 +131,14 @@ impl Device<'_> {
         }
     }
 
-    /// The file's size was set.
+    /// The file's size was set; what it grew by is room that nothing was written to.
     pub fn resized(&self, key: FileKey, size: u64) {
         if size == 0 {
             self.emptied(key);
         } else {
-            self.file(key).end.store(size, Relaxed);
+            let file = self.file(key);
+            file.end.store(size, Relaxed);
+            file.data_end.fetch_min(size, Relaxed);
         }
     }
 
@@ -244,6 +248,7 @@ impl Device<'_> {
             self.write_behind(key, file, offset, bytes, now)
         };
         file.end.fetch_max(end, AcqRel);
+        file.data_end.fetch_max(end, Relaxed);
         if mode.synced {
             self.sync(key, end.max(file.end.load(Relaxed)), true, done)
         } else {
@@ -276,15 +281,15 @@ impl Device<'_> {
         now: u64,
     ) -> u64 {
         let mut done = now;
-        let (end, known_end) = (offset + bytes, file.end.load(Relaxed));
+        let (end, data_end) = (offset + bytes, file.data_end.load(Relaxed));
         let dirty = epoch(file);
         let mut new_pages = 0;
         for number in pages(offset, bytes) {
             let page = self.page(key, file, number);
             let held = self.pages.find(page);
             let (from, to) = (number * PAGE_BYTES, (number + 1) * PAGE_BYTES);
-            let is_partial = offset > from || end < to.min(known_end);
-            if held.is_none() && is_partial && from < known_end {
+            let is_partial = offset > from || end < to.min(data_end);
+            if held.is_none() && is_partial && from < data_end {
                 // The rest of the page has to be read first.
                 done = done.max(self.request(Kind::Read, key, from, PAGE_BYTES, now));
             }
@@ -348,6 +353,9 @@ impl Device<'_> {
         let unseen = size.saturating_sub(file.end.fetch_max(size, AcqRel));
         taken.bytes += unseen.div_ceil(PAGE_BYTES) * PAGE_BYTES;
         taken.runs += u64::from(unseen > 0);
+        if unseen > 0 {
+            file.data_end.fetch_max(size, Relaxed);
+        }
         let grown = file.synced_end.swap(size, Relaxed) != size;
         let mut done = self.request_runs(key, taken, now);
         let mut is_charged = done != now;
@@ -488,6 +496,7 @@ impl Device<'_> {
         for word in [
             &file.runs,
             &file.end,
+            &file.data_end,
             &file.synced_end,
             &file.read_end,
             &file.write_end,

@@ -44,6 +44,8 @@ pub(crate) struct FileState {
     pub(crate) runs: Word,
     /// Its size as far as known: what is beyond was written by ways that are not seen.
     pub(crate) end: Word,
+    /// Where what was ever written to it ends: beyond there is room, as `fallocate` makes it, which is not read before it is changed.
+    pub(crate) data_end: Word,
     /// Its size when it was last synced.
     pub(crate) synced_end: Word,
     /// Where the last read and the last write ended.

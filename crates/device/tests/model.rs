@@ -244,6 +244,23 @@ fn a_part_of_a_page_that_is_not_in_memory_is_read_before_it_is_changed() {
 }
 
 #[test]
+fn room_that_was_made_is_neither_read_before_it_is_changed_nor_written_back() {
+    let devices = devices(profile("journal = false"));
+    let device = devices.get(0).unwrap();
+    device.opened(FILE, 0);
+    device.resized(FILE, 1 << 20);
+    // The end of one page and the beginning of the next.
+    let mut now = 0;
+    for at in 0..10 {
+        now = device.write(FILE, at * 5000, 5000, PLAIN, now);
+    }
+    assert_eq!(now, 0);
+    let bytes = 13 * PAGE;
+    let transfer = (bytes as f64 / 40.96e6 * 1e9) as u64;
+    assert_eq!(device.sync(FILE, 1 << 20, true, now), 200 * US + transfer);
+}
+
+#[test]
 fn a_writer_who_is_faster_than_the_device_is_slowed_to_its_pace() {
     // 40.96 MB/s, and 8 MiB may wait.
     let devices = devices(profile("[cache]\ndirty_mib = 8"));

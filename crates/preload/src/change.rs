@@ -29,8 +29,12 @@ hooks! {
     missing missing(-1);
     plain if mode == libc::FALLOC_FL_KEEP_SIZE || !client::absorbs(fd);
     else |real| match retire(fd) {
-        // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(fd, mode, offset, bytes) },
+        Ok(()) => {
+            // SAFETY: our caller's arguments.
+            let result = unsafe { real(fd, mode, offset, bytes) };
+            allocated(fd, result == 0);
+            result
+        }
         Err(failed) => failed.with(-1),
     };
 
@@ -39,8 +43,12 @@ hooks! {
     missing libc::ENOSYS;
     plain if !client::absorbs(fd);
     else |real| match retire(fd) {
-        // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(fd, offset, bytes) },
+        Ok(()) => {
+            // SAFETY: our caller's arguments.
+            let result = unsafe { real(fd, offset, bytes) };
+            allocated(fd, result == 0);
+            result
+        }
         Err(failed) => failed.number(),
     };
 
@@ -98,6 +106,13 @@ hooks! {
 /// Makes the file of an absorbed descriptor plain.
 pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
     client(|| client::retire(fd))
+}
+
+/// Room was made for the file of `fd`: its device is told of the new size, which costs it nothing.
+fn allocated(fd: c_int, is_done: bool) {
+    if let Some(begun) = device::begin(fd).filter(|_| is_done) {
+        begun.allocated();
+    }
 }
 
 /// Makes the file of `to` plain, then does `transfer` into it. What was to be durable by the flags that the kernel does not know of is

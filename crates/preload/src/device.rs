@@ -209,6 +209,15 @@ impl Begun {
         });
     }
 
+    /// The file may have grown by room that nothing was written to.
+    pub(crate) fn allocated(self) {
+        tell_client(|| {
+            if let Some((stat, _)) = self.look() {
+                self.device.resized(key(&stat), stat.st_size.unsigned_abs());
+            }
+        });
+    }
+
     /// The program needs these bytes no longer in memory.
     pub(crate) fn dropped(self, offset: u64, bytes: u64) {
         tell_client(|| {

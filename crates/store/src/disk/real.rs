@@ -171,6 +171,10 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
+        // The size by the C library, where an emulated device (docs/devices.md) sees that this is room, not data.
+        if self.len()? < bytes {
+            self.truncate(bytes)?;
+        }
         match fallocate(&self.buffered, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
             // A file system without allocation ahead: syncs carry more metadata, nothing else.
