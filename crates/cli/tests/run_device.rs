@@ -91,6 +91,21 @@ fn processes_of_a_run_share_the_cache_and_wait_for_each_other() {
 }
 
 #[test]
+fn room_made_ahead_is_neither_read_nor_written_back() {
+    let sandbox = Sandbox::new();
+    sandbox.device(&format!("{SLOW}journal = false\n"));
+    let script = "import os\n\
+                  fd = os.open('d/x', os.O_CREAT | os.O_RDWR)\n\
+                  os.posix_fallocate(fd, 0, 1 << 20)\n\
+                  for _ in range(3): os.write(fd, b'x' * 5000)\n\
+                  os.fdatasync(fd)";
+    let ran = sandbox
+        .on_device("", &format!("exec python3 -c \"{script}\""))
+        .ok();
+    assert_eq!(counts(&ran), [0, 1, 1], "{}", ran.stderr);
+}
+
+#[test]
 fn an_absorbed_files_syncs_are_paid_for_by_its_drain() {
     let sandbox = Sandbox::new();
     sandbox.pool();
