@@ -341,7 +341,7 @@ fn what_is_not_installed_becomes_rows_that_say_so() {
     let missing = |id: &str, panel: &str| -> Vec<String> {
         let result = results(&sandbox, "results", id);
         let rows = result["rows"].as_array().unwrap().iter();
-        rows.filter(|row| row["panel"] == panel && row["place"] == place)
+        rows.filter(|row| row["panel"] == panel && row["place"] == HERE)
             .filter_map(|row| Some(row["missing"].as_str()?.to_owned()))
             .collect()
     };
