@@ -33,8 +33,13 @@ fn put(store: &Store, key: u32, round: u32) {
 }
 
 /// Overwrites keys chosen by `choose` several times over, and watches the space.
-fn overwrite(store: &Store, times: u32, mut choose: impl FnMut() -> u32) {
-    let live = u64::from(KEYS) * RECORD;
+fn overwrite(store: &Store, times: u32, choose: impl FnMut() -> u32) {
+    overwrite_beside(store, 0, times, choose);
+}
+
+/// As [`overwrite`], where so many bytes of files cannot be collected.
+fn overwrite_beside(store: &Store, stuck: u64, times: u32, mut choose: impl FnMut() -> u32) {
+    let live = u64::from(KEYS) * RECORD + stuck;
     for round in 0..times * KEYS {
         put(store, choose(), round);
         if round % 16 == 0 {
@@ -155,7 +160,7 @@ fn a_file_that_is_damaged_stays_and_the_others_are_collected() {
     bytes[4096 + 2 * 64] ^= 1;
     std::fs::write(&damaged, bytes).unwrap();
     let mut rng = Rng(6);
-    overwrite(&store, 3, || rng.below(u64::from(KEYS)) as u32);
+    overwrite_beside(&store, FILE, 3, || rng.below(u64::from(KEYS)) as u32);
     assert!(damaged.exists());
 }
 

@@ -44,7 +44,7 @@ const GARBAGE_MIN: f64 = 0.05;
 /// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so much.
 const GARBAGE_MORE: f64 = 0.1;
 /// Part of the garbage that the options allow for; the rest is for what sampling gets wrong and records' headers.
-const AIM: f64 = 0.9;
+const AIM: f64 = 0.8;
 /// However little is live, garbage of so many files is allowed for.
 const FILES_MIN: u64 = 4;
 /// A sample is looked at again when as much was written as one in so many parts of the log.
