@@ -13,7 +13,7 @@ use crate::{
     processes,
     rounds::Span,
     scratch::ScratchDir,
-    wisckey::{self, Config, Figures, Limit, Watch},
+    wisckey::{self, Config, Figures, Limit, Report, Watch},
 };
 use forebay_store::Variant;
 use serde_json::Value;
@@ -151,14 +151,7 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     };
     let x = bytes_name(VALUE_BYTES);
     let report = wisckey::run(std::slice::from_ref(&config), lab.watch)?;
-    let ours = report
-        .rows
-        .iter()
-        .map(|row| (row.variant.clone(), &row.figures));
-    let peers = report
-        .peer_rows()
-        .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
-    for (name, figures) in ours.chain(peers) {
+    for (name, figures) in everybody(&report) {
         let rate = figures.ops_per_s;
         let span = figures.ops_per_s_span.unwrap_or(Span {
             min: rate,
@@ -360,13 +353,8 @@ fn rounds(
     Ok(samples)
 }
 
-fn here(
-    lab: &Lab<'_>,
-    config: &Config,
-    samples: &mut Samples,
-    measured: &mut Measured,
-) -> Result<(), BenchError> {
-    let report = wisckey::run(std::slice::from_ref(config), lab.watch)?;
+/// Those who ran, ours and the peers, by their series' names.
+fn everybody(report: &Report) -> impl Iterator<Item = (String, &Figures)> {
     let ours = report
         .rows
         .iter()
@@ -374,7 +362,17 @@ fn here(
     let peers = report
         .peer_rows()
         .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
-    for (name, figures) in ours.chain(peers) {
+    ours.chain(peers)
+}
+
+fn here(
+    lab: &Lab<'_>,
+    config: &Config,
+    samples: &mut Samples,
+    measured: &mut Measured,
+) -> Result<(), BenchError> {
+    let report = wisckey::run(std::slice::from_ref(config), lab.watch)?;
+    for (name, figures) in everybody(&report) {
         samples.entry(name).or_default().push(Sample {
             ops_per_s: figures.ops_per_s,
             seconds: figures.seconds,
