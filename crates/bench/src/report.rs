@@ -141,14 +141,8 @@ pub fn wisckey(report: &Report) -> String {
 
 /// Our rows and the peers': who, and the figures.
 fn all_rows(report: &Report) -> impl Iterator<Item = (String, &Figures)> {
-    let ours = report
-        .rows
-        .iter()
-        .map(|row| (row.variant.clone(), &row.figures));
-    let peers = report
-        .peer_rows()
-        .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
-    ours.chain(peers)
+    report
+        .everybody()
         .map(|(name, figures)| match figures.run.as_str() {
             "" => (name, figures),
             run => (format!("{run}: {name}"), figures),

@@ -66,12 +66,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 gets,
             };
             let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-            let rounds = match place {
-                Place::Here => lab.rounds(),
-                // What the model says is the same in every round.
-                Place::Emulated(_) => 1,
-            };
-            for round in 0..rounds {
+            for round in 0..lab.rounds_on(place) {
                 let mut order = MODES;
                 if round % 2 == 1 {
                     order.reverse();

@@ -213,6 +213,14 @@ impl Lab<'_> {
         self.size.pick(1, 3, 3)
     }
 
+    /// Rounds of what takes long: one on an emulated device, where the model says the same in every round.
+    pub(crate) fn rounds_on(&self, place: Place) -> usize {
+        match place {
+            Place::Here => self.rounds(),
+            Place::Emulated(_) => 1,
+        }
+    }
+
     /// Whether `place` is there; `missing` rows are made if not.
     pub(crate) fn has(&self, place: Place) -> Result<(), String> {
         place.available(self.forebay)

@@ -13,7 +13,7 @@ use crate::{
     processes,
     rounds::Span,
     scratch::ScratchDir,
-    wisckey::{self, Config, Figures, Limit, Report, Watch},
+    wisckey::{self, Config, Figures, Limit, Watch},
 };
 use forebay_store::Variant;
 use serde_json::Value;
@@ -151,7 +151,7 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     };
     let x = bytes_name(VALUE_BYTES);
     let report = wisckey::run(std::slice::from_ref(&config), lab.watch)?;
-    for (name, figures) in everybody(&report) {
+    for (name, figures) in report.everybody() {
         let rate = figures.ops_per_s;
         let span = figures.ops_per_s_span.unwrap_or(Span {
             min: rate,
@@ -335,12 +335,7 @@ fn rounds(
     measured: &mut Measured,
 ) -> Result<Samples, BenchError> {
     let mut samples = Samples::new();
-    let rounds = match place {
-        Place::Here => lab.rounds(),
-        // What the model says is the same in every round.
-        Place::Emulated(_) => 1,
-    };
-    for round in 0..rounds {
+    for round in 0..lab.rounds_on(place) {
         let mut config = config.clone();
         if round % 2 == 1 {
             config.variants.reverse();
@@ -353,18 +348,6 @@ fn rounds(
     Ok(samples)
 }
 
-/// Those who ran, ours and the peers, by their series' names.
-fn everybody(report: &Report) -> impl Iterator<Item = (String, &Figures)> {
-    let ours = report
-        .rows
-        .iter()
-        .map(|row| (row.variant.clone(), &row.figures));
-    let peers = report
-        .peer_rows()
-        .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
-    ours.chain(peers)
-}
-
 fn here(
     lab: &Lab<'_>,
     config: &Config,
@@ -372,7 +355,7 @@ fn here(
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
     let report = wisckey::run(std::slice::from_ref(config), lab.watch)?;
-    for (name, figures) in everybody(&report) {
+    for (name, figures) in report.everybody() {
         samples.entry(name).or_default().push(Sample {
             ops_per_s: figures.ops_per_s,
             seconds: figures.seconds,

@@ -274,6 +274,18 @@ impl Report {
         })
     }
 
+    /// Those who ran, ours and then the peers: who, and the figures.
+    pub fn everybody(&self) -> impl Iterator<Item = (String, &Figures)> {
+        let ours = self
+            .rows
+            .iter()
+            .map(|row| (row.variant.clone(), &row.figures));
+        let peers = self
+            .peer_rows()
+            .map(|(name, mode, figures)| (format!("{name} {mode}"), figures));
+        ours.chain(peers)
+    }
+
     /// The peers that did not, and why.
     pub fn missing_peers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.peers.iter().filter_map(|peer| match &peer.outcome {
