@@ -197,6 +197,11 @@ fn readers_of_a_mapping_see_the_bytes_and_are_charged_page_by_page() {
             assert_eq!(counts(&ran)[0], reads, "{cache}, {kind}");
             let ran = sandbox.on_device("", &format!("exec ./mapped d/x {kind} plain"));
             assert_eq!(ran.fails(139, &[]).text(), format!("{sum}\n"));
+            // More pages than stay accessible where nothing is kept.
+            let script = format!("./mapped d/x {kind} given > y");
+            let ran = sandbox.on_device("", &script).ok();
+            assert!(fs::read(sandbox.file("y")).unwrap() == bytes);
+            assert_eq!(counts(&ran)[0], PAGES.min(reads), "{cache}, {kind}");
         }
     }
 }

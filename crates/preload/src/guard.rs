@@ -23,6 +23,7 @@ use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t, size_t};
 use std::{
     hint,
     mem::{self, MaybeUninit},
+    ops::Range,
     ptr,
     sync::atomic::{
         AtomicBool, AtomicI32, AtomicU64, AtomicUsize,
@@ -183,7 +184,15 @@ pub(crate) fn charge(
     }
 }
 
-/// Touches all of `bytes` at `address` that are in a charged mapping, before the kernel is given them: it would say `EFAULT`.
+/// Who touches a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Toucher {
+    Program,
+    /// A system call, which would say `EFAULT` for a page that is inaccessible: so it stays accessible.
+    Kernel,
+}
+
+/// Touches all of `bytes` at `address` that are in a charged mapping, before the kernel is given them.
 pub(crate) fn touch(address: usize, bytes: usize) {
     if is_idle() {
         return;
@@ -193,7 +202,7 @@ pub(crate) fn touch(address: usize, bytes: usize) {
     while at < end {
         match find(at) {
             Some(guard) => {
-                resolve(guard, at);
+                resolve(guard, at, Toucher::Kernel);
                 at += PAGE;
             }
             None => at = next_start(at).min(end),
@@ -231,7 +240,7 @@ impl Guard {
 }
 
 /// Charges the page at `address`, and those around it that are read with it, and makes them accessible.
-fn resolve(guard: &Guard, address: usize) {
+fn resolve(guard: &Guard, address: usize, toucher: Toucher) {
     let Some(device) = device::get(guard.device.load(Relaxed)) else {
         return;
     };
@@ -258,7 +267,12 @@ fn resolve(guard: &Guard, address: usize) {
         return;
     }
     protect(from, to, guard.protection.load(Relaxed));
-    if !keeps {
+    if keeps {
+        return;
+    }
+    if toucher == Toucher::Kernel {
+        forget_last(page..page + PAGE);
+    } else {
         let last = LAST[NEXT.fetch_add(1, Relaxed) % RECENT].swap(page, Relaxed);
         let is_again = LAST.iter().any(|other| other.load(Relaxed) == last);
         if last != 0 && !is_again && find(last).is_some() {
@@ -281,8 +295,13 @@ pub(crate) fn release(address: usize, bytes: usize) {
             guard.start.store(0, Release);
         }
     }
+    forget_last(address..end);
+}
+
+/// Pages that stay accessible, or are no longer there.
+fn forget_last(pages: Range<usize>) {
     for page in &LAST {
-        if (address..end).contains(&page.load(Relaxed)) {
+        if pages.contains(&page.load(Relaxed)) {
             page.store(0, Relaxed);
         }
     }
@@ -427,7 +446,7 @@ unsafe extern "C-unwind" fn on_fault(number: c_int, info: *mut siginfo_t, contex
         code == SEGV_ACCERR && !unsafe { was_write(context) || was_fetch(context, address) };
     if was_read {
         if let Some(guard) = find(address) {
-            resolve(guard, address);
+            resolve(guard, address, Toucher::Program);
             set_errno(before);
             return;
         }

@@ -1,20 +1,23 @@
-//! `sendmsg`, `sendmmsg`: a descriptor that is passed to another process can be written to there, so its file is retired first.
+//! `sendmsg`, `sendmmsg`: a descriptor that is passed to another process can be written to there, so its file is retired first. And as with
+//! `send` and `sendto`, what is sent of charged mappings ([`guard`]) is made accessible.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
     around::{Failed, missing},
     change::retire,
-    memory,
+    guard, memory,
     real::hooks,
 };
 use forebay_files::client;
-use libc::{c_int, c_uint, cmsghdr, mmsghdr, msghdr, ssize_t};
+use libc::{
+    c_int, c_uint, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t,
+};
 
 hooks! {
     fn [sendmsg] (socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::is_absorbing();
-    else |real| match before_passing(message) {
+    plain if !client::is_absorbing() && guard::is_idle();
+    else |real| match before_sending(message) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(socket, message, flags) },
         Err(failed) => failed.with(-1),
@@ -22,31 +25,54 @@ hooks! {
 
     fn [sendmmsg] (socket: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::is_absorbing();
-    else |real| match before_passing_all(messages, count) {
+    plain if !client::is_absorbing() && guard::is_idle();
+    else |real| match before_sending_all(messages, count) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(socket, messages, count, flags) },
         Err(failed) => failed.with(-1),
+    };
+
+    fn [send] (socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    missing missing(-1);
+    plain if guard::is_idle();
+    else |real| {
+        guard::touch(buffer.addr(), bytes);
+        // SAFETY: our caller's arguments.
+        unsafe { real(socket, buffer, bytes, flags) }
+    };
+
+    fn [sendto] (socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t) -> ssize_t;
+    missing missing(-1);
+    plain if guard::is_idle();
+    else |real| {
+        guard::touch(buffer.addr(), bytes);
+        // SAFETY: our caller's arguments.
+        unsafe { real(socket, buffer, bytes, flags, to, to_bytes) }
     };
 }
 
 /// The kernel sends no more than this many messages at once (`UIO_MAXIOV`).
 const MESSAGES_MAX: c_uint = 1024;
 
-fn before_passing_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), Failed> {
+/// And no more parts of one than this (`UIO_MAXIOV`).
+const PARTS_MAX: usize = 1024;
+
+fn before_sending_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), Failed> {
     for number in 0..count.min(MESSAGES_MAX) {
         // A message is the first part of its element.
-        before_passing(messages.wrapping_add(number as usize).cast())?;
+        before_sending(messages.wrapping_add(number as usize).cast())?;
     }
     Ok(())
 }
 
-/// Retires the files of all absorbed descriptors in a message. What cannot be read, or makes no sense, the kernel refuses.
-fn before_passing(message: *const msghdr) -> Result<(), Failed> {
+/// Touches what is in a message, and retires the files of all its absorbed descriptors. What cannot be read, or makes no sense, the
+/// kernel refuses.
+fn before_sending(message: *const msghdr) -> Result<(), Failed> {
     // SAFETY: a message that is being sent is left alone by its sender.
     let Some(message) = (unsafe { memory::read(message) }) else {
         return Ok(());
     };
+    touch_parts(&message);
     let (start, end) = (message.msg_control, message.msg_controllen);
     let mut at = 0_usize;
     while let Some(data) = at
@@ -76,4 +102,18 @@ fn before_passing(message: *const msghdr) -> Result<(), Failed> {
         at = part_end.next_multiple_of(size_of::<usize>());
     }
     Ok(())
+}
+
+fn touch_parts(message: &msghdr) {
+    if guard::is_idle() {
+        return;
+    }
+    for number in 0..message.msg_iovlen.min(PARTS_MAX) {
+        // SAFETY: as above.
+        let Some(part) = (unsafe { memory::read::<iovec>(message.msg_iov.wrapping_add(number)) })
+        else {
+            return;
+        };
+        guard::touch(part.iov_base.addr(), part.iov_len);
+    }
 }

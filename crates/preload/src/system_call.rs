@@ -4,7 +4,7 @@
 
 use crate::{
     around::{client, missing, without_cancellation},
-    asynchronous, change, descriptor, device, guard, map, memory, name, open, position,
+    asynchronous, change, descriptor, device, guard, map, memory, message, name, open, position,
     real::hooks,
     sync, write,
 };
@@ -31,6 +31,10 @@ fn absorbs(fd: c_long) -> bool {
     client::absorbs(fd as c_int)
 }
 
+fn is_plain(fd: c_long) -> bool {
+    write::is_plain(fd as c_int)
+}
+
 fn is_own(fd: c_long) -> bool {
     client::is_own(fd as c_int)
 }
@@ -50,11 +54,14 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         };
     }
     match number {
-        libc::SYS_write if absorbs(a) => call!(write::write, a, b, c),
-        libc::SYS_pwrite64 if absorbs(a) => call!(write::pwrite, a, b, c, d),
-        libc::SYS_writev if absorbs(a) => call!(write::writev, a, b, c),
-        libc::SYS_pwritev if absorbs(a) => call!(write::pwritev, a, b, c, d),
-        libc::SYS_pwritev2 if absorbs(a) => call!(write::pwritev2, a, b, c, d, f),
+        libc::SYS_write if !is_plain(a) => call!(write::write, a, b, c),
+        libc::SYS_pwrite64 if !is_plain(a) => call!(write::pwrite, a, b, c, d),
+        libc::SYS_writev if !is_plain(a) => call!(write::writev, a, b, c),
+        libc::SYS_pwritev if !is_plain(a) => call!(write::pwritev, a, b, c, d),
+        libc::SYS_pwritev2 if !is_plain(a) => call!(write::pwritev2, a, b, c, d, f),
+        libc::SYS_sendmsg => call!(message::sendmsg, a, b, c),
+        libc::SYS_sendmmsg => call!(message::sendmmsg, a, b, c, d),
+        libc::SYS_sendto => call!(message::sendto, a, b, c, d, e, f),
         libc::SYS_read if absorbs(a) => call!(position::read, a, b, c),
         libc::SYS_readv if absorbs(a) => call!(position::readv, a, b, c),
         libc::SYS_preadv2 if absorbs(a) => call!(position::preadv2, a, b, c, d, f),

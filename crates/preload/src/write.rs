@@ -1,4 +1,5 @@
-//! `write`, `pwrite`, `writev`, `pwritev`, `pwritev2`: to an absorbed descriptor, by the client.
+//! `write`, `pwrite`, `writev`, `pwritev`, `pwritev2`: to an absorbed descriptor, by the client. To any other by the hidden function, once
+//! what is written of charged mappings ([`guard`]) is accessible.
 //!
 //! What the kernel would refuse anyway (a negative offset, too many parts, no memory) goes to the hidden function, for its errno.
 #![expect(
@@ -24,7 +25,7 @@ const AT_POSITION: off_t = -1;
 hooks! {
     fn [write __write] (fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if is_plain(fd);
     else |real| one(fd, buffer, bytes, Place::Position, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, buffer, bytes) }
@@ -32,7 +33,7 @@ hooks! {
 
     fn [pwrite pwrite64 __pwrite64] (fd: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if is_plain(fd);
     else |real| one(fd, buffer, bytes, Place::of(offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, buffer, bytes, offset) }
@@ -40,7 +41,7 @@ hooks! {
 
     fn [writev] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if is_plain(fd);
     else |real| several(fd, parts, count, Place::Position, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, parts, count) }
@@ -48,7 +49,7 @@ hooks! {
 
     fn [pwritev pwritev64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if is_plain(fd);
     else |real| several(fd, parts, count, Place::of(offset), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, parts, count, offset) }
@@ -56,11 +57,17 @@ hooks! {
 
     fn [pwritev2 pwritev64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if is_plain(fd);
     else |real| several(fd, parts, count, Place::of_or_position(offset), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, parts, count, offset, flags) }
     });
+}
+
+/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs two loads.
+#[inline]
+pub(crate) fn is_plain(fd: c_int) -> bool {
+    !client::absorbs(fd) && guard::is_idle()
 }
 
 /// Where a write goes.
@@ -86,17 +93,17 @@ impl Place {
     }
 }
 
-/// Writes one buffer; `refused` is the hidden function, for what the kernel refuses.
+/// Writes one buffer; `plain` is the hidden function, for other descriptors and for what the kernel refuses.
 #[inline]
 fn one(
     fd: c_int,
     buffer: *const c_void,
     bytes: size_t,
     place: Place,
-    refused: impl FnOnce() -> ssize_t,
+    plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     if buffer.is_null() || ssize_t::try_from(bytes).is_err() {
-        return refused();
+        return plain();
     }
     let part = iovec {
         iov_base: buffer.cast_mut(),
@@ -105,30 +112,30 @@ fn one(
     // SAFETY: an `IoSlice` is an `iovec` in memory, of readable bytes that nobody writes to meanwhile: our caller's promise to `write`.
     // One who breaks it gets the kernel's EFAULT, because the client reads only what the kernel has accepted.
     let part = unsafe { &*(&raw const part).cast::<IoSlice<'_>>() };
-    write_parts(fd, std::slice::from_ref(part), place, 0, refused)
+    write_parts(fd, std::slice::from_ref(part), place, 0, plain)
 }
 
-/// Writes several buffers; `refused` is the hidden function, for what the kernel refuses.
+/// Writes several buffers; `plain` as above.
 fn several(
     fd: c_int,
     parts: *const iovec,
     count: c_int,
     place: Place,
     flags: c_int,
-    refused: impl FnOnce() -> ssize_t,
+    plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let count = match usize::try_from(count) {
         Ok(count @ 1..=PARTS_MAX) => count,
-        _ => return refused(),
+        _ => return plain(),
     };
     let mut places = [const { MaybeUninit::uninit() }; PARTS_MAX];
     // SAFETY: our caller does not change them while they are written; any bytes are an `iovec`.
     let Some(parts) = (unsafe { memory::read_all(parts, &mut places[..count]) }) else {
-        return refused();
+        return plain();
     };
     for part in &mut *parts {
         if ssize_t::try_from(part.iov_len).is_err() {
-            return refused();
+            return plain();
         }
         if part.iov_base.is_null() {
             // No slice is there. To the kernel this is as good: there is no memory either.
@@ -137,7 +144,7 @@ fn several(
     }
     // SAFETY: as in `one`, of each.
     let parts = unsafe { &*(ptr::from_ref::<[iovec]>(parts) as *const [IoSlice<'_>]) };
-    write_parts(fd, parts, place, flags, refused)
+    write_parts(fd, parts, place, flags, plain)
 }
 
 #[inline]
@@ -146,15 +153,18 @@ fn write_parts(
     parts: &[IoSlice<'_>],
     place: Place,
     flags: c_int,
-    refused: impl FnOnce() -> ssize_t,
+    plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let offset = match place {
         Place::Position => None,
         Place::Offset(offset) => Some(offset),
-        Place::Invalid => return refused(),
+        Place::Invalid => return plain(),
     };
     for part in parts {
         guard::touch(part.as_ptr().addr(), part.len());
+    }
+    if !client::absorbs(fd) {
+        return plain();
     }
     cancellation_point();
     let begun = device::begin(fd);

@@ -97,6 +97,50 @@ pub fn map(world: &mut World) {
     unsafe { libc::munmap(pages, BYTES) };
 }
 
+/// The kernel reads what nobody has touched.
+fn send_untouched(world: &mut World, pages: *mut c_void, bytes: usize) {
+    let name = world.spelling(&["write", "send", "writev", "sendto", "write", "sendmsg"]);
+    let mut ends: [c_int; 2] = [-1; 2];
+    unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, ends.as_mut_ptr()) };
+    let socket = ends[0];
+    let mut part = libc::iovec {
+        iov_base: pages,
+        iov_len: bytes,
+    };
+    let parts = &raw mut part;
+    let about = "a mapping";
+    match name {
+        "send" => {
+            call!(world, name, about, (socket => c_int, pages => *mut c_void, bytes => usize, 0 => c_int) -> isize);
+        }
+        "sendto" => {
+            let nobody = ptr::null_mut();
+            call!(
+                world, name, about,
+                (socket => c_int, pages => *mut c_void, bytes => usize, 0 => c_int, nobody => *mut c_void, 0 => c_uint) -> isize
+            );
+        }
+        "sendmsg" => {
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            message.msg_iov = parts;
+            message.msg_iovlen = 1;
+            let message = &raw const message;
+            call!(world, name, about, (socket => c_int, message => *const libc::msghdr, 0 => c_int) -> isize);
+        }
+        "writev" => {
+            call!(world, name, about, (socket => c_int, parts => *mut libc::iovec, 1 => c_int) -> isize);
+        }
+        _ => {
+            let to = world.fd();
+            let about = format!("{}, a mapping", world.show(to));
+            call!(world, name, about, (to => c_int, pages => *mut c_void, bytes.min(4096) => usize) -> isize);
+        }
+    }
+    for end in ends {
+        unsafe { libc::close(end) };
+    }
+}
+
 /// Several pages to be read, some of them first by the kernel, then changed in every way in which a mapping can be.
 pub fn map_to_read(world: &mut World) {
     const PAGE: usize = 4096;
@@ -114,11 +158,8 @@ pub fn map_to_read(world: &mut World) {
     if pages == libc::MAP_FAILED {
         return;
     }
-    if world.rng.once_in(2) {
-        // The kernel reads what nobody has touched.
-        let to = world.fd();
-        let about = format!("{}, from a mapping", world.show(to));
-        call!(world, "write", about, (to => c_int, pages => *mut c_void, bytes.min(PAGE) => usize) -> isize);
+    if !world.is_complete || world.rng.once_in(2) {
+        send_untouched(world, pages, bytes);
     }
     // The file may have been written to, also by this, but not be shorter.
     let found = unsafe { std::slice::from_raw_parts(pages.cast::<u8>(), bytes) };
