@@ -6,14 +6,16 @@ use forebay_bench::paper::Drawn;
 use maud::{Markup, html};
 
 const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 14.0;
-const BOTTOM: f64 = 56.0;
+/// Where the axis below is.
+const BOTTOM: f64 = 244.0;
+/// Height of one line below the axis.
+const LINE: f64 = 14.0;
 /// Height of one line of the legend.
 const LEGEND: f64 = 20.0;
-/// About what a letter of the legend takes.
+/// About what a letter of the legend and of names takes.
 const LETTER: f64 = 6.8;
 /// Bars at most that have their value above them.
 const LABELLED_MAX: usize = 9;
@@ -27,7 +29,7 @@ const OURS: [&str; 3] = ["forebay", "double", "forebay wc"];
 pub fn svg(figures: &Figures<'_>) -> Markup {
     let chart = Chart::new(figures);
     let (legend, legend_height) = chart.legend();
-    let height = HEIGHT + legend_height;
+    let height = round(legend_height + BOTTOM + chart.names.height() + 2.0 * LINE);
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(figures.title()) {
             title { (figures.title()) }
@@ -46,6 +48,62 @@ struct Chart<'a> {
     /// Series as categories: where there is one x only, each bar has its name below it.
     by_series: bool,
     colours: Vec<usize>,
+    categories: &'a [&'a str],
+    /// Width of a category's place.
+    slot: f64,
+    names: Names<'a>,
+}
+
+/// The names below the axis.
+enum Names<'a> {
+    /// Each in as many lines as it needs in its place.
+    Level(Vec<Vec<&'a str>>),
+    /// Aslant, because a word is wider than its place; the longest has so many letters.
+    Slanted(usize),
+}
+
+impl<'a> Names<'a> {
+    /// How far names are turned that stand aslant, degrees.
+    const SLANT: f64 = 60.0;
+
+    fn new(names: &[&'a str], place: f64) -> Self {
+        let letters = (place / LETTER) as usize;
+        let lines = names.iter().map(|name| wrapped(name, letters));
+        match lines.collect() {
+            Some(lines) => Self::Level(lines),
+            None => Self::Slanted(
+                names
+                    .iter()
+                    .map(|name| name.chars().count())
+                    .max()
+                    .unwrap_or(0),
+            ),
+        }
+    }
+
+    fn height(&self) -> f64 {
+        match self {
+            Self::Level(lines) => LINE * lines.iter().map(Vec::len).max().unwrap_or(1) as f64,
+            Self::Slanted(letters) => {
+                LINE + *letters as f64 * LETTER * Self::SLANT.to_radians().sin()
+            }
+        }
+    }
+}
+
+/// A name in lines of so many letters; none if a word is longer.
+fn wrapped(name: &str, letters: usize) -> Option<Vec<&str>> {
+    let mut lines = Vec::new();
+    let mut rest = name;
+    while rest.chars().count() > letters {
+        // A space may stand right behind the line.
+        let within = rest.char_indices().take(letters + 1);
+        let space = within.filter(|(_, letter)| *letter == ' ').last()?.0;
+        lines.push(&rest[..space]);
+        rest = &rest[space + 1..];
+    }
+    lines.push(rest);
+    Some(lines)
 }
 
 /// The vertical axis.
@@ -103,7 +161,7 @@ impl Axis {
             true => (value.max(self.low) / self.low).log10() / (self.high / self.low).log10(),
             false => value / self.high,
         };
-        HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - BOTTOM - TOP)
+        BOTTOM - share.clamp(0.0, 1.0) * (BOTTOM - TOP)
     }
 }
 
@@ -133,25 +191,21 @@ impl<'a> Chart<'a> {
                 colours.push(1 + (next - 1) % (COLOURS - 1));
             }
         }
+        let by_series = figures.xs.len() == 1 && figures.panel.drawn != Drawn::Lines;
+        let categories = match by_series {
+            true => &figures.series,
+            false => &figures.xs,
+        };
+        let slot = (WIDTH - LEFT - RIGHT) / categories.len() as f64;
         Self {
             figures,
             axis: Axis::new(figures),
-            by_series: figures.xs.len() == 1 && figures.panel.drawn != Drawn::Lines,
+            by_series,
             colours,
+            slot,
+            names: Names::new(categories, slot),
+            categories,
         }
-    }
-
-    /// Names below the axis.
-    fn categories(&self) -> &[&'a str] {
-        if self.by_series {
-            &self.figures.series
-        } else {
-            &self.figures.xs
-        }
-    }
-
-    fn slot(&self) -> f64 {
-        (WIDTH - LEFT - RIGHT) / self.categories().len() as f64
     }
 
     /// The legend in as many lines as it needs, and their height. None where the names stand below the bars.
@@ -179,43 +233,27 @@ impl<'a> Chart<'a> {
     }
 
     fn axes(&self) -> Markup {
-        let bottom = HEIGHT - BOTTOM;
         html! {
             @for tick in &self.axis.ticks {
                 line class="grid" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(round(self.axis.y(*tick))) y2=(round(self.axis.y(*tick))) {}
                 text class="tick" x=(LEFT - 6.0) y=(round(self.axis.y(*tick) + 4.0)) text-anchor="end" { (words::short(*tick)) }
             }
-            line class="axis" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(bottom) y2=(bottom) {}
-            @for (at, name) in self.categories().iter().enumerate() {
-                @let middle = round(LEFT + self.slot() * (at as f64 + 0.5));
-                @for (line, words) in self.wrapped(name).iter().enumerate() {
-                    text class="label" x=(middle) y=(bottom + 16.0 + 14.0 * line as f64) text-anchor="middle" { (words) }
+            line class="axis" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(BOTTOM) y2=(BOTTOM) {}
+            @for (at, name) in self.categories.iter().enumerate() {
+                @let middle = round(LEFT + self.slot * (at as f64 + 0.5));
+                @match &self.names {
+                    Names::Level(lines) => @for (line, words) in lines[at].iter().enumerate() {
+                        text class="label" x=(middle) y=(BOTTOM + LINE * (line as f64 + 1.0) + 2.0) text-anchor="middle" { (words) }
+                    }
+                    Names::Slanted(_) => text class="label" transform={ "translate(" (middle + 4.0) " " (BOTTOM + LINE) ") rotate(-" (Names::SLANT) ")" }
+                        text-anchor="end" { (name) }
                 }
             }
-            text class="tick" x=(round(f64::midpoint(LEFT, WIDTH - RIGHT))) y=(bottom + 20.0 + 14.0 * self.lines_below() as f64) text-anchor="middle" { (self.caption()) }
-            text class="tick" transform={ "translate(12 " (round(f64::midpoint(TOP, bottom))) ") rotate(-90)" } text-anchor="middle" {
+            text class="tick" x=(round(f64::midpoint(LEFT, WIDTH - RIGHT))) y=(round(BOTTOM + self.names.height() + LINE + 6.0)) text-anchor="middle" { (self.caption()) }
+            text class="tick" transform={ "translate(12 " (round(f64::midpoint(TOP, BOTTOM))) ") rotate(-90)" } text-anchor="middle" {
                 (self.figures.panel.unit) @if self.axis.log { " (logarithmic)" }
             }
         }
-    }
-
-    /// A name below the axis, in two lines where it is wider than its place.
-    fn wrapped<'n>(&self, name: &'n str) -> Vec<&'n str> {
-        match name.split_once(' ') {
-            Some((first, rest)) if name.chars().count() as f64 * LETTER > self.slot() => {
-                vec![first, rest]
-            }
-            _ => vec![name],
-        }
-    }
-
-    /// Lines that the names below the axis take.
-    fn lines_below(&self) -> usize {
-        let names = self.categories().iter();
-        names
-            .map(|name| self.wrapped(name).len())
-            .max()
-            .unwrap_or(1)
     }
 
     fn caption(&self) -> String {
@@ -232,7 +270,7 @@ impl<'a> Chart<'a> {
     fn bars(&self) -> Markup {
         let series = &self.figures.series;
         let most = if self.by_series { 1 } else { series.len() };
-        let width = (self.slot() * 0.8 / most as f64).min(56.0);
+        let width = (self.slot * 0.8 / most as f64).min(56.0);
         let labelled = series.len() * self.figures.xs.len() <= LABELLED_MAX;
         html! {
             @for (at, x) in self.figures.xs.iter().enumerate() {
@@ -244,10 +282,10 @@ impl<'a> Chart<'a> {
                             true => (n, 0.0),
                             false => (at, width * (nth as f64 - (present.len() - 1) as f64 / 2.0)),
                         };
-                        @let middle = LEFT + self.slot() * (slot as f64 + 0.5) + aside;
+                        @let middle = LEFT + self.slot * (slot as f64 + 0.5) + aside;
                         @let top = self.axis.y(value);
                         rect class={ "c" (self.colours[n]) } x=(round(middle - width * 0.46)) y=(round(top)) width=(round(width * 0.92))
-                            height=(round((HEIGHT - BOTTOM - top).max(0.5))) {
+                            height=(round((BOTTOM - top).max(0.5))) {
                             title { (series[n]) ", " (x) ": " (self.figures.words(series[n], x)) }
                         }
                         (self.error_bar(middle, min, max))
@@ -264,7 +302,7 @@ impl<'a> Chart<'a> {
         html! {
             @for (n, name) in self.figures.series.iter().enumerate() {
                 @let points: Vec<(f64, &str, (f64, f64, f64))> = self.figures.xs.iter().enumerate()
-                    .filter_map(|(at, x)| Some((LEFT + self.slot() * (at as f64 + 0.5) + self.aside(n), *x, self.figures.at(name, x)?)))
+                    .filter_map(|(at, x)| Some((LEFT + self.slot * (at as f64 + 0.5) + self.aside(n), *x, self.figures.at(name, x)?)))
                     .collect();
                 polyline class={ "line l" (self.colours[n]) }
                     points=(points.iter().map(|(x, _, (value, ..))| format!("{},{}", round(*x), round(self.axis.y(*value)))).collect::<Vec<_>>().join(" ")) {}
@@ -306,6 +344,26 @@ fn round(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_wrapped_into_its_place_or_stands_aslant() {
+        assert_eq!(
+            wrapped("read 4 KiB, sequential", 30),
+            Some(vec!["read 4 KiB, sequential"])
+        );
+        assert_eq!(
+            wrapped("read 4 KiB, sequential", 11),
+            Some(vec!["read 4 KiB,", "sequential"])
+        );
+        assert_eq!(
+            wrapped("read 4 KiB, sequential", 10),
+            Some(vec!["read 4", "KiB,", "sequential"])
+        );
+        assert_eq!(wrapped("rocksdb disable_wal", 10), None);
+        assert_eq!(wrapped("10 µs", 2), Some(vec!["10", "µs"]));
+        assert_eq!(wrapped("2 µs or so", 5), Some(vec!["2 µs", "or so"]));
+        assert_eq!(wrapped("", 0), Some(vec![""]));
+    }
 
     #[test]
     fn ticks_are_round_numbers() {

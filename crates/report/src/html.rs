@@ -92,16 +92,18 @@ fn experiment(section: &Section<'_>) -> Markup {
     let experiment = section.experiment;
     html! {
         section {
-            h2 id=(experiment.id) { (experiment.paper) ", " (experiment.title) }
-            p.soft { (section.paper()) }
-            dl {
-                dt { "Ours" } dd { (experiment.method) }
-                dt { "Paper's machine" } dd { (experiment.setup) }
-                @if let Some(outcome) = section.outcome {
-                    dt { "Command" } dd { code { (outcome.command) } }
-                    dt { "Machine" } dd { (outcome.machine) }
-                    @if let Some(device) = section.device() { dt { "Device" } dd { (device) } }
-                    dt { "Took" } dd { (words::number(outcome.seconds)) " s, at " (outcome.size) }
+            header {
+                h2 id=(experiment.id) { (experiment.paper) ", " (experiment.title) }
+                p.soft { (section.paper()) }
+                dl {
+                    dt { "Ours" } dd { (experiment.method) }
+                    dt { "Paper's machine" } dd { (experiment.setup) }
+                    @if let Some(outcome) = section.outcome {
+                        dt { "Command" } dd { code { (outcome.command) } }
+                        dt { "Machine" } dd { (outcome.machine) }
+                        @if let Some(device) = section.device() { dt { "Device" } dd { (device) } }
+                        dt { "Took" } dd { (words::number(outcome.seconds)) " s, at " (outcome.size) }
+                    }
                 }
             }
             div.wide {
@@ -130,26 +132,28 @@ const BESIDE_MAX: usize = 4;
 
 fn panel(figures: &Figures<'_>) -> Markup {
     html! {
-        figure {
-            figcaption { (figures.title()) }
-            (chart::svg(figures))
-        }
-        @let (head, rows) = figures.table();
-        div.wide {
-            table {
-                thead { tr {
-                    @for (column, cell) in head.iter().enumerate() { th.figure[column > 0] { @if column == 0 { (words::sentence(cell)) } @else { (cell) } } }
-                } }
-                tbody {
-                    @for (name, cells) in &rows {
-                        tr {
-                            td { (name) }
-                            @for cell in cells {
-                                td.figure {
-                                    (cell.value)
-                                    @if let Some(span) = &cell.span {
-                                        @if cells.len() > BESIDE_MAX { br; } @else { " " }
-                                        small { (span) }
+        div.panel {
+            figure {
+                figcaption { (figures.title()) }
+                (chart::svg(figures))
+            }
+            @let (head, rows) = figures.table();
+            div.wide {
+                table {
+                    thead { tr {
+                        @for (column, cell) in head.iter().enumerate() { th.figure[column > 0] { @if column == 0 { (words::sentence(cell)) } @else { (cell) } } }
+                    } }
+                    tbody {
+                        @for (name, cells) in &rows {
+                            tr {
+                                td { (name) }
+                                @for cell in cells {
+                                    td.figure {
+                                        (cell.value)
+                                        @if let Some(span) = &cell.span {
+                                            @if cells.len() > BESIDE_MAX { br; } @else { " " }
+                                            small { (span) }
+                                        }
                                     }
                                 }
                             }
