@@ -2,8 +2,9 @@
 //!
 //! 1. Claim the lane; the pool recovers its records.
 //! 2. Find each file by its identity, and look whether anybody changed it after the lane's last record of it.
-//! 3. *Same boot*: the page cache has everything that was written, and is the truth. Sync the files. (If nobody else has a file open and
-//!    it holds what the lane says, the same bytes are written first: a sync that failed unseen may have left them clean.)
+//! 3. *Same boot*: the page cache has everything that was written, and is the truth. Sync the files. If nobody else has a file open and
+//!    it holds what the lane says, the same bytes are written first: a sync that failed may have left them clean. If one is known to have
+//!    failed (the lane's mark), and they cannot be, refuse the lane.
 //! 4. *Another boot*: if any file is missing or was changed since, refuse the whole lane, and change nothing. Otherwise mark the lane
 //!    as being replayed, write its records in order, and sync the files.
 //! 5. Give the lane back. Every step may be cut and repeated.
@@ -22,6 +23,7 @@ use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
+    ops::Range,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::{FileExt, MetadataExt},
@@ -39,26 +41,53 @@ use uuid::Uuid;
 const LABEL: &str = "files:  ";
 /// Leads the label of a lane whose replay has begun.
 const LABEL_REPLAY: &str = "replay: ";
+/// Leads the label of a lane of which a file could not be synced.
+const LABEL_FAILED: &str = "failed: ";
 /// A file that changed later than this after the last record of it was changed by somebody else. Record and change take their time from the
 /// same coarse clock, the record afterwards. Somebody who absorbs is waited for longer (`supervisor`).
 const SLACK: Duration = Duration::from_secs(1);
 /// A replay changes files for no longer than this after its mark.
 const REPLAY_MAX: Duration = Duration::from_secs(10);
 
-/// The label of a client's lane.
-pub(crate) fn label(program: &str, pid: u32) -> String {
-    format!("{LABEL}{:010} {program} {pid}", 0)
+/// What a lane's label says to a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nothing.
+    None,
+    /// A sync of one of its files failed: what the kernel has of them may never reach the disk.
+    Failed,
+    /// Its replay began at this time.
+    Replay(Duration),
 }
 
-/// A label's parts: when a replay began, if one did, and whose lane it is. `None` for a lane of somebody else.
-fn parse_label(label: &str) -> Option<(Option<Duration>, &str)> {
-    let (begun, rest) = match label.strip_prefix(LABEL) {
-        Some(rest) => (false, rest),
-        None => (true, label.strip_prefix(LABEL_REPLAY)?),
+/// The label of a client's lane; `whose` says which program's, and its process.
+pub(crate) fn label(mark: Mark, whose: &str) -> String {
+    let (leads, begun) = match mark {
+        Mark::None => (LABEL, Duration::ZERO),
+        Mark::Failed => (LABEL_FAILED, Duration::ZERO),
+        Mark::Replay(begun) => (LABEL_REPLAY, begun),
     };
+    format!("{leads}{:010} {whose}", begun.as_secs())
+}
+
+/// The same lane's label with another mark.
+pub(crate) fn relabelled(before: &str, mark: Mark) -> String {
+    label(mark, parse_label(before).map_or("", |(_, whose)| whose))
+}
+
+/// A label's parts: its mark, and whose lane it is. `None` for a lane of somebody else.
+fn parse_label(label: &str) -> Option<(Mark, &str)> {
+    let leads = [LABEL, LABEL_FAILED, LABEL_REPLAY];
+    let (leads, rest) = leads
+        .into_iter()
+        .find_map(|leads| Some((leads, label.strip_prefix(leads)?)))?;
     let (seconds, whose) = rest.split_once(' ').unwrap_or((rest, ""));
-    let seconds = seconds.parse().unwrap_or(0);
-    Some((begun.then(|| Duration::from_secs(seconds)), whose))
+    let mark = match leads {
+        LABEL => Mark::None,
+        LABEL_FAILED => Mark::Failed,
+        _ => Mark::Replay(Duration::from_secs(seconds.parse().unwrap_or(0))),
+    };
+    Some((mark, whose))
 }
 
 /// How to recover.
@@ -112,6 +141,12 @@ pub struct LaneReport {
     pub outcome: Outcome,
     /// Its files.
     pub files: Vec<FileReport>,
+}
+
+impl LaneReport {
+    fn is_refused(&self) -> bool {
+        self.files.iter().any(|file| file.refused.is_some())
+    }
 }
 
 /// Recovers every lane of this tier whose owner is gone.
@@ -181,7 +216,7 @@ pub(crate) fn recover_lane(
     };
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
     let label = label.map(|lane| lane.label).unwrap_or_default();
-    let (begun, whose) = parse_label(&label).unwrap_or((None, ""));
+    let (mark, whose) = parse_label(&label).unwrap_or((Mark::None, ""));
     let (lane, recovered) = pool.claim(owner, &claim)?;
     let mut report = LaneReport {
         lane: lane.number(),
@@ -195,33 +230,41 @@ pub(crate) fn recover_lane(
         let same_boot = files.iter().all(|file| file.boot == *boot.as_bytes());
         if same_boot {
             for file in &files {
-                settle_same_boot(file)?;
-                report.files.push(file.report(None));
+                let refused = settle_same_boot(file, mark == Mark::Failed, options.force)
+                    // The next attempt must not take its own sync's success for this one's.
+                    .inspect_err(|_| lane.relabel(&relabelled(&label, Mark::Failed)))?;
+                report.files.push(file.report(refused));
             }
-            report.outcome = Outcome::Synced;
+            report.outcome = match report.is_refused() {
+                false => Outcome::Synced,
+                true if options.discard => Outcome::Discarded,
+                true => Outcome::Refused,
+            };
         } else {
             let mut targets = Vec::new();
             for file in &files {
-                let found = find(file, begun, options.force)?;
+                let found = find(file, mark, options.force)?;
                 report
                     .files
                     .push(file.report(found.as_ref().err().cloned()));
                 targets.push(found.ok().flatten());
             }
-            if report.files.iter().all(|file| file.refused.is_none()) {
+            if !report.is_refused() {
                 let now = SystemTime::now()
                     .duration_since(UNIX_EPOCH)
                     .unwrap_or_default();
                 reset_times(&files, &targets)?;
-                lane.relabel(&format!("{LABEL_REPLAY}{:010} {whose}", now.as_secs()));
+                lane.relabel(&relabelled(&label, Mark::Replay(now)));
                 replay(&files, &targets)?;
                 report.outcome = Outcome::Replayed;
             } else if options.discard {
                 report.outcome = Outcome::Discarded;
             } else {
                 report.outcome = Outcome::Refused;
-                return Ok(report);
             }
+        }
+        if report.outcome == Outcome::Refused {
+            return Ok(report);
         }
     }
     forebay_pool::failpoint!("files:replayed");
@@ -303,30 +346,38 @@ fn read<'a>(
 }
 
 /// Makes one change to a file. Changing it again changes nothing.
-pub(crate) fn apply(fd: BorrowedFd<'_>, head: Head, change: Change<'_>) -> Result<(), Errno> {
+fn apply(fd: BorrowedFd<'_>, head: Head, change: Change<'_>) -> Result<(), Errno> {
     match change {
-        Change::Write(mut bytes) => {
-            let mut at = head.at;
-            while !bytes.is_empty() {
-                let done = match rustix::io::pwrite(fd, bytes, at) {
-                    Ok(0) => return Err(Errno::NOSPC),
-                    Ok(done) => done,
-                    Err(Errno::INTR) => continue,
-                    Err(errno) => return Err(errno),
-                };
-                bytes = &bytes[done..];
-                at += done as u64;
-            }
-            Ok(())
-        }
+        Change::Write(bytes) => write_at(fd, bytes, head.at),
         Change::Truncate => rustix::fs::ftruncate(fd, head.at),
         Change::File { .. } | Change::Gone => Ok(()),
     }
 }
 
-/// The page cache has it all: sync it.
-fn settle_same_boot(file: &Logged<'_>) -> Result<(), FilesError> {
-    let doing = || format!("syncing {}", file.path().display());
+/// Writes all of `bytes` at offset `at`.
+pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let done = match rustix::io::pwrite(fd, bytes, at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(done) => done,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        };
+        bytes = &bytes[done..];
+        at += done as u64;
+    }
+    Ok(())
+}
+
+/// The page cache has it all: sync it. If a sync of it `failed` before, another that succeeds says nothing of what that one left out, unless
+/// it is written again: else why not, and what to do.
+fn settle_same_boot(
+    file: &Logged<'_>,
+    failed: bool,
+    force: bool,
+) -> Result<Option<String>, FilesError> {
+    let path = file.path().display();
+    let doing = || format!("syncing {path}");
     let Some(target) =
         identity::open(file.identity, &file.paths).map_err(FilesError::errno(doing()))?
     else {
@@ -336,43 +387,71 @@ fn settle_same_boot(file: &Logged<'_>) -> Result<(), FilesError> {
                 rustix::fs::syncfs(&directory).map_err(FilesError::errno(doing()))?;
             }
         }
-        return Ok(());
+        let may_be_missing = !failed || file.may_be_missing || force;
+        return Ok((!may_be_missing).then(|| missing(file)));
     };
-    if sys::take_lease(target.as_fd()) {
-        write_same_again(file, &target).map_err(FilesError::io(doing()))?;
+    let is_alone = sys::take_lease(target.as_fd());
+    let is_written =
+        is_alone && write_same_again(file, &target).map_err(FilesError::io(doing()))?;
+    if failed && !is_written {
+        if !force {
+            let why = match is_alone {
+                true => "it holds something else than the pool says: if that is right",
+                false => {
+                    "another process has it open: stop that and recover again. If what the file holds is right"
+                }
+            };
+            return Ok(Some(format!(
+                "a sync of {path} failed, so its last writes have to be written again, but {why}, `forebay recover --discard` drops the \
+                 pool's writes; if the pool's are, `forebay recover --force` writes them"
+            )));
+        }
+        for (head, change) in &file.changes {
+            apply(target.as_fd(), *head, *change).map_err(FilesError::errno(doing()))?;
+        }
     }
     target.sync_all().map_err(FilesError::io(doing()))?;
-    sync_parents(file)
+    sync_parents(file)?;
+    Ok(None)
 }
 
-/// Writes what the file holds already, if it holds all that the lane says.
-fn write_same_again(file: &Logged<'_>, target: &File) -> std::io::Result<()> {
-    let parts = final_parts(&file.changes);
+/// Writes what the file holds already, if it holds all that the lane says: whether it does.
+fn write_same_again(file: &Logged<'_>, target: &File) -> std::io::Result<bool> {
+    let parts = final_parts(&file.changes, &[]);
     for (at, bytes) in &parts {
         let mut found = vec![0; bytes.len()];
         match target.read_exact_at(&mut found, *at) {
             Ok(()) if found == *bytes => {}
-            Ok(()) => return Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
+            Ok(()) => return Ok(false),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(e) => return Err(e),
         }
     }
-    parts
-        .iter()
-        .try_for_each(|(at, bytes)| target.write_all_at(bytes, *at))
+    for (at, bytes) in &parts {
+        target.write_all_at(bytes, *at)?;
+    }
+    Ok(true)
 }
 
-/// What the changes leave in the file: disjoint parts, which no later change touches.
-fn final_parts<'a>(changes: &[(Head, Change<'a>)]) -> Vec<(u64, &'a [u8])> {
+/// What the changes leave in the file: disjoint parts, which no later change touches. Ranges that are `newer` than all of them count as later
+/// changes.
+pub(crate) fn final_parts<'a>(
+    changes: &[(Head, Change<'a>)],
+    newer: &[Range<u64>],
+) -> Vec<(u64, &'a [u8])> {
     let mut parts = Vec::new();
     // Ranges that later changes cover, by start; disjoint and apart.
     let mut covered: BTreeMap<u64, u64> = BTreeMap::new();
-    for (head, change) in changes.iter().rev() {
-        let (start, end) = match change {
-            Change::Write(bytes) => (head.at, head.at + bytes.len() as u64),
-            Change::Truncate => (head.at, u64::MAX),
-            Change::File { .. } | Change::Gone => continue,
+    let newer = newer.iter().map(|range| (range.start, range.end, None));
+    let changes = changes.iter().rev().filter_map(|(head, change)| {
+        let end = match change {
+            Change::Write(bytes) => head.at + bytes.len() as u64,
+            Change::Truncate => u64::MAX,
+            Change::File { .. } | Change::Gone => return None,
         };
+        Some((head.at, end, Some(*change)))
+    });
+    for (start, end, change) in newer.chain(changes) {
         let (mut merged_start, mut merged_end) = (start, end);
         let mut at = start;
         let from = covered
@@ -385,7 +464,7 @@ fn final_parts<'a>(changes: &[(Head, Change<'a>)]) -> Vec<(u64, &'a [u8])> {
             .filter(|(s, e)| *e >= start && *s <= end)
             .collect();
         let mut push = |from: u64, to: u64| {
-            if let Change::Write(bytes) = change
+            if let Some(Change::Write(bytes)) = change
                 && from < to
             {
                 parts.push((from, &bytes[(from - start) as usize..(to - start) as usize]));
@@ -407,7 +486,7 @@ fn final_parts<'a>(changes: &[(Head, Change<'a>)]) -> Vec<(u64, &'a [u8])> {
 /// The file to replay to, none if it may be missing and is; in words why not, and what to do.
 fn find(
     file: &Logged<'_>,
-    begun: Option<Duration>,
+    mark: Mark,
     force: bool,
 ) -> Result<Result<Option<File>, String>, FilesError> {
     let path = file.path().display();
@@ -423,10 +502,7 @@ fn find(
         return Ok(if file.may_be_missing || force {
             Ok(None)
         } else {
-            Err(format!(
-                "{path} is missing, or another file has its name. Put it back, or mount its file system, and recover again; or go on \
-                 without it by `forebay recover --force`"
-            ))
+            Err(missing(file))
         });
     };
     let meta = target
@@ -434,7 +510,7 @@ fn find(
         .map_err(FilesError::io(format!("looking at {path}")))?;
     let changed = modified(&meta);
     let ours = changed <= file.last + SLACK
-        || begun.is_some_and(|begun| (begun..=begun + REPLAY_MAX).contains(&changed));
+        || matches!(mark, Mark::Replay(begun) if (begun..=begun + REPLAY_MAX).contains(&changed));
     if !ours && !force {
         return Ok(Err(format!(
             "{path} was changed {:.1} s after the last write that the pool knows of: was the database started without a recovery? If what the \
@@ -443,6 +519,14 @@ fn find(
         )));
     }
     Ok(Ok(Some(target)))
+}
+
+fn missing(file: &Logged<'_>) -> String {
+    format!(
+        "{} is missing, or another file has its name. Put it back, or mount its file system, and recover again; or go on without it by \
+         `forebay recover --force`",
+        file.path().display()
+    )
 }
 
 fn modified(meta: &std::fs::Metadata) -> Duration {
@@ -582,7 +666,15 @@ mod tests {
                 }
             }
             let mut covered = vec![false; 64];
-            for (at, bytes) in final_parts(&changes) {
+            let from = next(20);
+            let newer: Vec<_> = (next(2) == 0)
+                .then(|| from..from + next(9))
+                .into_iter()
+                .collect();
+            for range in &newer {
+                known[range.start as usize..range.end as usize].fill(false);
+            }
+            for (at, bytes) in final_parts(&changes, &newer) {
                 let at = at as usize;
                 assert_eq!(&file[at..at + bytes.len()], bytes);
                 assert!(
@@ -596,13 +688,17 @@ mod tests {
     }
 
     #[test]
-    fn a_label_tells_whose_lane_it_is_and_whether_its_replay_has_begun() {
-        assert_eq!(
-            parse_label(&label("redis-server", 7)),
-            Some((None, "redis-server 7"))
-        );
-        let begun = Some((Some(Duration::from_secs(1_763_700_000)), "redis-server 7"));
-        assert_eq!(parse_label("replay: 1763700000 redis-server 7"), begun);
+    fn a_label_tells_whose_lane_it_is_and_what_became_of_it() {
+        let begun = Duration::from_secs(1_763_700_000);
+        let marks = [Mark::None, Mark::Failed, Mark::Replay(begun)];
+        for mark in marks {
+            let label = label(mark, "redis-server 7");
+            assert_eq!(parse_label(&label), Some((mark, "redis-server 7")));
+            for other in marks {
+                let relabelled = relabelled(&label, other);
+                assert_eq!(parse_label(&relabelled), Some((other, "redis-server 7")));
+            }
+        }
         assert_eq!(parse_label("store /data"), None);
     }
 }

@@ -16,7 +16,7 @@ use std::{
     ptr::{self, NonNull},
     sync::atomic::{
         AtomicI32, AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     time::Duration,
 };
@@ -45,6 +45,8 @@ pub struct Shared {
     changes: AtomicU32,
     /// Supervisor: number of files with an error.
     failing: AtomicU32,
+    /// Supervisor: the file that it is syncing, plus one; 0 for none.
+    syncing: AtomicU32,
     /// Client: log address behind the last record it handed over.
     pub handed_over: AtomicU64,
     /// Client: times that it waited for the drain because the lane was full.
@@ -77,6 +79,23 @@ impl Shared {
             self.failing.fetch_add(1, Release);
         }
         self.wake();
+    }
+
+    /// Supervisor: `file` is being synced.
+    pub fn begin_sync(&self, file: usize) {
+        self.syncing
+            .store(u32::try_from(file + 1).unwrap_or(0), Release);
+    }
+
+    /// Supervisor: it was, and what came of it is said.
+    pub fn end_sync(&self) {
+        self.syncing.store(0, Release);
+    }
+
+    /// Client, when the supervisor is gone: the file that was being synced, of which nobody knows what came of it.
+    pub fn take_syncing(&self) -> Option<usize> {
+        let file = self.syncing.swap(0, AcqRel) as usize;
+        file.checked_sub(1).filter(|file| *file < FILES_MAX)
     }
 
     /// The file is sound again.

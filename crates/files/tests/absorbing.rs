@@ -7,6 +7,7 @@ use std::fs;
 
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
 
 #[test]
 fn a_file_that_a_pattern_names_is_absorbed_and_others_are_plain() {
@@ -118,6 +119,57 @@ fn a_second_process_that_opens_an_absorbed_file_for_writing_makes_it_plain_for_b
         fs::read(&path).unwrap(),
         [content(1, 100), content(2, 100), content(3, 100)].concat()
     );
+}
+
+#[test]
+fn a_file_that_another_process_has_open_plainly_is_absorbed_only_when_it_is_closed_there() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    run.open("a", &path, APPEND);
+    assert_eq!(run.open("other a", &path, APPEND), 0);
+    run.call("write a 1 100").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    // The first goes on writing by its descriptor, and nobody would see it.
+    run.call("other close a").unwrap();
+    assert_eq!(run.open("other a", &path, APPEND), 0);
+    run.call("other close a").unwrap();
+    run.call("close a").unwrap();
+    assert_eq!(run.open("other a", &path, APPEND), 1);
+    run.end();
+}
+
+#[test]
+fn a_process_that_absorbs_nothing_any_more_still_tells_those_that_do() {
+    let lab = Lab::new();
+    let (first, second) = (lab.data("a.log"), lab.data("b.log"));
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &first, APPEND), 1);
+    run.call("other give_up").unwrap();
+    assert_eq!(run.open("other a", &first, APPEND), 0);
+    run.call("write a 1 100").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    // It had this one open before.
+    assert_eq!(run.open("other b", &second, APPEND), 0);
+    assert_eq!(run.open("b", &second, APPEND), 0);
+    run.end();
+}
+
+#[test]
+fn an_absorbed_file_is_absorbed_by_whatever_name_it_is_opened() {
+    let lab = Lab::new();
+    let (path, link) = (lab.data("a.log"), lab.data("a.dat"));
+    let mut run = lab.run();
+    run.open("a", &path, RDWR);
+    fs::hard_link(&path, &link).unwrap();
+    assert_eq!(run.open("link", &link, RDWR), 1);
+    run.call("pwrite a 0 1 300").unwrap();
+    run.call("pwrite link 0 2 200").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    let expected = [content(2, 200), content(1, 300)[200..].to_vec()].concat();
+    assert!(fs::read(&path).unwrap() == expected);
 }
 
 #[test]

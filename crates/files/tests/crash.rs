@@ -248,6 +248,148 @@ fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
 }
 
 #[test]
+fn a_failed_sync_is_told_to_the_database_when_nobody_hears_of_it() {
+    let lab = Lab::new();
+    let mut run = lab.run_unheard();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    lab.inject(libc::EIO, 1);
+    let mut expected = Vec::new();
+    for i in 0..100 {
+        run.call(format!("write a {i} 5000")).unwrap();
+        expected.extend(content(i, 5000));
+        assert_eq!(run.call("sync a"), Ok(0));
+    }
+    run.end();
+    assert!(fs::read(&path).unwrap() == expected);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn what_the_pool_had_no_room_for_is_not_overwritten_by_older_records() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    let mut expected = Vec::new();
+    let write = |file: &mut Vec<u8>, run: &mut Running, at: usize, seed: u64| {
+        run.call(format!("pwrite a {at} {seed} 5000")).unwrap();
+        file.resize(file.len().max(at + 5000), 0);
+        file[at..at + 5000].copy_from_slice(&content(seed, 5000));
+    };
+    lab.inject(libc::EIO, 1);
+    // The lane holds about 25 of them.
+    for i in 0..40 {
+        write(&mut expected, &mut run, 3000 * (i as usize % 5), i);
+    }
+    run.call("truncate a 9000").unwrap();
+    expected.truncate(9000);
+    write(&mut expected, &mut run, 8000, 99);
+    assert_eq!(run.call("sync a"), Ok(0));
+    assert!(fs::read(&path).unwrap() == expected);
+    // From here on everything is logged again.
+    write(&mut expected, &mut run, 1000, 100);
+    assert_eq!(run.call("sync a"), Ok(0));
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
+    let full = |lab: &Lab| {
+        let mut run = lab.run();
+        run.open("a", &lab.data("a.log"), APPEND);
+        lab.inject(libc::EIO, 1);
+        let mut acknowledged = Vec::new();
+        for i in 0..20 {
+            run.call(format!("write a {i} 5000")).unwrap();
+            acknowledged.extend(content(i, 5000));
+        }
+        // Only a sync would write it again.
+        (run, acknowledged)
+    };
+    // The database dies.
+    let lab = Lab::new();
+    let (mut run, acknowledged) = full(&lab);
+    run.kill_database();
+    assert_eq!(run.end()["guests"][0]["left"], serde_json::Value::Null);
+    assert!(fs::read(lab.data("a.log")).unwrap() == acknowledged);
+    assert_eq!(lab.lanes(), 0);
+
+    // Both die, and somebody has the file open.
+    let lab = Lab::new();
+    let (run, acknowledged) = full(&lab);
+    run.kill_both();
+    let path = lab.data("a.log");
+    let reader = fs::File::open(&path).unwrap();
+    for _ in 0..2 {
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], "refused");
+        let why = reports[0]["files"][0]["refused"].as_str().unwrap();
+        assert!(why.contains("open") && why.contains("--force"), "{why}");
+    }
+    drop(reader);
+    assert_eq!(lab.recover(None, &[])[0]["outcome"], "synced");
+    assert!(fs::read(&path).unwrap() == acknowledged);
+    assert_eq!(lab.lanes(), 0);
+
+    // Both die, and the file is something else.
+    let lab = Lab::new();
+    let (run, acknowledged) = full(&lab);
+    run.kill_both();
+    let path = lab.data("a.log");
+    fs::write(&path, b"changed").unwrap();
+    let reports = lab.recover(None, &[]);
+    assert_eq!(reports[0]["outcome"], "refused");
+    assert_eq!(fs::read(&path).unwrap(), b"changed");
+    assert_eq!(lab.lanes(), 1);
+    assert_eq!(lab.recover(None, &["--force"])[0]["outcome"], "synced");
+    assert!(fs::read(&path).unwrap() == acknowledged);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_replayed() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let (path, other) = (lab.data("a.log"), lab.data("b.log"));
+    run.open("a", &path, APPEND);
+    run.open("b", &other, APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.call(format!("unlink {}", path.display())).unwrap();
+    let mut expected = Vec::new();
+    // So much that the segment with the unlink is drained.
+    for i in 0..60 {
+        run.call(format!("write a {i} 3000")).unwrap();
+        run.call(format!("write b {i} 3000")).unwrap();
+        expected.extend(content(i, 3000));
+    }
+    run.kill_both();
+    lab.power_cut();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&other).unwrap() == expected);
+}
+
+#[test]
+fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 300").unwrap();
+    run.call("interrupting write a 2 300").unwrap();
+    run.call("write a 3 300").unwrap();
+    assert_eq!(run.call("sync a"), Ok(0));
+    run.call("write a 4 300").unwrap();
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    let expected: Vec<u8> = (1..=4).flat_map(|i| content(i, 300)).collect();
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
 fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing() {
     for renamed in [true, false] {
         let lab = Lab::new();
@@ -301,6 +443,17 @@ fn a_file_that_is_opened_with_truncation_keeps_nothing_of_what_the_pool_had_of_i
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
     assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+
+    // Also by a descriptor that cannot write.
+    let mut run = lab.run();
+    run.open("a", &path, RDWR);
+    run.call("write a 3 3000").unwrap();
+    run.open("read", &path, libc::O_RDONLY | libc::O_TRUNC);
+    run.call("pwrite a 0 4 100").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(fs::read(&path).unwrap(), content(4, 100));
 }
 
 /// What the database's files hold, call by acknowledged call.

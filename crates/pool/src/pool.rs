@@ -404,6 +404,17 @@ impl Pool {
         Ok(self.lane_of(owner)?.is_some())
     }
 
+    /// Changes the label of `owner`'s lane, if it has one, as [`Lane::relabel`](crate::Lane::relabel) does: also of a lane in use.
+    ///
+    /// # Errors
+    /// As [`has_lane`](Self::has_lane).
+    pub fn relabel(&self, owner: Uuid, label: &str) -> Result<(), PoolError> {
+        if let Some((lane, _)) = self.lane_of(owner)? {
+            self.core.tables().write_label(lane, label);
+        }
+        Ok(())
+    }
+
     /// Every lane's entry.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, LaneEntry)> {
         (0..self.core.superblock.geometry.lanes).map(|lane| (lane, self.core.tables().lane(lane)))

@@ -1,9 +1,9 @@
 //! What surrounds every call of the client: errno, cancellation, and the mark by which the client's own file calls are known.
 #![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
 
+use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
-use std::cell::Cell;
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
@@ -11,11 +11,6 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 unsafe extern "C-unwind" {
     fn pthread_testcancel();
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-
-thread_local! {
-    /// True while this thread is inside the client.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A call that failed, with its errno. The thread's errno is not set to it yet.
@@ -67,20 +62,20 @@ pub(crate) fn cancellation_point() {
     unsafe { pthread_testcancel() }
 }
 
-/// True if this is the client calling: whatever it does with paths must not come back to it.
+/// True if this is the client calling (or a signal handler above it): whatever it does with paths must not come back to it.
 pub(crate) fn is_client() -> bool {
-    INSIDE.get()
+    client::is_inside()
 }
 
 /// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before.
 pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     let before = errno();
     let result = without_cancellation(|| {
-        let outer = INSIDE.replace(true);
+        let inside = client::enter();
         let bomb = AbortOnPanic;
         let result = call();
         std::mem::forget(bomb);
-        INSIDE.set(outer);
+        drop(inside);
         result
     });
     set_errno(before);

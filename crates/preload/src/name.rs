@@ -126,7 +126,7 @@ fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) ->
     }))
 }
 
-fn truncate_file(name: *const c_char, bytes: u64, real: impl FnOnce() -> c_int) -> c_int {
+fn truncate_file(name: *const c_char, bytes: u64, real: impl Fn() -> c_int) -> c_int {
     let Some(path) = path(name) else {
         return real();
     };

@@ -1,7 +1,7 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    FILES, FORKED,
+    FILES, FORKED, interrupted,
     leaving::retire_file,
     session,
     table::{self, Entry},
@@ -19,17 +19,23 @@ pub fn closing(fd: c_int) {
     if sys::in_vforked_child() {
         return;
     }
-    if let Some(number) = entry.file()
-        && !FORKED.load(Relaxed)
-    {
-        let guard = FILES[number].file.lock();
-        if let Ok(mut cell) = guard.try_borrow_mut()
-            && let Some(file) = &mut *cell
-        {
-            file.descriptors = file.descriptors.saturating_sub(1);
-            // The number may come back for another open file.
-            file.position = None;
+    match entry.file() {
+        // It counts as open from now on.
+        Some(number) if interrupted() => FILES[number].lose_track(),
+        Some(number) if !FORKED.load(Relaxed) => {
+            let guard = FILES[number].file.lock();
+            if let Ok(mut cell) = guard.try_borrow_mut()
+                && let Some(file) = &mut *cell
+            {
+                file.descriptors = file.descriptors.saturating_sub(1);
+                // The number may come back for another open file.
+                file.position = None;
+            }
+            // Whoever writes the file's records again by one of its descriptors has the lock.
+            table::set_entry(fd, None);
+            return;
         }
+        _ => {}
     }
     table::set_entry(fd, None);
 }

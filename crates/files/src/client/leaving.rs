@@ -41,7 +41,7 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
 /// As [`retire`].
 pub fn retire_path(dir: c_int, path: &CStr) -> Result<(), Errno> {
     match (named(dir, path, AtFlags::empty()), session::current()) {
-        (Some(Named::Ours(number)), Some(session)) => retire_file(session, number),
+        (Some(Named::Ours(number, _)), Some(session)) => retire_file(session, number),
         (Some(Named::Foreign((dev, ino))), _) => {
             if let Some(config) = CONFIG.get() {
                 let _ = config.address.foreign(dev, ino);
@@ -58,14 +58,17 @@ pub(super) fn retire_file(session: &Session, number: usize) -> Result<(), Errno>
     let Ok(mut cell) = guard.try_borrow_mut() else {
         return Err(Errno::DEADLK);
     };
-    let Some(file) = &*cell else { return Ok(()) };
+    let Some(file) = &mut *cell else {
+        return Ok(());
+    };
     session.drain(Some((number, file)))?;
     if FILES[number].unlogged.load(Acquire) {
         let descriptor = table::descriptors_of(number).next();
         if let Some(fd) = descriptor.and_then(|(fd, _)| sys::borrow(fd)) {
             rustix::fs::fsync(fd)?;
         }
-        FILES[number].unlogged.store(false, Release);
+        FILES[number].settled(file);
+        FILES[number].take_owed()?;
     }
     RETIRED.lock().push(file.identity.clone());
     for (fd, entry) in table::descriptors_of(number) {
@@ -125,7 +128,9 @@ pub fn give_up(reason: &'static str) {
         sys::complain(&format!("files are plain from now on: {reason}"));
         for (number, slot) in FILES.iter().enumerate() {
             if retire_file(session, number).is_err() {
-                slot.unlogged.store(true, Release);
+                // Its next write or sync tries again.
+                slot.lose_track();
+                session.page.files[number].retire.store(1, Relaxed);
             }
         }
     }

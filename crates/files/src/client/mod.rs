@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use session::Address;
 use std::{
+    cell::Cell,
     ffi::{CString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
     sync::{OnceLock, atomic::AtomicBool},
@@ -104,6 +105,42 @@ pub fn is_absorbing() -> bool {
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
     session::is_own(fd)
+}
+
+thread_local! {
+    /// Calls of this thread that are inside the client: more than one if a signal handler's interrupted another.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// From now on until it is dropped this thread is inside the client.
+#[must_use]
+pub struct Inside(());
+
+/// Begins a call of the client. Whoever calls the client from where a signal handler may have interrupted it must.
+#[inline]
+pub fn enter() -> Inside {
+    DEPTH.set(DEPTH.get() + 1);
+    Inside(())
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// True if this thread is inside the client: what it does with files is the client's own business.
+#[inline]
+#[must_use]
+pub fn is_inside() -> bool {
+    DEPTH.get() > 0
+}
+
+/// True if the call is a signal handler's, and interrupted another call of this thread: that may have locks, which must not be waited for.
+#[inline]
+fn interrupted() -> bool {
+    DEPTH.get() > 1
 }
 
 /// The number of the absorbed file with this key. Under the registry's lock.

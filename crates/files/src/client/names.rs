@@ -6,7 +6,7 @@ use super::{
     session::{self, Session},
     with_file,
 };
-use crate::{identity, record::KIND_GONE, sys, wire::Request};
+use crate::{identity, sys, wire::Request};
 use rustix::{
     fs::{AtFlags, FileType, Stat},
     io::Errno,
@@ -27,44 +27,46 @@ pub fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let (Some(session), false) = (session::current(), FORKED.load(Relaxed)) else {
+    let Some(session) = own_session() else {
         return real();
     };
+    // Held to the end, so that the numbers stay these files'.
+    let registry = REGISTRY.lock();
     let renamed = ours(from);
     // Another name of the same file replaces nothing.
     let replaced =
         ours(to).filter(|replaced| renamed.is_none_or(|renamed| renamed.0 != replaced.0));
-    if let Some((number, _)) = replaced {
-        with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
-    }
-    let unlinked = |done: &Result<(), Errno>| {
-        if let (Ok(()), Some((number, true))) = (done, replaced) {
-            tell_unlinked(session, number, to);
-        }
-    };
-    let Some((number, _)) = renamed else {
+    if renamed.is_none() {
         forebay_pool::failpoint!("files:rename-other");
-        let done = real();
-        unlinked(&done);
-        return done;
-    };
-    let target = absolute(to);
-    let mut old = PathBuf::new();
-    // It may have either name after a crash.
-    with_file(number, |file| {
-        old = std::mem::replace(&mut file.path, target);
-        session.log_name(number, file);
-    });
-    forebay_pool::failpoint!("files:rename");
+    }
+    if renamed.is_none() && replaced.is_none() {
+        drop(registry);
+        return real();
+    }
+    let losing = replaced.map(|(number, last_name)| Losing::begin(session, number, last_name));
+    let mut old = None;
+    if let Some((number, _)) = renamed {
+        let target = absolute(to);
+        // It may have either name after a crash.
+        with_file(number, |file| {
+            old = Some(std::mem::replace(&mut file.path, target));
+            session.log_name(number, file);
+        });
+        forebay_pool::failpoint!("files:rename");
+    }
     let done = real();
     forebay_pool::failpoint!("files:renamed");
-    if done.is_err() {
+    if done.is_err()
+        && let (Some((number, _)), Some(old)) = (renamed, old)
+    {
         with_file(number, |file| {
             file.path = old;
             session.log_name(number, file);
         });
     }
-    unlinked(&done);
+    if let Some(losing) = losing {
+        losing.end(done.is_ok(), to);
+    }
     done
 }
 
@@ -77,39 +79,72 @@ pub fn unlink(
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let (Some(session), false) = (session::current(), FORKED.load(Relaxed)) else {
+    let Some(session) = own_session() else {
         return real();
     };
+    let registry = REGISTRY.lock();
     let Some((number, last_name)) = ours((dir, path)) else {
+        drop(registry);
         return real();
     };
-    // Before: if the machine stops now, the file may be there or not.
-    with_file(number, |file| session.log_head(number, file, KIND_GONE, 0));
+    let losing = Losing::begin(session, number, last_name);
     forebay_pool::failpoint!("files:unlink");
-    real()?;
-    if last_name {
-        tell_unlinked(session, number, (dir, path));
-    }
-    Ok(())
+    let done = real();
+    losing.end(done.is_ok(), (dir, path));
+    done
 }
 
-/// The absorbed file that has this name, and whether it has no other.
-pub(super) fn ours((dir, path): (c_int, &CStr)) -> Option<(usize, bool)> {
+/// The session; none in a forked child.
+fn own_session() -> Option<&'static Session> {
+    session::current().filter(|_| !FORKED.load(Relaxed))
+}
+
+/// A file that is about to lose a name.
+struct Losing {
+    session: &'static Session,
+    number: usize,
+    last_name: bool,
+    /// It had lost another before.
+    was_gone: bool,
+}
+
+impl Losing {
+    /// Logged before: if the machine stops now, the file may be there or not.
+    fn begin(session: &'static Session, number: usize, last_name: bool) -> Self {
+        let mut was_gone = false;
+        with_file(number, |file| {
+            was_gone = file.gone;
+            session.log_gone(number, file);
+        });
+        Self {
+            session,
+            number,
+            last_name,
+            was_gone,
+        }
+    }
+
+    fn end(self, lost: bool, name: (c_int, &CStr)) {
+        if !lost {
+            with_file(self.number, |file| file.gone = self.was_gone);
+        } else if self.last_name {
+            self.session.tell(&Request::Unlinked {
+                file: self.number as u32,
+                path: absolute(name).into_os_string().into_vec(),
+            });
+        }
+    }
+}
+
+/// The absorbed file that has this name, and whether it has no other. Under the registry's lock.
+fn ours((dir, path): (c_int, &CStr)) -> Option<(usize, bool)> {
     let stat = rustix::fs::statat(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let _registry = REGISTRY.lock();
     let identity = || identity::at(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW);
     Some((find(key(&stat), identity)?, stat.st_nlink == 1))
 }
 
-pub(super) fn tell_unlinked(session: &Session, number: usize, name: (c_int, &CStr)) {
-    session.tell(&Request::Unlinked {
-        file: number as u32,
-        path: absolute(name).into_os_string().into_vec(),
-    });
-}
-
 /// The path, from the root.
-pub(super) fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
+fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
     let path = PathBuf::from(OsString::from_vec(path.to_bytes().to_vec()));
     if path.is_absolute() {
         return path;
@@ -123,7 +158,7 @@ pub(super) fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
 
 /// A file that somebody may absorb.
 pub(super) enum Named {
-    Ours(usize),
+    Ours(usize, Key),
     /// We are a forked child, or the name is one that others may absorb.
     Foreign(Key),
 }
@@ -139,7 +174,7 @@ pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
         let _registry = REGISTRY.lock();
         let identity = || identity::at(sys::directory(dir), path, flags);
         if let Some(number) = find(key, identity) {
-            return Some(Named::Ours(number));
+            return Some(Named::Ours(number, key));
         }
     }
     wanted(config, path).then_some(Named::Foreign(key))

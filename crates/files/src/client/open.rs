@@ -1,13 +1,13 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, find,
-    leaving::forget,
+    CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, find, is_absorbing,
+    leaving::{forget, retire_file},
     names::{Key, key, regular, stat_at},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
 };
-use crate::{FILES_MAX, identity, record::KIND_TRUNCATE, sys, wire::Request};
+use crate::{FILES_MAX, identity, sys, wire::Request};
 use rustix::{
     fs::{AtFlags, Mode, OFlags, Stat},
     io::Errno,
@@ -23,7 +23,8 @@ use std::{
 };
 
 /// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT`, if the file is to be
-/// absorbed. The descriptor is absorbed when this returns, if the profile says so and the supervisor agrees.
+/// absorbed. The descriptor is absorbed when this returns, if it is for writing and the file is absorbed already, by whatever name; or if the
+/// profile says so and the supervisor agrees.
 ///
 /// # Errors
 /// The kernel's.
@@ -36,70 +37,130 @@ pub fn open(
     let plain = libc::O_PATH | libc::O_DIRECTORY | (libc::O_TMPFILE & !libc::O_DIRECTORY);
     let config = match CONFIG.get() {
         Some(config)
-            if flags & libc::O_ACCMODE != libc::O_RDONLY
+            if (writes(flags) || flags & libc::O_TRUNC != 0)
                 && flags & plain == 0
-                && !GIVEN_UP.load(Relaxed)
-                && wanted(config, path)
                 && !sys::in_vforked_child() =>
         {
             config
         }
         _ => return real(flags),
     };
-    let existing = stat_at(dir, path, AtFlags::empty());
-    if FORKED.load(Relaxed) {
-        if let Some((dev, ino)) = existing {
-            // Without a supervisor nobody absorbs it.
-            let _ = config.address.foreign(dev, ino);
-        }
+    let is_wanted = wanted(config, path);
+    let absorbs = is_absorbing() && !FORKED.load(Relaxed);
+    if !is_wanted && !absorbs {
         return real(flags);
     }
-    let _registry = REGISTRY.lock();
-    let mut known = existing.and_then(|key| {
+    let existing = stat_at(dir, path, AtFlags::empty());
+    let foreign = Foreign { config, is_wanted };
+    if FORKED.load(Relaxed) || GIVEN_UP.load(Relaxed) && !absorbs {
+        foreign.before(existing, flags);
+        let fd = real(flags)?;
+        foreign.opened(fd, flags);
+        return Ok(fd);
+    }
+    let registry = REGISTRY.lock();
+    let known = existing.and_then(|key| {
         find(key, || {
             identity::at(sys::directory(dir), path, AtFlags::empty())
         })
     });
-    if flags & libc::O_TRUNC != 0
-        && known.is_none()
-        && let Some((dev, ino)) = existing
-    {
-        // Before it is truncated: whoever logs it must have drained it.
-        let _ = config.address.foreign(dev, ino);
+    if known.is_none() && !is_wanted {
+        drop(registry);
+        return real(flags);
     }
     let fd = match (known, session::current()) {
         (Some(number), Some(session)) if flags & libc::O_TRUNC != 0 => {
             let guard = FILES[number].file.lock();
             let fd = real(flags & !HIDDEN_FLAGS)?;
-            if let Ok(mut cell) = guard.try_borrow_mut()
-                && let Some(file) = &mut *cell
-            {
-                session.log_head(number, file, KIND_TRUNCATE, 0);
+            match guard.try_borrow_mut() {
+                Ok(mut cell) => {
+                    if let Some(file) = &mut *cell {
+                        session.log_truncate(number, file, 0);
+                    }
+                }
+                Err(_) => FILES[number].lose_track(),
             }
             fd
         }
-        _ => real(flags & !HIDDEN_FLAGS)?,
-    };
-    let absorbed = sys::borrow(fd).ok_or(Errno::BADF).and_then(|raw| {
-        let (stat, key) = regular(raw)?;
-        known = find(key, || identity::of(raw));
-        let number = match known {
-            Some(number) => number,
-            None => register(config, raw, &stat, key)?,
-        };
-        let guard = FILES[number].file.lock();
-        let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-        let file = cell.as_mut().ok_or(Errno::NOENT)?;
-        if !table::set_entry(fd, Some(Entry::new(Some(number), flags))) {
-            return Err(Errno::MFILE);
+        _ => {
+            foreign.before(existing.filter(|_| known.is_none()), flags);
+            real(flags & !HIDDEN_FLAGS)?
         }
-        file.descriptors += 1;
-        Ok(())
-    });
+    };
+    let absorbed = match writes(flags) {
+        true => absorb(config, fd, flags),
+        false => Err(Errno::INVAL),
+    };
+    drop(registry);
     if absorbed.is_err() && flags & HIDDEN_FLAGS != 0 {
         restore_flags(fd, flags);
     }
+    // Unless it is the supervisor that says so.
+    if absorbed.is_err_and(|errno| errno != Errno::BUSY) {
+        foreign.opened(fd, flags);
+    }
     Ok(fd)
+}
+
+fn writes(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// How a file is opened that stays plain here, although others may absorb it: they let go of it, and absorb it no more while it is open.
+struct Foreign<'a> {
+    config: &'a Config,
+    /// Only files that the profile names can be somebody else's.
+    is_wanted: bool,
+}
+
+impl Foreign<'_> {
+    /// Before a file that exists is truncated: whoever logs it must have drained it. Without a supervisor nobody absorbs it.
+    fn before(&self, existing: Option<Key>, flags: c_int) {
+        if let Some((dev, ino)) = existing
+            && self.is_wanted
+            && flags & libc::O_TRUNC != 0
+        {
+            let _ = self.config.address.foreign(dev, ino);
+        }
+    }
+
+    /// Nothing was written yet.
+    fn opened(&self, fd: c_int, flags: c_int) {
+        let key = sys::borrow(fd).and_then(|raw| Some(regular(raw).ok()?.1));
+        if let Some((dev, ino)) = key
+            && self.is_wanted
+            && writes(flags)
+        {
+            let _ = self.config.address.foreign(dev, ino);
+        }
+    }
+}
+
+/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses. Under the registry's lock.
+fn absorb(config: &Config, fd: c_int, flags: c_int) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let (stat, key) = regular(raw)?;
+    let known = find(key, || identity::of(raw));
+    let number = match known {
+        Some(number) => number,
+        None if GIVEN_UP.load(Relaxed) => return Err(Errno::PERM),
+        None => register(config, raw, &stat, key)?,
+    };
+    let guard = FILES[number].file.lock();
+    let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
+    let file = cell.as_mut().ok_or(Errno::NOENT)?;
+    if table::set_entry(fd, Some(Entry::new(Some(number), flags))) {
+        file.descriptors += 1;
+        return Ok(());
+    }
+    // A number too large for the table would write round the lane.
+    drop(cell);
+    let session = session::current().ok_or(Errno::NOTCONN)?;
+    if retire_file(session, number).is_err() {
+        FILES[number].lose_track();
+        session.page.files[number].retire.store(1, Relaxed);
+    }
+    Err(Errno::MFILE)
 }
 
 /// Reopens `fd` with the flags that were taken from it in vain.
@@ -162,8 +223,7 @@ pub(super) fn register(
     }
     let guard = FILES[number].file.lock();
     let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-    FILES[number].unlogged.store(false, Release);
-    *cell = Some(File {
+    let file = cell.insert(File {
         dev,
         ino,
         identity,
@@ -172,7 +232,11 @@ pub(super) fn register(
         named_in: None,
         end: 0,
         position: None,
+        gone: false,
+        unlogged: Vec::new(),
     });
+    FILES[number].settled(file);
+    FILES[number].owed.store(0, Relaxed);
     Ok(number)
 }
 

@@ -3,13 +3,14 @@
 //! A record goes to the lane by [`Session::log`]. When a segment is full, whoever finds it so takes the *turn*: it seals the segment,
 //! asks the supervisor to sync the files in it, releases those that are synced, and opens the next. With no segment free it waits.
 //!
-//! If the supervisor is gone, the turn syncs the files itself. If a file cannot be synced, its write stays *unlogged*: only a real sync
-//! can acknowledge it then ([`Session::settle`]).
+//! If the supervisor is gone, the turn syncs the files itself. If a file cannot be synced and the lane is full, a write stays *unlogged*: only a
+//! real sync can acknowledge it then ([`Session::settle`]), and the file's older records must not be written over it.
 
 use super::table::{self, FILES, File};
 use crate::{
     ENV_SLOWED, FILES_MAX, identity,
-    record::{self, HEAD, Head, KIND_FILE, KIND_WRITE},
+    record::{self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_TRUNCATE, KIND_WRITE},
+    replay::{self, Mark, final_parts, write_at},
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request, VERSION},
@@ -29,6 +30,7 @@ use rustix::{
 use std::{
     ffi::c_int,
     io::IoSlice,
+    ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{
         OnceLock,
@@ -127,6 +129,8 @@ pub(super) struct Session {
     lane: &'static Lane,
     socket: OwnedFd,
     boot: [u8; 16],
+    /// The lane's label if a sync failed.
+    label_failed: String,
     orphaned: AtomicBool,
     turn: Mutex<Turn>,
     /// Which files each segment that is not handed over names.
@@ -188,6 +192,7 @@ impl Session {
         let (socket, pool_fd) = (high(socket), high(pool_fd));
         OWN[0].store(socket.as_raw_fd(), Relaxed);
         OWN[1].store(pool_fd.as_raw_fd(), Relaxed);
+        let label_failed = replay::relabelled(&label, Mark::Failed);
         let claimed = Pool::open_file(&pool, pool_fd.into()).and_then(|pool| {
             let options = ClaimOptions {
                 buffers,
@@ -213,6 +218,7 @@ impl Session {
             page,
             socket,
             boot: *boot.as_bytes(),
+            label_failed,
             orphaned: AtomicBool::new(false),
             turn: Mutex::new(Turn {
                 held: Vec::with_capacity(64),
@@ -239,7 +245,8 @@ impl Session {
         )?;
         match wire::receive::<Answer>(self.socket.as_fd())? {
             (Answer::Absorb { alone }, _) => Ok(alone),
-            _ => Err(Errno::PERM),
+            // It knows that the file is plain here.
+            _ => Err(Errno::BUSY),
         }
     }
 
@@ -266,6 +273,7 @@ impl Session {
         bytes: usize,
     ) {
         if FILES[number].unlogged.load(Relaxed) {
+            self.note_unlogged(number, file, at..at + bytes as u64);
             return;
         }
         let record_max = self.lane.payload_max() - HEAD;
@@ -295,6 +303,7 @@ impl Session {
                 part = later;
             }
             if !self.log(number, file, KIND_WRITE, &slices[..used]) {
+                self.note_unlogged(number, file, at..at + left as u64);
                 return;
             }
             at += taken as u64;
@@ -309,20 +318,37 @@ impl Session {
             .store(counts.bytes.load(Relaxed) + bytes as u64, Relaxed);
     }
 
-    /// Logs a record that has only a head.
-    pub(super) fn log_head(&self, number: usize, file: &mut File, kind: u16, at: u64) {
-        if !FILES[number].unlogged.load(Relaxed) {
-            let head = self.head(number, at).encode();
-            self.log(number, file, kind, &[IoSlice::new(&head)]);
+    /// Notes that the kernel has something in `range` that the lane has not.
+    fn note_unlogged(&self, number: usize, file: &mut File, range: Range<u64>) {
+        // Whoever syncs goes no further after an error, until the file is repaired.
+        if self.page.files[number].errno.load(Relaxed) == 0 {
+            FILES[number].exposed.store(true, Relaxed);
+        }
+        FILES[number].unlogged.store(true, Release);
+        file.note_unlogged(range);
+    }
+
+    /// Logs that the file has `bytes` bytes now.
+    pub(super) fn log_truncate(&self, number: usize, file: &mut File, bytes: u64) {
+        let head = self.head(number, bytes).encode();
+        if FILES[number].unlogged.load(Relaxed)
+            || !self.log(number, file, KIND_TRUNCATE, &[IoSlice::new(&head)])
+        {
+            self.note_unlogged(number, file, bytes..u64::MAX);
         }
     }
 
-    /// Names the file again, by the path it has now.
+    /// Logs that the file is about to lose a name. Also if its content is unlogged: there may be records of it.
+    pub(super) fn log_gone(&self, number: usize, file: &mut File) {
+        file.gone = true;
+        let head = self.head(number, 0).encode();
+        self.log(number, file, KIND_GONE, &[IoSlice::new(&head)]);
+    }
+
+    /// Names the file again, by the path it has now. Also if its content is unlogged.
     pub(super) fn log_name(&self, number: usize, file: &mut File) {
-        if !FILES[number].unlogged.load(Relaxed) {
-            let named = self.name(number, file);
-            self.log(number, file, KIND_FILE, &[IoSlice::new(&named)]);
-        }
+        let named = self.name(number, file);
+        self.log(number, file, KIND_FILE, &[IoSlice::new(&named)]);
     }
 
     fn head(&self, number: usize, at: u64) -> Head {
@@ -375,11 +401,15 @@ impl Session {
                 }
             }
         }
-        let name = self.name(number, file);
-        let named = self
-            .lane
-            .append_in(segment, KIND_FILE, &[IoSlice::new(&name)]);
-        if !matches!(named, Ok(Some(_))) {
+        let append = |kind, payload: &[u8]| {
+            let appended = self.lane.append_in(segment, kind, &[IoSlice::new(payload)]);
+            matches!(appended, Ok(Some(_)))
+        };
+        if !append(KIND_FILE, &self.name(number, file)) {
+            return false;
+        }
+        // A segment is understood without those before it.
+        if file.gone && !append(KIND_GONE, &self.head(number, 0).encode()) {
             return false;
         }
         file.named_in = Some(segment);
@@ -455,6 +485,11 @@ impl Session {
             self.page.wait(seen, LOOK);
             return true;
         }
+        // It died in the middle of a sync, whose error it may have got instead of us.
+        if let Some(file) = self.page.take_syncing() {
+            self.fail(file, Errno::IO);
+            return false;
+        }
         let files: Vec<usize> = (0..FILES_MAX)
             .filter(|file| {
                 turn.held
@@ -471,7 +506,7 @@ impl Session {
                     return true;
                 }
                 Err(errno) => {
-                    self.page.fail(file, errno);
+                    self.fail(file, errno);
                     return false;
                 }
             }
@@ -480,6 +515,12 @@ impl Session {
             self.page.set_drained(last.sealed.end());
         }
         true
+    }
+
+    /// Without a supervisor: the file could not be synced.
+    fn fail(&self, file: usize, errno: Errno) {
+        self.lane.relabel(&self.label_failed);
+        self.page.fail(file, errno);
     }
 
     /// True if the supervisor is gone.
@@ -539,17 +580,26 @@ impl Session {
     /// # Errors
     /// That of the file that still cannot be synced. Its records stay.
     pub(super) fn settle(&self) -> Result<(), Errno> {
-        for file in 0..FILES_MAX {
-            if self.page.files[file].errno.load(Relaxed) != 0 {
-                self.repair(file)?;
-            }
-        }
-        self.drain(None)
+        self.repair_all()?;
+        self.drain(None).or_else(|_| {
+            // Of a sync that failed meanwhile. Now it is known which.
+            self.repair_all()?;
+            self.drain(None)
+        })
     }
 
-    /// Writes the file's records again, in order, and syncs it. A failed sync may have left clean what never reached the disk.
+    fn repair_all(&self) -> Result<(), Errno> {
+        let failing = |file: &usize| self.page.files[*file].errno.load(Relaxed) != 0;
+        (0..FILES_MAX)
+            .filter(failing)
+            .try_for_each(|file| self.repair(file))
+    }
+
+    /// Writes again what the lane has of the file, and syncs it: a failed sync may have left clean what never reached the disk. Only where
+    /// the lane has it last; what was changed without the lane is newer.
     fn repair(&self, number: usize) -> Result<(), Errno> {
-        let guard = FILES[number].file.lock();
+        let slot = &FILES[number];
+        let guard = slot.file.lock();
         let Ok(cell) = guard.try_borrow() else {
             return Err(Errno::DEADLK);
         };
@@ -557,26 +607,40 @@ impl Session {
             self.page.recovered(number);
             return Ok(());
         };
+        let failed = self.page.files[number].errno.load(Relaxed);
+        if failed == 0 {
+            // Another thread did it.
+            return Ok(());
+        }
         let mut turn = self.turn.lock();
         self.lane.seal();
         self.hand_over(&mut turn);
         self.release(&mut turn);
-        let epoch = turn.epoch;
+        let mut changes = Vec::new();
+        for held in &turn.held {
+            let bytes = held.sealed.bytes();
+            let header = SegmentHeader::decode(bytes).ok_or(Errno::IO)?;
+            let records = Records::new(bytes, header, turn.epoch);
+            let decoded = records.filter_map(|r| record::decode(r.header.kind, r.payload).ok());
+            changes.extend(decoded.filter(|(head, _)| head.file as usize == number));
+        }
+        let parts = final_parts(&changes, &file.unlogged);
+        if slot.unplaced.load(Relaxed) && !parts.is_empty() {
+            // Which of the two is newer, lane or kernel, nobody knows.
+            return Err(Errno::from_raw_os_error(failed));
+        }
         let write = |to: BorrowedFd<'_>| -> Result<(), Errno> {
-            for held in &turn.held {
-                let bytes = held.sealed.bytes();
-                let header = SegmentHeader::decode(bytes).ok_or(Errno::IO)?;
-                for record in Records::new(bytes, header, epoch) {
-                    let change = record::decode(record.header.kind, record.payload);
-                    let Ok((head, change)) = change else { continue };
-                    if head.file as usize == number {
-                        crate::replay::apply(to, head, change)?;
-                    }
-                }
+            for (at, bytes) in &parts {
+                write_at(to, bytes, *at)?;
             }
             rustix::fs::fdatasync(to)
         };
-        with_descriptor(number, file, write)?;
+        let done = with_descriptor(number, file, write);
+        let exposes = done.is_err() && slot.unlogged.load(Relaxed);
+        if slot.exposed.swap(exposes, Relaxed) {
+            slot.owed.store(failed, Relaxed);
+        }
+        done?;
         drop(turn);
         self.page.recovered(number);
         self.tell(&Request::Repaired {

@@ -5,12 +5,14 @@
 use crate::FILES_MAX;
 use forebay_pool::Lsn;
 use parking_lot::{ReentrantMutex, const_reentrant_mutex};
+use rustix::io::Errno;
 use std::{
     cell::RefCell,
     ffi::c_int,
+    ops::Range,
     path::PathBuf,
     sync::atomic::{
-        AtomicBool, AtomicU32,
+        AtomicBool, AtomicI32, AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -155,6 +157,23 @@ pub(super) struct File {
     pub(super) end: Lsn,
     /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
     pub(super) position: Option<(c_int, u64)>,
+    /// It lost a name: whoever replays it may not find it.
+    pub(super) gone: bool,
+    /// Where it changed without the lane: its records there are older than what the kernel has.
+    pub(super) unlogged: Vec<Range<u64>>,
+}
+
+impl File {
+    /// Notes a range that changed without the lane.
+    pub(super) fn note_unlogged(&mut self, range: Range<u64>) {
+        match self.unlogged.last_mut() {
+            // Appends, mostly.
+            Some(last) if range.start <= last.end && last.start <= range.end => {
+                *last = last.start.min(range.start)..last.end.max(range.end);
+            }
+            _ => self.unlogged.push(range),
+        }
+    }
 }
 
 /// A place for a file; its number is its index.
@@ -164,11 +183,47 @@ pub(super) struct Slot {
     pub(super) file: ReentrantMutex<RefCell<Option<File>>>,
     /// The kernel has something that the lane has not: a sync has to be a real one.
     pub(super) unlogged: AtomicBool,
+    /// And nobody noted where.
+    pub(super) unplaced: AtomicBool,
+    /// No sync has failed yet when something became unlogged: if one fails now, that may be lost.
+    pub(super) exposed: AtomicBool,
+    /// The error of a sync that failed when something unlogged was exposed to it. The file's next sync says so, once, as the kernel's would.
+    pub(super) owed: AtomicI32,
+}
+
+impl Slot {
+    /// The kernel may have got something, and nobody knows where.
+    pub(super) fn lose_track(&self) {
+        self.unplaced.store(true, Relaxed);
+        self.exposed.store(true, Relaxed);
+        self.unlogged.store(true, Release);
+    }
+
+    /// The lane holds nothing of the file, and the disk has all that the kernel got of it.
+    pub(super) fn settled(&self, file: &mut File) {
+        file.unlogged.clear();
+        // Somebody may have moved it unseen.
+        file.position = None;
+        self.unplaced.store(false, Relaxed);
+        self.exposed.store(false, Relaxed);
+        self.unlogged.store(false, Release);
+    }
+
+    /// The error that a sync of the file still has to say, if any. From now on it is said.
+    pub(super) fn take_owed(&self) -> Result<(), Errno> {
+        match self.owed.swap(0, Relaxed) {
+            0 => Ok(()),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        }
+    }
 }
 
 pub(super) static FILES: [Slot; FILES_MAX] = [const {
     Slot {
         file: const_reentrant_mutex(RefCell::new(None)),
         unlogged: AtomicBool::new(false),
+        unplaced: AtomicBool::new(false),
+        exposed: AtomicBool::new(false),
+        owed: AtomicI32::new(0),
     }
 }; FILES_MAX];

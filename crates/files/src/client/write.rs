@@ -3,13 +3,13 @@
 //! The kernel is asked first and the lane written second, under the file's lock, so that the lane's order is the kernel's.
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS,
+    CONFIG, FILES, FORKED, FORKS, interrupted,
     leaving::{leave, retire_file},
     names::{Named, named},
     session,
     table::{self, Entry, File},
 };
-use crate::{record::KIND_TRUNCATE, sys};
+use crate::sys;
 use rustix::{
     fs::AtFlags,
     io::{Errno, ReadWriteFlags},
@@ -18,7 +18,7 @@ use std::{
     ffi::{CStr, c_int},
     io::IoSlice,
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    sync::atomic::Ordering::{Acquire, Relaxed},
 };
 
 /// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as `pwritev2` with `flags` (`RWF_…`) does,
@@ -38,14 +38,18 @@ pub fn write(
             return kernel_write(raw, parts, offset, flags);
         };
         let synchronous = entry.hidden() & libc::O_DSYNC != 0;
-        let Some(number) = entry.file() else {
-            let flags = if synchronous {
-                flags | libc::RWF_DSYNC
-            } else {
-                flags
-            };
-            return kernel_write(raw, parts, offset, flags);
+        let really = match synchronous {
+            true => flags | libc::RWF_DSYNC,
+            false => flags,
         };
+        let Some(number) = entry.file() else {
+            return kernel_write(raw, parts, offset, really);
+        };
+        if interrupted() {
+            // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
+            FILES[number].lose_track();
+            return kernel_write(raw, parts, offset, really);
+        }
         if FORKED.load(Relaxed) {
             leave(raw, number);
             continue;
@@ -54,21 +58,19 @@ pub fn write(
             return kernel_write(raw, parts, offset, flags);
         };
         if session.page.files[number].retire.load(Relaxed) != 0 {
-            // If it cannot be retired, its writes are unlogged, and its syncs are real.
-            if retire_file(session, number).is_err() {
-                FILES[number].unlogged.store(true, Release);
-                session.page.files[number].retire.store(0, Relaxed);
+            if retire_file(session, number).is_ok() {
+                continue;
             }
-            continue;
+            // Its writes are unlogged, and its syncs are real; and another process may write to it now.
+            FILES[number].lose_track();
         }
         let guard = FILES[number].file.lock();
         if table::entry(fd) != Some(entry) {
             continue;
         }
         let Ok(mut cell) = guard.try_borrow_mut() else {
-            // A signal handler, in the middle of a write of the same thread to the same file: which of the two the kernel has first is
-            // not for us to say.
-            FILES[number].unlogged.store(true, Release);
+            // Above a write of the same thread to the same file: which of the two the kernel has first is not for us to say.
+            FILES[number].lose_track();
             return kernel_write(raw, parts, offset, flags);
         };
         let Some(file) = &mut *cell else {
@@ -78,7 +80,7 @@ pub fn write(
         if written > 0 {
             match place(fd, raw, entry, file, offset, flags, written) {
                 Ok(at) => session.log_write(number, file, at, parts, written),
-                Err(_) => FILES[number].unlogged.store(true, Release),
+                Err(_) => FILES[number].lose_track(),
             }
         }
         drop(cell);
@@ -155,13 +157,32 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
         _ => return rustix::fs::fsync(raw),
     };
     let shared = &session.page.files[number];
+    let slot = &FILES[number];
     shared.syncs.fetch_add(1, Relaxed);
-    if FILES[number].unlogged.load(Acquire) {
-        session.settle()?;
-        let guard = FILES[number].file.lock();
+    if interrupted() {
+        // Its records, if there are any, are in the lane.
+        slot.lose_track();
         rustix::fs::fsync(raw)?;
-        FILES[number].unlogged.store(false, Release);
+        return match shared.errno.load(Relaxed) {
+            0 => Ok(()),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        };
+    }
+    if slot.unlogged.load(Acquire) {
+        session.settle()?;
+        let guard = slot.file.lock();
+        let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
+        if let Some(file) = &mut *cell {
+            // Once more, now that nobody else can log: no record may be left that is older than what was not logged.
+            session.drain(Some((number, file)))?;
+            rustix::fs::fsync(raw)?;
+            slot.settled(file);
+        } else {
+            rustix::fs::fsync(raw)?;
+        }
+        drop(cell);
         drop(guard);
+        slot.take_owed()?;
     } else if shared.errno.load(Relaxed) != 0 {
         session.settle()?;
     }
@@ -175,6 +196,10 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
     let number = table::entry(fd).and_then(Entry::file);
     let guard = match number {
+        Some(number) if interrupted() => {
+            FILES[number].lose_track();
+            return call();
+        }
         Some(number) if !FORKED.load(Relaxed) => FILES[number].file.lock(),
         _ => return call(),
     };
@@ -193,32 +218,44 @@ pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
 pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let real = || rustix::fs::ftruncate(raw, bytes);
-    match table::entry(fd).and_then(Entry::file) {
-        Some(number) if FORKED.load(Relaxed) => {
+    loop {
+        let Some((entry, number)) = table::entry(fd).and_then(|e| Some((e, e.file()?))) else {
+            return real();
+        };
+        if FORKED.load(Relaxed) {
             leave(raw, number);
-            real()
+            return real();
         }
-        Some(number) => truncate_file(number, bytes, real),
-        None => real(),
+        let is_it = |_: &File| table::entry(fd) == Some(entry);
+        if let Some(done) = truncate_file(number, is_it, bytes, real) {
+            return done;
+        }
     }
 }
 
-pub(super) fn truncate_file(
+/// Truncates the file with this number, unless it is another by now: then none.
+fn truncate_file(
     number: usize,
+    is_it: impl Fn(&File) -> bool,
     bytes: u64,
-    real: impl FnOnce() -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    let guard = FILES[number].file.lock();
-    real()?;
-    match (guard.try_borrow_mut(), session::current()) {
-        (Ok(mut cell), Some(session)) => {
-            if let Some(file) = &mut *cell {
-                session.log_head(number, file, KIND_TRUNCATE, bytes);
-            }
-        }
-        _ => FILES[number].unlogged.store(true, Release),
+    real: impl Fn() -> Result<(), Errno>,
+) -> Option<Result<(), Errno>> {
+    if interrupted() {
+        FILES[number].lose_track();
+        return Some(real());
     }
-    Ok(())
+    let session = session::current()?;
+    let guard = FILES[number].file.lock();
+    let Ok(mut cell) = guard.try_borrow_mut() else {
+        FILES[number].lose_track();
+        return Some(real());
+    };
+    let file = cell.as_mut().filter(|file| is_it(file))?;
+    let done = real();
+    if done.is_ok() {
+        session.log_truncate(number, file, bytes);
+    }
+    Some(done)
 }
 
 /// Truncates by path: `real` does it. Logged if the file is absorbed.
@@ -228,16 +265,23 @@ pub(super) fn truncate_file(
 pub fn truncate_path(
     path: &CStr,
     bytes: u64,
-    real: impl FnOnce() -> Result<(), Errno>,
+    real: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    match named(libc::AT_FDCWD, path, AtFlags::empty()) {
-        Some(Named::Ours(number)) => truncate_file(number, bytes, real),
-        Some(Named::Foreign((dev, ino))) => {
-            if let Some(config) = CONFIG.get() {
-                let _ = config.address.foreign(dev, ino);
+    loop {
+        match named(libc::AT_FDCWD, path, AtFlags::empty()) {
+            Some(Named::Ours(number, key)) => {
+                let is_it = |file: &File| (file.dev, file.ino) == key;
+                if let Some(done) = truncate_file(number, is_it, bytes, &real) {
+                    return done;
+                }
             }
-            real()
+            Some(Named::Foreign((dev, ino))) => {
+                if let Some(config) = CONFIG.get() {
+                    let _ = config.address.foreign(dev, ino);
+                }
+                return real();
+            }
+            None => return real(),
         }
-        None => real(),
     }
 }

@@ -9,7 +9,7 @@ use super::{
     Shared,
     guest::{Guest, GuestFile, Work, errno_of},
 };
-use crate::sys;
+use crate::{replay::Mark, sys};
 use forebay_device::clock;
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -61,6 +61,7 @@ fn segment(
     for (number, file) in &known {
         let started = Instant::now();
         let begun = clock::now_ns();
+        guest.page.begin_sync(*number as usize);
         let done = match &file.unlinked_from {
             Some(directory) => directory.sync_all(),
             None => {
@@ -78,15 +79,23 @@ fn segment(
             u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             Relaxed,
         );
-        if let Err(e) = done {
-            eprintln!(
-                "forebay: {} cannot be synced: {e}. Nothing is lost: what was written stays in the pool and is written again; until then \
-                 its syncs fail",
-                file.path.display()
-            );
+        if let Err(e) = &done {
             failed.insert(*number);
-            guest.page.fail(*number as usize, errno_of(&e));
+            // First of all, and where it outlives us: nobody else gets this error from the kernel.
+            guest.mark(shared, Mark::Failed);
+            guest.page.fail(*number as usize, errno_of(e));
         }
+        guest.page.end_sync();
+        if let Err(e) = done {
+            sys::complain(&format!(
+                "{} cannot be synced: {e}. Nothing is lost: what was written stays in the pool and is written again; until then its syncs \
+                 fail",
+                file.path.display()
+            ));
+        }
+    }
+    if failed.is_empty() {
+        return true;
     }
     // What is handed over meanwhile waits: the next segment is not drained before this one.
     while !failed.is_empty() {
@@ -98,6 +107,7 @@ fn segment(
             Err(_) => return false,
         }
     }
+    guest.mark(shared, Mark::None);
     true
 }
 
@@ -129,6 +139,6 @@ pub(super) fn snapshot(to: &Path, path: &Path, file: &File) {
         std::fs::rename(partial, target)
     };
     if let Err(e) = copy() {
-        eprintln!("forebay: keeping a copy of {}: {e}", path.display());
+        sys::complain(&format!("keeping a copy of {}: {e}", path.display()));
     }
 }

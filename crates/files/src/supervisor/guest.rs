@@ -3,13 +3,13 @@
 use super::{Shared, drain};
 use crate::{
     FILES_MAX,
-    replay::{self, Outcome, RecoverOptions},
+    replay::{self, Mark, Outcome, RecoverOptions},
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request, VERSION},
 };
 use forebay_device::clock;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::{
     ffi::OsString,
@@ -93,7 +93,8 @@ pub(super) fn serve(shared: &Arc<Shared>, connection: &OwnedFd) {
             Answer::Status(Box::new(serde_json::json!(shared.status())))
         }
         Request::Foreign { token, dev, ino } if token == shared.token => {
-            shared.let_go(dev, ino, None);
+            shared.foreign.lock().insert((dev, ino));
+            drop(shared.let_go((dev, ino), None));
             Answer::Done
         }
         _ => Answer::Refused {
@@ -106,7 +107,7 @@ pub(super) fn serve(shared: &Arc<Shared>, connection: &OwnedFd) {
 
 fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, pid: u32) {
     let refuse = |reason: String| {
-        eprintln!("forebay: process {pid} stays plain: {reason}");
+        sys::complain(&format!("process {pid} stays plain: {reason}"));
         let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
     };
     // Its own open file, so that the lock on its lane is its own, and dies with it.
@@ -136,7 +137,7 @@ fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, pid: u32) {
         pool: shared.pool.path().to_owned(),
         owner: guest.owner,
         buffers: shared.options.buffers,
-        label: replay::label(&shared.options.program, pid),
+        label: guest.label(shared, Mark::None),
         boot: shared.boot,
     };
     let (work, todo) = mpsc::channel();
@@ -224,48 +225,73 @@ impl Guest {
         let [file]: [OwnedFd; 1] = fds.try_into().map_err(|_| "no descriptor".to_owned())?;
         let file = File::from(file);
         let stat = rustix::fs::fstat(&file).map_err(|e| e.to_string())?;
-        let (dev, ino) = (stat.st_dev, stat.st_ino);
-        if shared.let_go(dev, ino, Some(self)) {
-            return Err("another process writes to it".into());
-        }
-        let alone = sys::alone(file.as_fd()).unwrap_or(false);
-        forebay_pool::failpoint!("files:register");
-        if !forebay_pool::broken!("no-registration-sync") {
-            let begun = clock::now_ns();
-            file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
-            shared.charge_sync(&file, false, begun);
-            let directory = path
-                .parent()
-                .map(File::open)
-                .transpose()
-                .map_err(|e| format!("opening its directory: {e}"))?;
-            if let Some(directory) = &directory {
-                let begun = clock::now_ns();
-                directory
-                    .sync_all()
-                    .map_err(|e| format!("syncing its directory: {e}"))?;
-                shared.charge_sync(directory, false, begun);
-            }
-        }
-        forebay_pool::failpoint!("files:registered");
-        shared.snapshot(&path, &file);
-        let mut files = self.files.lock();
-        let place = files
-            .get_mut(number as usize)
-            .ok_or("its number is too large")?;
-        let counts = &self.page.files[number as usize];
-        counts.writes.store(0, Relaxed);
-        counts.bytes.store(0, Relaxed);
-        counts.syncs.store(0, Relaxed);
-        counts.retire.store(0, Relaxed);
-        *place = Some(Arc::new(GuestFile {
+        let key = (stat.st_dev, stat.st_ino);
+        let known = Arc::new(GuestFile {
             path,
             file,
-            dev,
-            ino,
+            dev: key.0,
+            ino: key.1,
             unlinked_from: None,
-        }));
+        });
+        self.reserve(shared, number, key, &known)
+            .and_then(|alone| {
+                sync_first(shared, &known)?;
+                Ok(alone)
+            })
+            .inspect_err(|_| {
+                // It is open there, to be written to plainly.
+                shared.foreign.lock().insert(key);
+                self.forget(number);
+                shared.changed.notify_all();
+            })
+    }
+
+    /// Makes the file this client's, unless it is another's. True if nobody else has it open.
+    fn reserve(
+        &self,
+        shared: &Shared,
+        number: u32,
+        key: (u64, u64),
+        known: &Arc<GuestFile>,
+    ) -> Result<bool, String> {
+        // While nobody else can: of two that ask at a time, the second finds the first.
+        let (guests, found) = shared.let_go(key, Some(self));
+        if found {
+            return Err("another process writes to it".into());
+        }
+        {
+            let mut files = self.files.lock();
+            let place = files
+                .get_mut(number as usize)
+                .ok_or("its number is too large")?;
+            let counts = &self.page.files[number as usize];
+            counts.writes.store(0, Relaxed);
+            counts.bytes.store(0, Relaxed);
+            counts.syncs.store(0, Relaxed);
+            counts.retire.store(0, Relaxed);
+            *place = Some(Arc::clone(known));
+        }
+        drop(guests);
+        // Whoever opens it plainly from now on says so afterwards, and finds it here.
+        let mut foreign = shared.foreign.lock();
+        let alone = sys::alone(known.file.as_fd()).unwrap_or(false);
+        if alone {
+            foreign.remove(&key);
+        } else if foreign.contains(&key) {
+            return Err("another process has it open, and may write to it plainly".into());
+        }
         Ok(alone)
+    }
+
+    /// The label of its lane.
+    fn label(&self, shared: &Shared, mark: Mark) -> String {
+        replay::label(mark, &format!("{} {}", shared.options.program, self.pid))
+    }
+
+    /// Marks its lane, for a recovery.
+    pub(super) fn mark(&self, shared: &Shared, mark: Mark) {
+        // A damaged lane table is what a recovery finds, too.
+        let _ = shared.pool.relabel(self.owner, &self.label(shared, mark));
     }
 
     /// From now on the directory that had the file's last name is synced instead of it, if that can be.
@@ -275,6 +301,8 @@ impl Guest {
             .parent()
             .and_then(|directory| File::open(directory).ok());
         if let Some(Some(known)) = files.get_mut(number as usize)
+            // It may have got another name since, or the number another file.
+            && rustix::fs::fstat(&known.file).is_ok_and(|stat| stat.st_nlink == 0)
             && let (Ok(file), Some(directory)) = (known.file.try_clone(), directory)
         {
             *known = Arc::new(GuestFile {
@@ -310,10 +338,41 @@ impl Guest {
     }
 }
 
+/// Before anything of a file is logged.
+fn sync_first(shared: &Shared, known: &GuestFile) -> Result<(), String> {
+    let file = &known.file;
+    forebay_pool::failpoint!("files:register");
+    if !forebay_pool::broken!("no-registration-sync") {
+        let begun = clock::now_ns();
+        file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
+        shared.charge_sync(file, false, begun);
+        let directory = known
+            .path
+            .parent()
+            .map(File::open)
+            .transpose()
+            .map_err(|e| format!("opening its directory: {e}"))?;
+        if let Some(directory) = &directory {
+            let begun = clock::now_ns();
+            directory
+                .sync_all()
+                .map_err(|e| format!("syncing its directory: {e}"))?;
+            shared.charge_sync(directory, false, begun);
+        }
+    }
+    forebay_pool::failpoint!("files:registered");
+    shared.snapshot(&known.path, file);
+    Ok(())
+}
+
 impl Shared {
     /// Asks every client but `asking` that absorbs the file to let it be plain, and waits; also for lanes of clients that ended, and
-    /// may hold something of it. True if the file must not be absorbed.
-    fn let_go(&self, dev: u64, ino: u64, asking: Option<&Guest>) -> bool {
+    /// may hold something of it. The clients, locked, and true if the file must not be absorbed.
+    fn let_go(
+        &self,
+        key: (u64, u64),
+        asking: Option<&Guest>,
+    ) -> (MutexGuard<'_, Vec<Arc<Guest>>>, bool) {
         let begun = Instant::now();
         let mut found = false;
         let mut guests = self.guests.lock();
@@ -323,9 +382,9 @@ impl Shared {
                 .iter()
                 .filter(|guest| asking.is_none_or(|us| us.owner != guest.owner))
             {
-                ending |= guest.ending.lock().contains(&(dev, ino));
+                ending |= guest.ending.lock().contains(&key);
                 for (number, file) in guest.files.lock().iter().enumerate() {
-                    if file.as_ref().is_some_and(|f| (f.dev, f.ino) == (dev, ino)) {
+                    if file.as_ref().is_some_and(|f| (f.dev, f.ino) == key) {
                         guest.page.files[number].retire.store(1, Relaxed);
                         absorbed = true;
                     }
@@ -335,7 +394,7 @@ impl Shared {
             let waits = absorbed && begun.elapsed() < FOREIGN_WAIT
                 || ending && begun.elapsed() < LOCKED_WAIT;
             if !waits {
-                return found || ending;
+                return (guests, found || ending);
             }
             self.changed.wait_for(&mut guests, Duration::from_millis(2));
         }
@@ -370,10 +429,10 @@ impl Shared {
             }
         };
         if let Some(why) = &left {
-            eprintln!(
-                "forebay: what process {} wrote is in the pool, but not in its files: {why}",
+            sys::complain(&format!(
+                "what process {} wrote is in the pool, but not in its files: {why}",
                 guest.pid
-            );
+            ));
         }
         let mut ended = self.ended.lock();
         ended.push(super::GuestStatus {

@@ -18,6 +18,7 @@ use guest::Guest;
 use parking_lot::{Condvar, Mutex};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
+    collections::HashSet,
     ffi::{OsStr, OsString},
     os::{
         fd::{AsFd, OwnedFd},
@@ -62,6 +63,9 @@ struct Shared {
     guests: Mutex<Vec<Arc<Guest>>>,
     /// A client ended and was recovered, or a file is absorbed no longer.
     changed: Condvar,
+    /// Files, by device and inode, that somebody opened to write to them plainly, or to absorb them beside another: nobody absorbs them until
+    /// nobody else has them open.
+    foreign: Mutex<HashSet<(u64, u64)>>,
     /// Files of clients that ended.
     ended: Mutex<Vec<GuestStatus>>,
     stopping: AtomicBool,
@@ -101,6 +105,7 @@ impl Supervisor {
             started: Instant::now(),
             guests: Mutex::default(),
             changed: Condvar::new(),
+            foreign: Mutex::default(),
             ended: Mutex::default(),
             stopping: AtomicBool::new(false),
             options,
@@ -204,7 +209,7 @@ fn accept(shared: &Arc<Shared>, socket: &OwnedFd) {
             .spawn(move || guest::serve(&shared, &connection));
         if let Err(e) = serving {
             // The connection is closed with the closure that was not run: its client stays plain.
-            eprintln!("forebay: a process of the database stays plain: {e}");
+            sys::complain(&format!("a process of the database stays plain: {e}"));
         }
     }
 }

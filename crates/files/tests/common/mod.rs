@@ -78,6 +78,19 @@ impl Lab {
     }
 
     pub fn run(&self) -> Running {
+        self.run_with(|_| {})
+    }
+
+    /// A run whose standard error nobody reads.
+    pub fn run_unheard(&self) -> Running {
+        let mut run = self.run_with(|command| {
+            command.stderr(Stdio::piped());
+        });
+        drop(run.supervisor.stderr.take());
+        run
+    }
+
+    fn run_with(&self, change: impl FnOnce(&mut Command)) -> Running {
         let mut command = Command::new(lab());
         command
             .arg("run")
@@ -89,6 +102,7 @@ impl Lab {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0);
+        change(&mut command);
         let mut supervisor = command.spawn().unwrap();
         let input = supervisor.stdin.take();
         let mut output = BufReader::new(supervisor.stdout.take().unwrap());
