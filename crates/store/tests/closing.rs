@@ -5,7 +5,7 @@ mod common;
 
 use common::{Bench, VARIANTS, crash_disk::CrashDisk, new_sim, tiny};
 use forebay_store::{Options, Store, Variant};
-use std::{sync::Arc, thread, time::Duration};
+use std::{fs, sync::Arc, thread, time::Duration};
 
 fn get(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
     store.get(key).unwrap().map(|value| value.into_vec())
@@ -115,6 +115,47 @@ fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
             let value = get(&store, &(i % 300).to_be_bytes()).unwrap();
             assert_eq!(value, [i as u8; 1000]);
         }
+    }
+}
+
+#[test]
+fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
+    // Whole lines of records, so that those of two sessions begin at the same places.
+    const RECORD: usize = 1024;
+    const VALUE: usize = RECORD - 34 - KEY;
+    const KEY: usize = 3;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let options = Options {
+        gc: false,
+        ..tiny(Variant::NoSync)
+    };
+    let key = |i: u8| [b'k', 0, i];
+    let store = Store::open(&path, None, &options).unwrap();
+    for i in 0..40 {
+        store.put(&key(i), &[1; VALUE]).unwrap();
+    }
+    drop(store);
+    // What a power cut does without syncs: the tenth did not arrive.
+    let file = &common::value_log_files(&path)[0];
+    let mut bytes = fs::read(file).unwrap();
+    bytes[4096 + 64 + 10 * RECORD + RECORD / 2] ^= 1;
+    fs::write(file, bytes).unwrap();
+    let store = Store::open(&path, None, &options).unwrap();
+    for i in 0..7 {
+        store.put(&key(i), &[2; VALUE]).unwrap();
+    }
+    // The index is told of all of it: a replay begins at the log's end.
+    store.gc().unwrap();
+    drop(store);
+    let store = Store::open(&path, None, &options).unwrap();
+    for i in 0..40 {
+        let expected = match i {
+            0..7 => Some(vec![2; VALUE]),
+            7..10 => Some(vec![1; VALUE]),
+            _ => None,
+        };
+        assert!(get(&store, &key(i)) == expected, "{i}");
     }
 }
 

@@ -466,6 +466,54 @@ fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_be
 }
 
 #[test]
+fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_not_used_again() {
+    let work = tempfile::tempdir().unwrap();
+    let options = Options {
+        gc: false,
+        ..tiny(Variant::DOUBLE)
+    };
+    let machine = Machine::new(&work.path().join("live"), SMALL.segment_bytes);
+    let store = machine.open(&options);
+    store.put(b"first", b"1").unwrap();
+    let images = machine.sim.crash_images();
+    let early = images.at(images.points() - 1, || true);
+    for i in 0..50u32 {
+        store.put(&i.to_be_bytes(), &[7; 3000]).unwrap();
+    }
+    store.gc().unwrap();
+    let found = work.path().join("found");
+    cut_now(&machine, 0, &found);
+
+    let machine = Machine::after(&found, early);
+    let refused = Store::open(&found, Some(&machine.pool), &options).err();
+    let refused = refused.unwrap().to_string();
+    assert!(refused.contains("its index was told of it"), "{refused}");
+    let salvage = Options {
+        salvage: true,
+        ..options.clone()
+    };
+    let store = machine.open(&salvage);
+    assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
+    store.put(b"second", b"2").unwrap();
+    let images = machine.sim.crash_images();
+    let image = images.at(images.points() - 1, || true);
+    for (round, variant) in [Variant::DOUBLE, Variant::Fsync].into_iter().enumerate() {
+        let found = work.path().join(format!("found {round}"));
+        cut_now(&machine, 0, &found);
+        let machine = Machine::after(&found, image.clone());
+        let options = Options {
+            variant,
+            ..options.clone()
+        };
+        for _ in 0..2 {
+            let store = machine.open(&options);
+            assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
+            assert_eq!(store.get(b"second").unwrap().unwrap(), b"2");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again() {
     for seed in 0..4 {
         let work = tempfile::tempdir().unwrap();

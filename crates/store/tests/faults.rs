@@ -20,7 +20,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     thread,
@@ -107,6 +107,53 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
     }
     assert!(store.put(b"other", b"value").is_err());
     assert!(store.close().is_err());
+}
+
+#[test]
+fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() {
+    let bench = Bench::new();
+    let options = Options {
+        memtable_bytes: 4 << 20,
+        chunk_log_bytes: 64 << 20,
+        ..quiet(Variant::NoSync)
+    };
+    let store = Store::open(&bench.path(), None, &options).unwrap();
+    let files = || value_log_files(&bench.path());
+    let mut puts = 0u32;
+    while files().len() < 2 {
+        store.put(&puts.to_be_bytes(), &half_a_segment()).unwrap();
+        puts += 1;
+    }
+    drop(store);
+    // It was killed when it had just begun the second file, and before it had synced the first.
+    let mut second = std::fs::read(&files()[1]).unwrap();
+    second[4096..].fill(0);
+    std::fs::write(&files()[1], second).unwrap();
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let disk = HookDisk::new({
+        let done = Arc::clone(&done);
+        move |doing| {
+            match doing {
+                Doing::Write(path, _) => done.lock().unwrap().push((path.to_owned(), false)),
+                Doing::Sync(path) => done.lock().unwrap().push((path.to_owned(), true)),
+                _ => {}
+            }
+            Ok(())
+        }
+    });
+    let store = Store::open_on(disk, None, &bench.path(), None, &options).unwrap();
+    let done = std::mem::take(&mut *done.lock().unwrap());
+    let of_first: Vec<bool> = done
+        .iter()
+        .filter(|(path, _)| *path == files()[0])
+        .map(|(_, synced)| *synced)
+        .collect();
+    assert!(of_first.contains(&false), "it is written again");
+    assert_eq!(of_first.last(), Some(&true), "and synced");
+    assert!(done.contains(&(files()[1].clone(), true)));
+    for i in 0..puts - 1 {
+        assert!(get(&store, &i.to_be_bytes()) == Some(half_a_segment()));
+    }
 }
 
 /// True for a value-log file.

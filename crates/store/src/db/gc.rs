@@ -270,11 +270,11 @@ impl Shared {
             self.look_again(sample)?;
         }
         self.look(progress)?;
-        let watermark = self.watermark();
+        let whole = self.whole_below();
         for file in self.log.files().iter() {
             let sample = progress.samples.get(&file.start);
             let garbage = sample.map_or(0.0, Sample::garbage);
-            if garbage >= GARBAGE_MIN && file.end().is_some_and(|end| end <= watermark) {
+            if garbage >= GARBAGE_MIN && file.end().is_some_and(|end| end <= whole) {
                 self.collect(progress, file, None, report)?;
             }
         }
@@ -282,6 +282,11 @@ impl Shared {
         self.unlink_retired(progress)?;
         self.look(progress)?;
         Ok(())
+    }
+
+    /// Log address below which the index has everything, and the files too: a complete file's last segments may be in the pool still.
+    fn whole_below(&self) -> Lsn {
+        self.watermark().min(self.head.drained())
     }
 
     /// Bytes that writers, and not the collector, have appended to the log.
@@ -292,7 +297,7 @@ impl Shared {
 
     /// Looks at the whole log.
     fn look(&self, progress: &mut Progress) -> Result<Look, StoreError> {
-        let (tail, watermark) = (self.head.tail(), self.watermark());
+        let (tail, whole, drained) = (self.head.tail(), self.whole_below(), self.head.drained());
         let retired: HashSet<Lsn> = progress.retired.iter().map(|(start, _)| *start).collect();
         let files: Vec<_> = self
             .log
@@ -309,9 +314,9 @@ impl Shared {
             .samples
             .retain(|start, _| files.iter().any(|file| file.start == *start));
         for file in &files {
-            // What still grows, and what cannot be read, counts as live.
+            // What still grows, and what cannot be read (yet), counts as live.
             let Some(end) = file.end() else { continue };
-            if progress.damaged.contains(&file.start) {
+            if progress.damaged.contains(&file.start) || end > drained {
                 continue;
             }
             let sample = match progress.samples.entry(file.start) {
@@ -323,7 +328,7 @@ impl Shared {
             }
             let garbage = sample.garbage_at(written, live);
             look.estimate.garbage_bytes += (extent(file) as f64 * garbage) as u64;
-            if end > watermark {
+            if end > whole {
                 look.waiting = look.waiting.max(garbage);
             } else if look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
                 look.ripe = Some((garbage, Arc::clone(file)));

@@ -453,8 +453,20 @@ impl Session<'_> {
             self.log.check_reaches(reached)?;
         }
         let mut epoch = self.state.epoch.saturating_add(1);
+        // The index may have been told of the seal behind the last record.
+        let lost = (lane.as_ref()).is_some_and(|(_, r)| next_start(r.end()) < watermark);
+        if let (Some((_, recovered)), true, false) = (&lane, lost, salvage) {
+            let pool = self.pool.map_or(dir, Pool::path);
+            return Err(StoreError::lost(
+                pool,
+                recovered.end(),
+                format!(
+                    "the store's log ends here, but its index was told of it up to {watermark}"
+                ),
+            ));
+        }
         let files_end = match lane {
-            Some((lane, recovered)) if buffered && self.is_enough(&lane) => {
+            Some((lane, recovered)) if buffered && !lost && self.is_enough(&lane) => {
                 return Ok(Begun {
                     epoch: lane.epoch(),
                     head: self.head(lane, recovered.head())?,
@@ -471,8 +483,13 @@ impl Session<'_> {
                 None => find_end(&self.log, self.state.uuid, watermark, salvage)?,
             },
         };
-        let start = next_start(files_end);
-        self.log.end_at(files_end, epoch)?;
+        // Never below what the index was told of, where a replay would not look; nor at addresses that it leads to.
+        let start = next_start(files_end.max(watermark));
+        let closed = self.state.log_end.is_some() && !salvage;
+        self.log.end_at(watermark, files_end, epoch, closed)?;
+        if start > next_start(files_end) {
+            self.log.complete_at(next_start(files_end))?;
+        }
         let Some(pool) = self.pool.filter(|_| buffered) else {
             let head = FileHead::new(
                 self.state.uuid,

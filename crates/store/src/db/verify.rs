@@ -23,7 +23,8 @@ impl Store {
         let snapshot = self.snapshot()?;
         let drained = shared.head.drained();
         for file in shared.log.files().iter() {
-            let end = file.end().unwrap_or(drained);
+            // A complete file's last segments may be in the pool still.
+            let end = file.end().map_or(drained, |end| end.min(drained));
             let mut reader = LogReader::new(&shared.log, shared.uuid, file.start, end);
             let problem = loop {
                 match reader.next() {

@@ -61,8 +61,8 @@ impl VlogFile {
         // What an interrupted creation left is used: a manifest whose writing failed half-way may name it already.
         let left = Self::open(disk, dir, start, None, store).ok();
         let make = || {
-            let file = match left {
-                Some(left) => left.file,
+            let file = match &left {
+                Some(left) => Arc::clone(&left.file),
                 None => {
                     match disk.remove(&path) {
                         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
@@ -76,7 +76,15 @@ impl VlogFile {
             file.sync()?;
             Ok(file)
         };
-        let file = make().map_err(StoreError::io("creating", &path))?;
+        let file = make().inspect_err(|_| {
+            // What was allocated goes back, or a full disk stays full: the manifest that retires files has no room then. Whoever looks
+            // for it finds it again, or makes it anew.
+            let _ = match &left {
+                Some(left) => left.file.truncate(FILE_HEADER),
+                None => disk.remove(&path),
+            };
+        });
+        let file = file.map_err(StoreError::io("creating", &path))?;
         Ok(Self {
             path,
             start,
@@ -151,6 +159,14 @@ impl VlogFile {
         })
     }
 
+    /// True if the file at `path` is one whose making was cut before its header was written.
+    pub(crate) fn was_never_made(disk: &dyn Disk, path: &Path) -> std::io::Result<bool> {
+        let file = disk.open(path)?;
+        let mut header = vec![0; usize::try_from(file.len()?.min(FILE_HEADER)).unwrap_or(0)];
+        file.read_exact_at(&mut header, 0)?;
+        Ok(header.iter().all(|&byte| byte == 0))
+    }
+
     /// Log address behind the last segment, once the file is complete.
     pub(crate) fn end(&self) -> Option<Lsn> {
         let end = self.end.load(SeqCst);
@@ -167,6 +183,34 @@ impl VlogFile {
         self.end.store(end, SeqCst);
         // Space only: if it fails, the file stays longer than it need be.
         let _ = self.file.truncate(FILE_HEADER + (end - self.start));
+    }
+
+    /// Takes away what stands at `end` and behind, and allocates the room again.
+    pub(crate) fn cut(&self, end: Lsn) -> std::io::Result<()> {
+        let length = self.file.len()?;
+        let kept = self.offset(end);
+        if length > kept {
+            self.file.truncate(kept)?;
+            // Room only: if there is none, a write will say so.
+            let _ = self.file.allocate(length);
+        }
+        Ok(())
+    }
+
+    /// Writes the log bytes of a range again, as they are.
+    pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> Result<(), StoreError> {
+        const BLOCK: u64 = 1 << 20;
+        let mut block = Vec::new();
+        let mut at = from;
+        while at < to {
+            block.resize(usize::try_from((to - at).min(BLOCK)).unwrap_or(0), 0);
+            self.read(at, &mut block)?;
+            self.file
+                .write_all_at(&block, self.offset(at))
+                .map_err(StoreError::io("writing", &self.path))?;
+            at += block.len() as u64;
+        }
+        Ok(())
     }
 
     /// The log goes on in this file after all.

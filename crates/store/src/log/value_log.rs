@@ -34,6 +34,8 @@ const DIR: &str = "vlog";
 const FILES: u64 = 32;
 /// But not for less than this, if the options allow for as much.
 const FILE_BYTES_MIN: u64 = 16 << 20;
+/// Bytes of a log's end that are written again if its session was not closed: more than a writer that syncs every put leaves to one sync.
+const AGAIN: u64 = 64 << 20;
 
 /// All value-log files of a store.
 pub(crate) struct ValueLog {
@@ -77,10 +79,12 @@ impl ValueLog {
                     file_name(*start) == name && files.iter().all(|f| f.start != *start)
                 });
             // Only what an interrupted creation or collection of this very store left behind.
+            let path = dir.join(&name);
             if let Some(start) = orphan
-                && VlogFile::open(&*disk, &dir, start, None, state.uuid).is_ok()
+                && (VlogFile::open(&*disk, &dir, start, None, state.uuid).is_ok()
+                    || VlogFile::was_never_made(&*disk, &path)
+                        .map_err(StoreError::io("reading", &path))?)
             {
-                let path = dir.join(&name);
                 disk.remove(&path)
                     .map_err(StoreError::io("removing", &path))?;
             }
@@ -169,12 +173,33 @@ impl ValueLog {
         Ok(file)
     }
 
+    /// `from`, or if it is in no file, the next address that is; none if none is.
+    pub(crate) fn first_from(&self, from: Lsn) -> Option<Lsn> {
+        match self.find(from) {
+            Some(_) => Some(from),
+            None => self
+                .files()
+                .iter()
+                .map(|file| file.start)
+                .find(|start| *start > from),
+        }
+    }
+
     /// Ends the log at `end`, where the last session stopped, so that the next one can begin at the following page:
     ///
     /// 1. Files behind are forgotten: that session began them, but what was to be before them did not arrive.
     /// 2. A segment that was not sealed is.
-    /// 3. What is before is synced: that session may have written it and not lived to.
-    pub(crate) fn end_at(&self, end: Lsn, epoch: u32) -> Result<(), StoreError> {
+    /// 3. If that session was not `closed`: what it left behind the end is cut off, or a later walk that begins there, and knows of no epoch,
+    ///    would take it for the new session's. And the last of what is before is written again: a sync that failed may have left it clean in
+    ///    memory, and not on the disk.
+    /// 4. What is before, from `from` on, is synced: that session may have written it and not lived to.
+    pub(crate) fn end_at(
+        &self,
+        from: Lsn,
+        end: Lsn,
+        epoch: u32,
+        closed: bool,
+    ) -> Result<(), StoreError> {
         self.forget_behind(next_start(end))?;
         let files = self.files();
         let Some(file) = files.iter().rev().find(|file| file.start <= end) else {
@@ -194,9 +219,24 @@ impl ValueLog {
                 .write_all_at(&line, file.offset(end))
                 .map_err(StoreError::io("writing", &file.path))?;
         }
-        file.file
-            .sync()
-            .map_err(StoreError::io("syncing", &file.path))
+        if !closed && file.end().is_none() {
+            file.cut(next_start(end))
+                .map_err(StoreError::io("cutting", &file.path))?;
+        }
+        let unsynced = files
+            .iter()
+            .filter(|file| file.start <= end && file.end().is_none_or(|end| end >= from));
+        for file in unsynced {
+            if !closed {
+                let to = file.end().unwrap_or(end).min(end);
+                let last = to.saturating_sub(AGAIN).max(from).max(file.start);
+                file.write_again(last, to)?;
+            }
+            file.file
+                .sync()
+                .map_err(StoreError::io("syncing", &file.path))?;
+        }
+        Ok(())
     }
 
     /// Takes files that start behind `start` out of the manifest, and unlinks them. The log goes on before them.
@@ -210,16 +250,20 @@ impl ValueLog {
         let files = self.files();
         let (gone, kept): (Vec<_>, Vec<_>) =
             files.iter().cloned().partition(|file| behind(file.start));
-        if gone.is_empty() {
+        let Some(first) = gone.first() else {
             return Ok(());
-        }
+        };
+        // Unless there is a gap, of collected files.
+        let goes_on = kept
+            .last()
+            .filter(|last| last.end().is_none_or(|end| end == first.start));
         self.manifest.lock().update(&*self.disk, |state| {
             state.files.retain(|file| !behind(file.start));
-            if let Some(last) = state.files.last_mut() {
+            if let (Some(last), true) = (state.files.last_mut(), goes_on.is_some()) {
                 last.end = None;
             }
         })?;
-        if let Some(last) = kept.last() {
+        if let Some(last) = goes_on {
             last.reopen();
         }
         self.files.store(Arc::new(kept));
