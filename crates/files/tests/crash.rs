@@ -3,7 +3,7 @@
 
 mod common;
 use common::{Lab, Rng, Running, content, seed};
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, thread, time::Duration};
 
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
@@ -307,6 +307,9 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
             acknowledged.extend(content(i, 5000));
         }
         // Only a sync would write it again.
+        while !lab.label().starts_with("failed:") {
+            thread::sleep(Duration::from_millis(1));
+        }
         (run, acknowledged)
     };
     // The database dies.

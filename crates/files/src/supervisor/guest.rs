@@ -34,6 +34,8 @@ use uuid::Uuid;
 const FOREIGN_WAIT: Duration = Duration::from_secs(2);
 /// How long a lane whose owner is gone may be locked still, by a child that is about to execute something, say.
 const LOCKED_WAIT: Duration = Duration::from_secs(10);
+/// How often that is tried.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// A file that a client absorbs.
 pub(super) struct GuestFile {
@@ -419,13 +421,13 @@ impl Shared {
             let done = replay::recover_lane(&self.pool, guest.owner, &RecoverOptions::default());
             match done {
                 Ok(report) if report.outcome != Outcome::Refused => break None,
-                Ok(report) => {
+                Ok(report) if Instant::now() >= deadline => {
                     let reasons = report.files.into_iter().filter_map(|file| file.refused);
                     break Some(reasons.collect::<Vec<_>>().join("; "));
                 }
-                // Locked still, or a sync that may succeed the next time.
                 Err(e) if Instant::now() >= deadline => break Some(e.to_string()),
-                Err(_) => thread::sleep(Duration::from_millis(20)),
+                // A child of the client has the lane locked still, or a file open; or a sync may succeed the next time.
+                Ok(_) | Err(_) => thread::sleep(AGAIN),
             }
         };
         if let Some(why) = &left {

@@ -159,6 +159,12 @@ impl Lab {
             .join(path.strip_prefix("/").unwrap())
     }
 
+    /// The label of the only lane.
+    pub fn label(&self) -> String {
+        let lanes = Pool::open(&self.pool(), false).unwrap().lanes();
+        lanes[0].label.clone()
+    }
+
     /// Lanes that are taken in the pool.
     pub fn lanes(&self) -> usize {
         Pool::open(&self.pool(), false).unwrap().lanes().len()

@@ -117,13 +117,19 @@ fn sync(
     file: &VlogFile,
     failed_before: u64,
 ) -> Result<(), StoreError> {
-    let synced = file.file.sync();
-    if synced.is_err() {
-        // In this order: who reads the new count finds nothing left of what was written ahead before.
-        lane.forget_ahead();
-        log.failed_syncs.fetch_add(1, SeqCst);
-    }
+    let synced = {
+        let _in_flight = log.syncs.read();
+        let synced = file.file.sync();
+        if synced.is_err() {
+            // In this order: who reads the new count finds nothing left of what was written ahead before.
+            lane.forget_ahead();
+            log.failed_syncs.fetch_add(1, SeqCst);
+        }
+        synced
+    };
     synced.map_err(StoreError::io("syncing", &file.path))?;
+    // One that was in flight with this one may have got the error that was this one's, and not have counted it yet.
+    drop(log.syncs.write());
     if log.failed_syncs.load(SeqCst) != failed_before {
         let lost = std::io::Error::other("another sync of the value log failed meanwhile");
         return Err(StoreError::io("syncing", &file.path)(lost));

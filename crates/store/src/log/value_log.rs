@@ -20,7 +20,7 @@ use forebay_pool::{
     record::{HEADER, Header, KIND_SEAL},
     segment::next_start,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
@@ -50,6 +50,8 @@ pub(crate) struct ValueLog {
     place: Mutex<()>,
     /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost then.
     pub(crate) failed_syncs: AtomicU64,
+    /// Shared by the drain's syncs in flight.
+    pub(crate) syncs: RwLock<()>,
 }
 
 impl ValueLog {
@@ -98,6 +100,7 @@ impl ValueLog {
             manifest,
             place: Mutex::new(()),
             failed_syncs: AtomicU64::new(0),
+            syncs: RwLock::new(()),
         })
     }
 
