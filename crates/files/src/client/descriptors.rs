@@ -19,9 +19,13 @@ pub fn closing(fd: c_int) {
     if sys::in_vforked_child() {
         return;
     }
-    match entry.file() {
+    // Until the entry is gone: whoever writes the file's records again by one of its descriptors has the lock.
+    let _held = match entry.file() {
         // It counts as open from now on.
-        Some(number) if interrupted() => FILES[number].lose_track(),
+        Some(number) if interrupted() => {
+            FILES[number].lose_track();
+            None
+        }
         Some(number) if !FORKED.load(Relaxed) => {
             let guard = FILES[number].file.lock();
             if let Ok(mut cell) = guard.try_borrow_mut()
@@ -31,12 +35,10 @@ pub fn closing(fd: c_int) {
                 // The number may come back for another open file.
                 file.position = None;
             }
-            // Whoever writes the file's records again by one of its descriptors has the lock.
-            table::set_entry(fd, None);
-            return;
+            Some(guard)
         }
-        _ => {}
-    }
+        _ => None,
+    };
     table::set_entry(fd, None);
 }
 

@@ -79,6 +79,14 @@ pub(super) fn retire_file(session: &Session, number: usize) -> Result<(), Errno>
     Ok(())
 }
 
+/// As [`retire_file`]; if it fails, the file's next write or sync tries again, and until then it is unlogged.
+pub(super) fn retire_or_later(session: &Session, number: usize) {
+    if retire_file(session, number).is_err() {
+        FILES[number].lose_track();
+        session.page.files[number].retire.store(1, Relaxed);
+    }
+}
+
 /// The end of a file of which the lane holds nothing.
 pub(super) fn forget(session: &Session, number: usize, cell: &mut RefMut<'_, Option<File>>) {
     **cell = None;
@@ -126,12 +134,8 @@ pub fn give_up(reason: &'static str) {
     }
     if let Some(session) = session::current() {
         sys::complain(&format!("files are plain from now on: {reason}"));
-        for (number, slot) in FILES.iter().enumerate() {
-            if retire_file(session, number).is_err() {
-                // Its next write or sync tries again.
-                slot.lose_track();
-                session.page.files[number].retire.store(1, Relaxed);
-            }
+        for number in 0..FILES_MAX {
+            retire_or_later(session, number);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, find, is_absorbing,
-    leaving::{forget, retire_file},
+    leaving::{forget, retire_or_later},
     names::{Key, key, regular, stat_at},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
@@ -156,10 +156,7 @@ fn absorb(config: &Config, fd: c_int, flags: c_int) -> Result<(), Errno> {
     // A number too large for the table would write round the lane.
     drop(cell);
     let session = session::current().ok_or(Errno::NOTCONN)?;
-    if retire_file(session, number).is_err() {
-        FILES[number].lose_track();
-        session.page.files[number].retire.store(1, Relaxed);
-    }
+    retire_or_later(session, number);
     Err(Errno::MFILE)
 }
 

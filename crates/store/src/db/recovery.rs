@@ -29,8 +29,7 @@ pub(super) fn find_end(
     from: Lsn,
     salvage: bool,
 ) -> Result<Lsn, StoreError> {
-    let from = log.first_from(from).unwrap_or(from);
-    let mut reader = LogReader::new(log, owner, from, Lsn::MAX);
+    let mut reader = LogReader::new(log, owner, log.first_from(from), Lsn::MAX);
     let (lsn, found) = loop {
         match reader.next()? {
             Ok(_) => {}
@@ -115,8 +114,7 @@ impl Shared {
         lane: Option<&Recovered>,
     ) -> Result<(), StoreError> {
         // A session that gave up the log's end, of which the index was told, left a gap.
-        let from = self.watermark();
-        let from = self.log.first_from(from).unwrap_or(from);
+        let from = self.log.first_from(self.watermark());
         let mut reader = LogReader::new(&self.log, self.uuid, from, files_end);
         loop {
             match reader.next()? {

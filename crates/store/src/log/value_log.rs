@@ -176,15 +176,15 @@ impl ValueLog {
         Ok(file)
     }
 
-    /// `from`, or if it is in no file, the next address that is; none if none is.
-    pub(crate) fn first_from(&self, from: Lsn) -> Option<Lsn> {
+    /// Where a walk from `from` begins: there, or if it is in no file, at the next address that is; if none is, there all the same.
+    pub(crate) fn first_from(&self, from: Lsn) -> Lsn {
         match self.find(from) {
-            Some(_) => Some(from),
-            None => self
-                .files()
-                .iter()
-                .map(|file| file.start)
-                .find(|start| *start > from),
+            Some(_) => from,
+            None => {
+                let files = self.files();
+                let next = files.iter().find(|file| file.start > from);
+                next.map_or(from, |file| file.start)
+            }
         }
     }
 
