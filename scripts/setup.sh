@@ -11,7 +11,7 @@ usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
                Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB; libeatmydata, strace, sysbench
-  lint         rustfmt, clippy, jq, shellcheck
+  lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
@@ -139,7 +139,7 @@ setup() {
         need_rust
         need_component rustfmt cargo-fmt
         need_component clippy cargo-clippy
-        need_debian jq jq shellcheck shellcheck
+        need_debian jq jq shellcheck shellcheck python3 python3
         ;;
     demo | bench)
         setup test
