@@ -414,6 +414,35 @@ fn what_another_process_wrote_by_a_descriptor_passed_to_it_is_not_overwritten_by
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
 }
 
+/// Writes from memory that a child shares and changes all the while, and dies with its supervisor.
+const CHANGING: &str = r#"
+import mmap, os, signal
+buffer = mmap.mmap(-1, 65536)
+writer = os.getpid()
+if os.fork() == 0:
+    turn = 0
+    while os.getppid() == writer:
+        turn = (turn + 1) % 251
+        buffer[:] = bytes([turn]) * len(buffer)
+    os._exit(0)
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+for bytes_ in [512, 65536, 4096] * 40:
+    os.pwrite(fd, memoryview(buffer)[:bytes_], 0)
+    os.fdatasync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_program_that_changes_its_buffer_while_it_is_absorbed_leaves_no_damaged_pool() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), CHANGING);
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    let report = sandbox.recover_in_another_boot(pool.path());
+    assert!(!report["lanes"].as_array().unwrap().is_empty(), "{report}");
+}
+
 #[test]
 fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
     const NOBODY: u32 = 65534;

@@ -79,7 +79,7 @@ macro_rules! broken {
     };
 }
 
-pub use checksum::crc32c;
+pub use checksum::{Checksum, crc32c};
 pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, CreateOptions, Pool};

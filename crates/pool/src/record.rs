@@ -18,9 +18,9 @@
 //! record behind an invalid one whose lag does not reach back to it proves that the invalid one had been durable.
 
 use crate::{
-    checksum::crc32c_seeded,
+    checksum::{Checksum, crc32c_seeded},
     layout::{u16_at, u32_at, u64_at},
-    persist::LINE,
+    persist::{LINE, load_once},
 };
 use std::{fmt, io::IoSlice};
 use uuid::Uuid;
@@ -62,6 +62,15 @@ impl Header {
     /// The header's bytes, checksum included.
     #[inline]
     pub fn encode(&self, owner: Uuid, payload: &[IoSlice<'_>]) -> [u8; HEADER] {
+        let mut bytes = self.fields();
+        let crc = checksum(owner, &bytes, payload.iter().map(|part| &part[..]));
+        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header's bytes, the checksum zero.
+    #[inline]
+    fn fields(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[4..8].copy_from_slice(&self.length.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.lsn.to_le_bytes());
@@ -69,8 +78,6 @@ impl Header {
         bytes[20..24].copy_from_slice(&self.lag.to_le_bytes());
         bytes[24..26].copy_from_slice(&self.kind.to_le_bytes());
         bytes[26..28].copy_from_slice(&MAGIC.to_le_bytes());
-        let crc = checksum(owner, &bytes, payload.iter().map(|part| &part[..]));
-        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
@@ -87,9 +94,51 @@ impl Header {
     }
 }
 
+/// Bytes of a record's payload that stand in its first line.
+pub(crate) const INLINE: usize = LINE - HEADER;
+
+/// A record's first line while its payload is being copied: header and first payload bytes, and the checksum so far.
+pub(crate) struct FirstLine {
+    line: [u8; LINE],
+    /// Of the rest of the payload it is continued over what is stored.
+    pub(crate) sum: Checksum,
+}
+
+impl FirstLine {
+    /// Takes the first bytes of the payload, `parts`, which another thread may be changing: they are loaded once.
+    #[inline]
+    pub(crate) fn new(header: &Header, owner: Uuid, parts: &[IoSlice<'_>]) -> Self {
+        let mut line = [0; LINE];
+        line[..HEADER].copy_from_slice(&header.fields());
+        let mut filled = HEADER;
+        for part in parts {
+            let (now, _) = part.split_at(part.len().min(LINE - filled));
+            load_once(&mut line[filled..filled + now.len()], now);
+            filled += now.len();
+        }
+        // Gathered first: one short update is cheaper than two.
+        let mut seed = [0; SEED + INLINE];
+        seed[..16].copy_from_slice(owner.as_bytes());
+        seed[16..].copy_from_slice(&line[4..]);
+        let mut sum = Checksum::new();
+        sum.add(&seed[..16 + filled - 4]);
+        Self { line, sum }
+    }
+
+    /// The line, with the checksum.
+    #[inline]
+    pub(crate) fn finish(mut self) -> [u8; LINE] {
+        self.line[0..4].copy_from_slice(&self.sum.value().to_le_bytes());
+        self.line
+    }
+}
+
+/// Bytes that are checksummed before the payload: the owner, and the header from its second word on.
+const SEED: usize = 16 + HEADER - 4;
+
 fn checksum<'a>(owner: Uuid, header: &[u8], payload: impl Iterator<Item = &'a [u8]>) -> u32 {
     // Gathered first: one short update is cheaper than two.
-    let mut seed = [0; 16 + HEADER - 4];
+    let mut seed = [0; SEED];
     seed[..16].copy_from_slice(owner.as_bytes());
     seed[16..].copy_from_slice(&header[4..HEADER]);
     crc32c_seeded(&seed, payload)
@@ -218,6 +267,21 @@ mod tests {
             assert_eq!(read.header.kind, 7);
             assert_eq!(read.header.durable_before(), 6336);
             assert_eq!(read.header.record_bytes(), bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_first_line_gathered_from_parts_is_the_record_that_encode_makes() {
+        for length in [0, 1, 31, 32, 33, 100] {
+            let payload: Vec<u8> = (0..length).map(|i| i as u8 + 1).collect();
+            let whole = record(&payload);
+            let header = peek(&whole).unwrap();
+            for cut in [0, length / 3, length] {
+                let parts = [&payload[..cut], &payload[cut..]].map(IoSlice::new);
+                let mut first = FirstLine::new(&header, OWNER, &parts);
+                first.sum.add(payload.get(INLINE..).unwrap_or_default());
+                assert_eq!(first.finish(), whole[..LINE]);
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Appending: reserve, copy, fence, publish in order.
 //!
 //! 1. *Reserve* the record's lines by a compare-and-swap on the tail.
-//! 2. *Copy* the payload behind its first line; compute the checksum while the copy drains to the
-//!    memory; copy the first line, which holds the header.
+//! 2. *Copy* the payload behind its first line, block by block: each byte of the caller's memory is loaded once, since the program
+//!    may change it meanwhile, and what is stored is what is checksummed. Then the first line, which holds the header.
 //! 3. *Fence*: the record is durable.
 //! 4. *Publish*: wait until every earlier record is published, then raise the window's mark. So
 //!    what is published is durable without a gap, and recovery may stop at the first invalid record.
@@ -15,7 +15,7 @@ use crate::{
     error::AppendError,
     media::Window,
     persist::LINE,
-    record::{HEADER, Header, KIND_SEAL, Lsn, record_bytes},
+    record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, Lsn, record_bytes},
     segment::{SEGMENT_HEADER, SegmentHeader, next_start},
 };
 use parking_lot::MutexGuard;
@@ -190,14 +190,6 @@ impl Lane {
         parts: &[IoSlice<'_>],
         payload: usize,
     ) {
-        const INLINE: usize = LINE - HEADER;
-        #[cfg(feature = "failpoints")]
-        let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
-        #[cfg(not(feature = "failpoints"))]
-        let torn = false;
-        if payload > INLINE && !torn {
-            window.stream(start, lsn + LINE as u64, parts, INLINE);
-        }
         let lag = (lsn - window.visible()) / LINE as u64;
         let header = Header {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
@@ -206,15 +198,16 @@ impl Lane {
             lag: u32::try_from(lag).unwrap_or(u32::MAX),
             kind,
         };
-        let mut line = [0; LINE];
-        line[..HEADER].copy_from_slice(&header.encode(self.owner, parts));
-        let mut filled = HEADER;
-        for part in parts {
-            let take = part.len().min(LINE - filled);
-            line[filled..filled + take].copy_from_slice(&part[..take]);
-            filled += take;
+        #[cfg(feature = "failpoints")]
+        let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
+        #[cfg(not(feature = "failpoints"))]
+        let torn = false;
+        let mut first = FirstLine::new(&header, self.owner, parts);
+        if payload > INLINE && !torn {
+            let rest = lsn + LINE as u64;
+            window.stream_once(start, rest, parts, INLINE, &mut first.sum);
         }
-        window.stream(start, lsn, &[IoSlice::new(&line)], 0);
+        window.stream(start, lsn, &[IoSlice::new(&first.finish())], 0);
         #[cfg(feature = "failpoints")]
         if torn {
             // Before the fence lines arrive in any order: this one did, the others did not.

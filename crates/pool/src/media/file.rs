@@ -5,7 +5,10 @@ use super::{
     held::HeldLocks,
     mapping::{Kind, Lock, Mapping, lock_byte},
 };
-use crate::error::{PoolError, PoolErrorKind};
+use crate::{
+    checksum::Checksum,
+    error::{PoolError, PoolErrorKind},
+};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice},
@@ -189,6 +192,10 @@ impl Media for FileMedia {
 
     fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         self.mapping.stream(offset, parts, skip);
+    }
+
+    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        self.mapping.stream_once(offset, parts, skip, sum);
     }
 
     fn fence(&self) {

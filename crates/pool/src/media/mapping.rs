@@ -4,7 +4,10 @@
     reason = "maps memory and touches it through raw pointers"
 )]
 
-use crate::persist::{LINE, Persist};
+use crate::{
+    checksum::Checksum,
+    persist::{LINE, Persist},
+};
 use std::{
     fs::File,
     io::{self, IoSlice},
@@ -127,16 +130,34 @@ impl Mapping {
     }
 
     pub(super) fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        let to = self.lines(offset, parts, skip);
+        // SAFETY: `lines` checked the range, and the pool's protocol gives each line one writer at a time and no reader (`window`).
+        unsafe { self.persist.stream(to, parts, skip) };
+    }
+
+    #[inline]
+    pub(super) fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        let to = self.lines(offset, parts, skip);
+        // SAFETY: as in `stream`.
+        unsafe { self.persist.stream_once(to, parts, skip, sum) };
+    }
+
+    /// The whole lines at `offset` that `parts` from byte `skip` on fill: line-aligned, since the base is page-aligned.
+    #[inline]
+    fn lines(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) -> *mut u8 {
         let total: usize = parts.iter().map(|p| p.len()).sum();
         let bytes = total.saturating_sub(skip).next_multiple_of(LINE);
         assert!(
             offset.is_multiple_of(LINE as u64),
             "offset {offset} is not line-aligned"
         );
-        let to = self.at(offset, bytes);
-        // SAFETY: `at` checked the range, the base is page-aligned so `to` is line-aligned, and
-        // the pool's protocol gives each line one writer at a time and no reader (`window`).
-        unsafe { self.persist.stream(to, parts, skip) };
+        self.at(offset, bytes)
     }
 
     pub(super) fn fence(&self) {

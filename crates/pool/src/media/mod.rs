@@ -24,6 +24,7 @@ pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
 pub(crate) use window::{Pin, Window};
 
+use crate::checksum::Checksum;
 use std::{fmt, io, io::IoSlice, os::fd::BorrowedFd};
 
 /// What a pool's contents live through.
@@ -67,6 +68,13 @@ pub trait Media: Send + Sync + 'static {
     /// # Panics
     /// If the range is not inside the medium or `offset` is not aligned.
     fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize);
+
+    /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each byte is loaded once, and `sum` is
+    /// continued over the bytes that were stored (without the zeros behind them).
+    ///
+    /// # Panics
+    /// As [`stream`](Self::stream).
+    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum);
 
     /// Returns when everything this thread streamed before is durable.
     fn fence(&self);

@@ -12,7 +12,10 @@
 //! bits in an image themselves).
 
 use super::{Media, Survives, held::HeldLocks};
-use crate::persist::LINE;
+use crate::{
+    checksum::Checksum,
+    persist::{LINE, load_once},
+};
 use parking_lot::Mutex;
 use std::{
     cell::UnsafeCell,
@@ -127,6 +130,25 @@ impl Sim {
         image
     }
 
+    /// Stores `bytes`, the last line filled with zeros.
+    #[expect(unsafe_code, reason = "writes the shared words")]
+    fn store(&self, offset: u64, mut bytes: Vec<u8>) {
+        assert!(
+            offset.is_multiple_of(LINE as u64),
+            "offset {offset} is not line-aligned"
+        );
+        bytes.resize(bytes.len().next_multiple_of(LINE), 0);
+        let to = self.pointer(offset, bytes.len());
+        let mut state = self.state.lock();
+        // SAFETY: `pointer` checked the range; the lock keeps other writers and `load` out.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        state.record(|| Event::Store {
+            thread: thread::current().id(),
+            offset,
+            bytes,
+        });
+    }
+
     fn pointer(&self, offset: u64, bytes: usize) -> *mut u8 {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         assert!(
@@ -156,25 +178,13 @@ impl Media for Sim {
     }
 
     fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        assert!(
-            offset.is_multiple_of(LINE as u64),
-            "offset {offset} is not line-aligned"
-        );
-        let mut bytes: Vec<u8> = parts
-            .iter()
-            .flat_map(|p| p.iter().copied())
-            .skip(skip)
-            .collect();
-        bytes.resize(bytes.len().next_multiple_of(LINE), 0);
-        let to = self.pointer(offset, bytes.len());
-        let mut state = self.state.lock();
-        // SAFETY: `pointer` checked the range; the lock keeps other writers and `load` out.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        state.record(|| Event::Store {
-            thread: thread::current().id(),
-            offset,
-            bytes,
-        });
+        self.store(offset, gather(parts, skip));
+    }
+
+    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        let bytes = gather(parts, skip);
+        sum.add(&bytes);
+        self.store(offset, bytes);
     }
 
     fn fence(&self) {
@@ -202,6 +212,19 @@ impl Media for Sim {
     fn unlock(&self, lock: u32) {
         self.held.give(lock);
     }
+}
+
+/// The concatenation of `parts` from byte `skip` on, each byte loaded once.
+fn gather(parts: &[IoSlice<'_>], skip: usize) -> Vec<u8> {
+    let mut bytes = vec![0; parts.iter().map(|p| p.len()).sum()];
+    let mut to = &mut bytes[..];
+    for part in parts {
+        let (now, later) = to.split_at_mut(part.len());
+        load_once(now, part);
+        to = later;
+    }
+    bytes.drain(..skip.min(bytes.len()));
+    bytes
 }
 
 /// Every state a [`Sim`] can be found in after a crash.

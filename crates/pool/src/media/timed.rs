@@ -1,6 +1,7 @@
 //! [`Timed`]: any medium, slowed down to a device profile by busy waiting. docs/devices-memory.md.
 
 use super::{CachePolicy, Media, Profile, Survives, line_cache::LineCache};
+use crate::checksum::Checksum;
 use std::{
     cell::Cell,
     hint, io,
@@ -90,6 +91,21 @@ impl Timed {
         self.access(self.profile.read_cost(from_memory));
     }
 
+    /// Pays for copying `parts` from byte `skip` on, or remembers to.
+    fn wrote(&self, parts: &[IoSlice<'_>], skip: usize) {
+        let bytes: usize = parts.iter().map(|p| p.len()).sum();
+        let bytes = bytes.saturating_sub(skip);
+        if self.profile.cache != CachePolicy::WriteCombining {
+            return self.access(self.profile.write_cost(bytes));
+        }
+        // A thread that turns to another such memory leaves its buffers to the first one: at worst that one is not charged.
+        let before = COMBINED.get().filter(|c| c.medium == self.number);
+        COMBINED.set(Some(Combined {
+            medium: self.number,
+            bytes: bytes + before.map_or(0, |c| c.bytes),
+        }));
+    }
+
     /// Pays for what this thread copied to memory number `medium` and did not fence.
     fn flush_combined(&self) {
         if let Some(combined) = COMBINED
@@ -122,17 +138,12 @@ impl Media for Timed {
 
     fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         self.inner.stream(offset, parts, skip);
-        let bytes: usize = parts.iter().map(|p| p.len()).sum();
-        let bytes = bytes.saturating_sub(skip);
-        if self.profile.cache != CachePolicy::WriteCombining {
-            return self.access(self.profile.write_cost(bytes));
-        }
-        // A thread that turns to another such memory leaves its buffers to the first one: at worst that one is not charged.
-        let before = COMBINED.get().filter(|c| c.medium == self.number);
-        COMBINED.set(Some(Combined {
-            medium: self.number,
-            bytes: bytes + before.map_or(0, |c| c.bytes),
-        }));
+        self.wrote(parts, skip);
+    }
+
+    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        self.inner.stream_once(offset, parts, skip, sum);
+        self.wrote(parts, skip);
     }
 
     fn fence(&self) {

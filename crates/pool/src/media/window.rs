@@ -7,6 +7,7 @@
 //! as a pin is out, nobody, in this process or another, makes a window of its own over the segment.
 
 use super::{Guard, Media};
+use crate::checksum::Checksum;
 use std::{
     io::IoSlice,
     ops::Deref,
@@ -112,6 +113,21 @@ impl Window {
     pub(crate) fn stream(&self, start: u64, at: u64, parts: &[IoSlice<'_>], skip: usize) {
         assert!(at >= self.visible(), "a published byte is never written");
         self.media.stream(self.offset + (at - start), parts, skip);
+    }
+
+    /// The same for memory that another thread may be changing (see [`Media::stream_once`]).
+    #[inline]
+    pub(crate) fn stream_once(
+        &self,
+        start: u64,
+        at: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        assert!(at >= self.visible(), "a published byte is never written");
+        self.media
+            .stream_once(self.offset + (at - start), parts, skip, sum);
     }
 
     /// Lends out `bytes` published bytes at log address `at`; `None` if the window does not hold them (any more).

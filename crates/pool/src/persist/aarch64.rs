@@ -2,7 +2,31 @@
 #![expect(unsafe_code, reason = "cache instructions")]
 
 use super::LINE;
+use crate::checksum::Checksum;
 use std::arch::asm;
+
+/// Copying and checksumming at once: here the two take turns, a [`Block`](super::once::Block) each, since a copy goes through the cache anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Folds;
+
+impl Folds {
+    pub(super) fn detect() -> Self {
+        Self
+    }
+
+    /// Bytes that [`copy`](Self::copy) takes at a time: it cannot.
+    #[inline]
+    pub(super) fn step(self) -> usize {
+        0
+    }
+
+    /// Copies nothing.
+    ///
+    /// # Safety
+    /// None is needed.
+    #[inline]
+    pub(super) unsafe fn copy(self, _: *mut u8, _: *const u8, _: usize, _: &mut Checksum) {}
+}
 
 /// How bytes are stored: copied, then cleaned line by line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,15 @@
 //! detected once at run time. See docs/durability.md, "What the processor must do".
 //!
 //! A store becomes durable at the next fence *of the thread that issued it*.
+//!
+//! Memory of a caller who may change it meanwhile is loaded once, and what is stored is what is checksummed (`once`).
 
+use crate::checksum::Checksum;
 use std::{io::IoSlice, sync::OnceLock};
+
+mod once;
+use once::Block;
+pub(crate) use once::load_once;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -30,6 +37,7 @@ pub const LINE: usize = 64;
 pub struct Persist {
     stores: arch::Stores,
     flushes: arch::Flushes,
+    folds: arch::Folds,
 }
 
 impl Persist {
@@ -40,6 +48,7 @@ impl Persist {
         *DETECTED.get_or_init(|| Self {
             stores: arch::Stores::detect(),
             flushes: arch::Flushes::detect(),
+            folds: arch::Folds::detect(),
         })
     }
 
@@ -98,6 +107,66 @@ impl Persist {
         }
     }
 
+    /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each byte is loaded once, and `sum`
+    /// is continued over what was stored (without the zeros behind it).
+    ///
+    /// # Safety
+    /// As [`stream`](Self::stream).
+    #[expect(unsafe_code, reason = "raw stores to persistent memory")]
+    #[inline]
+    pub unsafe fn stream_once(
+        &self,
+        dst: *mut u8,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        debug_assert_eq!(dst as usize % LINE, 0);
+        let mut to = dst;
+        let mut skip = skip;
+        let step = self.folds.step();
+        let mut block = Block::new(step);
+        for part in parts {
+            let (_, mut from) = part.split_at(skip.min(part.len()));
+            skip = skip.saturating_sub(part.len());
+            while !from.is_empty() {
+                if step > 0 && from.len() >= step && block.bytes().is_empty() {
+                    let whole = from.len() / step * step;
+                    // SAFETY: `whole` bytes of the caller's range, from a line on: all before were whole lines.
+                    unsafe { self.folds.copy(to, from.as_ptr(), whole, sum) };
+                    to = to.wrapping_add(whole);
+                    from = &from[whole..];
+                }
+                from = block.take(from);
+                if block.is_full() {
+                    // SAFETY: as above, for a block.
+                    to = unsafe { self.store(to, &mut block, sum) };
+                }
+            }
+        }
+        if !block.bytes().is_empty() {
+            // SAFETY: the last lines of the caller's range.
+            unsafe { self.store(to, &mut block, sum) };
+        }
+    }
+
+    /// Stores `block`, the last line filled with zeros, and empties it. Where the next one goes.
+    ///
+    /// # Safety
+    /// As [`stream`](Self::stream), of the block's lines at `to`.
+    #[expect(unsafe_code, reason = "raw stores to persistent memory")]
+    #[inline]
+    unsafe fn store(&self, to: *mut u8, block: &mut Block, sum: &mut Checksum) -> *mut u8 {
+        sum.add(block.bytes());
+        block.pad();
+        let lines = block.bytes();
+        // SAFETY: the caller's promise.
+        unsafe { self.stores.copy(to, lines.as_ptr(), lines.len()) };
+        let behind = to.wrapping_add(lines.len());
+        block.clear();
+        behind
+    }
+
     /// Writes back the cache lines of `[at, at + bytes)`, which were written by ordinary stores, so
     /// that the next [`fence`](Self::fence) makes them durable.
     ///
@@ -141,29 +210,41 @@ mod tests {
     #[test]
     #[expect(unsafe_code, reason = "exercises the raw copy")]
     fn a_stream_gathers_parts_of_any_length_skips_and_pads_with_zeros() {
-        let source: Vec<u8> = (0..1000u32).map(|i| (i * 7 + 1) as u8).collect();
+        const SOURCE: usize = 10_000;
+        let source: Vec<u8> = (0..SOURCE).map(|i| (i * 7 + i / 256) as u8).collect();
         for cuts in [
-            vec![0, 1000],
-            vec![0, 1, 2, 63, 64, 65, 128, 500, 1000],
-            vec![0, 64, 128, 1000],
-            vec![0, 0, 32, 32, 999, 1000],
+            vec![0, SOURCE],
+            vec![0, 1, 2, 63, 64, 65, 128, 500, 1000, SOURCE],
+            vec![0, 64, 128, 4096, SOURCE],
+            vec![0, 0, 32, 32, 999, 9999, SOURCE],
         ] {
-            for skip in [0, 1, 31, 32, 64, 999] {
+            for skip in [0, 1, 31, 32, 64, 999, SOURCE - 1] {
                 let parts: Vec<IoSlice> = cuts
                     .windows(2)
                     .map(|w| IoSlice::new(&source[w[0]..w[1]]))
                     .collect();
-                let mut memory = lines(1100);
+                let mut memory = lines(SOURCE + LINE);
                 let at = aligned(&mut memory);
                 let persist = Persist::detect();
-                // SAFETY: `memory` is large enough for 1000 bytes in whole lines from `at`.
+                let copied = SOURCE - skip;
+                let written = || {
+                    persist.fence();
+                    // SAFETY: just written, within `memory`.
+                    unsafe { std::slice::from_raw_parts(at, copied.next_multiple_of(LINE)) }
+                };
+                // SAFETY: `memory` is large enough for all of `source` in whole lines from `at`.
                 unsafe { persist.stream(at, &parts, skip) };
-                persist.fence();
-                let copied = 1000 - skip;
-                // SAFETY: just written, within `memory`.
-                let got = unsafe { std::slice::from_raw_parts(at, copied.next_multiple_of(LINE)) };
-                assert_eq!(&got[..copied], &source[skip..]);
-                assert!(got[copied..].iter().all(|&b| b == 0));
+                assert_eq!(&written()[..copied], &source[skip..]);
+                assert!(written()[copied..].iter().all(|&b| b == 0));
+                let mut sum = Checksum::new();
+                // SAFETY: as above.
+                unsafe {
+                    at.write_bytes(0xEE, copied.next_multiple_of(LINE));
+                    persist.stream_once(at, &parts, skip, &mut sum);
+                }
+                assert_eq!(&written()[..copied], &source[skip..]);
+                assert!(written()[copied..].iter().all(|&b| b == 0));
+                assert_eq!(sum.value(), crate::crc32c([&source[skip..]]));
             }
         }
     }

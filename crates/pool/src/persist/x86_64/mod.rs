@@ -3,6 +3,9 @@
 
 use std::arch::{asm, x86_64 as x86};
 
+mod once;
+pub(super) use once::Folds;
+
 /// How bytes are stored past the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stores {
