@@ -34,6 +34,7 @@ mod db;
 #[doc(hidden)]
 pub mod disk;
 mod error;
+mod given_up;
 pub mod index;
 mod large;
 mod log;

@@ -52,6 +52,10 @@ pub struct Stats {
     pub sync_seconds: f64,
     /// CPU time of the calling threads in those syncs, seconds.
     pub sync_cpu_seconds: f64,
+    /// Files that are of no use any more and could not be removed, and why. They take space and do no harm; the next opening tries again.
+    pub leftovers: Vec<String>,
+    /// What this opening gave up, with `salvage`.
+    pub given_up: Vec<String>,
     /// Why the value log or the index cannot be written at present, if so.
     pub trouble: Option<String>,
 }

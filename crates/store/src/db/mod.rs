@@ -13,6 +13,7 @@
 //! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for the stripe of a
 //! writer in the `fsync` variant.
 
+mod check;
 mod gc;
 mod indexer;
 mod open;
@@ -32,6 +33,7 @@ pub use write::Batch;
 use crate::{
     disk::{Disk, SyncMeter},
     error::StoreError,
+    given_up::GivenUp,
     index::{Index, ValueCache},
     large::LargeValues,
     log::{Head, ValueLog},
@@ -80,6 +82,7 @@ pub(crate) struct Shared {
     uuid: Uuid,
     survives: String,
     manifest: Arc<Mutex<Manifest>>,
+    given_up: GivenUp,
     log: Arc<ValueLog>,
     head: Head,
     index: Arc<dyn Index>,
@@ -221,6 +224,8 @@ impl Store {
             sync_calls,
             sync_seconds,
             sync_cpu_seconds,
+            leftovers: shared.log.leftovers(),
+            given_up: shared.given_up.said(),
             trouble: shared.background.state.lock().index_trouble.clone(),
         }
     }

@@ -66,7 +66,7 @@ impl Shared {
         }
         forebay_pool::failpoint!("store:gc-copied");
         self.head.make_durable()?;
-        self.log.retire(&[file.start])?;
+        self.log.retire(&[file.start], self.watermark())?;
         forebay_pool::failpoint!("store:gc-retired");
         progress
             .retired
@@ -238,7 +238,7 @@ impl Shared {
             self.collector
                 .files_removed
                 .fetch_add(starts.len() as u64, Relaxed);
-            self.log.unlink(&starts)?;
+            self.log.unlink(&starts);
         }
         self.remove_retired_large(progress)
     }
