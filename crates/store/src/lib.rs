@@ -48,7 +48,7 @@ pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
 pub use index::KEY_BYTES_MAX;
 pub use options::{Options, Variant};
-pub use stats::{GcReport, Stats, VerifyReport};
+pub use stats::{GcReport, SetAside, Stats, VerifyReport};
 
 /// Longest value, bytes: 1 GiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;

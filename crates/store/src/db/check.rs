@@ -143,7 +143,7 @@ impl Parts<'_> {
         (next_start(end) < self.watermark).then(|| {
             Contradiction::new(
                 format!(
-                    "{whose} ends at {end}, but the store's index was told of it up to {}",
+                    "{whose} ends at {end}, but its index was told of it up to {}",
                     self.watermark
                 ),
                 format!(

@@ -191,7 +191,9 @@ impl Store {
             .map_or((0, 0.0, 0.0), |meter| meter.read());
         let (large_value_bytes, large_value_files) = shared.large.size();
         let value_log_bytes = shared.log.disk_bytes();
+        shared.look_first();
         let garbage = shared.collector.estimate();
+        let index_trouble = shared.background.state.lock().index_trouble.clone();
         Stats {
             writes: shared
                 .stripes
@@ -224,9 +226,10 @@ impl Store {
             sync_calls,
             sync_seconds,
             sync_cpu_seconds,
+            set_aside: shared.collector.set_aside(),
             leftovers: shared.log.leftovers(),
             given_up: shared.given_up.said(),
-            trouble: shared.background.state.lock().index_trouble.clone(),
+            trouble: index_trouble.or_else(|| shared.collector.trouble()),
         }
     }
 }

@@ -527,7 +527,11 @@ impl Session<'_> {
                     self.walk(watermark, end)?;
                     end
                 }
-                None => find_end(&self.log, self.state.uuid, watermark, salvage)?,
+                None => match find_end(&self.log, self.state.uuid, watermark, salvage)? {
+                    // What the index was told of need not be there.
+                    end if salvage && end <= watermark => self.log.content_end(end)?,
+                    end => end,
+                },
             },
         };
         // Never below what the index was told of, where a replay would not look; nor at addresses that it leads to.

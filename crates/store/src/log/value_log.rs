@@ -316,6 +316,17 @@ impl ValueLog {
         Ok(())
     }
 
+    /// Where the content of the files ends before `end`, if they have only zeros there; otherwise `end`.
+    pub(crate) fn content_end(&self, end: Lsn) -> Result<Lsn, StoreError> {
+        let files = self.files();
+        let Some(file) = files.iter().rev().find(|file| file.start < end) else {
+            return Ok(end);
+        };
+        let there = file.start.saturating_add(file.bytes_there()?);
+        let to = end.min(there).min(file.end().unwrap_or(end));
+        Ok(file.stops_short_of(self.store, to)?.unwrap_or(to))
+    }
+
     /// Takes files out of the manifest, durably, which says that they were collected, at a time when the index was complete below
     /// `watermark`. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
     pub(crate) fn retire(&self, gone: &[Lsn], watermark: Lsn) -> Result<(), StoreError> {
