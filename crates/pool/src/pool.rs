@@ -404,6 +404,17 @@ impl Pool {
         Ok(self.lane_of(owner)?.is_some())
     }
 
+    /// The number of the last session on the lane of `owner`, if it has one. Takes nothing and changes nothing.
+    ///
+    /// # Errors
+    /// As [`has_lane`](Self::has_lane).
+    pub fn last_session(&self, owner: Uuid) -> Result<Option<u32>, PoolError> {
+        let lane = self.lane_of(owner)?;
+        Ok(lane
+            .and_then(|(_, entry)| entry.state)
+            .map(|state| state.epoch))
+    }
+
     /// Changes the label of `owner`'s lane, if it has one, as [`Lane::relabel`](crate::Lane::relabel) does: also of a lane in use.
     ///
     /// # Errors

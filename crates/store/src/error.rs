@@ -93,6 +93,16 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// The directory, or its pool, was copied or restored in parts that are not of one moment.
+    #[error("the parts of store {} are not of one moment: {found}. Nothing was changed. Restore all of it as of one moment, from a copy that was taken while the store was closed (with its pool, if it was not closed), or put the missing parts back. Opening with salvage would give up: {gives_up}", dir.display())]
+    NotOneMoment {
+        /// The store.
+        dir: PathBuf,
+        /// Which parts contradict each other, and how that was told.
+        found: String,
+        /// What `salvage` would give up.
+        gives_up: String,
+    },
     /// A key out of bounds.
     #[error("a key of {bytes} bytes; 1 to {} are possible", crate::KEY_BYTES_MAX)]
     BadKey {

@@ -70,10 +70,13 @@ impl Drop for Written<'_> {
 }
 
 impl LargeValues {
+    /// The large values of a store. A new one gets the number `next` or a higher one, whichever files are there: the numbers below may
+    /// be those of files that are missing.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         store_dir: &Path,
         store: Uuid,
+        next: u64,
     ) -> Result<Self, StoreError> {
         let dir = store_dir.join(DIR);
         disk.create_dir(&dir)
@@ -82,7 +85,7 @@ impl LargeValues {
             dir,
             disk,
             store,
-            next: AtomicU64::new(1),
+            next: AtomicU64::new(next.max(1)),
             in_flight: Mutex::default(),
             bytes: AtomicU64::new(0),
             files: AtomicU64::new(0),
@@ -285,7 +288,7 @@ mod tests {
     fn a_large_value_is_read_back_names_its_key_and_is_settled_once_pointed_to() {
         let dir = tempfile::tempdir().unwrap();
         let values =
-            LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil()).unwrap();
+            LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil(), 0).unwrap();
         let value = vec![7; 100_000];
         let written = values.write(b"key", &value).unwrap();
         assert_eq!(values.settled_below(), written.value.id);
@@ -306,7 +309,7 @@ mod tests {
     fn a_damaged_large_value_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let values =
-            LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil()).unwrap();
+            LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil(), 0).unwrap();
         let pointer = values.write(b"key", &[7; 1000]).unwrap().value;
         let path = values.path(pointer.id);
         let bytes = std::fs::read(&path).unwrap();

@@ -34,6 +34,7 @@ mod db;
 #[doc(hidden)]
 pub mod disk;
 mod error;
+mod given_up;
 pub mod index;
 mod large;
 mod log;
@@ -47,7 +48,7 @@ pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
 pub use index::KEY_BYTES_MAX;
 pub use options::{Options, Variant};
-pub use stats::{GcReport, Stats, VerifyReport};
+pub use stats::{GcReport, SetAside, Stats, VerifyReport};
 
 /// Longest value, bytes: 1 GiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;

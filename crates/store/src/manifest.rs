@@ -8,7 +8,10 @@ use crate::{
     disk::{Disk, replace},
     error::StoreError,
 };
-use forebay_pool::{Lsn, crc32c};
+use forebay_pool::{
+    Lsn, crc32c,
+    layout::{LSN_MAX, PAGE},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -55,6 +58,43 @@ pub(crate) struct State {
     pub(crate) large_from: u64,
     /// Value-log files in address order.
     pub(crate) files: Vec<FileRef>,
+    /// Files that were collected and may be there still: only these may be unlinked with what they hold. None in a manifest by a
+    /// program that did not note them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retired: Option<Vec<Lsn>>,
+    /// The index was complete below this address when this was written; what is collected lies below.
+    #[serde(default)]
+    pub(crate) indexed_to: Lsn,
+}
+
+impl State {
+    /// These collected files are gone for good.
+    pub(crate) fn no_longer_retired(&mut self, gone: &[Lsn]) {
+        if let Some(retired) = &mut self.retired {
+            retired.retain(|file| !gone.contains(file));
+        }
+    }
+
+    /// What no program can have written, if anything.
+    fn flaw(&self) -> Option<String> {
+        let possible = |lsn: Lsn| lsn <= LSN_MAX;
+        let ends = self.files.iter().filter_map(|file| file.end);
+        let rest = ends.chain(self.log_end).chain([self.indexed_to]);
+        if let Some(lsn) = rest.into_iter().find(|&lsn| !possible(lsn)) {
+            return Some(format!("it has log address {lsn}, which no log reaches"));
+        }
+        let mut end = Some(0);
+        for file in &self.files {
+            if !file.start.is_multiple_of(PAGE) || !possible(file.start) {
+                return Some(format!("a file starts at log address {}", file.start));
+            }
+            if end.is_none_or(|end| end > file.start) || file.end.is_some_and(|e| e < file.start) {
+                return Some(format!("its files are not in order at {}", file.start));
+            }
+            end = file.end;
+        }
+        None
+    }
 }
 
 /// The manifest file and its contents.
@@ -76,6 +116,8 @@ impl Manifest {
                 log_end: Some(0),
                 large_from: 0,
                 files: Vec::new(),
+                retired: Some(Vec::new()),
+                indexed_to: 0,
             },
         };
         manifest.update(disk, |_| {})?;
@@ -85,27 +127,30 @@ impl Manifest {
     /// Reads the manifest of the store in `dir`; `None` if there is none.
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(NAME);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
-                return Err(StoreError::damaged(&path, "it is not text"));
-            }
-            Err(e) => return Err(StoreError::io("reading", &path)(e)),
-        };
+        match fs::read(&path) {
+            Ok(bytes) => Self::parse(dir, &bytes).map(|state| Some(Self { path, state })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(StoreError::io("reading", &path)(e)),
+        }
+    }
+
+    /// Reads and checks the bytes of the manifest of the store in `dir`.
+    pub(crate) fn parse(dir: &Path, bytes: &[u8]) -> Result<State, StoreError> {
+        let path = dir.join(NAME);
+        let damaged = |what: String| StoreError::damaged(&path, what);
+        let text = str::from_utf8(bytes).map_err(|_| damaged("it is not text".to_owned()))?;
         let (json, crc) = text
             .trim_end()
             .rsplit_once('\n')
-            .ok_or_else(|| StoreError::damaged(&path, "it has no checksum line"))?;
+            .ok_or_else(|| damaged("it has no checksum line".to_owned()))?;
         let found = format!("crc32c {:08x}", crc32c([json.as_bytes()]));
         if crc != found {
-            return Err(StoreError::damaged(
-                &path,
-                format!("its checksum line is {crc:?}, its contents give {found:?}"),
-            ));
+            return Err(damaged(format!(
+                "its checksum line is {crc:?}, its contents give {found:?}"
+            )));
         }
-        let version: Versioned = serde_json::from_str(json)
-            .map_err(|e| StoreError::damaged(&path, format!("it does not parse: {e}")))?;
+        let unparsed = |e| damaged(format!("it does not parse: {e}"));
+        let version: Versioned = serde_json::from_str(json).map_err(unparsed)?;
         if version.format_version != VERSION {
             return Err(StoreError::Version {
                 dir: dir.to_owned(),
@@ -113,12 +158,11 @@ impl Manifest {
                 known: VERSION,
             });
         }
-        let state: State = serde_json::from_str(json)
-            .map_err(|e| StoreError::damaged(&path, format!("it does not parse: {e}")))?;
-        if !state.files.is_sorted_by_key(|file| file.start) {
-            return Err(StoreError::damaged(&path, "its files are not in order"));
+        let state: State = serde_json::from_str(json).map_err(unparsed)?;
+        match state.flaw() {
+            Some(what) => Err(damaged(what)),
+            None => Ok(state),
         }
-        Ok(Some(Self { path, state }))
     }
 
     pub(crate) fn state(&self) -> &State {

@@ -26,7 +26,8 @@ pub struct Stats {
     pub large_value_bytes: u64,
     /// Number of large values in files of their own.
     pub large_value_files: u64,
-    /// Estimated garbage in the value log, by sampling; as old as the last look of the collector.
+    /// Estimated garbage in the value log, by sampling; as old as the last look of the collector. That in files that cannot be collected is
+    /// counted.
     pub garbage_bytes: u64,
     /// Value-log bytes over live bytes by that estimate.
     pub space_amplification: f64,
@@ -52,12 +53,29 @@ pub struct Stats {
     pub sync_seconds: f64,
     /// CPU time of the calling threads in those syncs, seconds.
     pub sync_cpu_seconds: f64,
-    /// Why the value log or the index cannot be written at present, if so.
+    /// Value-log files that cannot be collected, as far as collection has found out in this session. Their garbage is counted.
+    pub set_aside: Vec<SetAside>,
+    /// Files that are of no use any more and could not be removed, and why. They take space and do no harm; the next opening tries again.
+    pub leftovers: Vec<String>,
+    /// What this opening gave up, with `salvage`.
+    pub given_up: Vec<String>,
+    /// Why the value log or the index cannot be written, or no garbage be collected, at present, if so.
     pub trouble: Option<String>,
 }
 
+/// A value-log file that cannot be collected: it stays, and the others are collected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetAside {
+    /// The file.
+    pub file: String,
+    /// Bytes of log that it holds.
+    pub bytes: u64,
+    /// Why it cannot be collected.
+    pub reason: String,
+}
+
 /// What a run of garbage collection did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GcReport {
     /// Value-log files collected.
     pub files: u64,
@@ -71,6 +89,8 @@ pub struct GcReport {
     pub reclaimed_bytes: u64,
     /// Large values removed.
     pub large_values: u64,
+    /// Files that could not be collected.
+    pub set_aside: Vec<SetAside>,
 }
 
 /// What a verification found.
@@ -84,4 +104,6 @@ pub struct VerifyReport {
     pub log_records: u64,
     /// Everything that is wrong.
     pub problems: Vec<String>,
+    /// Value-log files that cannot be collected, and why, whether anything in them is damaged or not.
+    pub not_collectable: Vec<String>,
 }

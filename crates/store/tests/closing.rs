@@ -174,3 +174,38 @@ fn a_snapshot_kept_beyond_the_close_reads_on_and_the_next_session_finds_everythi
         assert_eq!(get(&store, b"key").unwrap(), b"new", "{variant}");
     }
 }
+
+#[test]
+fn a_close_with_a_snapshot_open_needs_no_pool_any_more_and_the_snapshot_reads_on() {
+    for variant in VARIANTS {
+        let bench = Bench::new();
+        let store = bench.open(&tiny(variant));
+        for i in 0..200u32 {
+            store.put(&i.to_be_bytes(), &[1; 1000]).unwrap();
+        }
+        let snapshot = store.snapshot().unwrap();
+        for i in 0..200u32 {
+            store.put(&i.to_be_bytes(), &[2; 1000]).unwrap();
+        }
+        store.close().unwrap();
+        let check = |store: &Store| {
+            for i in 0..200u32 {
+                let key = i.to_be_bytes();
+                assert_eq!(get(store, &key).unwrap(), [2; 1000], "{variant}");
+                assert_eq!(snapshot.get(&key).unwrap().unwrap(), [1; 1000], "{variant}");
+            }
+        };
+        let quiet = |variant| Options {
+            gc: false,
+            ..tiny(variant)
+        };
+        let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+        check(&store);
+        store.close().unwrap();
+        // In the same pool too, whose lane was given back.
+        let store = bench.open(&quiet(Variant::DOUBLE));
+        check(&store);
+        store.put(b"later", b"value").unwrap();
+        assert!(snapshot.get(b"later").unwrap().is_none());
+    }
+}

@@ -10,7 +10,10 @@ use crate::{
 use parking_lot::{Condvar, Mutex};
 use std::{
     io::IoSlice,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
 };
 
 impl Lane {
@@ -92,6 +95,13 @@ impl Lane {
     /// the lane stays its owner's, with everything in it.
     #[must_use]
     pub fn remove(self) -> bool {
+        self.give_back()
+    }
+
+    /// As [`remove`](Self::remove), while others may hold this lane still: they read nothing in it any more, and what is appended is
+    /// refused. The caller has ended all appends. Its segments are free for others once it is dropped.
+    #[must_use]
+    pub fn give_back(&self) -> bool {
         let mut control = self.control.lock();
         let Some(state) = control.entry.state.filter(|_| !self.used(&control)) else {
             return false;
@@ -102,9 +112,16 @@ impl Lane {
             segments: 0,
             ..state
         };
+        self.tail.0.store(NO_SEGMENT, SeqCst);
+        for slot in &self.slots {
+            slot.close();
+        }
+        control.closed = true;
         self.core
             .tables()
             .write_lane(self.lane, &mut control.entry, freed);
+        self.freed.notify_all();
+        self.sealed.notify_all();
         true
     }
 

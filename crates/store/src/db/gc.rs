@@ -14,18 +14,20 @@ mod collect;
 mod large;
 mod pace;
 mod resident;
+mod set_aside;
 
 use super::{Shared, Store, sample::Sample};
 use crate::{
     error::StoreError,
     log::{Head, VlogFile},
-    stats::GcReport,
+    stats::{GcReport, SetAside},
 };
 use collect::Grant;
 use forebay_pool::Lsn;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
 use resident::Room;
+use set_aside::Aside;
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     sync::{
@@ -55,7 +57,11 @@ const LOOKS: u64 = 20;
 pub(super) struct Collector {
     /// Held while a file is collected: one at a time, by the thread or on request.
     collecting: Mutex<Progress>,
-    estimate: Mutex<Estimate>,
+    /// None before the first look.
+    estimate: Mutex<Option<Estimate>>,
+    aside: Aside,
+    /// Why nothing can be collected at present, if so.
+    trouble: Mutex<Option<String>>,
     /// The store is being closed: nothing more is to be collected.
     ended: AtomicBool,
     pace: Pace,
@@ -68,8 +74,6 @@ pub(super) struct Collector {
 struct Progress {
     /// Samples of complete files, by their start.
     samples: HashMap<Lsn, Sample>,
-    /// Files that hold something unreadable: they stay.
-    damaged: HashSet<Lsn>,
     /// Collected files, and the number of the first snapshot that cannot lead to them.
     retired: Vec<(Lsn, u64)>,
     /// A resident segment whose live records are copied, by its start, with such a number.
@@ -88,6 +92,8 @@ struct Progress {
 pub(super) struct Estimate {
     pub(super) log_bytes: u64,
     pub(super) garbage_bytes: u64,
+    /// The part of it in files that cannot be collected.
+    stuck_bytes: u64,
 }
 
 impl Estimate {
@@ -122,7 +128,17 @@ struct Look {
 
 impl Collector {
     pub(super) fn estimate(&self) -> Estimate {
-        *self.estimate.lock()
+        self.estimate.lock().unwrap_or_default()
+    }
+
+    /// Files that cannot be collected.
+    pub(super) fn set_aside(&self) -> Vec<SetAside> {
+        self.aside.said()
+    }
+
+    /// Why nothing can be collected, if so.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
     }
 
     pub(super) fn relocated_bytes(&self) -> u64 {
@@ -145,10 +161,11 @@ impl Collector {
 }
 
 impl Store {
-    /// Collects garbage now, until no file is left with a worthwhile amount of it.
+    /// Collects garbage now, until no file is left with a worthwhile amount of it. A file that cannot be collected is passed over, and
+    /// named in the report.
     ///
     /// # Errors
-    /// I/O errors and damage; what was not collected stays as it was.
+    /// What keeps the store from collecting anything; what was not collected stays as it was.
     pub fn gc(&self) -> Result<GcReport, StoreError> {
         let shared = &*self.shared;
         // Only what the index covers can be collected, and only what is in the files.
@@ -156,6 +173,7 @@ impl Store {
         shared.ingest_everything()?;
         let mut progress = shared.collector.collecting.lock();
         shared.collector.release_writers();
+        shared.collector.aside.try_all_again();
         let mut report = GcReport::default();
         let mut done = shared.collect_everything(&mut progress, &mut report);
         if let (Ok(()), Head::Resident(resident)) = (&done, &shared.head) {
@@ -163,6 +181,7 @@ impl Store {
         } else if shared.options.gc {
             shared.rest_for_a_file();
         }
+        report.set_aside = shared.collector.set_aside();
         done.map(|()| report)
     }
 }
@@ -197,14 +216,20 @@ impl Shared {
             if self.collection_ends() {
                 break;
             }
-            // What goes wrong here is tried again; nothing is lost by garbage that stays.
-            let _ = self.unlink_retired(&mut progress);
-            let _ = self.collect_grown_large(&mut progress);
-            more = due
-                && self.keep_to_limit(&mut progress).unwrap_or_else(|_| {
+            // What goes wrong here is told, and tried again; nothing is lost by garbage that stays.
+            let mut done = self.unlink_retired(&mut progress);
+            done = done.and(self.collect_grown_large(&mut progress));
+            if due {
+                let kept = self.keep_to_limit(&mut progress);
+                if kept.is_err() {
                     self.rest_for_a_file();
-                    false
-                });
+                }
+                more = matches!(kept, Ok(true));
+                done = done.and(kept.map(drop));
+            } else {
+                more = false;
+            }
+            *self.collector.trouble.lock() = done.err().map(|error| error.to_string());
             // Whoever wants to collect on request, or to close, has a turn between two files.
             MutexGuard::unlock_fair(progress);
         }
@@ -219,8 +244,9 @@ impl Shared {
 
     /// Collects one file, if the log holds so much garbage that collection begins. True if there is more to do.
     fn keep_to_limit(&self, progress: &mut Progress) -> Result<bool, StoreError> {
-        let look = self.look(progress)?;
-        let garbage = look.estimate.garbage_bytes;
+        let look = self.look(progress);
+        // Writers do not wait for what cannot be collected.
+        let garbage = look.estimate.garbage_bytes - look.estimate.stuck_bytes;
         let max = self.options.space_amplification_max;
         let allowance = look.estimate.allowance(max, self.log.next_file_bytes());
         let begin = allowance / 4 * 3;
@@ -243,11 +269,7 @@ impl Shared {
                     share: share / 2.0,
                     then: allowance.saturating_sub(garbage) / 4,
                 };
-                match self.collect(progress, &file, Some(grant), &mut GcReport::default()) {
-                    // It stays, and the others are collected.
-                    Err(StoreError::Damaged { .. }) => {}
-                    done => done?,
-                }
+                self.collect(progress, &file, Some(grant), &mut GcReport::default())?;
                 self.unlink_retired(progress)?;
             }
             _ if ingest && self.request_ingestion() => self.wait_for_ingestion(INGESTION)?,
@@ -267,9 +289,9 @@ impl Shared {
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         for sample in progress.samples.values_mut() {
-            self.look_again(sample)?;
+            self.look_again(sample);
         }
-        self.look(progress)?;
+        self.look(progress);
         let whole = self.whole_below();
         for file in self.log.files().iter() {
             let sample = progress.samples.get(&file.start);
@@ -280,7 +302,7 @@ impl Shared {
         }
         self.collect_large(progress, report)?;
         self.unlink_retired(progress)?;
-        self.look(progress)?;
+        self.look(progress);
         Ok(())
     }
 
@@ -295,8 +317,18 @@ impl Shared {
         self.head.tail().saturating_sub(relocated)
     }
 
-    /// Looks at the whole log.
-    fn look(&self, progress: &mut Progress) -> Result<Look, StoreError> {
+    /// Looks at the whole log, if nobody has yet and nobody collects now.
+    pub(super) fn look_first(&self) {
+        if self.collector.estimate.lock().is_some() || matches!(self.head, Head::Resident(_)) {
+            return;
+        }
+        if let Some(mut progress) = self.collector.collecting.try_lock() {
+            self.look(&mut progress);
+        }
+    }
+
+    /// Looks at the whole log. A file of which nothing can be read is set aside.
+    fn look(&self, progress: &mut Progress) -> Look {
         let (tail, whole, drained) = (self.head.tail(), self.whole_below(), self.head.drained());
         let retired: HashSet<Lsn> = progress.retired.iter().map(|(start, _)| *start).collect();
         let files: Vec<_> = self
@@ -316,26 +348,34 @@ impl Shared {
         for file in &files {
             // What still grows, and what cannot be read (yet), counts as live.
             let Some(end) = file.end() else { continue };
-            if progress.damaged.contains(&file.start) || end > drained {
+            if end > drained {
                 continue;
             }
             let sample = match progress.samples.entry(file.start) {
-                Entry::Vacant(none) => none.insert(self.sample(file, end)?),
+                Entry::Vacant(none) => none.insert(self.sample(file, end)),
                 Entry::Occupied(known) => known.into_mut(),
             };
+            if sample.is_empty()
+                && let Some(error) = sample.unreadable.take()
+            {
+                self.collector.aside.add(file, &error, written);
+            }
             if sample.written_since(written) > look.estimate.log_bytes / LOOKS {
-                self.look_again(sample)?;
+                self.look_again(sample);
             }
             let garbage = sample.garbage_at(written, live);
-            look.estimate.garbage_bytes += (extent(file) as f64 * garbage) as u64;
-            if end > whole {
+            let garbage_bytes = (extent(file) as f64 * garbage) as u64;
+            look.estimate.garbage_bytes += garbage_bytes;
+            if self.collector.aside.holds(file.start, written) {
+                look.estimate.stuck_bytes += garbage_bytes;
+            } else if end > whole {
                 look.waiting = look.waiting.max(garbage);
             } else if look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
                 look.ripe = Some((garbage, Arc::clone(file)));
             }
         }
-        *self.collector.estimate.lock() = look.estimate;
-        Ok(look)
+        *self.collector.estimate.lock() = Some(look.estimate);
+        look
     }
 }
 
@@ -352,7 +392,7 @@ mod tests {
                 let file_bytes = (live / 32).clamp(16 * MIB, 512 * MIB);
                 let estimate = Estimate {
                     log_bytes: live,
-                    garbage_bytes: 0,
+                    ..Estimate::default()
                 };
                 let files = live + estimate.allowance(max, file_bytes) + 2 * file_bytes;
                 let limit = ((live as f64 * max) as u64).max(live + FILES_MIN * file_bytes);

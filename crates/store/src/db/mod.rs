@@ -13,6 +13,7 @@
 //! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for the stripe of a
 //! writer in the `fsync` variant.
 
+mod check;
 mod gc;
 mod indexer;
 mod open;
@@ -32,6 +33,7 @@ pub use write::Batch;
 use crate::{
     disk::{Disk, SyncMeter},
     error::StoreError,
+    given_up::GivenUp,
     index::{Index, ValueCache},
     large::LargeValues,
     log::{Head, ValueLog},
@@ -80,6 +82,7 @@ pub(crate) struct Shared {
     uuid: Uuid,
     survives: String,
     manifest: Arc<Mutex<Manifest>>,
+    given_up: GivenUp,
     log: Arc<ValueLog>,
     head: Head,
     index: Arc<dyn Index>,
@@ -188,7 +191,9 @@ impl Store {
             .map_or((0, 0.0, 0.0), |meter| meter.read());
         let (large_value_bytes, large_value_files) = shared.large.size();
         let value_log_bytes = shared.log.disk_bytes();
+        shared.look_first();
         let garbage = shared.collector.estimate();
+        let index_trouble = shared.background.state.lock().index_trouble.clone();
         Stats {
             writes: shared
                 .stripes
@@ -221,7 +226,10 @@ impl Store {
             sync_calls,
             sync_seconds,
             sync_cpu_seconds,
-            trouble: shared.background.state.lock().index_trouble.clone(),
+            set_aside: shared.collector.set_aside(),
+            leftovers: shared.log.leftovers(),
+            given_up: shared.given_up.said(),
+            trouble: index_trouble.or_else(|| shared.collector.trouble()),
         }
     }
 }

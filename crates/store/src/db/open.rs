@@ -8,15 +8,19 @@
 //! 6. Start the threads.
 
 use super::{
-    Background, STRIPES, Shared, Store, Stripe, Writers, gc::Collector, recovery::find_end,
+    Background, STRIPES, Shared, Store, Stripe, Writers,
+    check::Parts,
+    gc::Collector,
+    recovery::{find_end, walk},
     snapshot::Snapshots,
 };
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
+    given_up::GivenUp,
     index::{Index, IndexOptions, LsmIndex},
     large::LargeValues,
-    log::{FileHead, Head, Resident, ValueLog, drain, drain_one},
+    log::{FileHead, Head, Resident, Unnamed, ValueLog, drain, drain_one},
     manifest::{self, Manifest, PoolRef, State},
     memtable::{Chunk, View},
     options::{Options, Variant},
@@ -88,15 +92,17 @@ impl Store {
             }
         };
         let state = manifest.state().clone();
-        let lane = claim_left(dir, &state, pool, options)?;
+        let given_up = GivenUp::new(dir, options.salvage);
+        let lane = claim_left(dir, &state, pool, options, &given_up)?;
         let manifest = Arc::new(Mutex::new(manifest));
-        let log = ValueLog::open(
+        let (log, unnamed) = ValueLog::open(
             Arc::clone(&disk),
             dir,
             options.file_bytes,
             Arc::clone(&manifest),
+            given_up.clone(),
         )?;
-        let index = LsmIndex::open(
+        let index = LsmIndex::open_unchanged(
             &dir.join(INDEX),
             IndexOptions {
                 create: state.epoch == 0,
@@ -104,15 +110,18 @@ impl Store {
                 ..IndexOptions::default()
             },
         )?;
-        let large = LargeValues::open(Arc::clone(&disk), dir, state.uuid)?;
+        let large = LargeValues::open(Arc::clone(&disk), dir, state.uuid, state.large_from)?;
         let session = Session {
             disk,
             manifest,
             log: Arc::new(log),
+            unnamed,
             state,
             pool,
             options,
+            given_up,
         };
+        let lane = session.check(dir, lane, index.watermark())?;
         let large_next = large.next_id();
         let Begun {
             head,
@@ -120,6 +129,7 @@ impl Store {
             recovered,
             epoch,
         } = session.begin(dir, lane, index.watermark())?;
+        let index = Arc::new(index);
         let active = Arc::new(Chunk::new(options.memtable_bytes, index.watermark(), false));
         let stripe = || {
             Stripe(Mutex::new(Writers {
@@ -149,7 +159,8 @@ impl Store {
             drain_order: Mutex::default(),
             meter,
             values: index.values(),
-            index: Arc::new(index),
+            index: Arc::clone(&index) as Arc<dyn Index>,
+            given_up: session.given_up.clone(),
             large,
             disk: Arc::clone(&session.disk),
             manifest: Arc::clone(&session.manifest),
@@ -158,10 +169,12 @@ impl Store {
         shared.replay(files_end, recovered.as_ref())?;
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);
+        // Only now that all is found well is anything removed.
         if session.state.log_end.is_none() {
             shared.remove_unreferenced_large(session.state.large_from)?;
         }
-        session.note(epoch, large_next)?;
+        index.remove_leftovers();
+        session.note(epoch, large_next, index.watermark())?;
         let mut store = Self {
             shared,
             threads: Vec::new(),
@@ -174,8 +187,7 @@ impl Store {
     /// Drains and syncs everything, merges the memtable into the index, gives the pool's lane back, and closes: the next opening
     /// has nothing to replay and may use another pool or none.
     ///
-    /// A snapshot that is still open keeps the lane; then the next opening needs the same pool. So does a resident store's, whose log
-    /// stays in the pool.
+    /// A snapshot that is still open reads on, from the files. A resident store's log stays in the pool, which the next opening needs.
     ///
     /// # Errors
     /// What went wrong; the store is closed all the same, and nothing is lost.
@@ -189,23 +201,26 @@ impl Store {
         let _lock = self.lock.take();
         let shared = Arc::clone(&self.shared);
         drop(self);
-        let Ok(shared) = Arc::try_unwrap(shared).map_err(drop) else {
-            return Ok(());
-        };
         if let Head::Resident(_) = shared.head {
             // The log stays where it is, and the manifest says so.
             return Ok(());
         }
-        let end = shared.head.drained();
-        if let Head::Pool(lane) = shared.head
-            && !lane.remove()
+        let (end, watermark) = (shared.head.drained(), shared.watermark());
+        // Snapshots that are still open read the files from now on.
+        if let Head::Pool(lane) = &shared.head
+            && !lane.give_back()
         {
-            return Ok(());
+            return Err(StoreError::Stalled {
+                reason: "something was written to its lane of the pool while it was closed"
+                    .to_owned(),
+            });
         }
-        let mut manifest = shared.manifest.lock();
-        manifest.update(&*shared.disk, |state| {
+        let unlinked = shared.log.unlinked_for_good()?;
+        shared.manifest.lock().update(&*shared.disk, |state| {
             state.pool = None;
             state.log_end = Some(end);
+            state.indexed_to = state.indexed_to.max(watermark);
+            state.no_longer_retired(&unlinked);
         })
     }
 
@@ -346,15 +361,36 @@ fn check_directory(dir: &Path, create: bool) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The lane that the last session left something in, if the manifest says so.
+/// The lane that the last session left something in.
 fn claim_left(
     dir: &Path,
     state: &State,
     pool: Option<&Pool>,
     options: &Options,
+    given_up: &GivenUp,
 ) -> Result<Option<(Lane, Recovered)>, StoreError> {
+    let claim = |pool: &Pool| pool.claim(state.uuid, &claim_options(dir, options, state.epoch, 0));
     let Some(left) = &state.pool else {
-        return Ok(None);
+        // A pool that has records of this store all the same is ahead of its manifest, which is an earlier copy.
+        let Some(pool) = pool.filter(|_| state.epoch > 0) else {
+            return Ok(None);
+        };
+        if !pool.has_lane(state.uuid)? {
+            return Ok(None);
+        }
+        let (lane, recovered) = claim(pool)?;
+        if recovered.records().next().is_some() {
+            return Ok(Some((lane, recovered)));
+        }
+        // Taken by an opening that was cut before it was noted.
+        drop(recovered);
+        return match lane.remove() {
+            true => Ok(None),
+            false => Err(StoreError::damaged(
+                pool.path(),
+                "an empty lane has records",
+            )),
+        };
     };
     let missing = |found: String| StoreError::DataInPool {
         dir: dir.to_owned(),
@@ -364,7 +400,10 @@ fn claim_left(
     };
     let Some(pool) = pool.filter(|pool| pool.superblock().uuid == left.uuid) else {
         if options.salvage {
-            // What is in the pool is given up.
+            given_up.say(format!(
+                "what was in the pool {} (uuid {}) and in no value-log file",
+                left.path, left.uuid
+            ));
             return Ok(None);
         }
         return Err(missing(pool.map_or_else(
@@ -375,17 +414,32 @@ fn claim_left(
             },
         )));
     };
-    if !pool.has_lane(state.uuid)? {
+    let Some(last) = pool.last_session(state.uuid)? else {
         // A close that was cut between giving the lane back, drained, and saying so here.
         return Ok(None);
+    };
+    // Programs that noted no collected files could give a lane a lower number.
+    if last < state.epoch && state.retired.is_some() {
+        let found = format!(
+            "the pool {} has what session {last} left in it, and MANIFEST is of session {}: the pool is older",
+            pool.path().display(),
+            state.epoch
+        );
+        let gives_up = "what was written since and is not in a value-log file".to_owned();
+        if !options.salvage {
+            return Err(StoreError::NotOneMoment {
+                dir: dir.to_owned(),
+                found,
+                gives_up,
+            });
+        }
+        given_up.say(format!("{gives_up}: {found}"));
     }
-    Ok(Some(pool.claim(
-        state.uuid,
-        &claim_options(dir, state, options, 0),
-    )?))
+    claim(pool).map(Some).map_err(Into::into)
 }
 
-fn claim_options(dir: &Path, state: &State, options: &Options, start: Lsn) -> ClaimOptions {
+/// The session that claims gets a higher number than `epoch`.
+fn claim_options(dir: &Path, options: &Options, epoch: u32, start: Lsn) -> ClaimOptions {
     ClaimOptions {
         buffers: match options.variant {
             Variant::Buffered(buffers) => buffers,
@@ -398,7 +452,7 @@ fn claim_options(dir: &Path, state: &State, options: &Options, start: Lsn) -> Cl
                 .display()
         ),
         start,
-        epoch_above: state.epoch,
+        epoch_above: epoch,
         salvage: options.salvage,
     }
 }
@@ -419,9 +473,12 @@ struct Session<'a> {
     disk: Arc<dyn Disk>,
     manifest: Arc<Mutex<Manifest>>,
     log: Arc<ValueLog>,
+    /// Value-log files that the manifest does not name.
+    unnamed: Vec<Unnamed>,
     state: State,
     pool: Option<&'a Pool>,
     options: &'a Options,
+    given_up: GivenUp,
 }
 
 /// What a session begins with.
@@ -445,28 +502,14 @@ impl Session<'_> {
     ) -> Result<Begun, StoreError> {
         let buffered = matches!(self.options.variant, Variant::Buffered(_));
         let salvage = self.options.salvage;
-        if !salvage {
-            let reached = match &lane {
-                Some((_, recovered)) => recovered.head(),
-                None => self.state.log_end.unwrap_or(watermark),
-            };
-            self.log.check_reaches(reached)?;
-        }
         let mut epoch = self.state.epoch.saturating_add(1);
         // The index may have been told of the seal behind the last record.
         let lost = (lane.as_ref()).is_some_and(|(_, r)| next_start(r.end()) < watermark);
-        if let (Some((_, recovered)), true, false) = (&lane, lost, salvage) {
-            let pool = self.pool.map_or(dir, Pool::path);
-            return Err(StoreError::lost(
-                pool,
-                recovered.end(),
-                format!(
-                    "the store's log ends here, but its index was told of it up to {watermark}"
-                ),
-            ));
-        }
         let files_end = match lane {
             Some((lane, recovered)) if buffered && !lost && self.is_enough(&lane) => {
+                if self.options.resident {
+                    self.walk(watermark, recovered.head())?;
+                }
                 return Ok(Begun {
                     epoch: lane.epoch(),
                     head: self.head(lane, recovered.head())?,
@@ -476,11 +519,19 @@ impl Session<'_> {
             }
             Some((lane, recovered)) => {
                 epoch = epoch.max(lane.epoch());
+                self.walk(watermark, recovered.head())?;
                 self.empty(lane, recovered)?
             }
-            None => match self.state.log_end {
-                Some(end) => end,
-                None => find_end(&self.log, self.state.uuid, watermark, salvage)?,
+            None => match self.state.log_end.filter(|_| !salvage) {
+                Some(end) => {
+                    self.walk(watermark, end)?;
+                    end
+                }
+                None => match find_end(&self.log, self.state.uuid, watermark, salvage)? {
+                    // What the index was told of need not be there.
+                    end if salvage && end <= watermark => self.log.content_end(end)?,
+                    end => end,
+                },
             },
         };
         // Never below what the index was told of, where a replay would not look; nor at addresses that it leads to.
@@ -509,28 +560,69 @@ impl Session<'_> {
         let claim = || {
             pool.claim(
                 self.state.uuid,
-                &claim_options(dir, &self.state, self.options, start),
+                &claim_options(dir, self.options, epoch.saturating_sub(1), start),
             )
         };
-        let (mut lane, mut recovered) = claim()?;
-        if recovered.head() != start {
-            // Taken by an opening that was cut before it was noted: empty, but at an old address.
-            drop(recovered);
-            if !lane.remove() {
-                return Err(StoreError::damaged(
-                    pool.path(),
-                    "its lane of this store holds records that the store does not know of",
-                ));
-            }
-            (lane, recovered) = claim()?;
-        }
-        // If it holds anything, this is an earlier copy of the store's directory: the log goes on there.
+        let (lane, recovered) = claim()?;
         Ok(Begun {
             epoch: lane.epoch().max(epoch),
             head: self.head(lane, start)?,
             files_end,
             recovered: Some(recovered),
         })
+    }
+
+    /// Refuses parts that are not of one moment, before anything is changed; with salvage, notes what they cost. The lane, unless its
+    /// content is given up.
+    fn check(
+        &self,
+        dir: &Path,
+        lane: Option<(Lane, Recovered)>,
+        watermark: Lsn,
+    ) -> Result<Option<(Lane, Recovered)>, StoreError> {
+        let parts = Parts {
+            log: &self.log,
+            unnamed: &self.unnamed,
+            state: &self.state,
+            watermark,
+            lane: lane.as_ref().map(|(_, recovered)| recovered),
+        };
+        if !self.options.salvage {
+            parts.refuse_contradictions(dir)?;
+            return Ok(lane);
+        }
+        let found = parts.contradictions()?;
+        for contradiction in &found {
+            let (gives_up, found) = (&contradiction.gives_up, &contradiction.found);
+            self.given_up.say(format!("{gives_up}: {found}"));
+        }
+        for file in &self.unnamed {
+            if !file.is_dead(&self.state, watermark) {
+                self.given_up.set_aside(&*self.disk, &file.path)?;
+            }
+        }
+        match lane {
+            Some((lane, recovered)) if found.iter().any(|c| c.lane_is_stale) => {
+                drop(recovered);
+                // The files have more: what the lane has must not be written over it.
+                while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+                    sealed.release();
+                }
+                match lane.remove() {
+                    true => Ok(None),
+                    false => Err(StoreError::damaged(dir, "its lane could not be given up")),
+                }
+            }
+            lane => Ok(lane),
+        }
+    }
+
+    /// Checks that the log in the files can be read in order from one address to another, before it is built on.
+    fn walk(&self, from: Lsn, to: Lsn) -> Result<(), StoreError> {
+        if self.options.salvage {
+            return Ok(());
+        }
+        walk(&self.log, self.state.uuid, from, to, |_, _| Ok(()))
     }
 
     /// False if a resident log is to have more room than this lane.
@@ -583,8 +675,19 @@ impl Session<'_> {
         }
     }
 
-    /// Notes the session in the manifest.
-    fn note(&self, epoch: u32, large_next: u64) -> Result<(), StoreError> {
+    /// Removes what no manifest names and notes the session in the manifest, at which the index is complete below `watermark`.
+    fn note(&self, epoch: u32, large_next: u64, watermark: Lsn) -> Result<(), StoreError> {
+        let dead: Vec<_> = self
+            .unnamed
+            .iter()
+            .filter(|file| file.is_dead(&self.state, watermark))
+            .cloned()
+            .collect();
+        self.log.unlink_dead(&dead);
+        // Behind this no power cut brings one of them back.
+        self.log.unlinked_for_good()?;
+        let left = self.log.left_over();
+
         let pool = match self.options.variant {
             Variant::Buffered(_) => self.pool.map(|pool| PoolRef {
                 uuid: pool.superblock().uuid,
@@ -602,6 +705,8 @@ impl Session<'_> {
             state.pool = pool;
             state.log_end = None;
             state.large_from = large_next;
+            state.retired = Some(left);
+            state.indexed_to = watermark;
         })
     }
 }
@@ -637,8 +742,13 @@ impl Shared {
                 Err(StoreError::Damaged { .. }) => !self.large.never_written(id)?,
                 Err(e) => return Err(e),
             };
-            if !referenced {
-                self.large.remove(id)?;
+            match referenced {
+                true => {}
+                // What led to it may be among what was given up.
+                false if self.options.salvage => {
+                    self.given_up.set_aside(&*self.disk, &self.large.path(id))?;
+                }
+                false => self.large.remove(id)?,
             }
         }
         Ok(())

@@ -10,12 +10,7 @@ use crate::{
     log::{LogReader, Stop, ValueLog, VlogFile},
     op::ops,
 };
-use forebay_pool::{
-    Lsn, Recovered,
-    persist::LINE,
-    record::{self, HEADER, Record},
-    segment::SegmentHeader,
-};
+use forebay_pool::{Lsn, Recovered, record::Record};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -38,16 +33,29 @@ pub(super) fn find_end(
             Err(Stop::Invalid(lsn, found)) => break (lsn, Some(found)),
         }
     };
-    if let (Some(found), Some(file), false) = (found, reader.file(), salvage)
-        && let Some(later) = evidence(log, owner, file, lsn, reader.epoch())?
-    {
-        return Err(StoreError::lost(
-            &file.path,
-            lsn,
-            format!("{found}, but the record had been acknowledged: a later one stands at {later}"),
-        ));
+    if salvage {
+        return Ok(lsn);
     }
-    Ok(lsn)
+    match (found, reader.file()) {
+        (Some(found), Some(file)) => match evidence(log, owner, file, lsn, reader.epoch())? {
+            Some(later) => Err(StoreError::lost(
+                &file.path,
+                lsn,
+                format!(
+                    "{found}, but the record had been acknowledged: a later one stands at {later}"
+                ),
+            )),
+            None => Ok(lsn),
+        },
+        // Nothing above the watermark is ever collected.
+        _ => match log.files().iter().find(|file| file.start > lsn) {
+            Some(file) => Err(StoreError::damaged(
+                &file.path,
+                format!("no value-log file holds log address {lsn}, which comes before it"),
+            )),
+            None => Ok(lsn),
+        },
+    }
 }
 
 /// Looks for something behind the invalid record at `lost`, in `file`, that was only written once that record was durable.
@@ -60,50 +68,43 @@ fn evidence(
 ) -> Result<Option<Lsn>, StoreError> {
     // A file is whole on the disk before the first segment of the next one is begun.
     for later in log.files().iter().filter(|later| later.start > lost) {
-        let mut line = [0; LINE];
-        later.read(later.start, &mut line)?;
-        let header = SegmentHeader::decode(&line);
-        if header.is_some_and(|h| h.start == later.start && h.owner == owner) {
+        if later.holds_log()? {
             return Ok(Some(later.start));
         }
     }
     // With every put synced, a valid record proves that all before it were.
-    const WINDOW: u64 = 4 << 20;
-    let length = file
-        .file
-        .len()
-        .map_err(StoreError::io("reading", &file.path))?;
-    let end = file.start + length.saturating_sub(file.offset(file.start));
-    let mut window = Vec::new();
-    let mut record = Vec::new();
-    let mut at = lost;
-    while at < end {
-        window.resize(usize::try_from((end - at).min(WINDOW)).unwrap_or(0), 0);
-        file.read(at, &mut window)?;
-        if window.iter().all(|&byte| byte == 0) {
-            // Allocated and never written: nothing stands behind it.
-            break;
-        }
-        for (line, lsn) in window.chunks(LINE).zip((at..).step_by(LINE)) {
-            let Ok(header) = record::peek(line) else {
-                continue;
-            };
-            let bytes = HEADER as u64 + u64::from(header.length);
-            if header.lsn == lsn
-                && header.epoch >= epoch
-                && header.durable_before() > lost
-                && lsn + bytes <= end
-            {
-                record.resize(usize::try_from(bytes).unwrap_or(0), 0);
-                file.read(lsn, &mut record)?;
-                if record::read(&record, lsn, owner).is_ok() {
-                    return Ok(Some(lsn));
-                }
+    file.find_record(owner, lost, |header| {
+        header.epoch >= epoch && header.durable_before() > lost
+    })
+}
+
+/// Hands the records of the log in the files between two addresses to `each`, with the file; what cannot be read there is damage.
+pub(super) fn walk(
+    log: &ValueLog,
+    owner: Uuid,
+    from: Lsn,
+    to: Lsn,
+    mut each: impl FnMut(Record<'_>, &Path) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut reader = LogReader::new(log, owner, log.first_from(from), to);
+    loop {
+        match reader.next()? {
+            Ok(record) => each(record, log.dir())?,
+            Err(Stop::End) => return Ok(()),
+            Err(Stop::NoFile(lsn)) => {
+                return Err(StoreError::damaged(
+                    log.dir(),
+                    format!(
+                        "no value-log file holds log address {lsn}, which is below the log's end {to}"
+                    ),
+                ));
+            }
+            Err(Stop::Invalid(lsn, found)) => {
+                let path = reader.file().map_or(log.dir(), |file| &*file.path);
+                return Err(StoreError::lost(path, lsn, found));
             }
         }
-        at += WINDOW;
     }
-    Ok(None)
 }
 
 impl Shared {
@@ -115,29 +116,14 @@ impl Shared {
     ) -> Result<(), StoreError> {
         // A session that gave up the log's end, of which the index was told, left a gap.
         let from = self.log.first_from(self.watermark());
-        let mut reader = LogReader::new(&self.log, self.uuid, from, files_end);
-        loop {
-            match reader.next()? {
-                Ok(record) => self.replay_record(record, &self.dir)?,
-                Err(Stop::End) => break,
-                Err(stop) if self.options.salvage => {
-                    // Said by `verify` and the opening's options: what stands behind is given up.
-                    let _ = stop;
-                    break;
-                }
-                Err(Stop::NoFile(lsn)) => {
-                    return Err(StoreError::damaged(
-                        &self.dir,
-                        format!(
-                            "no value-log file holds log address {lsn}, which is below the log's end {files_end}"
-                        ),
-                    ));
-                }
-                Err(Stop::Invalid(lsn, found)) => {
-                    let path = reader.file().map_or(&*self.dir, |file| &*file.path);
-                    return Err(StoreError::lost(path, lsn, found));
-                }
+        let replayed = walk(&self.log, self.uuid, from, files_end, |record, path| {
+            self.replay_record(record, path)
+        });
+        match replayed {
+            Err(error @ StoreError::Damaged { .. }) if self.options.salvage => {
+                self.given_up.say(format!("the log from there on: {error}"));
             }
+            replayed => replayed?,
         }
         for record in lane.into_iter().flat_map(Recovered::records) {
             if record.header.lsn >= from {

@@ -32,12 +32,19 @@ pub(super) struct Sample {
     ops: Vec<(Box<[u8]>, Address)>,
     /// What writers had written at the last look.
     looked_at: u64,
+    /// The first thing that could not be read.
+    pub(super) unreadable: Option<StoreError>,
 }
 
 impl Sample {
     /// The share of garbage at the last look; nothing seen is no garbage.
     pub(super) fn garbage(&self) -> f64 {
         1.0 - self.live_share()
+    }
+
+    /// True if nothing is known of the file.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen == 0
     }
 
     fn live_share(&self) -> f64 {
@@ -68,8 +75,8 @@ impl Sample {
 }
 
 impl Shared {
-    /// Chooses some operations of a file that ends at `end`, and looks at them.
-    pub(super) fn sample(&self, file: &VlogFile, end: Lsn) -> Result<Sample, StoreError> {
+    /// Chooses some operations of a file that ends at `end`, and looks at them. Places that cannot be read are passed over.
+    pub(super) fn sample(&self, file: &VlogFile, end: Lsn) -> Sample {
         let mut sample = Sample::default();
         let step = (end.saturating_sub(file.start) / PLACES).max(1);
         let places = (0..PLACES).map(|place| file.start + place * step);
@@ -80,48 +87,56 @@ impl Shared {
         let mut reader = LogReader::new(&self.log, self.uuid, file.start, end);
         reader.read_blocks_of(WINDOW);
         for place in places {
-            if self.collection_ends() || !reader.seek(place.max(reader.at()))? {
+            if self.collection_ends() || reader.at() >= end {
                 break;
             }
-            let (mut count, mut key_bytes) = (0, 0);
-            while count < OPS && key_bytes < KEY_BYTES {
-                let Ok(record) = reader.next()? else {
-                    break;
-                };
-                let lsn = record.header.lsn;
-                for op in ops(record).flatten().take(OPS) {
-                    sample.remember(op.key, op_address(lsn, &op));
-                    count += 1;
-                    key_bytes += op.key.len();
-                }
+            if let Err(error) = self.sample_from(&mut reader, place, &mut sample) {
+                sample.unreadable.get_or_insert(error);
+                reader.skip_to(place + step);
             }
         }
-        self.look_again(&mut sample)?;
-        Ok(sample)
+        self.look_again(&mut sample);
+        sample
     }
 
-    /// Looks which of the operations are still live.
-    pub(super) fn look_again(&self, sample: &mut Sample) -> Result<(), StoreError> {
+    /// Remembers some operations from `place` on.
+    fn sample_from(
+        &self,
+        reader: &mut LogReader<'_>,
+        place: Lsn,
+        sample: &mut Sample,
+    ) -> Result<(), StoreError> {
+        if !reader.seek(place.max(reader.at()))? {
+            return Ok(());
+        }
+        let (mut count, mut key_bytes) = (0, 0);
+        while count < OPS && key_bytes < KEY_BYTES {
+            let Ok(record) = reader.next()? else {
+                break;
+            };
+            let lsn = record.header.lsn;
+            for op in ops(record).flatten().take(OPS) {
+                sample.remember(op.key, op_address(lsn, &op));
+                count += 1;
+                key_bytes += op.key.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks which of the operations are still live. One of which the index cannot say it counts as live.
+    pub(super) fn look_again(&self, sample: &mut Sample) {
         sample.looked_at = self.written();
         let view = self.view.load_full();
         let mut live = 0;
-        let mut failed = Ok(());
-        sample
-            .ops
-            .retain(|(key, address)| match view.find(self.hash(key), key) {
-                Ok(found) => {
-                    let is_live = found == Some(*address);
-                    live += if is_live { u64::from(address.len) } else { 0 };
-                    is_live
-                }
-                Err(error) => {
-                    failed = Err(error);
-                    true
-                }
-            });
-        failed?;
+        sample.ops.retain(|(key, address)| {
+            let is_live = view
+                .find(self.hash(key), key)
+                .map_or(true, |found| found == Some(*address));
+            live += if is_live { u64::from(address.len) } else { 0 };
+            is_live
+        });
         sample.live = live;
-        Ok(())
     }
 }
 

@@ -1,11 +1,13 @@
 //! Checking everything there is to check.
 
-use super::{ScanRange, Store};
+use super::{ScanRange, Shared, Store, sample::op_address};
 use crate::{
     error::StoreError,
     log::{LogReader, Stop},
+    op::{KEY_LENGTH, LargeRef, ops},
     stats::VerifyReport,
 };
+use forebay_pool::record::Record;
 
 impl Store {
     /// Reads everything and checks every checksum: the index's tables, all records of the value-log files, and the value of
@@ -26,9 +28,13 @@ impl Store {
             // A complete file's last segments may be in the pool still.
             let end = file.end().map_or(drained, |end| end.min(drained));
             let mut reader = LogReader::new(&shared.log, shared.uuid, file.start, end);
+            let mut too_long = None;
             let problem = loop {
                 match reader.next() {
-                    Ok(Ok(_)) => report.log_records += 1,
+                    Ok(Ok(record)) => {
+                        report.log_records += 1;
+                        too_long = too_long.or(shared.too_long_to_copy(record));
+                    }
                     Ok(Err(Stop::End)) => break None,
                     Ok(Err(Stop::NoFile(lsn))) => {
                         // One that was collected before the snapshot may have been unlinked since.
@@ -41,6 +47,10 @@ impl Store {
                     Err(error) => break Some(error.to_string()),
                 }
             };
+            if let Some(why) = problem.as_ref().or(too_long.as_ref()) {
+                let path = file.path.display();
+                report.not_collectable.push(format!("{path}: {why}"));
+            }
             report.problems.extend(problem);
         }
         for found in snapshot.scan(ScanRange::all().keys_only())? {
@@ -63,5 +73,26 @@ impl Store {
             }
         }
         Ok(report)
+    }
+}
+
+impl Shared {
+    /// Why an operation of the record cannot be copied by the collector, if so: its key alone is too long for a record of this log.
+    fn too_long_to_copy(&self, record: Record<'_>) -> Option<String> {
+        let bytes_max = self.head.payload_max();
+        ops(record).flatten().find_map(|op| {
+            let bytes = KEY_LENGTH + op.key.len() + LargeRef::BYTES;
+            let is_live = || {
+                let found = self.view.load().find(self.hash(op.key), op.key);
+                found.is_ok_and(|found| found == Some(op_address(record.header.lsn, &op)))
+            };
+            (bytes > bytes_max && is_live()).then(|| {
+                format!(
+                    "a key of {} bytes, at log address {}, is too long to be written again: a record has at most {bytes_max} bytes with the present segments; open the store with larger ones",
+                    op.key.len(),
+                    record.header.lsn
+                )
+            })
+        })
     }
 }

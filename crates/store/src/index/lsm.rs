@@ -91,6 +91,8 @@ pub struct LsmIndex {
     published: RwLock<Arc<View>>,
     /// Tables that are in no manifest any more; unlinked once no view holds them.
     retired: Mutex<Vec<Arc<TableFile>>>,
+    /// Table files that the manifest did not name.
+    leftovers: Mutex<Vec<PathBuf>>,
 }
 
 impl LsmIndex {
@@ -100,6 +102,17 @@ impl LsmIndex {
     /// I/O errors; no index there and `create` not set; a manifest or table that is missing, foreign or
     /// damaged. Tables are read in part only: [`Index::verify`] reads all.
     pub fn open(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
+        let index = Self::open_unchanged(dir, options)?;
+        index.remove_leftovers();
+        Ok(index)
+    }
+
+    /// As [`open`](Self::open), but what a crash has left unfinished stays until [`remove_leftovers`](Self::remove_leftovers): whoever
+    /// opens it may find that this index is older than those files.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_unchanged(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
         let manifest = match Manifest::read(dir)? {
             Some(manifest) => manifest,
             None => create(dir, options.create)?,
@@ -118,13 +131,11 @@ impl LsmIndex {
             }
             runs.extend(Run::new(dir, tables)?);
         }
-        // Only now that all is found well: what no manifest names is what a crash has left.
         let mut next_id = manifest.next_id;
+        let mut leftovers = Vec::new();
         for (id, path) in table_files(dir)? {
             if !named.contains(&id) {
-                fs::remove_file(&path).map_err(|e| {
-                    failed(&path, "removing an unfinished table", IndexCause::Io(e))
-                })?;
+                leftovers.push(path);
             }
             next_id = next_id.max(id.saturating_add(1));
         }
@@ -141,7 +152,16 @@ impl LsmIndex {
             commit: Mutex::default(),
             published: RwLock::new(Arc::new(View { runs, watermark })),
             retired: Mutex::default(),
+            leftovers: Mutex::new(leftovers),
         })
+    }
+
+    /// Unlinks the tables that no manifest named when the index was opened: what a crash has left. One that cannot be unlinked takes
+    /// space and does no harm; its number is not used again.
+    pub(crate) fn remove_leftovers(&self) {
+        for path in self.leftovers.lock().drain(..) {
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// A cache of the log's values in the memory of the block cache.

@@ -16,7 +16,7 @@ use crate::{
     disk::{Disk, DiskFile},
     error::StoreError,
 };
-use forebay_pool::{Lsn, crc32c};
+use forebay_pool::{Lsn, crc32c, layout::LSN_MAX};
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -111,28 +111,28 @@ impl VlogFile {
             std::io::ErrorKind::NotFound => wrong("is missing".to_owned()),
             _ => StoreError::io("opening", &path)(e),
         })?;
-        let mut bytes = [0; 48];
+        let mut header = [0; 48];
         let length = file.len().map_err(StoreError::io("reading", &path))?;
         if length < FILE_HEADER {
             return Err(wrong(format!(
                 "is truncated: it has {length} bytes, less than its header"
             )));
         }
-        file.read_exact_at(&mut bytes, 0)
+        file.read_exact_at(&mut header, 0)
             .map_err(StoreError::io("reading", &path))?;
         let u64_at = |at: usize| {
-            bytes[at..at + 8]
+            header[at..at + 8]
                 .iter()
                 .rev()
                 .fold(0u64, |value, &b| value << 8 | u64::from(b))
         };
-        let crc = crc32c([&bytes[8..]]);
-        if &bytes[0..4] != MAGIC || u64_at(0) >> 32 != u64::from(crc) {
+        let crc = crc32c([&header[8..]]);
+        if &header[0..4] != MAGIC || u64_at(0) >> 32 != u64::from(crc) {
             return Err(wrong(
                 "has a damaged header, or is no value-log file".to_owned(),
             ));
         }
-        let owner = Uuid::from_slice(&bytes[32..48]).unwrap_or_default();
+        let owner = Uuid::from_slice(&header[32..48]).unwrap_or_default();
         if owner != store {
             return Err(wrong(format!(
                 "belongs to another store ({owner}, not {store})"
@@ -144,7 +144,13 @@ impl VlogFile {
                 u64_at(16)
             )));
         }
-        let needed = FILE_HEADER + end.map_or(0, |end| end - start);
+        let bytes = u64_at(24);
+        if bytes > LSN_MAX || start > LSN_MAX {
+            return Err(wrong(format!(
+                "has an impossible header: {bytes} bytes from log address {start} on"
+            )));
+        }
+        let needed = FILE_HEADER + end.map_or(0, |end| end.saturating_sub(start));
         if length < needed {
             return Err(wrong(format!(
                 "is truncated: it has {length} bytes, {needed} are needed"
@@ -152,7 +158,7 @@ impl VlogFile {
         }
         Ok(Self {
             start,
-            bytes: u64_at(24),
+            bytes,
             file,
             end: AtomicU64::new(end.unwrap_or(GROWING)),
             path,
@@ -162,9 +168,9 @@ impl VlogFile {
     /// True if the file at `path` is one whose making was cut before its header was written.
     pub(crate) fn was_never_made(disk: &dyn Disk, path: &Path) -> std::io::Result<bool> {
         let file = disk.open(path)?;
-        let mut header = vec![0; usize::try_from(file.len()?.min(FILE_HEADER)).unwrap_or(0)];
-        file.read_exact_at(&mut header, 0)?;
-        Ok(header.iter().all(|&byte| byte == 0))
+        let mut start = vec![0; usize::try_from(file.len()?.min(1 << 20)).unwrap_or(0)];
+        file.read_exact_at(&mut start, 0)?;
+        Ok(start.iter().all(|&byte| byte == 0))
     }
 
     /// Log address behind the last segment, once the file is complete.

@@ -4,12 +4,14 @@
 //! everything ([`Resident`]), or without a pool the last file itself. [`LogReader`] walks records in address order; `drain` moves sealed
 //! segments from the lane to the files. docs/store-format.md, "The log".
 
+mod content;
 mod drain;
 mod file;
 mod file_head;
 mod head;
 mod reader;
 mod resident;
+mod unnamed;
 mod value_log;
 
 pub(crate) use drain::{drain, drain_one};
@@ -18,4 +20,5 @@ pub(crate) use file_head::FileHead;
 pub(crate) use head::Head;
 pub(crate) use reader::{LogReader, Stop};
 pub(crate) use resident::{Claim, Resident, SEGMENTS_MIN};
+pub(crate) use unnamed::Unnamed;
 pub(crate) use value_log::ValueLog;

@@ -93,6 +93,11 @@ impl<'a> LogReader<'a> {
         Ok(false)
     }
 
+    /// Goes to an address, of which it is not known whether a record begins there: only [`seek`](Self::seek) goes on from here.
+    pub(crate) fn skip_to(&mut self, at: Lsn) {
+        self.at = at.max(self.at).min(self.end);
+    }
+
     /// Where the walk is: behind the last record returned.
     pub(crate) fn at(&self) -> Lsn {
         self.at

@@ -6,10 +6,14 @@
 //!
 //! Lock order: `place`, then the manifest's lock. Readers take neither.
 
-use super::file::{VlogFile, file_name};
+use super::{
+    file::VlogFile,
+    unnamed::{self, Unnamed},
+};
 use crate::{
     disk::Disk,
     error::StoreError,
+    given_up::GivenUp,
     manifest::{FileRef, Manifest},
 };
 use arc_swap::ArcSwap;
@@ -22,6 +26,8 @@ use forebay_pool::{
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
+    collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
 };
@@ -46,6 +52,11 @@ pub(crate) struct ValueLog {
     /// In address order.
     files: ArcSwap<Vec<Arc<VlogFile>>>,
     manifest: Arc<Mutex<Manifest>>,
+    given_up: GivenUp,
+    /// Files that were unlinked, but whose names a power cut may bring back: the manifest still says that they were collected.
+    unlinked: Mutex<Vec<Lsn>>,
+    /// Files that could not be unlinked, and why.
+    leftovers: Mutex<BTreeMap<Lsn, String>>,
     /// Held while the row of files changes.
     place: Mutex<()>,
     /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost then.
@@ -55,53 +66,45 @@ pub(crate) struct ValueLog {
 }
 
 impl ValueLog {
-    /// Opens all files that the manifest names; unlinks those of ours that it does not.
+    /// Opens all files that the manifest names, and finds those that it does not. Changes nothing.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         store_dir: &Path,
         file_bytes_max: u64,
         manifest: Arc<Mutex<Manifest>>,
-    ) -> Result<Self, StoreError> {
+        given_up: GivenUp,
+    ) -> Result<(Self, Vec<Unnamed>), StoreError> {
         let dir = store_dir.join(DIR);
         disk.create_dir(&dir)
             .map_err(StoreError::io("creating", &dir))?;
         let state = manifest.lock().state().clone();
         let mut files = Vec::with_capacity(state.files.len());
-        for FileRef { start, end } in state.files {
+        for &FileRef { start, end } in &state.files {
             files.push(Arc::new(VlogFile::open(
                 &*disk, &dir, start, end, state.uuid,
             )?));
         }
-        let names = disk.list(&dir).map_err(StoreError::io("listing", &dir))?;
-        for name in names {
-            let orphan = name
-                .strip_suffix(".vlog")
-                .and_then(|digits| Lsn::from_str_radix(digits, 16).ok())
-                .filter(|start| {
-                    file_name(*start) == name && files.iter().all(|f| f.start != *start)
-                });
-            // Only what an interrupted creation or collection of this very store left behind.
-            let path = dir.join(&name);
-            if let Some(start) = orphan
-                && (VlogFile::open(&*disk, &dir, start, None, state.uuid).is_ok()
-                    || VlogFile::was_never_made(&*disk, &path)
-                        .map_err(StoreError::io("reading", &path))?)
-            {
-                disk.remove(&path)
-                    .map_err(StoreError::io("removing", &path))?;
-            }
-        }
-        Ok(Self {
+        let unnamed = unnamed::find(&*disk, &dir, &state)?;
+        let log = Self {
             dir,
             disk,
             store: state.uuid,
             file_bytes_max,
             files: ArcSwap::from_pointee(files),
             manifest,
+            given_up,
             place: Mutex::new(()),
+            unlinked: Mutex::default(),
+            leftovers: Mutex::default(),
             failed_syncs: AtomicU64::new(0),
             syncs: RwLock::new(()),
-        })
+        };
+        Ok((log, unnamed))
+    }
+
+    /// The directory of the files.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// All files, in address order.
@@ -157,15 +160,15 @@ impl ValueLog {
             size,
             self.store,
         )?);
-        self.disk
-            .sync_dir(&self.dir)
-            .map_err(StoreError::io("syncing", &self.dir))?;
+        let unlinked = self.unlinked_for_good()?;
         self.manifest.lock().update(&*self.disk, |state| {
+            state.no_longer_retired(&unlinked);
             for earlier in &mut state.files {
                 earlier.end.get_or_insert(start);
             }
             state.files.push(FileRef { start, end: None });
         })?;
+        self.unlinked.lock().retain(|file| !unlinked.contains(file));
         forebay_pool::failpoint!("store:new-file");
         if let Some(last) = files.last().filter(|last| last.end().is_none()) {
             last.complete(start);
@@ -223,6 +226,7 @@ impl ValueLog {
                 .map_err(StoreError::io("writing", &file.path))?;
         }
         if !closed && file.end().is_none() {
+            self.say_what_is_cut(file, next_start(end))?;
             file.cut(next_start(end))
                 .map_err(StoreError::io("cutting", &file.path))?;
         }
@@ -242,13 +246,28 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Takes files that start behind `start` out of the manifest, and unlinks them. The log goes on before them.
-    fn forget_behind(&self, start: Lsn) -> Result<(), StoreError> {
-        self.forget(|file_start| file_start > start)
+    /// Says what a salvage cuts off. Otherwise nothing stands there that was acknowledged, and nothing is said.
+    fn say_what_is_cut(&self, file: &VlogFile, from: Lsn) -> Result<(), StoreError> {
+        if let (true, Some(lsn)) = (
+            self.given_up.is_allowed(),
+            file.find_record(self.store, from, |_| true)?,
+        ) {
+            self.given_up.say(format!(
+                "the log in {} from log address {from} on, with a record at {lsn}, was cut off",
+                file.path.display()
+            ));
+        }
+        Ok(())
     }
 
-    /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and unlinks them.
-    fn forget(&self, behind: impl Fn(Lsn) -> bool) -> Result<(), StoreError> {
+    /// Takes files that start behind `start` out of the manifest, and unlinks them. The log goes on before them.
+    fn forget_behind(&self, start: Lsn) -> Result<(), StoreError> {
+        self.forget(|file_start| file_start > start, false)
+    }
+
+    /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and unlinks them. What they hold is
+    /// `elsewhere`, or given up, and then they are set aside.
+    fn forget(&self, behind: impl Fn(Lsn) -> bool, elsewhere: bool) -> Result<(), StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
         let (gone, kept): (Vec<_>, Vec<_>) =
@@ -271,16 +290,19 @@ impl ValueLog {
         }
         self.files.store(Arc::new(kept));
         for file in gone {
-            self.disk
-                .remove(&file.path)
-                .map_err(StoreError::io("removing", &file.path))?;
+            if !elsewhere && file.holds_log()? {
+                self.given_up.set_aside(&*self.disk, &file.path)?;
+            } else {
+                self.unlink_file(file.start, &file.path);
+            }
         }
         Ok(())
     }
 
-    /// The files end at `end`, and the log goes on elsewhere: files that begin there or behind are forgotten, the last one is complete.
+    /// The files end at `end`, and the log goes on in a pool's lane, which has what they hold behind it: files that begin there or behind
+    /// are forgotten, the last one is complete.
     pub(crate) fn complete_at(&self, end: Lsn) -> Result<(), StoreError> {
-        self.forget(|start| start >= end)?;
+        self.forget(|start| start >= end, true)?;
         let _changing = self.place.lock();
         let Some(last) = self.files().last().filter(|f| f.end().is_none()).cloned() else {
             return Ok(());
@@ -294,37 +316,30 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Checks that the files reach as far as the log does that was made durable in them, up to `end`.
-    pub(crate) fn check_reaches(&self, end: Lsn) -> Result<(), StoreError> {
+    /// Where the content of the files ends before `end`, if they have only zeros there; otherwise `end`.
+    pub(crate) fn content_end(&self, end: Lsn) -> Result<Lsn, StoreError> {
         let files = self.files();
         let Some(file) = files.iter().rev().find(|file| file.start < end) else {
-            return Ok(());
+            return Ok(end);
         };
-        let length = file
-            .file
-            .len()
-            .map_err(StoreError::io("reading", &file.path))?;
-        // The last page need not be whole: a log ends at a page, its last record before.
-        let needed = file.offset(end.min(file.end().unwrap_or(end)));
-        if length + PAGE <= needed {
-            return Err(StoreError::ValueLog {
-                path: file.path.clone(),
-                what: format!("is truncated: it has {length} bytes, {needed} are needed"),
-            });
-        }
-        Ok(())
+        let there = file.start.saturating_add(file.bytes_there()?);
+        let to = end.min(there).min(file.end().unwrap_or(end));
+        Ok(file.stops_short_of(self.store, to)?.unwrap_or(to))
     }
 
-    /// Takes files out of the manifest, durably. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
-    pub(crate) fn retire(&self, gone: &[Lsn]) -> Result<(), StoreError> {
+    /// Takes files out of the manifest, durably, which says that they were collected, at a time when the index was complete below
+    /// `watermark`. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
+    pub(crate) fn retire(&self, gone: &[Lsn], watermark: Lsn) -> Result<(), StoreError> {
         let _changing = self.place.lock();
         self.manifest.lock().update(&*self.disk, |state| {
             state.files.retain(|file| !gone.contains(&file.start));
+            state.retired.get_or_insert_default().extend(gone);
+            state.indexed_to = state.indexed_to.max(watermark);
         })
     }
 
     /// Forgets retired files and unlinks them.
-    pub(crate) fn unlink(&self, gone: &[Lsn]) -> Result<(), StoreError> {
+    pub(crate) fn unlink(&self, gone: &[Lsn]) {
         let _changing = self.place.lock();
         let (gone, kept): (Vec<_>, Vec<_>) = self
             .files()
@@ -333,11 +348,38 @@ impl ValueLog {
             .partition(|file| gone.contains(&file.start));
         self.files.store(Arc::new(kept));
         for file in gone {
-            self.disk
-                .remove(&file.path)
-                .map_err(StoreError::io("removing", &file.path))?;
+            self.unlink_file(file.start, &file.path);
         }
-        Ok(())
+    }
+
+    /// Unlinks a file that is in the manifest no more. One that cannot be unlinked takes space and does no harm: an opening tries again.
+    pub(super) fn unlink_file(&self, start: Lsn, path: &Path) {
+        match self.disk.remove(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                let why = StoreError::io("removing", path)(e).to_string();
+                self.leftovers.lock().insert(start, why);
+            }
+            _ => self.unlinked.lock().push(start),
+        }
+    }
+
+    /// Files that could not be unlinked, and why.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        self.leftovers.lock().values().cloned().collect()
+    }
+
+    /// Those files.
+    pub(crate) fn left_over(&self) -> Vec<Lsn> {
+        self.leftovers.lock().keys().copied().collect()
+    }
+
+    /// What was unlinked, once no power cut can bring it back.
+    pub(crate) fn unlinked_for_good(&self) -> Result<Vec<Lsn>, StoreError> {
+        let unlinked = self.unlinked.lock().clone();
+        self.disk
+            .sync_dir(&self.dir)
+            .map_err(StoreError::io("syncing", &self.dir))?;
+        Ok(unlinked)
     }
 
     /// Bytes of all files on the disk, headers included.

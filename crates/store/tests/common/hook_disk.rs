@@ -10,6 +10,8 @@ use std::{
 /// What is about to be done.
 pub enum Doing<'a> {
     Create(&'a Path),
+    /// So many bytes from an offset on.
+    Read(&'a Path, u64, usize),
     Write(&'a Path, u64),
     Sync(&'a Path),
     Rename(&'a Path),
@@ -84,6 +86,7 @@ struct HookFile {
 
 impl DiskFile for HookFile {
     fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        (self.hook)(Doing::Read(&self.path, offset, to.len()))?;
         self.inner.read_exact_at(to, offset)
     }
 

@@ -9,7 +9,7 @@
 //!    has the copies, and is replayed at an opening.
 //! 5. Unlink it, once no snapshot is open that was taken before step 4.
 
-use super::Progress;
+use super::{Progress, set_aside::is_the_files};
 use crate::{
     db::{Shared, sample::op_address},
     error::StoreError,
@@ -43,7 +43,7 @@ pub(super) struct Grant {
 }
 
 impl Shared {
-    /// Steps 1 to 4 for one file.
+    /// Steps 1 to 4 for one file. One that cannot be collected is set aside; an error is what keeps any from being collected.
     pub(super) fn collect(
         &self,
         progress: &mut Progress,
@@ -57,20 +57,20 @@ impl Shared {
         match self.copy_live(file, end, grant, report) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(error) => {
-                if matches!(error, StoreError::Damaged { .. }) {
-                    progress.damaged.insert(file.start);
-                }
-                return Err(error);
+            Err(error) if is_the_files(&error, file) => {
+                self.collector.aside.add(file, &error, self.written());
+                return Ok(());
             }
+            Err(error) => return Err(error),
         }
         forebay_pool::failpoint!("store:gc-copied");
         self.head.make_durable()?;
-        self.log.retire(&[file.start])?;
+        self.log.retire(&[file.start], self.watermark())?;
         forebay_pool::failpoint!("store:gc-retired");
         progress
             .retired
             .push((file.start, self.snapshots().next_number()));
+        self.collector.aside.remove(file.start);
         report.files += 1;
         report.reclaimed_bytes += end - file.start;
         Ok(())
@@ -238,7 +238,7 @@ impl Shared {
             self.collector
                 .files_removed
                 .fetch_add(starts.len() as u64, Relaxed);
-            self.log.unlink(&starts)?;
+            self.log.unlink(&starts);
         }
         self.remove_retired_large(progress)
     }

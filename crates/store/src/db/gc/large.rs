@@ -45,12 +45,12 @@ impl Shared {
             if id >= below || known || self.collection_ends() {
                 continue;
             }
-            let key = match self.large.key_of(id) {
-                // Rather keep a file than remove one of which nobody can say whose it is.
-                Err(StoreError::Damaged { .. }) => continue,
-                key => key?,
+            // Rather keep a file than remove one of which it cannot be said whose it is, or whether its key leads to it.
+            let led_to = match self.large.key_of(id) {
+                Ok(key) => self.leads_to(&key, id, &mut buffer).unwrap_or(true),
+                Err(_) => true,
             };
-            if !self.leads_to(&key, id, &mut buffer)? {
+            if !led_to {
                 progress
                     .retired_large
                     .push((id, self.snapshots().next_number()));

@@ -1,0 +1,84 @@
+//! Value-log files that the manifest does not name. docs/store-format.md, "Files that no manifest names".
+//!
+//! An opening finds them, and unlinks those that are known to be dead: one that was begun and never written to, and one that the
+//! manifest says was collected. Any other holds log of which the manifest knows nothing, so the manifest is older than the file.
+
+use super::{ValueLog, VlogFile, file::file_name};
+use crate::{disk::Disk, error::StoreError, manifest::State};
+use forebay_pool::Lsn;
+use std::path::{Path, PathBuf};
+
+/// A file of this store that the manifest does not name.
+#[derive(Clone, Debug)]
+pub(crate) struct Unnamed {
+    pub(crate) start: Lsn,
+    pub(crate) path: PathBuf,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// True if anything was ever written to it.
+    pub(crate) holds_log: bool,
+}
+
+impl Unnamed {
+    /// True if nothing in it is needed, whatever else there is. `watermark` is the index's.
+    pub(crate) fn is_dead(&self, state: &State, watermark: Lsn) -> bool {
+        if !self.holds_log {
+            return true;
+        }
+        match &state.retired {
+            Some(retired) => retired.contains(&self.start),
+            // By a program that did not note what it collected: only what lies below the watermark is, and the last file never.
+            None => state
+                .files
+                .iter()
+                .find(|file| file.start > self.start)
+                .is_some_and(|next| next.start <= watermark),
+        }
+    }
+}
+
+/// The files in `dir` that are this store's and that `state` does not name.
+pub(super) fn find(disk: &dyn Disk, dir: &Path, state: &State) -> Result<Vec<Unnamed>, StoreError> {
+    let mut found = Vec::new();
+    for name in disk.list(dir).map_err(StoreError::io("listing", dir))? {
+        let start = name
+            .strip_suffix(".vlog")
+            .and_then(|digits| Lsn::from_str_radix(digits, 16).ok())
+            .filter(|start| file_name(*start) == name)
+            .filter(|start| state.files.iter().all(|file| file.start != *start));
+        let Some(start) = start else { continue };
+        let path = dir.join(&name);
+        match VlogFile::open(disk, dir, start, None, state.uuid) {
+            Ok(file) => found.push(Unnamed {
+                start,
+                bytes: file.file.len().unwrap_or(0),
+                holds_log: file.holds_log()?,
+                path,
+            }),
+            Err(_) if VlogFile::was_never_made(disk, &path).unwrap_or(false) => {
+                found.push(Unnamed {
+                    start,
+                    path,
+                    bytes: 0,
+                    holds_log: false,
+                });
+            }
+            // Another store's, or no value-log file: left alone.
+            Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+impl ValueLog {
+    /// Unlinks what is dead. What cannot be unlinked stays, and is said to ([`leftovers`](Self::leftovers)): it takes space and
+    /// does no harm.
+    pub(crate) fn unlink_dead(&self, unnamed: &[Unnamed]) {
+        // One of that name may have been begun anew meanwhile.
+        let files = self.files();
+        let gone = |found: &&Unnamed| files.iter().all(|file| file.start != found.start);
+        for found in unnamed.iter().filter(gone) {
+            self.unlink_file(found.start, &found.path);
+        }
+    }
+}
