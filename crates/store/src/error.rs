@@ -148,6 +148,14 @@ pub enum StoreError {
         /// Why no room can be made.
         reason: String,
     },
+    /// So many snapshots and scans of different moments are open that another one would cost too much.
+    #[error(
+        "{open} snapshots and scans of different moments are open, which is as many as a store keeps; drop some, or share them: a snapshot may be cloned, and scanned any number of times"
+    )]
+    TooManySnapshots {
+        /// How many are open.
+        open: usize,
+    },
     /// The index cannot be written and the memtable is full.
     #[error(
         "the write was not done: the index cannot be written ({reason}). What was acknowledged before is safe in the log; make room or repair the disk, and writes go on by themselves"

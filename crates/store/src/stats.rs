@@ -41,7 +41,7 @@ pub struct Stats {
     pub memory_bytes_max: u64,
     /// Keys in the memtable chunks, older versions included.
     pub memtable_keys: u64,
-    /// Times that a writer waited for the index.
+    /// Times that a writer paused so that the index keeps up.
     pub index_waits: u64,
     /// Times that a writer waited for garbage collection.
     pub gc_waits: u64,

@@ -4,9 +4,13 @@
 mod common;
 
 use common::{Bench, VARIANTS, tiny, within};
-use forebay_store::{Batch, Options, ScanRange, Snapshot, Store, StoreError, Variant};
+use forebay_store::{Batch, Options, Scan, ScanRange, Snapshot, Store, StoreError, Variant};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use std::{collections::BTreeMap, ops::Bound, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    time::Duration,
+};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -15,8 +19,9 @@ const WAYS: u8 = 6;
 /// Enough for what is live, and little enough that it is filled and collected.
 const RESIDENT_SEGMENTS: u16 = 32;
 
-/// Snapshots that are held at the same time.
-const SNAPSHOTS: usize = 3;
+/// Snapshots that are held at the same time, and scans.
+const SNAPSHOTS: usize = 12;
+const SCANS: usize = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -30,6 +35,13 @@ enum Step {
     Prefix(Key, u8),
     TakeSnapshot,
     DropSnapshot(u8),
+    /// Begins a scan, and has it give so many keys; it is finished later.
+    BeginScan(bool, u8),
+    /// Has a scan give all that it has left.
+    FinishScan(u8),
+    DeleteAll,
+    /// So many times: a key behind all others is put, and the first of those is taken away.
+    Queue(u16),
     Flush,
     Collect,
     Close(u8),
@@ -100,6 +112,10 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (key(), 0u8..4).prop_map(|(key, bytes)| Step::Prefix(key, bytes)),
         3 => Just(Step::TakeSnapshot),
         2 => any::<u8>().prop_map(Step::DropSnapshot),
+        3 => (any::<bool>(), any::<u8>()).prop_map(|(back, count)| Step::BeginScan(back, count)),
+        2 => any::<u8>().prop_map(Step::FinishScan),
+        1 => Just(Step::DeleteAll),
+        2 => (1u16..400).prop_map(Step::Queue),
         2 => Just(Step::Flush),
         2 => Just(Step::Collect),
         1 => (0u8..WAYS).prop_map(Step::Close),
@@ -164,15 +180,54 @@ fn check_all(store: &Store, model: &Model) {
     }
 }
 
+/// A scan, and what it is to give yet.
+struct Held {
+    scan: Scan,
+    left: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Held {
+    fn begin(store: &Store, model: &Model, reversed: bool) -> Self {
+        let range = ScanRange::all();
+        let range = if reversed { range.reversed() } else { range };
+        let mut left: Vec<_> = model.clone().into_iter().collect();
+        if reversed {
+            left.reverse();
+        }
+        Self {
+            scan: store.scan(range).unwrap(),
+            left: left.into(),
+        }
+    }
+
+    fn give(&mut self, keys: usize) {
+        for _ in 0..keys {
+            let found = self.scan.next().map(Result::unwrap);
+            let found = found.map(|(key, value)| (key, value.into_vec()));
+            assert_eq!(found, self.left.pop_front());
+        }
+    }
+
+    fn finish(mut self) {
+        self.give(self.left.len() + 1);
+    }
+}
+
 /// Does `write`. A resident store that is full because of open snapshots has room again without them.
-fn retried(snapshots: &mut Vec<(Snapshot, Model)>, write: impl Fn() -> Result<(), StoreError>) {
+fn retried(open: &mut Open, write: impl Fn() -> Result<(), StoreError>) {
     match write() {
-        Err(StoreError::Full { .. }) if !snapshots.is_empty() => {
-            snapshots.clear();
+        Err(StoreError::Full { .. }) if !open.snapshots.is_empty() || !open.scans.is_empty() => {
+            *open = Open::default();
             write().unwrap();
         }
         done => done.unwrap(),
     }
+}
+
+#[derive(Default)]
+struct Open {
+    snapshots: Vec<(Snapshot, Model)>,
+    scans: Vec<Held>,
 }
 
 struct World {
@@ -180,12 +235,14 @@ struct World {
     /// None only while it is closed.
     store: Option<Store>,
     model: Model,
-    snapshots: Vec<(Snapshot, Model)>,
+    open: Open,
+    queued: u32,
 }
 
 impl World {
     fn reopen(&mut self, variant: u8, closes: bool) {
-        for (snapshot, model) in self.snapshots.drain(..) {
+        self.open.scans.drain(..).for_each(Held::finish);
+        for (snapshot, model) in self.open.snapshots.drain(..) {
             let pairs = snapshot.scan(ScanRange::all()).unwrap();
             check_range(pairs, &model, Bound::Unbounded, Bound::Unbounded, false);
         }
@@ -204,19 +261,19 @@ impl World {
         match step {
             Step::Put(key, size) => {
                 let (key, value) = (&key.bytes(), &size.bytes());
-                retried(&mut self.snapshots, || store.put(key, value));
+                retried(&mut self.open, || store.put(key, value));
                 model.insert(key.clone(), value.clone());
             }
             Step::PutMany(from, count) => {
                 for i in 0..count {
                     let key = Key(2, from.wrapping_add(i) % 1000).bytes();
                     let value = Size(u32::from(i % 7) * 150, i as u8).bytes();
-                    retried(&mut self.snapshots, || store.put(&key, &value));
+                    retried(&mut self.open, || store.put(&key, &value));
                     model.insert(key, value);
                 }
             }
             Step::Delete(key) => {
-                retried(&mut self.snapshots, || store.delete(&key.bytes()));
+                retried(&mut self.open, || store.delete(&key.bytes()));
                 model.remove(&key.bytes());
             }
             Step::Batch(changes) => {
@@ -239,12 +296,12 @@ impl World {
                         }
                     }
                 }
-                retried(&mut self.snapshots, || store.write(&batch));
+                retried(&mut self.open, || store.write(&batch));
             }
             Step::Get(key) => {
                 let found = store.get(&key.bytes()).unwrap().map(|v| v.into_vec());
                 assert_eq!(found.as_ref(), model.get(&key.bytes()));
-                for (snapshot, model) in &self.snapshots {
+                for (snapshot, model) in &self.open.snapshots {
                     let found = snapshot.get(&key.bytes()).unwrap().map(|v| v.into_vec());
                     assert_eq!(found.as_ref(), model.get(&key.bytes()));
                 }
@@ -255,7 +312,7 @@ impl World {
                 let range = if reversed { range.reversed() } else { range };
                 let pairs = store.scan(range.clone()).unwrap();
                 check_range(pairs, model, from.clone(), to.clone(), reversed);
-                for (snapshot, model) in &self.snapshots {
+                for (snapshot, model) in &self.open.snapshots {
                     let pairs = snapshot.scan(range.clone()).unwrap();
                     check_range(pairs, model, from.clone(), to.clone(), reversed);
                 }
@@ -271,16 +328,53 @@ impl World {
                 assert!(found.iter().eq(expected));
             }
             Step::TakeSnapshot => {
-                if self.snapshots.len() == SNAPSHOTS {
-                    self.snapshots.remove(0);
+                if self.open.snapshots.len() == SNAPSHOTS {
+                    self.open.snapshots.remove(0);
                 }
                 let snapshot = store.snapshot().unwrap();
-                self.snapshots.push((snapshot, model.clone()));
+                self.open.snapshots.push((snapshot, model.clone()));
             }
             Step::DropSnapshot(which) => {
-                if !self.snapshots.is_empty() {
-                    let at = usize::from(which) % self.snapshots.len();
-                    self.snapshots.remove(at);
+                if !self.open.snapshots.is_empty() {
+                    let at = usize::from(which) % self.open.snapshots.len();
+                    self.open.snapshots.remove(at);
+                }
+            }
+            Step::BeginScan(reversed, keys) => {
+                if self.open.scans.len() == SCANS {
+                    self.open.scans.remove(0).finish();
+                }
+                let mut held = Held::begin(store, model, reversed);
+                held.give(usize::from(keys));
+                self.open.scans.push(held);
+            }
+            Step::FinishScan(which) => {
+                if !self.open.scans.is_empty() {
+                    let at = usize::from(which) % self.open.scans.len();
+                    self.open.scans.remove(at).finish();
+                }
+            }
+            Step::DeleteAll => {
+                for key in std::mem::take(model).into_keys() {
+                    retried(&mut self.open, || store.delete(&key));
+                }
+                assert!(store.scan(ScanRange::all()).unwrap().next().is_none());
+            }
+            Step::Queue(count) => {
+                for _ in 0..count {
+                    let key = format!("queue {:08}", self.queued).into_bytes();
+                    retried(&mut self.open, || store.put(&key, b"task"));
+                    model.insert(key, b"task".to_vec());
+                    self.queued += 1;
+                    let first = store.scan(ScanRange::prefix(b"queue ")).unwrap().next();
+                    let (first, _) = first.unwrap().unwrap();
+                    let expected = model.range(b"queue ".to_vec()..).next().unwrap().0;
+                    assert_eq!(&first, expected);
+                    // Some stay, and are met again.
+                    if self.queued % 7 != 0 {
+                        retried(&mut self.open, || store.delete(&first));
+                        model.remove(&first);
+                    }
                 }
             }
             Step::Flush => store.flush().unwrap(),
@@ -310,7 +404,8 @@ proptest! {
                 store: Some(bench.open(&options(variant))),
                 bench,
                 model: Model::new(),
-                snapshots: Vec::new(),
+                open: Open::default(),
+                queued: 0,
             };
             for step in steps {
                 world.take(step);

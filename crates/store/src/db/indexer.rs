@@ -1,86 +1,61 @@
 //! From memtable to index: freezing chunks, sorting them, merging them into the tables.
 //!
 //! Freezing replaces the active chunk by an empty one, under all stripes, so that no write is between log and
-//! memtable. The log below the new chunk's start is then covered by the frozen chunks and the tables, which makes
-//! that address the watermark of the ingestion that takes the frozen chunks in:
+//! memtable. The log below the new chunk's start is then covered by the frozen chunks and the tables. A full chunk is frozen by the
+//! writer that filled it, any other only when an ingestion is asked for, and then one at a time: so there never are more chunks
+//! than the budget says. The oldest frozen chunk goes into the tables first, one at a time as well, and its space is free:
 //!
-//! 1. Sort the frozen chunks (the newest address of a key counts).
-//! 2. Make the log durable up to the watermark, where it is not anyway.
-//! 3. Ingest: new tables and the watermark, durable as one step.
-//! 4. Replace the view: the chunks go, the new tables come.
+//! 1. Sort it.
+//! 2. Make the log durable up to the next chunk's start, where it is not anyway.
+//! 3. For each snapshot that was taken while the chunk was written to: ingest what that sees, with the snapshot's moment as the
+//!    watermark; the snapshot reads from the tables from then on.
+//! 4. Ingest what is left, with the next chunk's start as the watermark. Each ingestion is durable as one step.
+//! 5. Replace the view: the chunk goes, the new tables come. The same for later snapshots.
 //!
-//! A crash before 3 is complete replays the chunks from the log.
+//! A crash before 4 is complete replays the log from the watermark that was reached. How writers are kept from outrunning all this: `brake`.
 
 use super::{Shared, snapshot::Snapshots};
 use crate::{
     error::StoreError,
-    memtable::{Chunk, MergedChunks, View, merged},
+    memtable::{Chunk, SortedChunk, View},
     options::Options,
 };
 use forebay_pool::Lsn;
 use std::{
-    sync::{
-        Arc,
-        atomic::Ordering::{Relaxed, SeqCst},
-    },
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
 /// Frozen chunks at most: what is left of [`Options::CHUNKS_MAX`] beside the active and the spare one.
-const FROZEN_MAX: usize = Options::CHUNKS_MAX - 2;
+pub(super) const FROZEN_MAX: usize = Options::CHUNKS_MAX - 2;
 /// How long the index is left alone after a failure.
 const RETRY: Duration = Duration::from_millis(100);
 /// How often an idle thread looks whether it should end.
 const IDLE: Duration = Duration::from_millis(200);
 /// Runs that a lookup may have to visit before the index thread waits for compaction.
 const RUNS_MAX: u64 = 48;
+/// Deleted keys that scans pass over, in memory or hidden by it, before an ingestion is asked for.
+const PASSED_MAX: u64 = 100_000;
+/// Keys between two notes of an ingestion's progress.
+const PROGRESS_KEYS: usize = 1024;
 
 impl Shared {
-    /// Freezes the active chunk, which starts at `full` and is full; if too much is frozen already, makes writers wait
-    /// instead.
+    /// Freezes the active chunk, which starts at `full` and is full, unless there are as many frozen ones as may be: then it grows,
+    /// and the brake holds writers.
     #[cold]
     pub(super) fn freeze_full(&self, full: Lsn) {
+        if self.view.load().frozen.len() >= FROZEN_MAX {
+            return;
+        }
         let _changing = self.view_change.lock();
         let view = self.view.load_full();
-        if view
-            .active
-            .as_ref()
-            .is_none_or(|active| active.start() != full)
-        {
-            // Another writer was first: the present chunk is a new one.
-            return;
-        }
-        let waiting: usize = view.frozen.iter().map(|chunk| chunk.bytes()).sum();
-        let long: usize = view.frozen.iter().filter(|c| self.is_large(c)).count();
-        if waiting >= self.options.memtable_bytes * FROZEN_MAX || long >= FROZEN_MAX {
-            self.background.full.store(true, SeqCst);
-            return;
-        }
-        self.freeze_active(&view);
-    }
-
-    /// True if a frozen chunk is worth an ingestion of its own.
-    fn is_large(&self, chunk: &Chunk) -> bool {
-        chunk.bytes() >= self.options.memtable_bytes / 4
-    }
-
-    /// The view without an active chunk, of everything written before the call.
-    pub(super) fn frozen_view(&self) -> Arc<View> {
-        let _changing = self.view_change.lock();
-        let mut view = self.view.load_full();
-        if view
-            .active
-            .as_ref()
-            .is_some_and(|active| !active.is_empty())
-        {
+        let is_active = |active: &Arc<Chunk>| active.start() == full;
+        // Otherwise another writer was first: the present chunk is a new one.
+        if view.active.as_ref().is_some_and(is_active) && view.frozen.len() < FROZEN_MAX {
             self.freeze_active(&view);
-            view = self.view.load_full();
         }
-        Arc::new(View {
-            active: None,
-            ..View::clone(&view)
-        })
     }
 
     /// With `view_change` held and `view` the present one: freezes its active chunk.
@@ -93,6 +68,7 @@ impl Shared {
         }
         self.install(view, fresh);
         drop(stripes);
+        self.background.brake.begin(self.frozen_load());
         self.background.state.lock().index_work = true;
         self.background.changed.notify_all();
     }
@@ -105,6 +81,7 @@ impl Shared {
             stripe.0.lock().active = Arc::clone(&fresh);
         }
         self.install(&self.view.load_full(), fresh);
+        self.background.state.lock().index_work = true;
     }
 
     fn fresh_chunk(&self) -> Chunk {
@@ -124,42 +101,23 @@ impl Shared {
         }));
     }
 
-    /// Waits until the index has taken chunks in.
-    #[cold]
-    pub(super) fn wait_for_index(&self) -> Result<(), StoreError> {
-        self.background.index_waits.fetch_add(1, Relaxed);
-        let mut state = self.background.state.lock();
-        while self.background.full.load(SeqCst) && !self.stopping() {
-            if let Some(reason) = &state.index_trouble {
-                return Err(StoreError::IndexStalled {
-                    reason: reason.clone(),
-                });
-            }
-            self.background.changed.wait_for(&mut state, IDLE);
-        }
-        Ok(())
-    }
-
     /// The index thread.
     pub(super) fn run_indexer(&self) {
         while !self.stopping() {
             self.prepare_spare();
-            let ingest_all = {
+            {
                 let mut state = self.background.state.lock();
                 if !state.index_work {
                     self.background.changed.wait_for(&mut state, IDLE);
                 }
                 state.index_work = false;
-                state.ingest_all || std::mem::take(&mut state.ingest_once)
-            };
-            match self.index_step(ingest_all) {
+            }
+            match self.index_step() {
                 Ok(()) => self.set_index_trouble(None),
                 Err(error) => {
                     self.set_index_trouble(Some(error.to_string()));
                     thread::sleep(RETRY);
-                    let mut state = self.background.state.lock();
-                    state.index_work = true;
-                    state.ingest_once |= ingest_all;
+                    self.background.state.lock().index_work = true;
                 }
             }
         }
@@ -181,75 +139,93 @@ impl Shared {
         }
     }
 
-    /// Ingests what is frozen if it is enough (or `all`); otherwise keeps the number of frozen chunks low.
-    fn index_step(&self, all: bool) -> Result<(), StoreError> {
-        let view = self.view.load_full();
-        let (Some(active), Some(oldest)) = (&view.active, view.frozen.last()) else {
-            return Ok(());
-        };
-        let bytes: usize = view.frozen.iter().map(|chunk| chunk.bytes()).sum();
-        let span = active.start().saturating_sub(oldest.start());
-        if all
-            || bytes >= self.options.memtable_bytes / 2
-            || span >= self.options.chunk_log_bytes / 2
-            || self.background.full.load(SeqCst)
-        {
-            return self.ingest(&view, active);
-        }
-        let count = mergeable(&view.frozen);
-        if count > 1 {
-            let (newest, start) = (&view.frozen[..count], view.frozen[count - 1].start());
-            let chunks = newest.iter().map(|chunk| &**chunk);
-            let one = Arc::new(merged(chunks, start, |key| self.hash(key)));
-            one.sort();
-            self.replace_frozen(&view.frozen[..count], Some(one), None);
+    /// Ingests the frozen chunks, and the active one as long as an ingestion of more is asked for.
+    fn index_step(&self) -> Result<(), StoreError> {
+        while !self.stopping() {
+            let view = self.view.load_full();
+            if let Some(oldest) = view.frozen.last() {
+                let next = view.frozen.iter().rev().nth(1).or(view.active.as_ref());
+                let watermark = next.map_or(oldest.start(), |chunk| chunk.start());
+                self.ingest(oldest, watermark)?;
+                self.prepare_spare();
+                continue;
+            }
+            drop(view);
+            let wanted = self.background.state.lock().ingest_to;
+            if self.watermark() >= wanted || !self.freeze_for_ingestion() {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Steps 1 to 4: merges all frozen chunks of `view` into the index.
-    fn ingest(&self, view: &View, active: &Chunk) -> Result<(), StoreError> {
+    /// Freezes the active chunk. False if there is nothing in it.
+    fn freeze_for_ingestion(&self) -> bool {
+        let _changing = self.view_change.lock();
+        let view = self.view.load_full();
+        let filled = view.active.as_ref().is_some_and(|a| !a.is_empty());
+        if filled {
+            self.freeze_active(&view);
+        }
+        filled
+    }
+
+    /// Steps 1 to 5 for the oldest chunk, which ends at `watermark`.
+    fn ingest(&self, chunk: &Arc<Chunk>, watermark: Lsn) -> Result<(), StoreError> {
         while self.index.stats().runs > RUNS_MAX && !self.stopping() {
             self.request_compaction();
             thread::sleep(Duration::from_millis(5));
         }
-        let watermark = active.start();
-        let chunks = MergedChunks::new(view.frozen.iter().map(|chunk| &**chunk));
+        let sorted = chunk.read_sorted();
         self.head.make_durable()?;
-        self.index.ingest(&mut chunks.iter(), watermark)?;
+        let mut from = 0;
+        let moments = self.snapshots.moments().into_iter();
+        for moment in moments.filter(|m| m.limit() < watermark && m.reads(chunk)) {
+            let limit = moment.limit();
+            if limit > self.watermark() {
+                self.ingest_versions(&sorted, from..limit, limit)?;
+                from = limit;
+            }
+            moment.leave(chunk, self.index.snapshot());
+        }
+        self.ingest_versions(&sorted, from..Lsn::MAX, watermark)?;
         forebay_pool::failpoint!("store:ingested");
-        drop(chunks);
-        self.replace_frozen(&view.frozen, None, Some(()));
-        self.background.full.store(false, SeqCst);
+        drop(sorted);
+        self.change_view(|view| View {
+            active: view.active.clone(),
+            frozen: {
+                let others = view.frozen.iter().filter(|c| !Arc::ptr_eq(c, chunk));
+                others.cloned().collect()
+            },
+            tables: self.index.snapshot(),
+        });
+        for moment in self.snapshots.moments() {
+            if moment.reads(chunk) {
+                moment.leave(chunk, self.index.snapshot());
+            }
+        }
+        self.background.brake.begin(self.frozen_load());
         self.background.changed.notify_all();
         self.request_compaction();
         Ok(())
     }
 
-    /// Takes `gone` out of the view's frozen chunks and puts `instead` in their place; with `tables`, the tables are
-    /// the present ones.
-    fn replace_frozen(&self, gone: &[Arc<Chunk>], instead: Option<Arc<Chunk>>, tables: Option<()>) {
-        self.change_view(|view| {
-            let is_gone = |chunk: &Arc<Chunk>| gone.iter().any(|g| Arc::ptr_eq(g, chunk));
-            let at = view.frozen.iter().position(is_gone).unwrap_or(0);
-            let mut frozen: Vec<_> = view
-                .frozen
-                .iter()
-                .filter(|c| !is_gone(c))
-                .cloned()
-                .collect();
-            if let Some(chunk) = instead {
-                frozen.insert(at, chunk);
+    /// Steps 3 and 4: ingests what the chunk has of these versions.
+    fn ingest_versions(
+        &self,
+        sorted: &SortedChunk<'_>,
+        versions: Range<Lsn>,
+        watermark: Lsn,
+    ) -> Result<(), StoreError> {
+        let keys = sorted.len().max(1);
+        let last = versions.end == Lsn::MAX;
+        let mut run = sorted.between(versions).enumerate().map(|(number, found)| {
+            if last && number % PROGRESS_KEYS == 0 {
+                self.background.brake.ingested(number as f64 / keys as f64);
             }
-            View {
-                active: view.active.clone(),
-                frozen,
-                tables: match tables {
-                    Some(()) => self.index.snapshot(),
-                    None => Arc::clone(&view.tables),
-                },
-            }
+            found
         });
+        Ok(self.index.ingest(&mut run, watermark)?)
     }
 
     pub(super) fn request_compaction(&self) {
@@ -275,6 +251,7 @@ impl Shared {
                     tables: self.index.snapshot(),
                     ..view.clone()
                 });
+                self.background.brake.set_runs(self.index.stats().runs);
                 match more {
                     Ok(true) if !self.stopping() => {}
                     Ok(_) => break,
@@ -291,39 +268,32 @@ impl Shared {
     /// Merges everything in memory into the index and waits until that is done.
     pub(super) fn ingest_everything(&self) -> Result<(), StoreError> {
         let wanted = self.head.tail();
-        drop(self.frozen_view());
-        {
-            let mut state = self.background.state.lock();
-            state.ingest_all = true;
-            state.index_work = true;
-            self.background.changed.notify_all();
-        }
         loop {
-            if self.view.load().frozen.is_empty() || self.watermark() >= wanted {
-                self.background.state.lock().ingest_all = false;
+            let view = self.view.load_full();
+            let empty = view.chunks().all(|chunk| chunk.is_empty());
+            drop(view);
+            if empty || self.watermark() >= wanted {
                 return Ok(());
             }
-            let mut state = self.background.state.lock();
-            if let Some(reason) = state.index_trouble.clone() {
-                state.ingest_all = false;
-                return Err(StoreError::IndexStalled { reason });
-            }
-            self.background
-                .changed
-                .wait_for(&mut state, Duration::from_millis(5));
+            self.request_ingestion_to(wanted);
+            self.wait_for_ingestion(Duration::from_millis(5))?;
         }
     }
 
     /// Asks for everything in memory to be merged into the index. False if there is nothing.
     pub(super) fn request_ingestion(&self) -> bool {
-        if self.frozen_view().frozen.is_empty() {
+        if self.view.load().chunks().all(|chunk| chunk.is_empty()) {
             return false;
         }
+        self.request_ingestion_to(self.head.tail());
+        true
+    }
+
+    fn request_ingestion_to(&self, wanted: Lsn) {
         let mut state = self.background.state.lock();
-        state.ingest_once = true;
+        state.ingest_to = state.ingest_to.max(wanted);
         state.index_work = true;
         self.background.changed.notify_all();
-        true
     }
 
     /// Waits until something came into the index, no longer than `timeout`.
@@ -336,21 +306,16 @@ impl Shared {
         Ok(())
     }
 
+    /// Scans have passed over so many deleted keys: when that adds up, what hides keys in memory goes into the tables, where it is merged away.
+    #[inline]
+    pub(super) fn note_passed(&self, keys: u64) {
+        if keys > 0 && self.background.passed.fetch_add(keys, Relaxed) + keys > PASSED_MAX {
+            self.background.passed.store(0, Relaxed);
+            self.request_ingestion();
+        }
+    }
+
     pub(super) fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
     }
-}
-
-/// How many of the newest chunks are worth merging into one: sizes that grow geometrically stay, so that each key is
-/// copied a logarithmic number of times.
-fn mergeable(frozen: &[Arc<Chunk>]) -> usize {
-    let mut keys = 0;
-    frozen
-        .iter()
-        .take_while(|chunk| {
-            let fits = keys == 0 || chunk.len() <= 2 * keys;
-            keys += chunk.len();
-            fits
-        })
-        .count()
 }

@@ -14,6 +14,7 @@
 //! writer in the `fsync` variant.
 
 mod check;
+mod brake;
 mod gc;
 mod indexer;
 mod open;
@@ -43,6 +44,7 @@ use crate::{
     stats::Stats,
 };
 use arc_swap::ArcSwap;
+use brake::Brake;
 use forebay_pool::Lsn;
 use gc::Collector;
 use parking_lot::{Condvar, Mutex};
@@ -122,20 +124,18 @@ struct Background {
     state: Mutex<BackgroundState>,
     /// The state changed.
     changed: Condvar,
-    /// Writers must wait: the memtable is full.
-    full: AtomicBool,
     stop: AtomicBool,
-    index_waits: AtomicU64,
+    /// Deleted keys that scans have passed over since the last ingestion that they asked for.
+    passed: AtomicU64,
+    brake: Brake,
 }
 
 #[derive(Default)]
 struct BackgroundState {
     /// Something was frozen, or is wanted in the index.
     index_work: bool,
-    /// Ingest whatever is frozen, however little.
-    ingest_all: bool,
-    /// The same, once.
-    ingest_once: bool,
+    /// The log below this address is to come into the index, whether a chunk is full or not.
+    ingest_to: Lsn,
     /// The tables changed.
     compaction_work: bool,
     /// Why the index cannot be written, if it cannot.
@@ -184,7 +184,7 @@ impl Store {
     pub fn stats(&self) -> Stats {
         let shared = &*self.shared;
         let view = shared.view.load();
-        let chunks = || view.active.iter().chain(&view.frozen);
+        let chunks = || view.chunks();
         let (sync_calls, sync_seconds, sync_cpu_seconds) = shared
             .meter
             .as_ref()
@@ -220,7 +220,7 @@ impl Store {
             memory_bytes_max: (shared.options.memtable_bytes * Options::CHUNKS_MAX) as u64
                 + shared.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
-            index_waits: shared.background.index_waits.load(Relaxed),
+            index_waits: shared.background.brake.waits(),
             gc_waits: shared.collector.waits(),
             index: shared.index.stats(),
             sync_calls,

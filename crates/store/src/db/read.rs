@@ -8,11 +8,10 @@
 //! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
 //! key has a new address, and the lookup is done again.
 
-use super::{Shared, Store};
+use super::{Shared, Store, snapshot::Moment};
 use crate::{
     error::StoreError,
     index::{Address, Form},
-    memtable::View,
     op::{Change, NotAnOp, Op, op_in_batch, read_record},
 };
 use lsm_tree::Slice;
@@ -161,9 +160,9 @@ impl Shared {
         )
     }
 
-    /// The key's value in a snapshot's view, whose files are all there.
-    pub(super) fn get_in(&self, view: &View, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        let Some(address) = live(view.find(self.hash(key), key)?) else {
+    /// The key's value as of a snapshot, whose files are all there.
+    pub(super) fn get_in(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        let Some(address) = live(moment.find(self.hash(key), key)?) else {
             return Ok(None);
         };
         match self.kept(address) {
@@ -173,8 +172,8 @@ impl Shared {
     }
 
     /// The same, from where it lies.
-    pub(super) fn read_in(&self, view: &View, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        let address = live(view.find(self.hash(key), key)?);
+    pub(super) fn read_in(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        let address = live(moment.find(self.hash(key), key)?);
         address
             .map(|address| self.value_at(key, address))
             .transpose()

@@ -1,6 +1,7 @@
 //! [`Scan`]: a range of keys, in order, with their values.
 //!
-//! A merge over the snapshot's chunks and tables gives keys and addresses. Values are read some keys ahead of the caller
+//! A merge over the snapshot's chunks and tables gives keys and addresses. Between two batches a scan holds no chunk: if its snapshot has
+//! left one for the tables meanwhile, it goes on behind its last key in those. Values are read some keys ahead of the caller
 //! (WiscKey's range query): those at hand in the pool or the page cache are read at once; for all others the
 //! kernel is asked to read them together, in parallel, and they are waited for when their turn comes. The batch grows as the
 //! scan goes on, so that a short scan does not pay for a long one.
@@ -9,9 +10,14 @@ use super::{Snapshot, Store, Value};
 use crate::{
     error::StoreError,
     index::{Address, Form, Found, IndexError, Iter},
-    memtable::Chunk,
+    memtable::{Chunk, Run, Stretch, View},
 };
-use std::{collections::VecDeque, ops::Bound, sync::Arc};
+use forebay_pool::Lsn;
+use std::{
+    collections::VecDeque,
+    ops::Bound,
+    sync::{Arc, Weak},
+};
 
 /// Keys that are read ahead at first, and at most.
 const AHEAD: (usize, usize) = (16, 128);
@@ -78,19 +84,27 @@ impl ScanRange {
         }
     }
 
-    /// The range's keys among a sorted chunk's, by position.
-    fn positions(&self, chunk: &Chunk) -> (usize, usize) {
+    /// The range's keys in a run of a chunk, by position.
+    fn positions(&self, chunk: &Chunk, run: &Run) -> (usize, usize) {
         let low = match &self.from {
             Bound::Unbounded => 0,
-            Bound::Included(key) => chunk.keys_below(key, false),
-            Bound::Excluded(key) => chunk.keys_below(key, true),
+            Bound::Included(key) => chunk.keys_below(run, key, false),
+            Bound::Excluded(key) => chunk.keys_below(run, key, true),
         };
         let high = match &self.to {
-            Bound::Unbounded => chunk.sorted_len(),
-            Bound::Included(key) => chunk.keys_below(key, true),
-            Bound::Excluded(key) => chunk.keys_below(key, false),
+            Bound::Unbounded => run.len(),
+            Bound::Included(key) => chunk.keys_below(run, key, true),
+            Bound::Excluded(key) => chunk.keys_below(run, key, false),
         };
         (low, high.max(low))
+    }
+
+    /// What is left of the range behind `key`, in its direction.
+    fn go_on_behind(&mut self, key: Vec<u8>) {
+        match self.reversed {
+            true => self.to = Bound::Excluded(key),
+            false => self.from = Bound::Excluded(key),
+        }
     }
 }
 
@@ -101,28 +115,41 @@ struct Source {
 }
 
 enum From {
+    /// Part of a run of a chunk.
     Chunk {
-        chunk: Arc<Chunk>,
+        /// How many chunks are newer.
+        age: usize,
+        chunk: Weak<Chunk>,
+        run: Weak<Run>,
         low: usize,
         high: usize,
     },
     Tables(Iter),
 }
 
+/// A source's chunk and run while keys are taken from it; none for the tables.
+type Pin = Option<(Arc<Chunk>, Arc<Run>)>;
+
 impl Source {
-    fn advance(&mut self, reversed: bool) -> Result<(), IndexError> {
-        self.next = match &mut self.from {
-            From::Chunk { low, high, .. } if *low >= *high => None,
-            From::Chunk { chunk, low, high } => {
-                if reversed {
+    fn advance(&mut self, pin: &Pin, limit: Lsn, reversed: bool) -> Result<(), IndexError> {
+        self.next = match (&mut self.from, pin) {
+            (From::Chunk { low, high, .. }, Some((chunk, run))) => loop {
+                if *low >= *high {
+                    break None;
+                }
+                let position = if reversed {
                     *high -= 1;
-                    chunk.nth(*high)
+                    *high
                 } else {
                     *low += 1;
-                    chunk.nth(*low - 1)
+                    *low - 1
+                };
+                if let Some(found) = chunk.nth(run, position, limit) {
+                    break Some(found);
                 }
-            }
-            From::Tables(iter) => if reversed {
+            },
+            (From::Chunk { .. }, None) => None,
+            (From::Tables(iter), _) => if reversed {
                 iter.next_back()
             } else {
                 iter.next()
@@ -131,16 +158,40 @@ impl Source {
         };
         Ok(())
     }
+
+    /// How many chunks are newer than this source.
+    fn age(&self) -> usize {
+        match &self.from {
+            From::Chunk { age, .. } => *age,
+            From::Tables(_) => usize::MAX,
+        }
+    }
+
+    fn pin(&self) -> Option<Pin> {
+        match &self.from {
+            From::Chunk { chunk, run, .. } => Some(Some((chunk.upgrade()?, run.upgrade()?))),
+            From::Tables(_) => Some(None),
+        }
+    }
+}
+
+/// A chunk that no longer lists some deleted keys, which lie in a stretch.
+struct Hiding {
+    age: usize,
+    chunk: Weak<Chunk>,
+    left: Arc<Stretch>,
 }
 
 /// An iterator over keys and values, in key order. After an error it ends.
 pub struct Scan {
     snapshot: Snapshot,
-    reversed: bool,
-    keys_only: bool,
+    /// What is left of it, whenever the sources are made anew.
+    range: ScanRange,
+    /// The snapshot's view that the sources are of; dangling before there are any.
+    view: Weak<View>,
     /// Newest first.
     sources: Vec<Source>,
-    started: bool,
+    hiding: Vec<Hiding>,
     /// Keys that are not given yet, with their values as far as those were at hand; the others are asked for.
     ahead: VecDeque<(Found, Option<Value>)>,
     ahead_next: usize,
@@ -151,58 +202,82 @@ impl Store {
     /// The keys of `range` as of now.
     ///
     /// # Errors
-    /// I/O errors and damage.
+    /// [`StoreError::TooManySnapshots`], I/O errors and damage.
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
-        Ok(Scan::new(Snapshot::new(&self.shared), range))
+        Ok(Scan::new(Snapshot::new(&self.shared)?, range))
     }
 }
 
 impl Scan {
     pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
-        let view = snapshot.view();
-        let mut sources: Vec<Source> = view
-            .frozen
-            .iter()
-            .map(|chunk| {
-                chunk.sort();
-                let (low, high) = range.positions(chunk);
-                From::Chunk {
-                    chunk: Arc::clone(chunk),
-                    low,
-                    high,
-                }
-            })
-            .map(|from| Source { from, next: None })
-            .collect();
-        let bounds = (
-            range.from.as_ref().map(Vec::as_slice),
-            range.to.as_ref().map(Vec::as_slice),
-        );
-        sources.push(Source {
-            from: From::Tables(view.tables.range(bounds)),
-            next: None,
-        });
         Self {
-            reversed: range.reversed,
-            keys_only: range.keys_only,
+            range,
             snapshot,
-            sources,
-            started: false,
+            view: Weak::new(),
+            sources: Vec::new(),
+            hiding: Vec::new(),
             ahead: VecDeque::new(),
             ahead_next: AHEAD.0,
             failed: false,
         }
     }
 
-    /// The next key that is not deleted.
-    fn next_key(&mut self) -> Result<Option<Found>, IndexError> {
-        if !self.started {
-            self.started = true;
-            for source in &mut self.sources {
-                source.advance(self.reversed)?;
+    /// The sources' chunks, held. The sources are made anew if the snapshot's view is another one, or a chunk's order.
+    fn pin(&mut self) -> Result<Vec<Pin>, StoreError> {
+        let view = self.snapshot.view().view();
+        if std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
+            let pins: Option<Vec<Pin>> = self.sources.iter().map(Source::pin).collect();
+            if let Some(pins) = pins {
+                return Ok(pins);
             }
         }
-        loop {
+        self.view = Arc::downgrade(&view);
+        (self.sources, self.hiding) = (Vec::new(), Vec::new());
+        let mut pins = Vec::new();
+        for (age, chunk) in view.chunks().enumerate() {
+            let order = chunk.ordered();
+            self.hiding.extend(order.left.map(|left| Hiding {
+                age,
+                chunk: Arc::downgrade(chunk),
+                left,
+            }));
+            for run in order.runs {
+                let (low, high) = self.range.positions(chunk, &run);
+                if low == high {
+                    continue;
+                }
+                let from = From::Chunk {
+                    age,
+                    chunk: Arc::downgrade(chunk),
+                    run: Arc::downgrade(&run),
+                    low,
+                    high,
+                };
+                self.sources.push(Source { from, next: None });
+                pins.push(Some((Arc::clone(chunk), run)));
+            }
+        }
+        let bounds = (
+            self.range.from.as_ref().map(Vec::as_slice),
+            self.range.to.as_ref().map(Vec::as_slice),
+        );
+        self.sources.push(Source {
+            from: From::Tables(view.tables.range(bounds)),
+            next: None,
+        });
+        pins.push(None);
+        let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
+        for (source, pin) in self.sources.iter_mut().zip(&pins) {
+            source.advance(pin, limit, reversed)?;
+        }
+        Ok(pins)
+    }
+
+    /// The next key that is not deleted.
+    fn next_key(&mut self, pins: &[Pin]) -> Result<Option<Found>, IndexError> {
+        let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
+        let mut passed = 0;
+        let found = loop {
             let mut first: Option<(usize, &[u8])> = None;
             for (number, source) in self.sources.iter().enumerate() {
                 let Some((key, _)) = &source.next else {
@@ -210,7 +285,7 @@ impl Scan {
                 };
                 // Of equal keys the first source, the newest, stays.
                 if first.is_none_or(|(_, best)| {
-                    if self.reversed {
+                    if reversed {
                         **key > *best
                     } else {
                         **key < *best
@@ -220,34 +295,57 @@ impl Scan {
                 }
             }
             let Some((number, _)) = first else {
-                return Ok(None);
+                break None;
             };
             let found = self.sources[number].next.take();
-            self.sources[number].advance(self.reversed)?;
+            self.sources[number].advance(&pins[number], limit, reversed)?;
             let Some(found) = found else {
-                return Ok(None);
+                break None;
             };
-            for source in &mut self.sources[number + 1..] {
+            for (source, pin) in self.sources.iter_mut().zip(pins).skip(number + 1) {
                 if source.next.as_ref().is_some_and(|(key, _)| *key == found.0) {
-                    source.advance(self.reversed)?;
+                    source.advance(pin, limit, reversed)?;
                 }
             }
-            if found.1.form != Form::Tombstone {
-                return Ok(Some(found));
+            if found.1.form == Form::Tombstone {
+                if let Some((chunk, _)) = &pins[number] {
+                    chunk.note_passed(1);
+                }
+                passed += 1;
+            } else if self.is_hidden(&found.0, self.sources[number].age()) {
+                passed += 1;
+            } else {
+                break Some(found);
             }
-        }
+        };
+        self.snapshot.shared().note_passed(passed);
+        Ok(found)
+    }
+
+    /// True if a key of a source of that age is deleted in a newer chunk that no longer lists it.
+    fn is_hidden(&self, key: &[u8], age: usize) -> bool {
+        self.hiding.iter().any(|hiding| {
+            hiding.age < age
+                && hiding.left.0[..] <= *key
+                && *key <= hiding.left.1[..]
+                && hiding.chunk.upgrade().is_some_and(|chunk| {
+                    let hash = self.snapshot.shared().hash(key);
+                    chunk.hides(hash, key, self.snapshot.view().limit())
+                })
+        })
     }
 
     /// Collects the next keys with the values that are at hand, and asks for the others.
     fn read_ahead(&mut self) -> Result<(), StoreError> {
         let mut bytes = 0;
         let mut absent = Vec::new();
+        let pins = self.pin()?;
         while self.ahead.len() < self.ahead_next && bytes < AHEAD_BYTES {
-            let Some(found) = self.next_key()? else {
+            let Some(found) = self.next_key(&pins)? else {
                 break;
             };
             bytes += u64::from(found.1.len);
-            let value = if self.keys_only {
+            let value = if self.range.keys_only {
                 Some(Value::default())
             } else {
                 self.snapshot.shared().value_at_hand(&found.0, found.1)?
@@ -256,6 +354,9 @@ impl Scan {
                 absent.push(found.1);
             }
             self.ahead.push_back((found, value));
+        }
+        if let Some(((key, _), _)) = self.ahead.back() {
+            self.range.go_on_behind(key.clone());
         }
         self.ahead_next = (self.ahead_next * 2).min(AHEAD.1);
         if absent.len() > 1 {

@@ -1,24 +1,52 @@
 //! [`Snapshot`]: the store as of one moment.
 //!
-//! Taking one freezes the active chunk, so a snapshot is a list of things that never change: frozen chunks and
-//! tables. Files that it may lead to are unlinked only after it is dropped.
+//! A [`Moment`] is the log address that was the tail when it was taken, under all stripes, so between no write's append and its
+//! insert: it sees what lies below in the log, and nothing behind. Taking one freezes and copies nothing. Snapshots with nothing written
+//! between them share one.
+//!
+//! What a moment sees is kept as follows, so that it costs memory within the memtable's budget only:
+//!
+//! 1. A write that replaces an address below the highest open moment ([`Snapshots::keep_below`]) leaves it in the chunk as an older
+//!    version, which counts towards the chunk's being full.
+//! 2. When a chunk goes into the tables, it goes in steps, one for each open moment within it: first what that moment sees, then what
+//!    was written behind it (`indexer`). After its step a moment reads from the tables of then instead of the chunk
+//!    ([`Moment::leave`]), which takes space on the disk until it is dropped, and no memory.
+//!
+//! Value-log files that it may lead to are unlinked only after it is dropped.
 
 use super::{Scan, ScanRange, Shared, Store, Value};
-use crate::{error::StoreError, memtable::View};
+use crate::{
+    error::StoreError,
+    index::{Address, IndexError, IndexSnapshot},
+    memtable::{Chunk, View},
+};
+use arc_swap::ArcSwap;
+use forebay_pool::Lsn;
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Moments that are open at most: each costs the ingestion of its chunk a table.
+const MOMENTS_MAX: usize = 1000;
 
 /// The snapshots that are open, by the order in which they were taken.
 #[derive(Default)]
 pub(super) struct Snapshots {
     open: Mutex<Open>,
+    /// Versions below are seen by an open moment: the highest one's limit. Raised under all stripes.
+    keep_below: AtomicU64,
 }
 
 #[derive(Default)]
 struct Open {
     taken: u64,
-    /// How many are open, by number.
-    counts: BTreeMap<u64, usize>,
+    /// By number; limits rise with them.
+    moments: BTreeMap<u64, (Lsn, Weak<Moment>)>,
 }
 
 impl Snapshots {
@@ -31,57 +59,101 @@ impl Snapshots {
     pub(super) fn none_before(&self, number: u64) -> bool {
         self.open
             .lock()
-            .counts
+            .moments
             .first_key_value()
             .is_none_or(|(&first, _)| first >= number)
     }
-}
 
-/// Keeps a snapshot's number open.
-pub(super) struct Registration {
-    snapshots: Arc<Snapshots>,
-    number: u64,
-}
+    /// The log address below which a writer keeps the versions that it replaces.
+    #[inline]
+    pub(super) fn keep_below(&self) -> Lsn {
+        self.keep_below.load(Relaxed)
+    }
 
-impl Registration {
-    fn new(snapshots: &Arc<Snapshots>) -> Self {
-        let mut open = snapshots.open.lock();
+    /// The open moments, the earliest first.
+    pub(super) fn moments(&self) -> Vec<Arc<Moment>> {
+        let open = self.open.lock();
+        let moments = open.moments.values();
+        moments.filter_map(|(_, moment)| moment.upgrade()).collect()
+    }
+
+    /// Opens a moment at `limit`, the log's tail, with the present view. The caller holds all stripes.
+    fn open(self: &Arc<Self>, limit: Lsn, view: Arc<View>) -> Result<Arc<Moment>, StoreError> {
+        let mut open = self.open.lock();
+        let last = open.moments.last_key_value();
+        if let Some((_, (last, moment))) = last
+            && *last == limit
+            && let Some(moment) = moment.upgrade()
+        {
+            return Ok(moment);
+        }
+        if open.moments.len() >= MOMENTS_MAX {
+            return Err(StoreError::TooManySnapshots {
+                open: open.moments.len(),
+            });
+        }
         open.taken += 1;
         let number = open.taken;
-        *open.counts.entry(number).or_default() += 1;
-        drop(open);
-        Self {
-            snapshots: Arc::clone(snapshots),
+        let moment = Arc::new(Moment {
             number,
-        }
+            limit,
+            view: ArcSwap::new(view),
+            snapshots: Arc::clone(self),
+        });
+        open.moments
+            .insert(number, (limit, Arc::downgrade(&moment)));
+        self.keep_below.store(limit, Relaxed);
+        Ok(moment)
     }
 }
 
-impl Clone for Registration {
-    fn clone(&self) -> Self {
-        *self
-            .snapshots
-            .open
-            .lock()
-            .counts
-            .entry(self.number)
-            .or_default() += 1;
-        Self {
-            snapshots: Arc::clone(&self.snapshots),
-            number: self.number,
-        }
+/// What a snapshot sees.
+pub(super) struct Moment {
+    number: u64,
+    /// Versions below this log address.
+    limit: Lsn,
+    /// Where it sees them: replaced by one with fewer chunks, and the tables that these went into.
+    view: ArcSwap<View>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Moment {
+    pub(super) fn limit(&self) -> Lsn {
+        self.limit
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<Address>, IndexError> {
+        self.view.load().find_below(hash, key, self.limit)
+    }
+
+    /// True if it reads from this chunk.
+    pub(super) fn reads(&self, chunk: &Arc<Chunk>) -> bool {
+        self.view.load().chunks().any(|c| Arc::ptr_eq(c, chunk))
+    }
+
+    /// Reads from `tables`, which have all that the moment sees in `chunk`, instead of from the chunk.
+    pub(super) fn leave(&self, chunk: &Arc<Chunk>, tables: Arc<dyn IndexSnapshot>) {
+        let view = self.view.load();
+        let others = |c: &&Arc<Chunk>| !Arc::ptr_eq(c, chunk);
+        self.view.store(Arc::new(View {
+            active: view.active.as_ref().filter(others).cloned(),
+            frozen: view.frozen.iter().filter(others).cloned().collect(),
+            tables,
+        }));
     }
 }
 
-impl Drop for Registration {
+impl Drop for Moment {
     fn drop(&mut self) {
         let mut open = self.snapshots.open.lock();
-        if let Some(count) = open.counts.get_mut(&self.number) {
-            *count -= 1;
-            if *count == 0 {
-                open.counts.remove(&self.number);
-            }
-        }
+        open.moments.remove(&self.number);
+        let highest = open.moments.last_key_value();
+        let limit = highest.map_or(0, |(_, (limit, _))| *limit);
+        self.snapshots.keep_below.store(limit, Relaxed);
     }
 }
 
@@ -89,37 +161,40 @@ impl Drop for Registration {
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
-    view: Arc<View>,
-    _registration: Registration,
+    moment: Arc<Moment>,
 }
 
 impl Store {
     /// The store as of now: every write acknowledged before, and none that begins later.
     ///
     /// # Errors
-    /// None at present.
+    /// [`StoreError::TooManySnapshots`].
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        Ok(Snapshot::new(&self.shared))
+        Snapshot::new(&self.shared)
     }
 }
 
 impl Snapshot {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        // Registered first: what is collected from now on stays on the disk for it.
-        let registration = Registration::new(shared.snapshots());
-        Self {
-            view: shared.frozen_view(),
+    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+        let moment = {
+            // Against an ingestion, which tells those that are open then to read from the tables.
+            let _changing = shared.view_change.lock();
+            let _stripes: Vec<_> = shared.stripes.iter().map(|s| s.0.lock()).collect();
+            let view = shared.view.load_full();
+            shared.snapshots.open(shared.head.tail(), view)?
+        };
+        Ok(Self {
             shared: Arc::clone(shared),
-            _registration: registration,
-        }
+            moment,
+        })
     }
 
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    pub(super) fn view(&self) -> &Arc<View> {
-        &self.view
+    pub(super) fn view(&self) -> &Moment {
+        &self.moment
     }
 
     /// The key's value as of the snapshot.
@@ -127,7 +202,7 @@ impl Snapshot {
     /// # Errors
     /// I/O errors and damage.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        self.shared.get_in(&self.view, key)
+        self.shared.get_in(&self.moment, key)
     }
 
     /// The keys of `range` as of the snapshot.

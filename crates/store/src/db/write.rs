@@ -1,6 +1,6 @@
 //! Writing: append to the log, then insert into the memtable, both under the key's stripe.
 //!
-//! 1. Wait, if the memtable is full (checked by one load).
+//! 1. Slow down, if the memtable fills faster than it goes into the index (`brake`; one load tells that nothing waits).
 //! 2. Under the key's stripe: append the record. It is durable when the append returns.
 //! 3. Still under the stripe: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
@@ -152,19 +152,6 @@ impl Store {
 }
 
 impl Shared {
-    /// Step 1 of every write: waits if the memtable is full.
-    #[inline]
-    pub(super) fn wait_for_memtable(&self) -> Result<(), StoreError> {
-        if self
-            .background
-            .full
-            .load(std::sync::atomic::Ordering::Relaxed)
-        {
-            self.wait_for_index()?;
-        }
-        Ok(())
-    }
-
     /// Steps 2 to 5 for one operation.
     #[inline]
     fn write_at_pace(
@@ -244,7 +231,8 @@ impl Shared {
         key: &[u8],
         address: Address,
     ) -> Option<Lsn> {
-        let full = active.insert(hash, key, address, |key| self.hash(key))
+        let keep_below = self.snapshots().keep_below();
+        let full = active.insert(hash, key, address, keep_below, |key| self.hash(key))
             || address.lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes;
         full.then(|| active.start())
     }

@@ -1,17 +1,28 @@
-//! [`Chunk`]: a sharded hash table of keys and addresses, sorted once it is frozen.
+//! [`Chunk`]: a sharded hash table of keys and addresses.
 //!
 //! A key's shard is taken from its hash, so keys spread evenly, each shard has a 64th of the
 //! chunk's memory, and a shard that has used its part up tells that the chunk is full. All memory is
 //! allocated and touched when the chunk is made, off the writers' path; inserting allocates nothing until then.
 //!
-//! Lock order: at most one shard's lock is held at a time, except by [`Chunk::read`], which
+//! An address's place in the log is its version. A write that replaces what an open snapshot sees leaves the older version behind
+//! ([`Version`]), so a snapshot is one number: the log address below which it sees everything ([`Chunk::get_below`]). Without a
+//! snapshot nothing is kept.
+//!
+//! Scans find the keys in order ([`order`](super::order)) while the chunk is written to; an ingestion sorts a frozen one
+//! ([`Chunk::read_sorted`]).
+//!
+//! Lock order: a chunk's order, then one shard. At most one shard's lock is held at a time, except by [`SortedChunk`], which
 //! takes all in order for reading; a frozen chunk has no writers.
 
+use super::order::{Ordered, sort_places};
 use crate::index::{Address, Form};
 use forebay_pool::Lsn;
 use hashbrown::{HashTable, hash_table::Entry as Slot};
-use parking_lot::{RwLock, RwLockReadGuard};
-use std::{cmp::Ordering, sync::OnceLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 /// Shards of a chunk; a power of two.
 pub(crate) const SHARDS: usize = 64;
@@ -29,8 +40,12 @@ struct Entry {
     /// Where the key's bytes are in the shard's arena; only those of keys longer than the prefix are.
     key_at: u32,
     len: u32,
+    /// The version before, if an open snapshot may see it: its number in the shard, plus one.
+    older: u32,
     key_len: u16,
     form: Form,
+    /// The order for scans has it, or is to take it in.
+    ordered: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
@@ -45,22 +60,53 @@ impl Entry {
     }
 }
 
+/// What a key's address was before, for the snapshots that see it.
+#[derive(Clone, Copy)]
+struct Version {
+    address: Address,
+    /// As [`Entry::older`].
+    older: u32,
+}
+
 /// A 64th of a chunk.
 #[derive(Default)]
 struct Shard {
     table: HashTable<u32>,
     entries: Vec<Entry>,
     arena: Vec<u8>,
+    versions: Vec<Version>,
+    /// Entries that the order for scans had dropped and that were put again since, each time.
+    revived: Vec<u32>,
 }
 
 impl Shard {
+    /// The newest address of an entry below `limit`.
+    #[inline]
+    fn below(&self, entry: &Entry, limit: Lsn) -> Option<Address> {
+        if entry.lsn < limit {
+            return Some(entry.address());
+        }
+        let mut older = entry.older;
+        while let Some(number) = older.checked_sub(1) {
+            let version = &self.versions[number as usize];
+            if version.address.lsn < limit {
+                return Some(version.address);
+            }
+            older = version.older;
+        }
+        None
+    }
+
     #[inline]
     fn key<'a>(&'a self, entry: &'a Entry) -> &'a [u8] {
         key_of(entry, &self.arena)
     }
 
     fn bytes(&self) -> usize {
-        self.entries.len() * ENTRY_BYTES + self.arena.len()
+        self.entries.len() * ENTRY_BYTES
+            + self.arena.len()
+            + self.versions.len() * size_of::<Version>()
+            + self.revived.len() * size_of::<u32>()
     }
 }
 
@@ -74,9 +120,6 @@ fn key_of<'a>(entry: &'a Entry, arena: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// A sorted order of a frozen chunk: prefix, shard and number of each entry.
-type Order = Box<[(u64, u32)]>;
-
 /// A hash table from key to address, in shards.
 pub(crate) struct Chunk {
     shards: Box<[RwLock<Shard>]>,
@@ -84,7 +127,11 @@ pub(crate) struct Chunk {
     share: usize,
     /// Every record of this chunk has this log address or a higher one.
     start: Lsn,
-    order: OnceLock<Order>,
+    /// The keys in order, for scans.
+    pub(super) ordered: Mutex<Ordered>,
+    pub(super) order_bytes: AtomicUsize,
+    /// Dead keys that scans have passed over since they were last dropped from the order.
+    pub(super) passed: AtomicUsize,
 }
 
 /// The first eight bytes of a key, zero-padded.
@@ -120,8 +167,10 @@ impl Chunk {
                         lsn: 0,
                         key_at: 0,
                         len: 0,
+                        older: 0,
                         key_len: 0,
                         form: Form::Tombstone,
+                        ordered: true,
                     },
                 );
                 shard.arena = touched(share / 4, 0);
@@ -132,7 +181,9 @@ impl Chunk {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             share,
             start,
-            order: OnceLock::new(),
+            ordered: Mutex::default(),
+            order_bytes: AtomicUsize::new(0),
+            passed: AtomicUsize::new(0),
         }
     }
 
@@ -147,7 +198,8 @@ impl Chunk {
         self.start
     }
 
-    /// Sets the key's address. True if the chunk is full then.
+    /// Sets the key's address, in place of one that is older. If that lies below `keep_below`, an open snapshot may see it, and it
+    /// is kept. True if the chunk is full then.
     ///
     /// `hash` must be the same function of the key for the whole life of the store.
     #[inline]
@@ -156,9 +208,9 @@ impl Chunk {
         hash: u64,
         key: &[u8],
         address: Address,
+        keep_below: Lsn,
         rehash: impl Fn(&[u8]) -> u64,
     ) -> bool {
-        debug_assert!(self.order.get().is_none(), "a frozen chunk is not written");
         let prefix = prefix_of(key);
         let same_key = |entry: &Entry, arena: &[u8]| {
             entry.prefix == prefix
@@ -171,12 +223,26 @@ impl Chunk {
             table,
             entries,
             arena,
+            versions,
+            revived,
         } = shard;
         let same = |&number: &u32| same_key(&entries[number as usize], arena);
         let hash_of = |&number: &u32| rehash(key_of(&entries[number as usize], arena));
         match table.entry(hash, same, hash_of) {
             Slot::Occupied(slot) => {
-                let entry = &mut entries[*slot.get() as usize];
+                let number = *slot.get();
+                let entry = &mut entries[number as usize];
+                if entry.lsn < keep_below {
+                    versions.push(Version {
+                        address: entry.address(),
+                        older: entry.older,
+                    });
+                    entry.older = u32::try_from(versions.len()).unwrap_or(u32::MAX);
+                }
+                if !entry.ordered && address.form != Form::Tombstone {
+                    entry.ordered = true;
+                    revived.push(number);
+                }
                 entry.lsn = address.lsn;
                 entry.len = address.len;
                 entry.form = address.form;
@@ -192,12 +258,19 @@ impl Chunk {
                     lsn: address.lsn,
                     key_at,
                     len: address.len,
+                    older: 0,
                     key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
                     form: address.form,
+                    ordered: true,
                 });
             }
         }
         shard.bytes() >= self.share
+    }
+
+    /// How full the chunk is, judged by one shard: 1 is full.
+    pub(crate) fn fullness(&self) -> f64 {
+        self.shards[0].read().bytes() as f64 / self.share as f64
     }
 
     /// The key's address, a tombstone's included.
@@ -208,6 +281,15 @@ impl Chunk {
             shard.key(&shard.entries[number as usize]) == key
         })?;
         Some(shard.entries[*number as usize].address())
+    }
+
+    /// The key's newest address below `limit`, a tombstone's included: what a snapshot sees here.
+    pub(crate) fn get_below(&self, hash: u64, key: &[u8], limit: Lsn) -> Option<Address> {
+        let shard = self.shards[shard_of(hash)].read();
+        let number = shard.table.find(hash, |&number| {
+            shard.key(&shard.entries[number as usize]) == key
+        })?;
+        shard.below(&shard.entries[*number as usize], limit)
     }
 
     /// Number of keys.
@@ -226,64 +308,71 @@ impl Chunk {
 
     /// Bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        let order = self.order.get().map_or(0, |order| size_of_val(&**order));
-        order
-            + self
-                .shards
-                .iter()
-                .map(|shard| shard.read().bytes())
-                .sum::<usize>()
+        let shards = self.shards.iter();
+        self.order_bytes.load(Relaxed) + shards.map(|shard| shard.read().bytes()).sum::<usize>()
     }
 
-    /// Sorts a frozen chunk, once; costs nothing the next time.
-    pub(crate) fn sort(&self) {
-        self.order.get_or_init(|| self.read().sorted());
+    /// All of a frozen chunk, in key order.
+    pub(crate) fn read_sorted(&self) -> SortedChunk<'_> {
+        let shards: Vec<_> = self.shards.iter().map(RwLock::read).collect();
+        let mut order: Vec<(u64, u32)> = shards
+            .iter()
+            .enumerate()
+            .flat_map(|(s, shard)| (0..shard.entries.len()).map(move |n| (0, place(s, n))))
+            .collect();
+        sort_places(&mut order, |place, use_key| {
+            let (shard, number) = unplace(place);
+            let shard: &Shard = &shards[shard];
+            use_key(shard.key(&shard.entries[number]));
+        });
+        SortedChunk { shards, order }
     }
 
-    /// All of a frozen chunk, sorted, for many accesses.
-    pub(crate) fn read(&self) -> ChunkRead<'_> {
-        ChunkRead {
-            chunk: self,
-            shards: self.shards.iter().map(RwLock::read).collect(),
+    /// What the order for scans has not taken in yet of each shard: entries and revived ones behind those `seen`, which become all.
+    pub(super) fn unordered(&self, seen: &mut [(u32, u32)]) -> Vec<(u64, u32)> {
+        let mut places = Vec::new();
+        for (s, (shard, (entries, revived))) in self.shards.iter().zip(seen).enumerate() {
+            let shard = shard.read();
+            let new = *entries as usize..shard.entries.len();
+            places.extend(new.map(|number| (0, place(s, number))));
+            let again = shard.revived[*revived as usize..].iter();
+            places.extend(again.map(|&number| (0, place(s, number as usize))));
+            *entries = u32::try_from(shard.entries.len()).unwrap_or(u32::MAX);
+            *revived = u32::try_from(shard.revived.len()).unwrap_or(u32::MAX);
         }
+        places
     }
 
-    /// As [`read`](Self::read), sorted first.
-    pub(crate) fn read_sorted(&self) -> ChunkRead<'_> {
-        self.sort();
-        self.read()
+    /// Has `use_key` look at the key of the entry at `place`.
+    pub(super) fn with_key<T>(&self, place: u32, use_key: impl FnOnce(&[u8]) -> T) -> T {
+        let (shard, number) = unplace(place);
+        let shard = self.shards[shard].read();
+        use_key(shard.key(&shard.entries[number]))
     }
 
-    /// The key and address that stand at `position` in key order of a sorted chunk.
-    pub(crate) fn nth(&self, position: usize) -> Option<(Vec<u8>, Address)> {
-        let &(_, place) = self.order.get()?.get(position)?;
+    /// The key at `place` with its newest address below `limit`, a tombstone's included; `None` if it has none.
+    pub(super) fn found_at(&self, place: u32, limit: Lsn) -> Option<(Vec<u8>, Address)> {
         let (shard, number) = unplace(place);
         let shard = self.shards[shard].read();
         let entry = &shard.entries[number];
-        Some((shard.key(entry).to_vec(), entry.address()))
+        let address = shard.below(entry, limit)?;
+        Some((shard.key(entry).to_vec(), address))
     }
 
-    /// The number of keys of a sorted chunk that are less than `bound`, or with `inclusive` no
-    /// greater.
-    pub(crate) fn keys_below(&self, bound: &[u8], inclusive: bool) -> usize {
-        let Some(order) = self.order.get() else {
-            return 0;
+    /// Marks the entry at `place` as one that the order for scans has no longer, and has `use_key` look at its key, if it is dead
+    /// and no snapshot sees an older version. False if it is to stay, also if an ingestion holds the shard.
+    pub(super) fn drop_dead(&self, place: u32, use_key: impl FnOnce(&[u8])) -> bool {
+        let (shard, number) = unplace(place);
+        let Some(mut shard) = self.shards[shard].try_write() else {
+            return false;
         };
-        let prefix = u64::from_be_bytes(prefix_of(bound));
-        // Only keys with the bound's own prefix need be looked at.
-        let low = order.partition_point(|&(p, _)| p < prefix);
-        let high = order.partition_point(|&(p, _)| p <= prefix);
-        low + order[low..high].partition_point(|&(_, place)| {
-            let (shard, number) = unplace(place);
-            let shard = self.shards[shard].read();
-            let key = shard.key(&shard.entries[number]);
-            key < bound || (inclusive && key == bound)
-        })
-    }
-
-    /// Number of entries in key order; 0 before the chunk is sorted.
-    pub(crate) fn sorted_len(&self) -> usize {
-        self.order.get().map_or(0, |order| order.len())
+        let entry = &mut shard.entries[number];
+        let dead = entry.form == Form::Tombstone && entry.older == 0;
+        if dead {
+            entry.ordered = false;
+            use_key(shard.key(&shard.entries[number]));
+        }
+        dead
     }
 }
 
@@ -296,67 +385,28 @@ fn unplace(place: u32) -> (usize, usize) {
     (place as usize % SHARDS, place as usize / SHARDS)
 }
 
-/// All shards of a frozen chunk, locked for reading.
-pub(crate) struct ChunkRead<'a> {
-    chunk: &'a Chunk,
+/// A frozen chunk's entries in key order, its shards locked for reading.
+pub(crate) struct SortedChunk<'a> {
     shards: Vec<RwLockReadGuard<'a, Shard>>,
+    order: Vec<(u64, u32)>,
 }
 
-impl ChunkRead<'_> {
-    fn sorted(&self) -> Order {
-        let mut order: Vec<(u64, u32)> = self
-            .shards
-            .iter()
-            .enumerate()
-            .flat_map(|(s, shard)| {
-                shard
-                    .entries
-                    .iter()
-                    .enumerate()
-                    .map(move |(n, entry)| (u64::from_be_bytes(entry.prefix), place(s, n)))
-            })
-            .collect();
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.compare_long(a.1, b.1)));
-        order.into()
-    }
-
-    /// Compares two keys whose prefixes are the same.
-    fn compare_long(&self, a: u32, b: u32) -> Ordering {
-        self.key_at(a).cmp(self.key_at(b))
-    }
-
-    /// Entries in key order.
+impl SortedChunk<'_> {
+    /// Number of keys.
     pub(crate) fn len(&self) -> usize {
-        self.chunk.sorted_len()
+        self.order.len()
     }
 
-    fn key_at(&self, place: u32) -> &[u8] {
-        let (shard, number) = unplace(place);
-        let shard: &Shard = &self.shards[shard];
-        shard.key(&shard.entries[number])
-    }
-
-    /// The key that stands at `position` in key order.
-    pub(crate) fn key(&self, position: usize) -> &[u8] {
-        self.key_at(self.at(position).1)
-    }
-
-    /// The prefix of the key that stands there.
-    pub(crate) fn prefix(&self, position: usize) -> u64 {
-        self.at(position).0
-    }
-
-    /// Its address.
-    pub(crate) fn address(&self, position: usize) -> Address {
-        let (shard, number) = unplace(self.at(position).1);
-        self.shards[shard].entries[number].address()
-    }
-
-    fn at(&self, position: usize) -> (u64, u32) {
-        self.chunk
-            .order
-            .get()
-            .map_or((0, 0), |order| order[position])
+    /// The keys that were written to between two log addresses, in order, each with its newest address below the later one,
+    /// tombstones included.
+    pub(crate) fn between(&self, versions: Range<Lsn>) -> impl Iterator<Item = (&[u8], Address)> {
+        self.order.iter().filter_map(move |&(_, place)| {
+            let (shard, number) = unplace(place);
+            let shard: &Shard = &self.shards[shard];
+            let entry = &shard.entries[number];
+            let address = shard.below(entry, versions.end)?;
+            (address.lsn >= versions.start).then(|| (shard.key(entry), address))
+        })
     }
 }
 
@@ -389,6 +439,12 @@ mod tests {
         }
     }
 
+    fn sorted(chunk: &Chunk) -> Vec<(Vec<u8>, Address)> {
+        let sorted = chunk.read_sorted();
+        let all = sorted.between(0..Lsn::MAX);
+        all.map(|(key, address)| (key.to_vec(), address)).collect()
+    }
+
     #[test]
     fn a_chunk_finds_the_newest_address_of_every_key_and_sorts_them() {
         for ready in [false, true] {
@@ -398,7 +454,7 @@ mod tests {
                 let mut key = ((i * 7919) % 3000).to_be_bytes().to_vec();
                 key.truncate(1 + (i % 8) as usize);
                 key.resize(key.len() + (i % 23) as usize, b'x');
-                chunk.insert(hash(&key), &key, at(i), hash);
+                chunk.insert(hash(&key), &key, at(i), 0, hash);
                 model.insert(key, at(i));
             }
             assert_eq!(chunk.len(), model.len());
@@ -406,10 +462,7 @@ mod tests {
                 assert_eq!(chunk.get(hash(key), key), Some(*address));
             }
             assert_eq!(chunk.get(hash(b"absent"), b"absent"), None);
-            chunk.sort();
-            let sorted: Vec<_> = (0..model.len()).map(|i| chunk.nth(i).unwrap()).collect();
-            assert_eq!(sorted, model.into_iter().collect::<Vec<_>>());
-            assert_eq!(chunk.nth(sorted.len()), None);
+            assert_eq!(sorted(&chunk), model.into_iter().collect::<Vec<_>>());
         }
     }
 
@@ -418,22 +471,55 @@ mod tests {
         let chunk = Chunk::new(1 << 20, 0, true);
         for len in 0..20u64 {
             let key = vec![0; 1 + len as usize];
-            chunk.insert(hash(&key), &key, at(len), hash);
+            chunk.insert(hash(&key), &key, at(len), 0, hash);
         }
-        chunk.sort();
-        for len in 0..20usize {
-            assert_eq!(chunk.nth(len).unwrap(), (vec![0; 1 + len], at(len as u64)));
+        let expected: Vec<_> = (0..20)
+            .map(|len| (vec![0; 1 + len], at(len as u64)))
+            .collect();
+        assert_eq!(sorted(&chunk), expected);
+    }
+
+    #[test]
+    fn what_a_snapshot_sees_is_kept_and_nothing_else() {
+        let chunk = Chunk::new(1 << 20, 0, true);
+        let key = b"a key longer than eight bytes";
+        let put = |lsn, keep_below| {
+            chunk.insert(hash(key), key, at(lsn), keep_below, hash);
+        };
+        let below = |limit| chunk.get_below(hash(key), key, limit).map(|a| a.lsn);
+        let bytes = || chunk.shards.iter().map(|s| s.read().bytes()).sum::<usize>();
+        put(10, 0);
+        let before = bytes();
+        put(20, 0);
+        assert_eq!((below(15), below(21), bytes()), (None, Some(20), before));
+        // A snapshot at 30, then one at 50.
+        for lsn in [30, 40, 50, 60, 70] {
+            put(lsn, if lsn < 50 { 30 } else { 50 });
         }
-        assert_eq!(chunk.keys_below(&[0; 5], false), 4);
-        assert_eq!(chunk.keys_below(&[0; 5], true), 5);
+        assert_eq!(
+            (below(30), below(50), below(71)),
+            (Some(20), Some(40), Some(70))
+        );
+        assert_eq!(bytes(), before + 2 * size_of::<Version>());
+        let sorted = chunk.read_sorted();
+        let between = |versions| {
+            sorted
+                .between(versions)
+                .map(|(_, a)| a.lsn)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (between(0..30), between(30..50), between(50..Lsn::MAX)),
+            (vec![20], vec![40], vec![70])
+        );
+        assert_eq!(between(21..30), Vec::<Lsn>::new());
     }
 
     #[test]
     fn a_chunk_is_full_when_its_memory_is_used() {
         let chunk = Chunk::new(1 << 20, 0, true);
-        let keys = (0..1_000_000u64)
-            .take_while(|i| !chunk.insert(hash(&i.to_le_bytes()), &i.to_le_bytes(), at(*i), hash))
-            .count();
+        let put = |i: u64| chunk.insert(hash(&i.to_le_bytes()), &i.to_le_bytes(), at(i), 0, hash);
+        let keys = (0..1_000_000u64).take_while(|&i| !put(i)).count();
         let used = chunk.bytes();
         assert!(
             (700_000..=1 << 20).contains(&used),

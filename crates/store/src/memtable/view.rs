@@ -2,12 +2,13 @@
 
 use super::Chunk;
 use crate::index::{Address, IndexError, IndexSnapshot};
+use forebay_pool::Lsn;
 use std::sync::Arc;
 
 /// The chunks and tables in which a key may be, newest first.
 #[derive(Clone)]
 pub(crate) struct View {
-    /// Takes writes; none in a snapshot's view.
+    /// Takes writes; none in a snapshot's view once it is in the tables.
     pub(crate) active: Option<Arc<Chunk>>,
     /// Newest first.
     pub(crate) frozen: Vec<Arc<Chunk>>,
@@ -24,6 +25,27 @@ impl View {
             .iter()
             .chain(&self.frozen)
             .find_map(|chunk| chunk.get(hash, key));
+        match in_memory {
+            Some(address) => Ok(Some(address)),
+            None => self.tables.get(key),
+        }
+    }
+
+    /// The chunks, newest first.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        self.active.iter().chain(&self.frozen)
+    }
+
+    /// As [`find`](Self::find), as of a snapshot that sees what lies below `limit` in the log.
+    pub(crate) fn find_below(
+        &self,
+        hash: u64,
+        key: &[u8],
+        limit: Lsn,
+    ) -> Result<Option<Address>, IndexError> {
+        let in_memory = self
+            .chunks()
+            .find_map(|chunk| chunk.get_below(hash, key, limit));
         match in_memory {
             Some(address) => Ok(Some(address)),
             None => self.tables.get(key),

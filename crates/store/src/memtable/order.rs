@@ -1,0 +1,332 @@
+//! A chunk's keys in order, for scans, while the chunk is written to.
+//!
+//! An entry's key never changes, so what is sorted once stays sorted: a scan sorts what came since the last one, as a *run* of its
+//! own ([`Run`]), and merges it with earlier runs that are not much larger. So each key is copied a logarithmic number of times, a
+//! scan costs what was written since the last, and writers have nothing to do. A chunk that is never scanned has no order.
+//!
+//! Deleted keys leave the order once scans have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
+//! what is live, however many keys were deleted in front of it. They still hide what older chunks and the tables have; for
+//! keys between the first and the last that left ([`ChunkOrder::left`]) a scan asks the chunk itself. A key that is put again comes back.
+//!
+//! While keys are sorted no shard is locked for longer than it takes to look at one.
+
+use super::Chunk;
+use crate::index::{Address, Form};
+use forebay_pool::Lsn;
+use std::{
+    cmp::Ordering,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// A run takes in the one before it if that is at most so many times as large.
+const MERGE: usize = 4;
+/// Fewer dead keys than this are not worth dropping.
+const PASSED_MIN: usize = 64;
+/// Keys with this many prefixes in common, eight bytes at a time, are sorted as a whole.
+const DEPTH_MAX: u32 = 16;
+
+/// Entries in key order: eight bytes of the key behind what all keys of the order share, and the entry's place.
+pub(crate) struct Run(Box<[(u64, u32)]>);
+
+impl Run {
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// First and last key, both included.
+pub(crate) type Stretch = (Vec<u8>, Vec<u8>);
+
+/// The order as a scan takes it.
+pub(crate) struct ChunkOrder {
+    /// No key is in two of them.
+    pub(crate) runs: Vec<Arc<Run>>,
+    /// Between which keys deleted ones are in none of them.
+    pub(crate) left: Option<Arc<Stretch>>,
+}
+
+/// A chunk's order.
+#[derive(Default)]
+pub(super) struct Ordered {
+    /// What each shard's entries, and those revived, were when they were last taken in.
+    seen: Vec<(u32, u32)>,
+    /// Leading bytes that all keys share.
+    shared: Option<Vec<u8>>,
+    /// The largest first.
+    runs: Vec<Arc<Run>>,
+    left: Option<Arc<Stretch>>,
+}
+
+impl Ordered {
+    fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.len()).sum()
+    }
+}
+
+impl Chunk {
+    /// The order of all keys that the chunk has now, but for deleted ones that left it.
+    pub(crate) fn ordered(&self) -> ChunkOrder {
+        let ordered = &mut *self.ordered.lock();
+        ordered.seen.resize(super::chunk::SHARDS, (0, 0));
+        let mut places = self.unordered(&mut ordered.seen);
+        if !places.is_empty() {
+            self.keep_shared(ordered, &places);
+            let shared = ordered.shared.as_ref().map_or(0, Vec::len);
+            let key_of = |place: u32, use_key: &mut dyn FnMut(&[u8])| self.with_key(place, use_key);
+            sort_behind(&mut places, shared, 0, &key_of);
+            self.add_run(ordered, places);
+        }
+        let passed = self.passed.load(Relaxed);
+        if passed >= PASSED_MIN.max(ordered.len()) {
+            self.passed.store(0, Relaxed);
+            self.drop_dead_keys(ordered);
+        }
+        let bytes = ordered.len() * size_of::<(u64, u32)>();
+        self.order_bytes.store(bytes, Relaxed);
+        ChunkOrder {
+            runs: ordered.runs.clone(),
+            left: ordered.left.clone(),
+        }
+    }
+
+    /// Makes `shared` what the keys at `places` share as well, and numbers the runs anew if that is less than it was.
+    fn keep_shared(&self, ordered: &mut Ordered, places: &[(u64, u32)]) {
+        let first = || self.with_key(places[0].1, <[u8]>::to_vec);
+        let mut shared = ordered.shared.take().unwrap_or_else(first);
+        let before = shared.len();
+        for &(_, place) in places {
+            let len = self.with_key(place, |key| shared_len(&shared, key));
+            shared.truncate(len);
+        }
+        if shared.len() < before {
+            for run in &mut ordered.runs {
+                let number = |&(_, place): &(u64, u32)| {
+                    (self.with_key(place, |key| eight(key, shared.len())), place)
+                };
+                *run = Arc::new(Run(run.0.iter().map(number).collect()));
+            }
+        }
+        ordered.shared = Some(shared);
+    }
+
+    /// Adds sorted places as a run, and merges runs of like sizes.
+    fn add_run(&self, ordered: &mut Ordered, places: Vec<(u64, u32)>) {
+        let mut newest = places;
+        while let Some(last) = ordered.runs.pop_if(|run| run.len() <= newest.len() * MERGE) {
+            newest = self.merge(&last.0, &newest);
+        }
+        ordered.runs.push(Arc::new(Run(newest.into())));
+    }
+
+    fn merge(&self, a: &[(u64, u32)], b: &[(u64, u32)]) -> Vec<(u64, u32)> {
+        let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+        let mut merged = Vec::with_capacity(a.len() + b.len());
+        while let (Some(&&x), Some(&&y)) = (a.peek(), b.peek()) {
+            let order = x.0.cmp(&y.0).then_with(|| {
+                let key = self.with_key(x.1, <[u8]>::to_vec);
+                self.with_key(y.1, |other| key[..].cmp(other))
+            });
+            match order {
+                Ordering::Greater => merged.extend(b.next()),
+                _ => merged.extend(a.next()),
+            }
+        }
+        merged.extend(a);
+        merged.extend(b);
+        merged
+    }
+
+    /// Rewrites the runs without keys that are deleted and that no snapshot sees.
+    fn drop_dead_keys(&self, ordered: &mut Ordered) {
+        let mut left = ordered.left.take().map(|left| Stretch::clone(&left));
+        let mut runs = Vec::with_capacity(ordered.runs.len());
+        for run in &ordered.runs {
+            let kept = run.0.iter().copied().filter(|&(_, place)| {
+                !self.drop_dead(place, |key| match &mut left {
+                    None => left = Some((key.to_vec(), key.to_vec())),
+                    Some((first, _)) if key < &first[..] => *first = key.to_vec(),
+                    Some((_, last)) if key > &last[..] => *last = key.to_vec(),
+                    Some(_) => {}
+                })
+            });
+            let kept: Box<[_]> = kept.collect();
+            if !kept.is_empty() {
+                runs.push(Arc::new(Run(kept)));
+            }
+        }
+        ordered.runs = runs;
+        ordered.left = left.map(Arc::new);
+    }
+
+    /// Scans have passed over so many deleted keys in runs of this chunk.
+    pub(crate) fn note_passed(&self, keys: usize) {
+        if keys > 0 {
+            self.passed.fetch_add(keys, Relaxed);
+        }
+    }
+
+    /// The key at `position` of a run with its newest address below `limit`; `None` if it has none.
+    pub(crate) fn nth(&self, run: &Run, position: usize, limit: Lsn) -> Option<(Vec<u8>, Address)> {
+        let &(_, place) = run.0.get(position)?;
+        self.found_at(place, limit)
+    }
+
+    /// The number of keys of a run that are less than `bound`, or with `inclusive` no greater.
+    pub(crate) fn keys_below(&self, run: &Run, bound: &[u8], inclusive: bool) -> usize {
+        run.0.partition_point(|&(_, place)| {
+            self.with_key(place, |key| key < bound || (inclusive && key == bound))
+        })
+    }
+
+    /// True if the key is deleted here, as seen below `limit`.
+    pub(crate) fn hides(&self, hash: u64, key: &[u8], limit: Lsn) -> bool {
+        self.get_below(hash, key, limit)
+            .is_some_and(|address| address.form == Form::Tombstone)
+    }
+}
+
+/// Eight bytes of a key behind the first `skip`, zeros behind its end, as a number of the same order.
+fn eight(key: &[u8], skip: usize) -> u64 {
+    let mut bytes = [0; 8];
+    let rest = key.get(skip..).unwrap_or_default();
+    let len = rest.len().min(8);
+    bytes[..len].copy_from_slice(&rest[..len]);
+    u64::from_be_bytes(bytes)
+}
+
+fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Sorts places by their keys, which `key_of` lends.
+pub(super) fn sort_places(places: &mut [(u64, u32)], key_of: impl Fn(u32, &mut dyn FnMut(&[u8]))) {
+    let mut shared: Option<Vec<u8>> = None;
+    for &(_, place) in &*places {
+        key_of(place, &mut |key| match &mut shared {
+            None => shared = Some(key.to_vec()),
+            Some(shared) => shared.truncate(shared_len(shared, key)),
+        });
+    }
+    sort_behind(places, shared.map_or(0, |shared| shared.len()), 0, &key_of);
+}
+
+/// Sorts places whose keys have the first `skip` bytes in common, where those that are shorter count as followed by zeros. Most
+/// comparisons are of eight bytes side by side in memory.
+fn sort_behind(
+    places: &mut [(u64, u32)],
+    skip: usize,
+    depth: u32,
+    key_of: &dyn Fn(u32, &mut dyn FnMut(&[u8])),
+) {
+    for (number, place) in &mut *places {
+        key_of(*place, &mut |key| *number = eight(key, skip));
+    }
+    places.sort_unstable_by_key(|&(number, _)| number);
+    for group in places.chunk_by_mut(|a, b| a.0 == b.0) {
+        if group.len() == 1 {
+            continue;
+        }
+        let number = group[0].0;
+        let mut longest = 0;
+        for &(_, place) in &*group {
+            key_of(place, &mut |key| longest = longest.max(key.len()));
+        }
+        if longest > skip + 8 && depth < DEPTH_MAX {
+            sort_behind(group, skip + 8, depth + 1, key_of);
+        } else {
+            sort_whole(group, key_of);
+        }
+        group.iter_mut().for_each(|(n, _)| *n = number);
+    }
+}
+
+fn sort_whole(group: &mut [(u64, u32)], key_of: &dyn Fn(u32, &mut dyn FnMut(&[u8]))) {
+    let mut keys: Vec<(Vec<u8>, u32)> = Vec::with_capacity(group.len());
+    for &(_, place) in &*group {
+        key_of(place, &mut |key| keys.push((key.to_vec(), place)));
+    }
+    keys.sort_unstable();
+    for ((_, slot), (_, place)) in group.iter_mut().zip(keys) {
+        *slot = place;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn hash(key: &[u8]) -> u64 {
+        key.iter().fold(7, |hash: u64, &b| {
+            (hash ^ u64::from(b)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        })
+    }
+
+    fn at(lsn: u64, form: Form) -> Address {
+        Address { lsn, len: 64, form }
+    }
+
+    fn key(i: u64) -> Vec<u8> {
+        match i % 4 {
+            0 => i.to_be_bytes().to_vec(),
+            1 => format!("a common beginning {i:08}").into_bytes(),
+            2 => vec![0; (i % 40) as usize + 1],
+            _ => [&vec![b'k'; 300][..], &i.to_be_bytes()].concat(),
+        }
+    }
+
+    /// All keys of the order with what is seen below `limit`, each run checked.
+    fn all(chunk: &Chunk, limit: Lsn) -> BTreeMap<Vec<u8>, Address> {
+        let order = chunk.ordered();
+        let mut all = BTreeMap::new();
+        for run in &order.runs {
+            let found: Vec<_> = (0..run.len()).map(|n| chunk.nth(run, n, limit)).collect();
+            let keys: Vec<_> = found.iter().flatten().map(|(key, _)| key).collect();
+            assert!(keys.is_sorted_by(|a, b| a < b));
+            for (key, address) in found.into_iter().flatten() {
+                let at = chunk.keys_below(run, &key, false);
+                assert_eq!(chunk.keys_below(run, &key, true), at + 1);
+                assert!(all.insert(key, address).is_none(), "a key is in two runs");
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn an_order_that_grows_between_scans_has_every_key_once() {
+        let chunk = Chunk::new(1 << 20, 0, true);
+        let mut model = BTreeMap::new();
+        for i in 0..3000u64 {
+            let key = key(i * 7919 % 2000);
+            chunk.insert(hash(&key), &key, at(i, Form::Record), 0, hash);
+            model.insert(key, at(i, Form::Record));
+            if i.is_power_of_two() || i % 97 == 0 {
+                assert_eq!(all(&chunk, Lsn::MAX), model);
+            }
+        }
+        assert_eq!(all(&chunk, Lsn::MAX), model);
+        assert!(chunk.ordered().runs.len() <= 6);
+    }
+
+    #[test]
+    fn deleted_keys_leave_the_order_hide_what_is_older_and_come_back() {
+        let chunk = Chunk::new(1 << 20, 0, true);
+        let put = |i: u64, lsn, form| {
+            chunk.insert(hash(&key(i)), &key(i), at(lsn, form), 0, hash);
+        };
+        (0..1000).for_each(|i| put(i * 4, i, Form::Record));
+        (0..900).for_each(|i| put(i * 4, 1000 + i, Form::Tombstone));
+        assert_eq!(all(&chunk, Lsn::MAX).len(), 1000);
+        chunk.note_passed(1000);
+        assert_eq!(all(&chunk, Lsn::MAX).len(), 100);
+        let left = chunk.ordered().left.unwrap();
+        assert_eq!(*left, (key(0), key(899 * 4)));
+        assert!(chunk.hides(hash(&key(4)), &key(4), Lsn::MAX));
+        assert!(!chunk.hides(hash(&key(4)), &key(4), 1001));
+        put(4, 5000, Form::Record);
+        put(4, 5001, Form::Record);
+        let again = all(&chunk, Lsn::MAX);
+        assert_eq!((again.len(), again[&key(4)].lsn), (101, 5001));
+    }
+}

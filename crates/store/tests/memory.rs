@@ -1,0 +1,107 @@
+//! What open snapshots and scans cost in memory: the tests read this process's resident memory, one at a time.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Bench, small};
+use forebay_store::{Options, ScanRange, Store, Variant};
+use std::{fs, sync::Mutex};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of resident memory of this process.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:08}").into_bytes()
+}
+
+fn counted(store: &Store, round: u32) {
+    store.put(b"round", &round.to_le_bytes()).unwrap();
+}
+
+#[test]
+fn snapshots_with_a_put_between_them_share_the_memtable() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let bench = Bench::with_segments(1 << 20);
+    let store = bench.open(&Options {
+        memtable_bytes: 64 << 20,
+        ..small(Variant::DOUBLE)
+    });
+    (0..1000).for_each(|i| store.put(&key(i), &[0; 10]).unwrap());
+    drop(store.snapshot().unwrap());
+    let before = resident();
+    let mut held = Vec::new();
+    for round in 0..60 {
+        counted(&store, round);
+        // The threads behind have the time to make a chunk ready.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        held.push(store.snapshot().unwrap());
+        let mut scan = store.scan(ScanRange::all()).unwrap();
+        assert_eq!(scan.next().unwrap().unwrap().0, key(0));
+    }
+    let grown = resident().saturating_sub(before);
+    // An active chunk and the one in reserve, where nothing was touched before.
+    assert!(grown < 320 * MIB, "{} MiB", grown / MIB);
+    for (round, snapshot) in (0u32..).zip(&held) {
+        let value = snapshot.get(b"round").unwrap().unwrap();
+        assert_eq!(*value, round.to_le_bytes());
+        assert_eq!(snapshot.scan(ScanRange::all()).unwrap().count(), 1001);
+    }
+}
+
+#[test]
+fn snapshots_and_scans_held_over_many_ingestions_keep_to_the_memory_of_the_options() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    const ROUNDS: u32 = 40;
+    const KEYS: u32 = 40_000;
+    let bench = Bench::with_segments(1 << 20);
+    let options = Options {
+        memtable_bytes: 2 << 20,
+        chunk_log_bytes: 64 << 20,
+        cache_bytes: 1 << 20,
+        gc: false,
+        ..small(Variant::DOUBLE)
+    };
+    let store = bench.open(&options);
+    let write = |round: u32| {
+        counted(&store, round);
+        // Each round has keys of its own, and takes one key of each earlier round away.
+        for i in 0..KEYS {
+            store.put(&key(round * KEYS + i), &[]).unwrap();
+        }
+        (0..round).for_each(|earlier| store.delete(&key(earlier * KEYS + round)).unwrap());
+    };
+    write(0);
+    let before = resident();
+    let (mut snapshots, mut scans) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        if round % 2 == 0 {
+            snapshots.push((round, store.snapshot().unwrap()));
+        } else {
+            let mut scan = store.scan(ScanRange::all().keys_only()).unwrap();
+            assert_eq!(scan.next().unwrap().unwrap().0, key(0));
+            scans.push((round, scan));
+        }
+        write(round + 1);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 72 * MIB, "{} MiB", grown / MIB);
+    // Keys of the rounds so far, the counter, and without those that were taken away.
+    let live = |round: u32| ((round + 1) * KEYS + 1 - round * (round + 1) / 2) as usize;
+    for (round, snapshot) in snapshots.iter().step_by(6) {
+        let value = snapshot.get(b"round").unwrap().unwrap();
+        assert_eq!(*value, round.to_le_bytes());
+        let count = snapshot.scan(ScanRange::all().keys_only()).unwrap().count();
+        assert_eq!(count, live(*round), "{round}");
+    }
+    for (round, scan) in scans.into_iter().step_by(7) {
+        assert_eq!(scan.map(Result::unwrap).count() + 1, live(round), "{round}");
+    }
+}
