@@ -1,0 +1,75 @@
+"""Runs the suites; `make suites` runs all of them and writes docs/suites.md."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import pathlib
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+from . import compare, dpkg, fio, git, processes, python, report, sqlite
+from .cuts import loop
+from .place import ROOT, forebay
+
+
+def main() -> int:
+    suites = comparisons()
+    names = [*suites, loop.NAME]
+    parser = argparse.ArgumentParser(prog="python3 -m suites", description=__doc__)
+    parser.add_argument("--only", action="append", choices=names, help="this suite (may be given several times)")
+    parser.add_argument("--group", help="of a comparison: only groups whose name contains this")
+    parser.add_argument("--rounds", type=int, default=100, help="cuts of each variant (default: 100)")
+    parser.add_argument("--variant", choices=[variant.name for variant in loop.VARIANTS], help="only this variant of the cuts")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of the cuts")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="copy pools and files of bad rounds to DIR")
+    parser.add_argument("--scratch", type=pathlib.Path, metavar="DIR", help="work below DIR (default: the system's temporary directory)")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FILE", help="write the table to FILE")
+    options = parser.parse_args()
+    if not pathlib.Path(forebay()).is_file():
+        parser.error(f"{forebay()} is not there: cargo build -p forebay -p forebay-preload, or say where it is in FOREBAY")
+    processes.adopt_orphans()
+    results = []
+    try:
+        for name in options.only or names:
+            if name == loop.NAME:
+                results.append(loop.run(options.rounds, options.seed, options.variant, options.keep))
+            else:
+                results.append(suites[name](options.scratch, options.group))
+    finally:
+        processes.stop_all()
+    markdown = report.to_markdown(results, versions())
+    if options.write:
+        report.write(options.write, markdown)
+    print(report.to_json(results) if options.json else markdown)
+    return 0 if all(result.well for result in results) else 1
+
+
+def comparisons() -> dict[str, Callable]:
+    """By name, what runs a suite plain and under Forebay: scratch directory and group in, result out."""
+    return {suite.NAME: functools.partial(compare.run, suite) for suite in (python, fio, git, dpkg, sqlite)}
+
+
+def versions() -> dict[str, str]:
+    commands = {
+        "Forebay": [forebay(), "--version"],
+        "Python": [python.PYTHON, "--version"],
+        "fio": ["fio", "--version"],
+        "git": ["git", "--version"],
+        "dpkg": ["dpkg", "--version"],
+        "SQLite": ["sqlite3", "--version"],
+    }
+    said = {}
+    for name, command in commands.items():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        number = re.search(r"\d+(\.\d+)+", done.stdout)
+        said[name] = number[0] if number else "?"
+    return said
+
+
+if __name__ == "__main__":
+    sys.exit(main())

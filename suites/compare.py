@@ -1,0 +1,78 @@
+"""Runs a suite plain and under Forebay, and repeats what differs.
+
+A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, or None), `groups()` (names of its parts), and
+`run_group(group, place)`, which runs one part in a fresh place and gives an outcome for each test, as text that is the same wherever it ran.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from types import ModuleType
+
+from .place import Place, place
+from .processes import say
+from .report import Case, Result
+
+# Attempts of a part in which something differs, plain and under Forebay each.
+ATTEMPTS = 4
+NOT_RUN = "not run"
+
+
+def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Result:
+    """All parts of a suite (those whose name contains `only`)."""
+    result = Result(suite.NAME, suite.ABOUT, missing=suite.missing())
+    if result.missing:
+        say(f"{suite.NAME}: not run: {result.missing}")
+        return result
+    for group in suite.groups():
+        if only and only not in group:
+            continue
+        cases = _compare(suite, group, scratch, result)
+        result.cases += cases
+        counts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in ("same", "different", "flaky")}
+        say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
+        for case in cases:
+            if case.verdict != "same":
+                say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {case.plain}, under Forebay {case.forebay}"[:600])
+    return result
+
+
+def _compare(suite: ModuleType, group: str, scratch: pathlib.Path | None, result: Result) -> list[Case]:
+    plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
+    names = list(dict.fromkeys([*plain, *under]))
+    cases = [Case(f"{group}: {name}", [plain.get(name, NOT_RUN)], [under.get(name, NOT_RUN)]) for name in names]
+    if all(case.plain == case.forebay for case in cases):
+        return cases
+    for _ in range(ATTEMPTS - 1):
+        plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
+        for name, case in zip(names, cases):
+            if case.plain[0] != case.forebay[0]:
+                case.plain.append(plain.get(name, NOT_RUN))
+                case.forebay.append(under.get(name, NOT_RUN))
+    return cases
+
+
+def _attempt(suite: ModuleType, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result) -> dict[str, str]:
+    with place(under_forebay, scratch) as where:
+        outcomes = suite.run_group(group, where)
+        outcomes["the pool afterwards"] = where.left()
+        result.absorbed_writes += where.absorbed_writes
+    return outcomes
+
+
+def tree(root: pathlib.Path, hidden: tuple[str, ...] = ()) -> dict[str, str]:
+    """All there is below a directory, as text: kind, mode, owner, size, modification time, content. `hidden`: names whose times and content are not compared."""
+    import hashlib
+    import os
+    import stat
+
+    found = {}
+    for path in sorted(root.rglob("*")):
+        what = os.lstat(path)
+        text = f"{stat.filemode(what.st_mode)} {what.st_uid}:{what.st_gid}"
+        if path.is_symlink():
+            text += f" -> {os.readlink(path)}"
+        elif path.is_file() and path.name not in hidden:
+            text += f" {what.st_size} {what.st_mtime_ns} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        found[str(path.relative_to(root))] = text
+    return found

@@ -1,0 +1,313 @@
+"""Rounds of writing, killing, cutting, recovering and looking."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+from .. import processes
+from ..place import create_pool, forebay, memory_dir
+from ..report import Case, Result
+from . import database, worker
+from .disk import Disk, why_not
+
+NAME = "cuts"
+ABOUT = "several processes on one SQLite database; killed, the file system shut down, recovered in another boot"
+SOUND = "sound"
+# Rounds on one database: what a recovery left is written on, by the next round's processes, in the next boot.
+ROUNDS_OF_ONE_DATABASE = 8
+START_LIMIT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """Who writes. A group is what one `forebay run` (or nothing, for a plain one) starts: a number of workers."""
+
+    name: str
+    # Workers of each run under Forebay.
+    runs: tuple[int, ...]
+    # Workers beside them.
+    plain: int
+    # True: it has to lose something, or the loop would not see it.
+    must_lose: bool = False
+    # Rounds, as a part of those asked for.
+    share: float = 1.0
+
+
+VARIANTS = [
+    Variant("one run", runs=(3,), plain=0),
+    Variant("two runs", runs=(2, 1), plain=0),
+    Variant("plain beside a run", runs=(2,), plain=1),
+    Variant("plain", runs=(), plain=2, share=0.2),
+    Variant("plain, nothing synced", runs=(), plain=2, must_lose=True, share=0.05),
+]
+
+
+def run(rounds: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
+    """`rounds` of each variant (of the one named `only`)."""
+    result = Result(NAME, ABOUT)
+    if (why := why_not()) or (why := _no_tools()):
+        result.missing = why
+        return result
+    result.notes.append(f"seed {seed}; ext4 and XFS, journal modes WAL and DELETE")
+    for variant in VARIANTS:
+        if only and variant.name != only:
+            continue
+        number = max(3, round(rounds * variant.share))
+        _run_variant(variant, number, seed, keep, result)
+    return result
+
+
+def _no_tools() -> str | None:
+    missing = [tool for tool in ("mkfs.xfs", "mkfs.ext4", "unshare", "mount") if shutil.which(tool) is None]
+    return f"{', '.join(missing)} not installed: scripts/setup.sh suites" if missing else None
+
+
+def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
+    done, bad, acknowledged = 0, 0, 0
+    while done < rounds:
+        home = pathlib.Path(tempfile.mkdtemp(prefix="cuts-", dir=memory_dir()))
+        try:
+            epoch = Epoch(variant, home, seed, done)
+            try:
+                for number in range(done, min(rounds, done + ROUNDS_OF_ONE_DATABASE)):
+                    faults = epoch.round(number)
+                    done += 1
+                    acknowledged += epoch.acknowledged_in_round
+                    if faults:
+                        bad += 1
+                        processes.say(f"cuts: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
+                    if not variant.must_lose:
+                        found = "; ".join(faults) or SOUND
+                        result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], [found]))
+                    if faults and keep:
+                        epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}", faults)
+                    if faults:
+                        break
+            finally:
+                epoch.close()
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        processes.say(f"cuts: {variant.name}: {done} of {rounds}, {bad} bad, {acknowledged:,} transactions acknowledged")
+    if variant.must_lose:
+        found = "loses" if bad else "loses nothing"
+        result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
+    result.notes.append(f"{variant.name}: {done} cuts, {bad} bad, {acknowledged:,} transactions acknowledged" + (" (must lose)" * variant.must_lose))
+
+
+class Epoch:
+    """A disk, its database, and the pools; some rounds on them."""
+
+    def __init__(self, variant: Variant, home: pathlib.Path, seed: int, first: int):
+        self.variant, self.home, self.seed = variant, home, seed
+        rng = random.Random(f"{seed} {variant.name} {first}")
+        self.kind = rng.choice(["ext4", "xfs"])
+        self.mode = rng.choice(["wal", "delete"])
+        shared_pool = rng.random() < 0.5
+        # Small segments turn often, large ones keep old records.
+        segment, size = rng.choice([("64KiB", "4MiB"), ("1MiB", "24MiB")])
+        self.about = f"{self.kind}, {self.mode}, segments of {segment}" + (", a shared pool" if shared_pool and len(variant.runs) > 1 else "")
+        self.disk = Disk(home, self.kind)
+        self.database = self.disk.mounted / "a.db"
+        self.boot = uuid.uuid4()
+        self.pools = [home / "pool-0" if shared_pool else home / f"pool-{number}" for number in range(len(variant.runs))]
+        self.acknowledged: dict[str, int] = {}
+        self.acknowledged_in_round = 0
+        self.errors: list[str] = []
+        self.heard: set[str] = set()
+        self.recovered: list[str] = []
+        try:
+            for pool in set(self.pools):
+                create_pool(pool, size=size, segment=segment, lanes=16)
+            counts = (*variant.runs, variant.plain)
+            self.names = [[f"w{group}{member}" for member in range(count)] for group, count in enumerate(counts)]
+            database.create(self.database, self.mode, [name for group in self.names for name in group])
+            self.disk.write_back()
+        except BaseException:
+            self.disk.close()
+            raise
+
+    def close(self) -> None:
+        self.disk.close()
+
+    def round(self, number: int) -> list[str]:
+        """Writes, kills, cuts, recovers: what is wrong then."""
+        rng = random.Random(f"{self.seed} {self.variant.name} {number} round")
+        self.errors, self.recovered, self.heard, self.acknowledged_in_round = [], [], set(), 0
+        group = Group()
+        try:
+            commands = [
+                (names, self._in_this_boot(self._run_command(pool, self._workers(names, number)))) for pool, names in zip(self.pools, self.names)
+            ]
+            if self.variant.plain:
+                commands.append((self.names[-1], self._workers(self.names[-1], number)))
+            self._start(group, commands, rng)
+            self._write(group, rng)
+        finally:
+            group.kill()
+        self.disk.cut()
+        self._read(group, 0.0, to_the_end=True)
+        self.disk.mount_again()
+        self.boot = uuid.uuid4()
+        pools = sorted(set(self.pools))
+        rng.shuffle(pools)
+        refused = [why for pool in pools if (why := self._recover(pool))]
+        return self.errors + refused + database.faults(self.database, self.acknowledged)
+
+    def _start(self, group: Group, commands: list[tuple[list[str], list[str]]], rng: random.Random) -> None:
+        """Starts them in any order, all at once or each when those before it are at work; returns when all are."""
+        rng.shuffle(commands)
+        one_by_one = rng.random() < 0.6
+        wanted: set[str] = set()
+        for names, command in commands:
+            group.start(command)
+            wanted |= set(names)
+            if one_by_one:
+                self._hear(group, wanted)
+        self._hear(group, wanted)
+
+    def _hear(self, group: Group, wanted: set[str]) -> None:
+        """Waits until each of these writers has committed something in this round."""
+        deadline = time.monotonic() + START_LIMIT_S
+        while not wanted <= self.heard and time.monotonic() < deadline and not self.errors:
+            self._read(group, 0.05)
+        if not wanted <= self.heard and not self.errors:
+            self.errors.append(f"{sorted(wanted - self.heard)} committed nothing in {START_LIMIT_S:.0f} s")
+
+    def _write(self, group: Group, rng: random.Random) -> None:
+        """Lets them write for a while; meanwhile the kernel writes back, or one of the processes is killed before the others."""
+        end = time.monotonic() + rng.uniform(0.02, 1.0)
+        write_back_at = end - rng.uniform(0.0, 0.4) if rng.random() < 0.3 else None
+        kill_at = end - rng.uniform(0.0, 0.3) if rng.random() < 0.25 else None
+        while (now := time.monotonic()) < end and not self.errors:
+            if write_back_at and now >= write_back_at:
+                self.disk.write_back()
+                write_back_at = None
+            if kill_at and now >= kill_at:
+                group.kill_one(rng)
+                kill_at = None
+            self._read(group, 0.01)
+
+    def _read(self, group: Group, wait_s: float, to_the_end: bool = False) -> None:
+        """Enters into the ledger what was acknowledged, and the writers that were heard of."""
+        for line in group.lines(wait_s, to_the_end):
+            kind, _, rest = line.partition(" ")
+            if kind == "ack":
+                name, seq = rest.split()
+                self.acknowledged[name] = max(self.acknowledged.get(name, 0), int(seq))
+                self.acknowledged_in_round += 1
+                self.heard.add(name)
+            elif kind == "error":
+                self.errors.append(f"a writer failed: {rest}")
+
+    def _workers(self, names: list[str], number: int) -> list[str]:
+        script = str(pathlib.Path(worker.__file__))
+        extra = "OFF" if self.variant.must_lose else worker.SYNCHRONOUS[self.mode]
+        each = " & ".join(f'"$@" {name} {self.seed}-{number}-{name} {extra}' for name in names)
+        return ["sh", "-c", f"{each} & wait", "sh", "/usr/bin/python3", script, str(self.database), self.mode]
+
+    def _run_command(self, pool: pathlib.Path, argv: list[str]) -> list[str]:
+        return [forebay(), "run", "--pool", str(pool), "--profile", "sqlite", "--", *argv]
+
+    def _in_this_boot(self, argv: list[str]) -> list[str]:
+        """The program in a mount namespace with the boot id of the time."""
+        path = self.home / f"boot-{self.boot}"
+        path.write_text(f"{self.boot}\n")
+        script = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, "sh", str(path), *argv]
+
+    def _recover(self, pool: pathlib.Path) -> str | None:
+        """Recovers a pool. Why that was refused, if for another reason than that the pool is emulated (it only plays persistent memory)."""
+        command = self._in_this_boot([forebay(), "recover", "--pool", str(pool)])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0 and "emulated" in done.stdout + done.stderr:
+            self.recovered.append(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+            command.append("--force")
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.recovered.append(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+        if done.returncode == 0:
+            return None
+        return f"recover {pool.name}: status {done.returncode}: {' '.join((done.stdout + done.stderr).split())}"
+
+    def keep(self, to: pathlib.Path, faults: list[str]) -> None:
+        """Copies what is there, for whoever looks for the reason."""
+        shutil.rmtree(to, ignore_errors=True)
+        to.mkdir(parents=True)
+        for path in [*set(self.pools), *self.disk.mounted.glob("a.db*")]:
+            if path.exists():
+                shutil.copy2(path, to)
+        text = {"about": self.about, "faults": faults, "acknowledged": self.acknowledged, "recovery": self.recovered}
+        (to / "round.json").write_text(json.dumps(text, indent=1))
+
+
+class Group:
+    """The processes of a round: one process group, so that one signal ends all of them at once; one pipe, which is the ledger."""
+
+    def __init__(self) -> None:
+        self.ledger, self.ledger_in = os.pipe()
+        self.started: list[subprocess.Popen] = []
+        self.rest = b""
+
+    def start(self, argv: list[str]) -> None:
+        leader = self.started[0].pid if self.started else 0
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=self.ledger_in, stderr=subprocess.DEVNULL if not sys.flags.verbose else None, process_group=leader
+        )
+        self.started.append(child)
+
+    def members(self) -> list[int]:
+        """All processes of the group but the leader, which keeps the group's number."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                except OSError:
+                    continue
+                if int(fields[2]) == self.started[0].pid and int(entry.name) != self.started[0].pid:
+                    found.append(int(entry.name))
+        return found
+
+    def kill_one(self, rng: random.Random) -> None:
+        """Kills one of them before the others: a worker, a shell, a supervisor."""
+        if members := sorted(self.members()):
+            try:
+                os.kill(rng.choice(members), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def kill(self) -> None:
+        """Kills them all at once, and waits until none is there."""
+        if not self.started:
+            return
+        os.killpg(self.started[0].pid, signal.SIGKILL)
+        for child in self.started:
+            child.wait()
+        processes.stop_all()
+        if self.ledger_in >= 0:
+            os.close(self.ledger_in)
+            self.ledger_in = -1
+
+    def lines(self, wait_s: float, to_the_end: bool) -> list[str]:
+        """Whole lines of the ledger that are there by now."""
+        more = b""
+        while select.select([self.ledger], [], [], wait_s)[0]:
+            chunk = os.read(self.ledger, 1 << 16)
+            more += chunk
+            if not chunk or not to_the_end:
+                break
+        if to_the_end:
+            os.close(self.ledger)
+        *whole, self.rest = (self.rest + more).split(b"\n")
+        return [line.decode() for line in whole]

@@ -1,0 +1,62 @@
+"""Python's own tests of what touches files and processes (Debian's libpython3.11-testsuite), test by test."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import shutil
+import subprocess
+import xml.etree.ElementTree
+
+from .place import Place
+
+NAME = "python"
+ABOUT = "Python's own tests: files, sqlite3, dbm, mmap, subprocess, tempfile, …"
+PYTHON = "/usr/bin/python3"
+MODULES = """
+    test_file test_fileio test_io test_bufio test_file_eintr test_fileinput test_univnewlines test_largefile test_os test_posix test_stat
+    test_pathlib test_shutil test_tempfile test_glob test_fcntl test_ioctl test_mmap test_memoryio test_select test_selectors test_poll
+    test_subprocess test_popen test_fork1 test_wait3 test_wait4 test_pipes test_pty test_signal test_threadsignals
+    test_sqlite3 test_dbm test_dbm_dumb test_dbm_gnu test_dbm_ndbm test_shelve test_pickle test_mailbox
+    test_tarfile test_zipfile test_gzip test_bz2 test_lzma test_filecmp test_linecache test_compileall test_py_compile test_logging
+    test_multiprocessing_fork test_concurrent_futures test_socket
+""".split()
+# A test that takes longer hangs.
+TEST_LIMIT_S = 240
+MODULE_LIMIT_S = 900.0
+
+
+def missing() -> str | None:
+    if shutil.which(PYTHON) is None:
+        return f"{PYTHON} is not installed"
+    done = subprocess.run([PYTHON, "-c", "import test.test_file"], capture_output=True)
+    return None if done.returncode == 0 else "libpython3.11-testsuite is not installed: scripts/setup.sh suites"
+
+
+def groups() -> list[str]:
+    return MODULES
+
+
+def run_group(group: str, place: Place) -> dict[str, str]:
+    report = place.dir / "junit.xml"
+    temporary = place.fresh("tmp")
+    command = [PYTHON, "-m", "test", "--junit-xml", str(report), "--tempdir", str(temporary), "--timeout", str(TEST_LIMIT_S), group]
+    # Their own directory for what they put in the system's temporary one.
+    done = place.run(command, limit_s=MODULE_LIMIT_S, env={"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"})
+    outcomes = {"the module": done.outcome}
+    if report.exists() and report.stat().st_size:
+        for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+            outcomes[case.get("name", "?")] = _outcome(case, place.dir)
+    else:
+        outcomes["the report"] = "none was written"
+    return outcomes
+
+
+def _outcome(case: xml.etree.ElementTree.Element, place: pathlib.Path) -> str:
+    for kind in ("error", "failure"):
+        if (found := case.find(kind)) is not None:
+            # Its last line: what was raised. What names the place it ran in is cut out.
+            text = (found.text or found.get("message") or "").strip().splitlines()
+            said = text[-1].replace(str(place), "…") if text else ""
+            return f"{kind}: {said}"
+    return "skipped" if case.find("skipped") is not None or case.get("status") == "skipped" else "passed"

@@ -1,0 +1,120 @@
+"""What a suite found: one type for all of them, and its table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import platform
+
+SAME = "same"
+# It differs in one attempt only, or differs from itself without Forebay: named, no failure.
+FLAKY = "flaky"
+DIFFERENT = "different"
+
+
+@dataclasses.dataclass
+class Case:
+    """One test: what came of it plain, and what under Forebay. Outcomes are compared as text, in each attempt."""
+
+    name: str
+    plain: list[str]
+    forebay: list[str]
+
+    @property
+    def verdict(self) -> str:
+        if self.plain[0] == self.forebay[0]:
+            return SAME
+        if len(set(self.plain)) > 1:
+            return FLAKY
+        differing = sum(outcome != self.plain[0] for outcome in self.forebay)
+        return FLAKY if differing == 1 and len(self.forebay) > 2 else DIFFERENT
+
+
+@dataclasses.dataclass
+class Result:
+    """A suite: its cases, and how much of it really went through Forebay."""
+
+    suite: str
+    about: str
+    cases: list[Case] = dataclasses.field(default_factory=list)
+    absorbed_writes: int = 0
+    # Why it was not run, or not as a whole. A suite that was not run is a failure of `make suites`.
+    missing: str | None = None
+    # What its row says of its size, if not the number of its cases.
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def of(self, verdict: str) -> list[Case]:
+        return [case for case in self.cases if case.verdict == verdict]
+
+    @property
+    def well(self) -> bool:
+        return bool(self.cases) and not self.of(DIFFERENT) and self.missing is None
+
+    def as_json(self) -> dict:
+        return {
+            "suite": self.suite,
+            "about": self.about,
+            "missing": self.missing,
+            "notes": self.notes,
+            "absorbed_writes": self.absorbed_writes,
+            "cases": len(self.cases),
+            "same": len(self.of(SAME)),
+            "different": [dataclasses.asdict(case) for case in self.of(DIFFERENT)],
+            "flaky": [dataclasses.asdict(case) for case in self.of(FLAKY)],
+        }
+
+
+def to_json(results: list[Result]) -> str:
+    return json.dumps([result.as_json() for result in results], indent=1)
+
+
+HEAD = """\
+# Other people's test suites
+
+`make suites` wrote this page. It runs what others wrote and Debian packages, once plainly and once under `forebay run --absorb '*'` with an
+emulated pool, and compares what came of each test: a test that fails in both is the same. What differs is repeated three times; what differs
+once in four, or differs from itself without Forebay, is called flaky and named. The cuts are a loop of their own: several processes write to
+one SQLite database, all of them are killed, the file system is shut down without writing anything back, mounted again, and recovered as if in another boot;
+then the database must be sound and must have every transaction that was acknowledged. The pool lies outside of that file system and plays the persistent memory.
+
+The runner is [suites/](../suites); `python3 -m suites --only NAME` runs one.
+"""
+
+
+def to_markdown(results: list[Result], versions: dict[str, str]) -> str:
+    lines = [HEAD, f"Linux {platform.release()}, {platform.machine()}. " + "; ".join(f"{k} {v}" for k, v in versions.items()) + ".", ""]
+    lines += ["| suite | what | tests | same | different | flaky | writes absorbed |", "|---|---|--:|--:|--:|--:|--:|"]
+    for result in results:
+        counts = [len(result.cases), len(result.of(SAME)), len(result.of(DIFFERENT)), len(result.of(FLAKY))]
+        row = [result.suite, result.about, *(f"{n:,}" for n in counts), f"{result.absorbed_writes:,}"]
+        lines.append("| " + " | ".join(row) + " |")
+    for result in results:
+        named = [(DIFFERENT, case) for case in result.of(DIFFERENT)] + [(FLAKY, case) for case in result.of(FLAKY)]
+        if not (named or result.missing or result.notes):
+            continue
+        lines += ["", f"## {result.suite}", ""]
+        if result.missing:
+            lines += [f"Not run: {result.missing}", ""]
+        lines += [f"* {note}" for note in result.notes]
+        for verdict, case in named:
+            lines.append(f"* {verdict}: `{case.name}`: plain {_said(case.plain)}, under Forebay {_said(case.forebay)}")
+    return "\n".join(lines) + "\n"
+
+
+def _said(outcomes: list[str]) -> str:
+    """Outcomes of all attempts, each once, with how often it came."""
+    seen = {outcome: outcomes.count(outcome) for outcome in outcomes}
+    return ", ".join(f"`{_short(o)}`" + (f" ({n} of {len(outcomes)})" if len(outcomes) > 1 else "") for o, n in seen.items())
+
+
+def _short(text: str, most: int = 160) -> str:
+    text = " ".join(text.replace("`", "'").replace("|", "/").split())
+    return text if len(text) <= most else text[:most] + "…"
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
