@@ -11,7 +11,7 @@ use forebay_files::{
 };
 use forebay_pool::Pool;
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{FlockOperation, Mode, OFlags},
     io::Errno,
 };
 use std::{
@@ -181,6 +181,19 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let absorbed = client::absorbs(opened.as_raw_fd());
             files.insert(handle.to_owned(), opened);
             Ok(usize::from(absorbed))
+        }
+        // Past the client, as the C library opens a stream.
+        ["raw", handle, name, flags] => {
+            let flags =
+                OFlags::from_bits_retain(u32::try_from(number(flags)?).map_err(|_| Errno::INVAL)?);
+            let opened =
+                rustix::fs::open(name, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))?;
+            files.insert(handle.to_owned(), opened);
+            Ok(0)
+        }
+        ["flock", handle] => {
+            let file = files.get(handle).ok_or(Errno::BADF)?;
+            rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map(|()| 0)
         }
         ["close", handle] => {
             client::closing(fd(files, handle)?);

@@ -5,6 +5,7 @@
 //! sealed segment, so that the client can release it. [`replay`] brings the files up to date after a crash.
 //! docs/files-protocol.md has the messages, records and rules; docs/durability.md the promises.
 
+mod absorbed;
 pub mod boot;
 pub mod client;
 mod error;
@@ -26,6 +27,8 @@ pub const FILES_MAX: usize = 256;
 pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
 /// Environment of the database: the secret that its [`client`] names itself with.
 pub const ENV_TOKEN: &str = "FOREBAY_TOKEN";
+/// Environment of the database: where the table of the files that its run absorbs is.
+pub const ENV_TABLE: &str = "FOREBAY_TABLE";
 /// Environment of the database: the name of the device that its pool is to be as slow as, for measurements. May be absent.
 pub const ENV_SLOWED: &str = "FOREBAY_MEDIA_PROFILE";
 /// Environment of the database: `fnmatch` patterns of the files to absorb, one a line.

@@ -34,6 +34,8 @@ pub struct SharedFile {
     pub bytes: AtomicU64,
     /// Client: syncs absorbed.
     pub syncs: AtomicU64,
+    /// Client: log address behind the last record.
+    pub end: AtomicU64,
 }
 
 /// The shared page.
@@ -128,13 +130,51 @@ impl Shared {
     }
 }
 
-/// A mapping of the page.
-pub struct SharedPage(NonNull<Shared>);
+/// Memory that is shared with other processes.
+///
+/// # Safety
+/// It consists of atomics: every bit pattern is valid, and others may change it.
+pub(crate) unsafe trait Atomics {}
 
-// SAFETY: the page has atomics only.
-unsafe impl Send for SharedPage {}
+// SAFETY: atomics only.
+unsafe impl Atomics for Shared {}
+// SAFETY: atomics only.
+unsafe impl Atomics for crate::absorbed::Page {}
+
+/// A mapping of a `T`.
+pub(crate) struct Mapped<T: Atomics>(NonNull<T>);
+
+// SAFETY: it has atomics only.
+unsafe impl<T: Atomics> Send for Mapped<T> {}
 // SAFETY: as above.
-unsafe impl Sync for SharedPage {}
+unsafe impl<T: Atomics> Sync for Mapped<T> {}
+
+impl<T: Atomics> Mapped<T> {
+    /// Maps the file. Where `protection` does not let it be written to, nothing may be stored.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` for something smaller than a `T`.
+    pub(crate) fn map_as(fd: BorrowedFd<'_>, protection: ProtFlags) -> Result<Self, Errno> {
+        if rustix::fs::fstat(fd)?.st_size < size_of::<T>() as i64 {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let page = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                size_of::<T>(),
+                protection,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        NonNull::new(page.cast()).map(Self).ok_or(Errno::NOMEM)
+    }
+}
+
+/// A mapping of the page.
+pub(crate) type SharedPage = Mapped<Shared>;
 
 impl SharedPage {
     /// A new page, and the descriptor to send to the client. Its size is sealed: the other side cannot take memory away under us.
@@ -154,37 +194,23 @@ impl SharedPage {
     /// # Errors
     /// What the kernel says; `EINVAL` for something smaller than the page.
     pub fn map(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
-        if rustix::fs::fstat(fd)?.st_size < size_of::<Shared>() as i64 {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let page = unsafe {
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                size_of::<Shared>(),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
-        }?;
-        NonNull::new(page.cast()).map(Self).ok_or(Errno::NOMEM)
+        Self::map_as(fd, ProtFlags::READ | ProtFlags::WRITE)
     }
 }
 
-impl Deref for SharedPage {
-    type Target = Shared;
+impl<T: Atomics> Deref for Mapped<T> {
+    type Target = T;
 
-    fn deref(&self) -> &Shared {
-        // SAFETY: the mapping has the size of the page, which consists of atomics, for which every bit pattern is valid; it lives as
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping has the size of a `T`, which consists of atomics, for which every bit pattern is valid; it lives as
         // long as `self`.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl Drop for SharedPage {
+impl<T: Atomics> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<Shared>()) };
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
     }
 }

@@ -4,10 +4,15 @@
     reason = "raw system calls, and descriptors that are not ours"
 )]
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{AtFlags, OFlags, StatxFlags},
+    io::Errno,
+    mm::{MapFlags, ProtFlags},
+};
 use std::{
     ffi::{CStr, c_int},
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    sync::atomic::{AtomicU32, AtomicUsize},
 };
 
 /// A descriptor of the database, for the length of one system call: if it is closed meanwhile, the kernel says `EBADF`, as it would
@@ -111,16 +116,22 @@ pub(crate) fn matches(pattern: &CStr, name: &CStr, flags: c_int) -> bool {
     unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), flags) == 0 }
 }
 
-/// Asks for a lease on an open file, and gives it back: true if nobody else has the file open (`F_SETLEASE`). `None` if that cannot be told.
-pub(crate) fn alone(fd: BorrowedFd<'_>) -> Option<bool> {
+/// Asks for a lease on an open file, and gives it back: true if it is open nowhere else on this machine (`F_SETLEASE`).
+///
+/// # Errors
+/// That cannot be told: it is not our file, or the file system knows no leases.
+pub(crate) fn alone(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     // SAFETY: both commands take an integer.
     let taken = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
     if taken == 0 {
         // SAFETY: as above.
         unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-        return Some(true);
+        return Ok(true);
     }
-    (last_errno() == Errno::AGAIN).then_some(false)
+    match last_errno() {
+        Errno::AGAIN => Ok(false),
+        errno => Err(errno),
+    }
 }
 
 /// Takes the lease of [`alone`] and keeps it until the file is closed: nobody opens it meanwhile without waiting.
@@ -190,4 +201,108 @@ pub(crate) fn same_open_file(one: c_int, other: c_int) -> bool {
     // SAFETY: numbers only.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, us, us, KCMP_FILE, one, other) };
     one == other || order <= 0
+}
+
+/// The head of a thread's robust list, as the kernel has it.
+#[repr(C)]
+struct RobustHead {
+    first: AtomicUsize,
+    offset: isize,
+    pending: usize,
+}
+
+/// Puts this thread's id into `word`. When the thread ends, however it ends, the kernel takes it away (`set_robust_list`): so all who
+/// share the memory know that it did. `node` is the list's, and in the same memory.
+pub(crate) fn mark_at_end_of_thread(node: &AtomicUsize, word: &AtomicU32) -> Result<(), Errno> {
+    use std::sync::atomic::Ordering::Release;
+    let offset = std::ptr::from_ref(word)
+        .addr()
+        .wrapping_sub(std::ptr::from_ref(node).addr());
+    // Never freed: the kernel reads it when the thread is gone.
+    let head: &'static RobustHead = Box::leak(Box::new(RobustHead {
+        first: AtomicUsize::new(std::ptr::from_ref(node).expose_provenance()),
+        offset: offset.cast_signed(),
+        pending: 0,
+    }));
+    // The list is a ring.
+    node.store(std::ptr::from_ref(&head.first).expose_provenance(), Release);
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    word.store(thread.cast_unsigned(), Release);
+    // SAFETY: the head lives for ever and has the kernel's layout. It replaces the C library's, whose robust mutexes this thread has none
+    // of.
+    let done = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<RobustHead>()) };
+    (done == 0).then_some(()).ok_or_else(last_errno)
+}
+
+/// True if there is a process with this id that has not ended, or if that cannot be told.
+pub(crate) fn is_process(id: u32) -> bool {
+    // Behind the name, which may have any characters.
+    let state = |stat: String| {
+        stat.rsplit_once(") ")
+            .map(|(_, rest)| rest.starts_with(['Z', 'X']))
+    };
+    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
+        Ok(stat) => state(stat) != Some(true),
+        Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// When the file was made, ns since 1970; 0 where that is not known.
+pub(crate) fn born(fd: BorrowedFd<'_>) -> u64 {
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    stat.map_or(0, |stat| match stat.stx_mask & StatxFlags::BTIME.bits() {
+        0 => 0,
+        _ => {
+            stat.stx_btime.tv_sec.cast_unsigned() * 1_000_000_000
+                + u64::from(stat.stx_btime.tv_nsec)
+        }
+    })
+}
+
+/// True if a descriptor of one process and one of another share one open file.
+pub(crate) fn share_open_file((one, fd): (u32, c_int), (other, other_fd): (u32, c_int)) -> bool {
+    const KCMP_FILE: c_int = 0;
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILE, fd, other_fd) == 0 }
+}
+
+/// A process's name, as `ps` has it.
+pub(crate) fn name_of_process(id: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{id}/comm"));
+    name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+}
+
+/// Puts empty memory of this process alone in the place of all mappings of a file. What was a reference into it stays valid, and leads to
+/// zeros.
+pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
+    let maps = std::fs::read_to_string("/proc/self/maps")
+        .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    let device = format!(
+        "{:02x}:{:02x}",
+        rustix::fs::major(dev),
+        rustix::fs::minor(dev)
+    );
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let (Some((start, end)), Some(on), Some(inode)) = (range, words.nth(2), words.next())
+        else {
+            continue;
+        };
+        if on != device || inode.parse() != Ok(ino) {
+            continue;
+        }
+        let parse = |address| usize::from_str_radix(address, 16).map_err(|_| Errno::INVAL);
+        let (start, end) = (parse(start)?, parse(end)?);
+        // SAFETY: the range is mapped, from the file, by us; all of it is replaced by memory that may be accessed in the same ways.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::without_provenance_mut(start),
+                end - start,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+            )
+        }?;
+    }
+    Ok(())
 }

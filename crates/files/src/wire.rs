@@ -18,8 +18,8 @@ use std::{
 use uuid::Uuid;
 
 /// Version of the messages, the shared page and the records.
-pub const VERSION: u32 = 2;
-/// Bytes of a message at most: the status of many files.
+pub const VERSION: u32 = 3;
+/// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.
 const DESCRIPTORS_MAX: usize = 3;
@@ -37,7 +37,7 @@ pub enum Request {
         /// Process id.
         pid: u32,
     },
-    /// The first message of somebody who wants to look. Answer: [`Answer::Status`].
+    /// The first message of a process that wants to look. Answer: [`Answer::Status`], and the status as JSON in the file that comes along.
     Status {
         /// The secret of the supervisor's file.
         token: Uuid,
@@ -50,6 +50,28 @@ pub enum Request {
         dev: u64,
         /// Inode number of the file.
         ino: u64,
+    },
+    /// The first message of another run, one of whose processes has a file open that this run absorbs. Answer: [`Answer::Done`] once it
+    /// does not. No secret: who may write to the file may ask.
+    OtherRun {
+        /// Device number of the file.
+        dev: u64,
+        /// Inode number of the file.
+        ino: u64,
+    },
+    /// The first message of a process that cannot open the table of absorbed files. Answer: [`Answer::Done`] with the table.
+    Table {
+        /// The secret from the environment.
+        token: Uuid,
+    },
+    /// The first message of a process in which a file that the profile names stays plain, for a reason of its own. No answer.
+    Plain {
+        /// The secret from the environment.
+        token: Uuid,
+        /// The file's path, as bytes.
+        path: Vec<u8>,
+        /// Why.
+        reason: String,
     },
     /// Absorb the file whose descriptor comes along. Answer: [`Answer::Absorb`] once it and its directory are synced, or [`Answer::Refused`].
     Register {
@@ -77,6 +99,11 @@ pub enum Request {
         /// The name that it had, as bytes.
         path: Vec<u8>,
     },
+    /// A file lost its last name, and the program closed its last descriptor: nothing of it is needed any more. No answer.
+    Released {
+        /// The file.
+        file: u32,
+    },
     /// Nothing in the lane is of this file any more, and its number is free. No answer.
     Forget {
         /// The file.
@@ -92,6 +119,8 @@ pub enum Answer {
     Welcome {
         /// The pool's path.
         pool: PathBuf,
+        /// The client's number in the table of absorbed files.
+        holder: u64,
         /// Owner to claim a lane for.
         owner: Uuid,
         /// Buffers of the lane.
@@ -101,20 +130,22 @@ pub enum Answer {
         /// This boot's id.
         boot: Uuid,
     },
-    /// The file and its directory are synced.
-    Absorb {
-        /// True if nobody else has the file open.
-        alone: bool,
-    },
+    /// The file and its directory are synced, and no other process has it open.
+    Absorb,
     /// The file stays plain.
     Refused {
         /// Why.
         reason: String,
     },
+    /// The file may not be written to: another run absorbs it, and cannot be told.
+    Unheard {
+        /// Which, and why.
+        reason: String,
+    },
     /// Done.
     Done,
-    /// The supervisor's state.
-    Status(Box<serde_json::value::Value>),
+    /// The supervisor's state comes along.
+    Status,
 }
 
 /// Sends a message. Does not raise `SIGPIPE`.

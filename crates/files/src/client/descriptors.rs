@@ -7,7 +7,7 @@ use super::{
     table::{self, Entry},
     with_file,
 };
-use crate::sys;
+use crate::{sys, wire::Request};
 use std::{ffi::c_int, sync::atomic::Ordering::Relaxed};
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
@@ -19,6 +19,7 @@ pub fn closing(fd: c_int) {
     if sys::in_vforked_child() {
         return;
     }
+    let mut released = false;
     // Until the entry is gone: whoever writes the file's records again by one of its descriptors has the lock.
     let _held = match entry.file() {
         // It counts as open from now on.
@@ -34,12 +35,17 @@ pub fn closing(fd: c_int) {
                 file.descriptors = file.descriptors.saturating_sub(1);
                 // The number may come back for another open file.
                 file.position = None;
+                released = file.nameless && file.descriptors == 0;
             }
             Some(guard)
         }
         _ => None,
     };
     table::set_entry(fd, None);
+    if let (true, Some(file), Some(session)) = (released, entry.file(), session::current()) {
+        // Its space is free as soon as the supervisor has closed it, too.
+        session.tell(&Request::Released { file: file as u32 });
+    }
 }
 
 /// After `to` became a duplicate of `from`.

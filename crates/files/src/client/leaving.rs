@@ -1,10 +1,11 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, REGISTRY, RETIRED,
+    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED,
     names::{Named, named, regular},
+    others::claim_inherited,
     session::{self, Session},
-    table::{self, Entry, File},
+    table::{self, File},
     with_file,
 };
 use crate::{FILES_MAX, sys, wire::Request};
@@ -23,14 +24,17 @@ use std::{
 /// # Errors
 /// If it cannot be drained: then the change must not be made.
 pub fn retire(fd: c_int) -> Result<(), Errno> {
-    let Some(number) = table::entry(fd).and_then(Entry::file) else {
+    let Some(entry) = table::entry(fd) else {
+        return Ok(());
+    };
+    if entry.is_inherited() {
+        return claim_inherited(fd, entry);
+    }
+    let Some(number) = entry.file() else {
         return Ok(());
     };
     if FORKED.load(Relaxed) {
-        if let Some(raw) = sys::borrow(fd) {
-            leave(raw, number);
-        }
-        return Ok(());
+        return sys::borrow(fd).map_or(Ok(()), |raw| leave(raw, number));
     }
     session::current().map_or(Ok(()), |session| retire_file(session, number))
 }
@@ -42,12 +46,7 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
 pub fn retire_path(dir: c_int, path: &CStr) -> Result<(), Errno> {
     match (named(dir, path, AtFlags::empty()), session::current()) {
         (Some(Named::Ours(number, _)), Some(session)) => retire_file(session, number),
-        (Some(Named::Foreign((dev, ino))), _) => {
-            if let Some(config) = CONFIG.get() {
-                let _ = config.address.foreign(dev, ino);
-            }
-            Ok(())
-        }
+        (Some(Named::Foreign(key)), _) => CONFIG.get().map_or(Ok(()), |config| config.claim(key)),
         _ => Ok(()),
     }
 }
@@ -117,14 +116,51 @@ pub fn forked() {
 }
 
 /// In a forked child: `fd`, inherited, is about to be written to. Whoever absorbs the file lets it be plain; so do we.
-pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) {
-    if let (Some(config), Ok((_, (dev, ino)))) = (CONFIG.get(), regular(fd)) {
-        // Without a supervisor the parent may be writing to the lane still, and cannot be told.
-        let _ = config.address.foreign(dev, ino);
+///
+/// # Errors
+/// `EIO` if the absorbing process cannot be told: the file must not be written to.
+pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) -> Result<(), Errno> {
+    if let (Some(config), Ok((_, key))) = (CONFIG.get(), regular(fd)) {
+        config.claim(key)?;
     }
     for (fd, entry) in table::descriptors_of(number) {
         table::set_entry(fd, entry.plain());
     }
+    Ok(())
+}
+
+/// As [`retire_file`], because the supervisor is gone: what it was syncing when it died is written again first.
+pub(super) fn retire_orphan(session: &Session, number: usize) -> Result<(), Errno> {
+    session.note_orphan();
+    session.settle()?;
+    retire_file(session, number)
+}
+
+/// Before the process becomes another user, who may not write to the pool: everything is drained, and the pool is closed and unmapped.
+/// From then on this process absorbs nothing, as a forked child.
+///
+/// # Errors
+/// If a file cannot be drained: then the process must stay who it is.
+pub fn changing_identity() -> Result<(), Errno> {
+    let Some(session) = session::current() else {
+        return Ok(());
+    };
+    if FORKED.load(Relaxed) {
+        return Ok(());
+    }
+    GIVEN_UP.store(true, Release);
+    PLAIN_FOR
+        .lock()
+        .get_or_insert("the process became another user");
+    let _registry = REGISTRY.lock();
+    session.settle()?;
+    for number in 0..FILES_MAX {
+        retire_file(session, number)?;
+    }
+    // From here on no call of the client touches the session: no file is absorbed.
+    FORKED.store(true, Release);
+    session::close_own();
+    session.unmap_pool()
 }
 
 /// Retires every file and absorbs none from now on: the database does something that cannot be followed (`io_uring`).
@@ -132,6 +168,7 @@ pub fn give_up(reason: &'static str) {
     if GIVEN_UP.swap(true, AcqRel) || FORKED.load(Relaxed) {
         return;
     }
+    PLAIN_FOR.lock().get_or_insert(reason);
     if let Some(session) = session::current() {
         sys::complain(&format!("files are plain from now on: {reason}"));
         for number in 0..FILES_MAX {

@@ -11,6 +11,7 @@ mod descriptors;
 mod leaving;
 mod names;
 mod open;
+mod others;
 mod session;
 mod table;
 mod write;
@@ -18,12 +19,13 @@ mod write;
 pub use descriptors::{
     closing, device, duplicated, flags_changed, hidden_flags, is_in_pool, set_device,
 };
-pub use leaving::{exiting, forked, forking, give_up, retire, retire_path};
+pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
 pub use names::{rename, unlink};
 pub use open::open;
+pub use others::opened;
 pub use write::{at_position, sync, truncate, truncate_path, write};
 
-use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FILES_MAX, sys};
+use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, absorbed::View, sys};
 use names::Key;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -32,6 +34,7 @@ use std::{
     cell::Cell,
     ffi::{CString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
+    path::Path,
     sync::{OnceLock, atomic::AtomicBool},
 };
 use table::{FILES, File};
@@ -40,6 +43,8 @@ use table::{FILES, File};
 struct Config {
     address: Address,
     patterns: Vec<CString>,
+    /// What the run absorbs. Without it, this process is as one outside the run to the others.
+    table: Option<View>,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -52,6 +57,9 @@ static FORKS: AtomicBool = AtomicBool::new(false);
 
 /// Nothing is absorbed any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Why files that the profile names stay plain in this process, for status.
+static PLAIN_FOR: Mutex<Option<&'static str>> = Mutex::new(None);
 
 /// Held while a file begins or ends to be absorbed: its holder alone talks to the supervisor and expects an answer.
 static REGISTRY: Mutex<()> = Mutex::new(());
@@ -72,14 +80,18 @@ pub fn start() {
             .filter(|pattern| !pattern.is_empty())
             .filter_map(|pattern| CString::new(pattern).ok())
             .collect();
-        Some(Config {
+        let mut config = Config {
             address: Address { socket, token },
             patterns,
-        })
+            table: None,
+        };
+        let table = std::env::var_os(ENV_TABLE)?;
+        config.table = others::find_table(&config, Path::new(&table));
+        Some(config)
     };
     sys::note_process();
     if let Some(config) = read() {
-        let _ = CONFIG.set(config);
+        others::note_inherited(CONFIG.get_or_init(|| config));
         // The first one reads the environment, which some programs overwrite with their title.
         forebay_pool::failpoint!("files:loaded");
     }

@@ -2,7 +2,6 @@
 
 use super::{
     CONFIG, FORKED, REGISTRY, find,
-    open::wanted,
     session::{self, Session},
     with_file,
 };
@@ -128,9 +127,16 @@ impl Losing {
         if !lost {
             with_file(self.number, |file| file.gone = self.was_gone);
         } else if self.last_name {
+            let file = self.number as u32;
             self.session.tell(&Request::Unlinked {
-                file: self.number as u32,
+                file,
                 path: absolute(name).into_os_string().into_vec(),
+            });
+            with_file(self.number, |known| {
+                known.nameless = true;
+                if known.descriptors == 0 {
+                    self.session.tell(&Request::Released { file });
+                }
             });
         }
     }
@@ -159,16 +165,13 @@ fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
 /// A file that somebody may absorb.
 pub(super) enum Named {
     Ours(usize, Key),
-    /// We are a forked child, or the name is one that others may absorb.
+    /// Another process absorbs it.
     Foreign(Key),
 }
 
 pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
     let config = CONFIG.get()?;
     let forked = FORKED.load(Relaxed);
-    if !forked && session::current().is_none() && !wanted(config, path) {
-        return None;
-    }
     let key = stat_at(dir, path, flags)?;
     if !forked {
         let _registry = REGISTRY.lock();
@@ -177,7 +180,7 @@ pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
             return Some(Named::Ours(number, key));
         }
     }
-    wanted(config, path).then_some(Named::Foreign(key))
+    config.is_anothers(key).then_some(Named::Foreign(key))
 }
 
 /// Device and inode.

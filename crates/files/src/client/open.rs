@@ -1,9 +1,9 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, find, is_absorbing,
+    CONFIG, Config, FILES, FORKED, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, find, is_absorbing,
     leaving::{forget, retire_or_later},
-    names::{Key, key, regular, stat_at},
+    names::{Key, regular, stat_at},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
 };
@@ -14,12 +14,12 @@ use rustix::{
 };
 use std::{
     ffi::{CStr, OsString, c_int},
-    os::{
-        fd::{AsRawFd, BorrowedFd},
-        unix::ffi::OsStringExt,
-    },
+    os::{fd::BorrowedFd, unix::ffi::OsStringExt},
     path::PathBuf,
-    sync::atomic::Ordering::{Relaxed, Release},
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Relaxed, Release},
+    },
 };
 
 /// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT`, if the file is to be
@@ -47,17 +47,14 @@ pub fn open(
     };
     let is_wanted = wanted(config, path);
     let absorbs = is_absorbing() && !FORKED.load(Relaxed);
-    if !is_wanted && !absorbs {
-        return real(flags);
-    }
-    let existing = stat_at(dir, path, AtFlags::empty());
-    let foreign = Foreign { config, is_wanted };
-    if FORKED.load(Relaxed) || GIVEN_UP.load(Relaxed) && !absorbs {
-        foreign.before(existing, flags);
-        let fd = real(flags)?;
-        foreign.opened(fd, flags);
+    if !is_wanted && !absorbs || FORKED.load(Relaxed) || GIVEN_UP.load(Relaxed) && !absorbs {
+        let fd = open_plainly(config, dir, path, flags, &mut real)?;
+        if is_wanted {
+            tell_plain(config, fd);
+        }
         return Ok(fd);
     }
+    let existing = stat_at(dir, path, AtFlags::empty());
     let registry = REGISTRY.lock();
     let known = existing.and_then(|key| {
         find(key, || {
@@ -66,7 +63,7 @@ pub fn open(
     });
     if known.is_none() && !is_wanted {
         drop(registry);
-        return real(flags);
+        return open_plainly(config, dir, path, flags, &mut real);
     }
     let fd = match (known, session::current()) {
         (Some(number), Some(session)) if flags & libc::O_TRUNC != 0 => {
@@ -83,7 +80,9 @@ pub fn open(
             fd
         }
         _ => {
-            foreign.before(existing.filter(|_| known.is_none()), flags);
+            if flags & libc::O_TRUNC != 0 && known.is_none() {
+                config.claim_at(dir, path)?;
+            }
             real(flags & !HIDDEN_FLAGS)?
         }
     };
@@ -95,48 +94,73 @@ pub fn open(
     if absorbed.is_err() && flags & HIDDEN_FLAGS != 0 {
         restore_flags(fd, flags);
     }
-    // Unless it is the supervisor that says so.
-    if absorbed.is_err_and(|errno| errno != Errno::BUSY) {
-        foreign.opened(fd, flags);
+    match absorbed {
+        Ok(()) => Ok(fd),
+        // The supervisor says so: no process absorbs it.
+        Err(Errno::BUSY) => Ok(fd),
+        Err(Errno::IO) => Err(close_again(fd, Errno::IO)),
+        Err(_) => {
+            tell_plain(config, fd);
+            claimed(config, fd)
+        }
     }
-    Ok(fd)
+}
+
+/// Opens a file that stays plain here: another process that absorbs it lets go of it, before it is truncated and before it is written to.
+fn open_plainly(
+    config: &Config,
+    dir: c_int,
+    path: &CStr,
+    flags: c_int,
+    real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    if flags & libc::O_TRUNC != 0 {
+        config.claim_at(dir, path)?;
+    }
+    claimed(config, real(flags)?)
+}
+
+/// A descriptor that was opened just now, when no other process absorbs its file any more.
+fn claimed(config: &Config, fd: c_int) -> Result<c_int, Errno> {
+    match config.claim_open(fd) {
+        Ok(()) => Ok(fd),
+        Err(errno) => Err(close_again(fd, errno)),
+    }
+}
+
+/// Closes a descriptor that the program was not given.
+fn close_again(fd: c_int, errno: Errno) -> Errno {
+    if let Some(fd) = sys::borrow(fd) {
+        sys::close(fd);
+    }
+    errno
+}
+
+/// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
+fn tell_plain(config: &Config, fd: c_int) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let Some(reason) = *PLAIN_FOR.lock() else {
+        return;
+    };
+    let path = sys::borrow(fd).and_then(|fd| {
+        regular(fd).ok()?;
+        rustix::fs::readlink(sys::link_of(fd), Vec::new()).ok()
+    });
+    let Some(path) = path else { return };
+    if !TOLD.swap(true, Relaxed) {
+        config.address.tell(&Request::Plain {
+            token: config.address.token,
+            path: path.into_bytes(),
+            reason: reason.to_owned(),
+        });
+    }
 }
 
 fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// How a file is opened that stays plain here, although others may absorb it: they let go of it, and absorb it no more while it is open.
-struct Foreign<'a> {
-    config: &'a Config,
-    /// Only files that the profile names can be somebody else's.
-    is_wanted: bool,
-}
-
-impl Foreign<'_> {
-    /// Before a file that exists is truncated: whoever logs it must have drained it. Without a supervisor nobody absorbs it.
-    fn before(&self, existing: Option<Key>, flags: c_int) {
-        if let Some((dev, ino)) = existing
-            && self.is_wanted
-            && flags & libc::O_TRUNC != 0
-        {
-            let _ = self.config.address.foreign(dev, ino);
-        }
-    }
-
-    /// Nothing was written yet.
-    fn opened(&self, fd: c_int, flags: c_int) {
-        let key = sys::borrow(fd).and_then(|raw| Some(regular(raw).ok()?.1));
-        if let Some((dev, ino)) = key
-            && self.is_wanted
-            && writes(flags)
-        {
-            let _ = self.config.address.foreign(dev, ino);
-        }
-    }
-}
-
-/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses. Under the registry's lock.
+/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it must not be written to. Under the registry's lock.
 fn absorb(config: &Config, fd: c_int, flags: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let (stat, key) = regular(raw)?;
@@ -196,8 +220,12 @@ pub(super) fn register(
     if RETIRED.lock().contains(&identity) || stat.st_nlink == 0 {
         return Err(Errno::PERM);
     }
+    if session::current().is_some_and(Session::is_orphan) {
+        return Err(Errno::NOTCONN);
+    }
     let session = session::begin(&config.address).map_err(|why| {
         GIVEN_UP.store(true, Release);
+        PLAIN_FOR.lock().get_or_insert("this process has no lane");
         sys::complain(&format!("files stay plain: {why}"));
         Errno::NOTCONN
     })?;
@@ -212,12 +240,7 @@ pub(super) fn register(
             free().ok_or(Errno::NFILE)?
         }
     };
-    if !session.register(number, fd, path.clone())? && written_elsewhere(fd, (dev, ino)) {
-        session.tell(&Request::Forget {
-            file: number as u32,
-        });
-        return Err(Errno::TXTBSY);
-    }
+    session.register(number, fd, path.clone())?;
     let guard = FILES[number].file.lock();
     let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
     let file = cell.insert(File {
@@ -229,6 +252,7 @@ pub(super) fn register(
         named_in: None,
         end: 0,
         position: None,
+        nameless: false,
         gone: false,
         unlogged: Vec::new(),
     });
@@ -259,21 +283,4 @@ pub(super) fn reclaim(session: &Session) {
             forget(session, number, &mut cell);
         }
     }
-}
-
-/// True if this process has another descriptor of the file, for writing, which would go round the lane.
-pub(super) fn written_elsewhere(fd: BorrowedFd<'_>, file: Key) -> bool {
-    let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
-        return true;
-    };
-    let mut numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
-    numbers.any(|other| {
-        let Some(other) = sys::borrow(other) else {
-            return false;
-        };
-        other.as_raw_fd() != fd.as_raw_fd()
-            && rustix::fs::fstat(other).is_ok_and(|stat| key(&stat) == file)
-            && rustix::fs::fcntl_getfl(other)
-                .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
-    })
 }

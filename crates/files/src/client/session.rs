@@ -6,7 +6,10 @@
 //! If the supervisor is gone, the turn syncs the files itself. If a file cannot be synced and the lane is full, a write stays *unlogged*: only a
 //! real sync can acknowledge it then ([`Session::settle`]), and the file's older records must not be written over it.
 
-use super::table::{self, FILES, File};
+use super::{
+    CONFIG,
+    table::{self, FILES, File},
+};
 use crate::{
     ENV_SLOWED, FILES_MAX, identity,
     record::{self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_TRUNCATE, KIND_WRITE},
@@ -45,6 +48,8 @@ use uuid::Uuid;
 
 /// How long to wait for the supervisor before looking whether it is still there.
 const LOOK: Duration = Duration::from_millis(20);
+/// Attempts to be welcomed by a supervisor that has too many connections.
+const WELCOME_ATTEMPTS: u32 = 500;
 /// The client's own descriptors are moved above this number, where programs do not count on the next free one.
 const OWN_MIN: c_int = 400;
 /// Parts of one record at most; a write of more becomes several records.
@@ -86,12 +91,33 @@ impl Address {
         Ok(socket)
     }
 
-    /// Returns when nobody absorbs the file any more: we are about to write to it.
-    pub(super) fn foreign(&self, dev: u64, ino: u64) -> Result<(), Errno> {
-        let socket = self.connect()?;
-        let token = self.token;
-        wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
-        wire::receive::<Answer>(socket.as_fd()).map(drop)
+    /// Tells the supervisor something that has no answer, by a connection of its own.
+    pub(super) fn tell(&self, request: &Request) {
+        if let Ok(socket) = self.connect() {
+            let _ = wire::send(socket.as_fd(), request, &[]);
+        }
+    }
+
+    /// Asks to be a client. A supervisor that has too many connections closes some: they come again.
+    fn ask_welcome(&self) -> Result<(OwnedFd, Answer, Vec<OwnedFd>), Errno> {
+        let hello = Request::Hello {
+            version: VERSION,
+            token: self.token,
+            pid: std::process::id(),
+        };
+        let mut attempts = 0..WELCOME_ATTEMPTS;
+        loop {
+            let socket = self.connect()?;
+            let answered = wire::send(socket.as_fd(), &hello, &[])
+                .and_then(|()| wire::receive::<Answer>(socket.as_fd()));
+            match answered {
+                Ok((answer, fds)) => return Ok((socket, answer, fds)),
+                Err(Errno::PIPE | Errno::CONNRESET) if attempts.next().is_some() => {
+                    std::thread::sleep(LOOK);
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
     }
 }
 
@@ -126,11 +152,17 @@ struct Turn {
 /// This process's session.
 pub(super) struct Session {
     pub(super) page: SharedPage,
+    /// This process's number in the table of absorbed files.
+    pub(super) holder: u64,
     lane: &'static Lane,
     socket: OwnedFd,
+    /// Device and inode of the pool.
+    pool_file: (u64, u64),
     boot: [u8; 16],
     /// The lane's label if a sync failed.
     label_failed: String,
+    /// And if the supervisor is gone.
+    label_orphan: String,
     orphaned: AtomicBool,
     turn: Mutex<Turn>,
     /// Which files each segment that is not handed over names.
@@ -162,23 +194,20 @@ fn slowed_to() -> Option<Profile> {
 impl Session {
     fn begin(address: &Address) -> Result<Self, String> {
         let lost = |errno: Errno| format!("the supervisor does not answer: {errno}");
-        let socket = address.connect().map_err(lost)?;
-        let hello = Request::Hello {
-            version: VERSION,
-            token: address.token,
-            pid: std::process::id(),
-        };
-        wire::send(socket.as_fd(), &hello, &[]).map_err(lost)?;
-        let (answer, fds) = wire::receive::<Answer>(socket.as_fd()).map_err(lost)?;
+        let (socket, answer, fds) = address.ask_welcome().map_err(lost)?;
         let Answer::Welcome {
             pool,
+            holder,
             owner,
             buffers,
             label,
             boot,
         } = answer
         else {
-            return Err(format!("the supervisor refuses: {answer:?}"));
+            return Err(match answer {
+                Answer::Refused { reason } => reason,
+                other => format!("the supervisor answers {other:?}"),
+            });
         };
         let [pool_fd, page]: [OwnedFd; 2] = fds
             .try_into()
@@ -192,7 +221,9 @@ impl Session {
         let (socket, pool_fd) = (high(socket), high(pool_fd));
         OWN[0].store(socket.as_raw_fd(), Relaxed);
         OWN[1].store(pool_fd.as_raw_fd(), Relaxed);
+        let pool_file = rustix::fs::fstat(&pool_fd).map_err(|e| format!("the pool: {e}"))?;
         let label_failed = replay::relabelled(&label, Mark::Failed);
+        let label_orphan = format!("{label} (its forebay run is gone)");
         let claimed = Pool::open_file(&pool, pool_fd.into()).and_then(|pool| {
             let options = ClaimOptions {
                 buffers,
@@ -209,6 +240,12 @@ impl Session {
             Ok(claimed) => claimed,
             Err(e) => {
                 OWN.iter().for_each(|own| own.store(-1, Relaxed));
+                let plain = Request::Plain {
+                    token: address.token,
+                    path: Vec::new(),
+                    reason: e.to_string(),
+                };
+                let _ = wire::send(socket.as_fd(), &plain, &[]);
                 return Err(e.to_string());
             }
         };
@@ -216,9 +253,12 @@ impl Session {
         let lane: &'static Lane = Box::leak(Box::new(lane));
         Ok(Self {
             page,
+            holder,
             socket,
+            pool_file: (pool_file.st_dev, pool_file.st_ino),
             boot: *boot.as_bytes(),
             label_failed,
+            label_orphan,
             orphaned: AtomicBool::new(false),
             turn: Mutex::new(Turn {
                 held: Vec::with_capacity(64),
@@ -229,24 +269,57 @@ impl Session {
         })
     }
 
-    /// Asks the supervisor to sync and follow a file. `Ok` says whether nobody else has it open. Under the registry's lock, which
-    /// makes the answer ours.
+    /// Asks the supervisor to sync and follow a file: `EBUSY` if it refuses, `EIO` if the file must not be written to. Under the
+    /// registry's lock, which makes the answer ours.
     pub(super) fn register(
         &self,
         file: usize,
         fd: BorrowedFd<'_>,
         path: Vec<u8>,
-    ) -> Result<bool, Errno> {
+    ) -> Result<(), Errno> {
         let file = u32::try_from(file).map_err(|_| Errno::INVAL)?;
-        wire::send(
-            self.socket.as_fd(),
-            &Request::Register { file, path },
-            &[fd],
-        )?;
-        match wire::receive::<Answer>(self.socket.as_fd())? {
-            (Answer::Absorb { alone }, _) => Ok(alone),
+        // What it dies of is no answer, and no error of the file's.
+        let lost = |_| Errno::NOTCONN;
+        let request = Request::Register { file, path };
+        wire::send(self.socket.as_fd(), &request, &[fd]).map_err(lost)?;
+        match wire::receive::<Answer>(self.socket.as_fd()).map_err(lost)? {
+            (Answer::Absorb, _) => Ok(()),
+            (Answer::Unheard { reason }, _) => {
+                sys::complain(&format!("a file cannot be opened for writing: {reason}"));
+                Err(Errno::IO)
+            }
             // It knows that the file is plain here.
             _ => Err(Errno::BUSY),
+        }
+    }
+
+    /// The process has no right to the pool any more: it is not in its memory from now on. No call may touch the session afterwards.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn unmap_pool(&self) -> Result<(), Errno> {
+        sys::unmap_file(self.pool_file.0, self.pool_file.1)
+    }
+
+    /// True if the supervisor is dead, as the kernel says. Costs a load.
+    #[inline]
+    pub(super) fn is_orphan(&self) -> bool {
+        CONFIG
+            .get()
+            .is_some_and(|config| config.table.as_ref().is_some_and(|table| !table.is_alive()))
+    }
+
+    /// Says that the supervisor is gone, the first time.
+    #[cold]
+    pub(super) fn note_orphan(&self) {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        self.orphaned.store(true, Release);
+        if !SAID.swap(true, Relaxed) {
+            self.lane.relabel(&self.label_orphan);
+            sys::complain(
+                "the supervisor (forebay run) is gone: nothing is absorbed any more, and every sync is a real one. Restart the program under \
+                 forebay run when convenient",
+            );
         }
     }
 
@@ -374,6 +447,7 @@ impl Session {
                 && let Ok(Some(lsn)) = self.lane.append_in(segment, kind, parts)
             {
                 file.end = lsn + record_bytes(parts.iter().map(|p| p.len()).sum());
+                self.page.files[number].end.store(file.end, Release);
                 return true;
             }
             if !self.turn(segment, (number, file)) {

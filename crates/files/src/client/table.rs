@@ -35,6 +35,8 @@ const WRITE_ONLY: u32 = 1 << 14;
 /// The number plus one of the emulated device that its file is on; 0 for none.
 const DEVICE_SHIFT: u32 = 16;
 const DEVICE: u32 = 0xFF << DEVICE_SHIFT;
+/// Inherited from before this program was executed, of a file that another process absorbs: it is claimed before it is written to.
+const INHERITED: u32 = 1 << 24;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
     (1 << 11, libc::O_DSYNC),
@@ -97,6 +99,22 @@ impl Entry {
             .fold(0, |flags, (_, flag)| flags | flag)
     }
 
+    /// An entry for a descriptor that was inherited, of a file that another process absorbs.
+    pub(super) fn inherited_descriptor() -> Self {
+        Self(PRESENT | INHERITED)
+    }
+
+    /// True if the file has to be claimed before it is written to.
+    #[inline]
+    pub(super) fn is_inherited(self) -> bool {
+        self.0 & INHERITED != 0
+    }
+
+    /// The same descriptor when that is done.
+    pub(super) fn claimed(self) -> Option<Self> {
+        Self(self.0 & !INHERITED).plain()
+    }
+
     /// The same descriptor when its file is plain: nothing, if nothing is hidden and it is on no emulated device.
     pub(super) fn plain(self) -> Option<Self> {
         (self.hidden() != 0 || self.device().is_some()).then_some(Self(self.0 & !FILE))
@@ -157,6 +175,8 @@ pub(super) struct File {
     pub(super) end: Lsn,
     /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
     pub(super) position: Option<(c_int, u64)>,
+    /// It lost its last name.
+    pub(super) nameless: bool,
     /// It lost a name: whoever replays it may not find it.
     pub(super) gone: bool,
     /// Where it changed without the lane: its records there are older than what the kernel has.

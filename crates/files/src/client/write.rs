@@ -4,8 +4,9 @@
 
 use super::{
     CONFIG, FILES, FORKED, FORKS, interrupted,
-    leaving::{leave, retire_file},
+    leaving::{leave, retire_file, retire_orphan},
     names::{Named, named},
+    others::claim_inherited,
     session,
     table::{self, Entry, File},
 };
@@ -43,6 +44,9 @@ pub fn write(
             false => flags,
         };
         let Some(number) = entry.file() else {
+            if entry.is_inherited() {
+                claim_inherited(fd, entry)?;
+            }
             return kernel_write(raw, parts, offset, really);
         };
         if interrupted() {
@@ -51,7 +55,7 @@ pub fn write(
             return kernel_write(raw, parts, offset, really);
         }
         if FORKED.load(Relaxed) {
-            leave(raw, number);
+            leave(raw, number)?;
             continue;
         }
         let Some(session) = session::current() else {
@@ -63,6 +67,9 @@ pub fn write(
             }
             // Its writes are unlogged, and its syncs are real; and another process may write to it now.
             FILES[number].lose_track();
+        }
+        if session.is_orphan() && retire_orphan(session, number).is_ok() {
+            continue;
         }
         let guard = FILES[number].file.lock();
         if table::entry(fd) != Some(entry) {
@@ -189,6 +196,9 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
     if shared.retire.load(Relaxed) != 0 {
         return retire_file(session, number);
     }
+    if session.is_orphan() {
+        return retire_orphan(session, number);
+    }
     Ok(())
 }
 
@@ -220,10 +230,13 @@ pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
     let real = || rustix::fs::ftruncate(raw, bytes);
     loop {
         let Some((entry, number)) = table::entry(fd).and_then(|e| Some((e, e.file()?))) else {
+            if let Some(entry) = table::entry(fd).filter(|entry| entry.is_inherited()) {
+                claim_inherited(fd, entry)?;
+            }
             return real();
         };
         if FORKED.load(Relaxed) {
-            leave(raw, number);
+            leave(raw, number)?;
             return real();
         }
         let is_it = |_: &File| table::entry(fd) == Some(entry);
@@ -275,10 +288,8 @@ pub fn truncate_path(
                     return done;
                 }
             }
-            Some(Named::Foreign((dev, ino))) => {
-                if let Some(config) = CONFIG.get() {
-                    let _ = config.address.foreign(dev, ino);
-                }
+            Some(Named::Foreign(key)) => {
+                CONFIG.get().map_or(Ok(()), |config| config.claim(key))?;
                 return real();
             }
             None => return real(),

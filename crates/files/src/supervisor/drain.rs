@@ -4,6 +4,8 @@
 //! 2. If a sync fails, say so on the shared page, and go no further: the client writes the file's records again, syncs it itself, and says
 //!    *repaired*. A second sync here would succeed, whatever the disk has.
 //! 3. Say that everything below the segment's end is drained.
+//!
+//! If nothing is handed over for a second, the files that were written to since are synced as well.
 
 use super::{
     Shared,
@@ -17,15 +19,30 @@ use std::{
     io::{Read, Write},
     os::fd::AsFd,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering::Relaxed, mpsc::Receiver},
-    time::Instant,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
 };
+
+/// What was logged is on the disk this long after the last segment at most, though none is full.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Works until the client is gone and everything that it handed over is done, or cannot be.
 pub(super) fn run(shared: &Shared, guest: &Guest, todo: &Receiver<Work>) {
     // What arrived while a file could not be synced.
     let mut waiting = VecDeque::new();
-    while let Some(work) = waiting.pop_front().or_else(|| todo.recv().ok()) {
+    loop {
+        let work = match waiting
+            .pop_front()
+            .map_or_else(|| todo.recv_timeout(IDLE), Ok)
+        {
+            Ok(work) => work,
+            Err(RecvTimeoutError::Timeout) if idle(shared, guest, todo, &mut waiting) => continue,
+            Err(_) => return,
+        };
         match work {
             Work::Drain(end, files) => {
                 if forebay_pool::broken!("release-early") {
@@ -44,6 +61,36 @@ pub(super) fn run(shared: &Shared, guest: &Guest, todo: &Receiver<Work>) {
     }
 }
 
+/// After a while without work: syncs the files that have records which were not handed over. Nothing is released by that: of a segment that
+/// is being written to it cannot be told which records there are. False if the client is gone and one of them cannot be synced.
+fn idle(
+    shared: &Shared,
+    guest: &Guest,
+    todo: &Receiver<Work>,
+    waiting: &mut VecDeque<Work>,
+) -> bool {
+    let synced = guest.page.drained().max(guest.synced.load(Relaxed));
+    let ends: Vec<u64> = guest
+        .page
+        .files
+        .iter()
+        .map(|file| file.end.load(Acquire))
+        .collect();
+    let behind: Vec<u32> = (0..)
+        .zip(&ends)
+        .filter_map(|(number, end)| (*end > synced).then_some(number))
+        .collect();
+    if behind.is_empty() {
+        return true;
+    }
+    if !segment(shared, guest, &behind, todo, waiting) {
+        return false;
+    }
+    let end = ends.into_iter().max().unwrap_or(0);
+    guest.synced.store(end, Relaxed);
+    true
+}
+
 /// Syncs the files of a segment. False if the client is gone and one of them cannot be synced.
 fn segment(
     shared: &Shared,
@@ -59,21 +106,21 @@ fn segment(
     };
     let mut failed: BTreeSet<u32> = BTreeSet::new();
     for (number, file) in &known {
+        let Some(target) = file.unlinked_from.as_ref().or(file.file.as_ref()) else {
+            // Released: it has no name and no descriptor, so its content is needed by no process.
+            continue;
+        };
         let started = Instant::now();
         let begun = clock::now_ns();
         guest.page.begin_sync(*number as usize);
         let done = match &file.unlinked_from {
             Some(directory) => directory.sync_all(),
             None => {
-                shared.snapshot(&file.path, &file.file);
-                fault().map_or_else(|| file.file.sync_data(), Err)
+                shared.snapshot(&file.path, target);
+                fault().map_or_else(|| target.sync_data(), Err)
             }
         };
-        shared.charge_sync(
-            file.unlinked_from.as_ref().unwrap_or(&file.file),
-            true,
-            begun,
-        );
+        shared.charge_sync(target, true, begun);
         guest.syncs.fetch_add(1, Relaxed);
         guest.sync_ns.fetch_add(
             u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),

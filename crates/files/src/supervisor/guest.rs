@@ -1,16 +1,19 @@
 //! One client of a supervisor: what it asks, and what is known of its files.
 
-use super::{Shared, drain};
+use super::{PlainFile, Shared, drain, elsewhere};
 use crate::{
     FILES_MAX,
+    absorbed::Key,
     replay::{self, Mark, Outcome, RecoverOptions},
     shared::SharedPage,
     sys,
-    wire::{self, Answer, Request, VERSION},
+    wire::{self, Answer, Request},
 };
-use forebay_device::clock;
 use parking_lot::{Mutex, MutexGuard};
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    net::{UCred, sockopt},
+};
 use std::{
     ffi::OsString,
     fs::File,
@@ -18,7 +21,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -31,7 +34,7 @@ use uuid::Uuid;
 
 /// How long somebody who wants to write to an absorbed file plainly waits for the client that absorbs it to notice. A client that does
 /// nothing does not notice; but then it logged nothing in that time, and a replay sees that the file was changed later.
-const FOREIGN_WAIT: Duration = Duration::from_secs(2);
+pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(2);
 /// How long a lane whose owner is gone may be locked still, by a child that is about to execute something, say.
 const LOCKED_WAIT: Duration = Duration::from_secs(10);
 /// How often that is tried.
@@ -40,17 +43,24 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// A file that a client absorbs.
 pub(super) struct GuestFile {
     pub(super) path: PathBuf,
-    pub(super) file: File,
-    pub(super) dev: u64,
-    pub(super) ino: u64,
+    /// Device and inode; none for a file that is released, whose inode may be another's.
+    pub(super) key: Option<Key>,
+    /// An open file of the supervisor's own, for reading: it shares no lock, position or flag with the program's, and keeps no program from
+    /// being executed. None for a file that is released.
+    pub(super) file: Option<File>,
     /// The directory that had its last name.
     pub(super) unlinked_from: Option<File>,
+    pub(super) watch: Option<i32>,
 }
 
 /// A client.
 pub(super) struct Guest {
     pub(super) pid: u32,
+    /// Its program's name.
+    pub(super) program: String,
     pub(super) owner: Uuid,
+    /// Its number in the table of absorbed files.
+    pub(super) holder: u64,
     pub(super) page: SharedPage,
     /// By number.
     pub(super) files: Mutex<Vec<Option<Arc<GuestFile>>>>,
@@ -58,6 +68,8 @@ pub(super) struct Guest {
     pub(super) ending: Mutex<Vec<(u64, u64)>>,
     /// What it absorbed before, path by path: writes, bytes, syncs.
     pub(super) forgotten: Mutex<Vec<(PathBuf, [u64; 3])>>,
+    /// Log address below which everything was synced while the client was idle.
+    pub(super) synced: AtomicU64,
     /// Segments that were handed over and not synced yet.
     pub(super) queued: AtomicU64,
     pub(super) syncs: AtomicU64,
@@ -74,63 +86,34 @@ pub(super) enum Work {
     Repaired(u32),
 }
 
-/// Serves one connection.
-pub(super) fn serve(shared: &Arc<Shared>, connection: &OwnedFd) {
-    let Ok((first, _)) = wire::receive::<Request>(connection.as_fd()) else {
-        return;
-    };
-    let answer = match first {
-        Request::Hello {
-            version,
-            token,
-            pid,
-        } if token == shared.token => {
-            if version == VERSION {
-                return welcome(shared, connection, pid);
-            }
-            let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
-            Answer::Refused { reason }
-        }
-        Request::Status { token } if token == shared.token => {
-            Answer::Status(Box::new(serde_json::json!(shared.status())))
-        }
-        Request::Foreign { token, dev, ino } if token == shared.token => {
-            shared.foreign.lock().insert((dev, ino));
-            drop(shared.let_go((dev, ino), None));
-            Answer::Done
-        }
-        _ => Answer::Refused {
-            reason: "that is not this supervisor's secret".into(),
-        },
-    };
-    // Whoever asked may be gone.
-    let _ = wire::send(connection.as_fd(), &answer, &[]);
-}
-
-fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, pid: u32) {
+/// Serves a client, whose secret is right.
+pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, peer: UCred) {
+    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
     let refuse = |reason: String| {
         sys::complain(&format!("process {pid} stays plain: {reason}"));
         let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
     };
-    // Its own open file, so that the lock on its lane is its own, and dies with it.
-    let pool = File::options()
-        .read(true)
-        .write(true)
-        .open(shared.pool.path());
-    let (pool, page) = match (pool, SharedPage::new()) {
+    // Only the first message is waited for impatiently.
+    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        let _ = sockopt::set_socket_timeout(connection, which, None);
+    }
+    let (pool, page) = match (pool_for(shared, peer.uid.as_raw()), SharedPage::new()) {
         (Ok(pool), Ok(page)) => (pool, page),
-        (Err(e), _) => return refuse(format!("opening the pool: {e}")),
+        (Err(reason), _) => return refuse(reason),
         (_, Err(e)) => return refuse(format!("a page to share: {e}")),
     };
     let (page, page_fd) = page;
     let guest = Arc::new(Guest {
         pid,
+        program: sys::name_of_process(pid),
         owner: Uuid::new_v4(),
+        holder: shared.holders.fetch_add(1, Relaxed) + 1,
         page,
         files: Mutex::new((0..FILES_MAX).map(|_| None).collect()),
         ending: Mutex::default(),
         forgotten: Mutex::default(),
         queued: AtomicU64::new(0),
+        synced: AtomicU64::new(0),
         syncs: AtomicU64::new(0),
         sync_ns: AtomicU64::new(0),
         left: Mutex::default(),
@@ -138,8 +121,9 @@ fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, pid: u32) {
     let welcome = Answer::Welcome {
         pool: shared.pool.path().to_owned(),
         owner: guest.owner,
+        holder: guest.holder,
         buffers: shared.options.buffers,
-        label: guest.label(shared, Mark::None),
+        label: guest.label(Mark::None),
         boot: shared.boot,
     };
     let (work, todo) = mpsc::channel();
@@ -175,6 +159,30 @@ fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, pid: u32) {
     shared.recover(&guest);
 }
 
+/// The pool for a client: an open file of its own, so that the lock on its lane is its own, and dies with it. By the supervisor's
+/// descriptor: its path may lead elsewhere by now. And only for whom it belongs to: who writes to a pool can make a recovery write to files.
+fn pool_for(shared: &Shared, uid: u32) -> Result<File, String> {
+    let opening = |e: String| format!("opening the pool: {e}");
+    let pool = shared
+        .pool
+        .descriptor()
+        .ok_or_else(|| opening("it has no file".into()))?;
+    let stat = rustix::fs::fstat(pool).map_err(|e| opening(e.to_string()))?;
+    if stat.st_uid != uid {
+        return Err(format!(
+            "it runs as user {uid}, and the pool {} belongs to user {}, whose alone it is to write to. Run forebay as the program's user, \
+             with a pool of that user's: chown it, and `runuser -u USER -- forebay run …`",
+            shared.pool.path().display(),
+            stat.st_uid
+        ));
+    }
+    let mut options = File::options();
+    options.read(true).write(true);
+    options
+        .open(sys::link_of(pool))
+        .map_err(|e| opening(e.to_string()))
+}
+
 impl Guest {
     /// Does what the client asks. False if it speaks nonsense.
     fn obey(
@@ -187,10 +195,7 @@ impl Guest {
     ) -> bool {
         let todo = match request {
             Request::Register { file, path } => {
-                let answer = match self.register(shared, file, path, fds) {
-                    Ok(alone) => Answer::Absorb { alone },
-                    Err(reason) => Answer::Refused { reason },
-                };
+                let answer = self.register(shared, file, path, fds);
                 return wire::send(connection.as_fd(), &answer, &[]).is_ok();
             }
             Request::Drain { end, files } => {
@@ -202,175 +207,45 @@ impl Guest {
                 self.unlinked(file, &PathBuf::from(OsString::from_vec(path)));
                 return true;
             }
+            Request::Released { file } => {
+                self.release(shared, file);
+                return true;
+            }
+            Request::Plain { path, reason, .. } => {
+                shared.stays_plain(self.pid.cast_signed(), path, reason);
+                return true;
+            }
             // Nothing that is queued needs it: the lane holds nothing of the file. And its number may be given anew at once.
             Request::Forget { file } => {
-                self.forget(file);
+                self.forget(shared, file);
                 shared.changed.notify_all();
                 return true;
             }
-            Request::Hello { .. } | Request::Status { .. } | Request::Foreign { .. } => {
-                return false;
-            }
+            Request::Hello { .. }
+            | Request::Status { .. }
+            | Request::Foreign { .. }
+            | Request::OtherRun { .. }
+            | Request::Table { .. } => return false,
         };
         work.send(todo).is_ok()
     }
 
-    /// Really syncs a file and its directory; from then on it is absorbed. True if nobody else has it open.
-    fn register(
-        &self,
-        shared: &Shared,
-        number: u32,
-        path: Vec<u8>,
-        fds: Vec<OwnedFd>,
-    ) -> Result<bool, String> {
-        let path = PathBuf::from(OsString::from_vec(path));
-        let [file]: [OwnedFd; 1] = fds.try_into().map_err(|_| "no descriptor".to_owned())?;
-        let file = File::from(file);
-        let stat = rustix::fs::fstat(&file).map_err(|e| e.to_string())?;
-        let key = (stat.st_dev, stat.st_ino);
-        let known = Arc::new(GuestFile {
-            path,
-            file,
-            dev: key.0,
-            ino: key.1,
-            unlinked_from: None,
-        });
-        self.reserve(shared, number, key, &known)
-            .and_then(|alone| {
-                sync_first(shared, &known)?;
-                Ok(alone)
-            })
-            .inspect_err(|_| {
-                // It is open there, to be written to plainly.
-                shared.foreign.lock().insert(key);
-                self.forget(number);
-                shared.changed.notify_all();
-            })
-    }
-
-    /// Makes the file this client's, unless it is another's. True if nobody else has it open.
-    fn reserve(
-        &self,
-        shared: &Shared,
-        number: u32,
-        key: (u64, u64),
-        known: &Arc<GuestFile>,
-    ) -> Result<bool, String> {
-        // While nobody else can: of two that ask at a time, the second finds the first.
-        let (guests, found) = shared.let_go(key, Some(self));
-        if found {
-            return Err("another process writes to it".into());
-        }
-        {
-            let mut files = self.files.lock();
-            let place = files
-                .get_mut(number as usize)
-                .ok_or("its number is too large")?;
-            let counts = &self.page.files[number as usize];
-            counts.writes.store(0, Relaxed);
-            counts.bytes.store(0, Relaxed);
-            counts.syncs.store(0, Relaxed);
-            counts.retire.store(0, Relaxed);
-            *place = Some(Arc::clone(known));
-        }
-        drop(guests);
-        // Whoever opens it plainly from now on says so afterwards, and finds it here.
-        let mut foreign = shared.foreign.lock();
-        let alone = sys::alone(known.file.as_fd()).unwrap_or(false);
-        if alone {
-            foreign.remove(&key);
-        } else if foreign.contains(&key) {
-            return Err("another process has it open, and may write to it plainly".into());
-        }
-        Ok(alone)
-    }
-
     /// The label of its lane.
-    fn label(&self, shared: &Shared, mark: Mark) -> String {
-        replay::label(mark, &format!("{} {}", shared.options.program, self.pid))
+    fn label(&self, mark: Mark) -> String {
+        replay::label(mark, &format!("{} {}", self.program, self.pid))
     }
 
     /// Marks its lane, for a recovery.
     pub(super) fn mark(&self, shared: &Shared, mark: Mark) {
         // A damaged lane table is what a recovery finds, too.
-        let _ = shared.pool.relabel(self.owner, &self.label(shared, mark));
+        let _ = shared.pool.relabel(self.owner, &self.label(mark));
     }
-
-    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
-    fn unlinked(&self, number: u32, path: &Path) {
-        let mut files = self.files.lock();
-        let directory = path
-            .parent()
-            .and_then(|directory| File::open(directory).ok());
-        if let Some(Some(known)) = files.get_mut(number as usize)
-            // It may have got another name since, or the number another file.
-            && rustix::fs::fstat(&known.file).is_ok_and(|stat| stat.st_nlink == 0)
-            && let (Ok(file), Some(directory)) = (known.file.try_clone(), directory)
-        {
-            *known = Arc::new(GuestFile {
-                path: known.path.clone(),
-                file,
-                unlinked_from: Some(directory),
-                ..**known
-            });
-        }
-    }
-
-    /// Lets go of a file.
-    pub(super) fn forget(&self, number: u32) {
-        let known = self
-            .files
-            .lock()
-            .get_mut(number as usize)
-            .and_then(Option::take);
-        if let Some(file) = known {
-            self.page.recovered(number as usize);
-            let counts = &self.page.files[number as usize];
-            let counts =
-                [&counts.writes, &counts.bytes, &counts.syncs].map(|count| count.load(Relaxed));
-            let mut forgotten = self.forgotten.lock();
-            match forgotten.iter_mut().find(|(path, _)| *path == file.path) {
-                Some((_, sums)) => sums
-                    .iter_mut()
-                    .zip(counts)
-                    .for_each(|(sum, count)| *sum += count),
-                None => forgotten.push((file.path.clone(), counts)),
-            }
-        }
-    }
-}
-
-/// Before anything of a file is logged.
-fn sync_first(shared: &Shared, known: &GuestFile) -> Result<(), String> {
-    let file = &known.file;
-    forebay_pool::failpoint!("files:register");
-    if !forebay_pool::broken!("no-registration-sync") {
-        let begun = clock::now_ns();
-        file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
-        shared.charge_sync(file, false, begun);
-        let directory = known
-            .path
-            .parent()
-            .map(File::open)
-            .transpose()
-            .map_err(|e| format!("opening its directory: {e}"))?;
-        if let Some(directory) = &directory {
-            let begun = clock::now_ns();
-            directory
-                .sync_all()
-                .map_err(|e| format!("syncing its directory: {e}"))?;
-            shared.charge_sync(directory, false, begun);
-        }
-    }
-    forebay_pool::failpoint!("files:registered");
-    shared.snapshot(&known.path, file);
-    Ok(())
 }
 
 impl Shared {
     /// Asks every client but `asking` that absorbs the file to let it be plain, and waits; also for lanes of clients that ended, and
     /// may hold something of it. The clients, locked, and true if the file must not be absorbed.
-    fn let_go(
+    pub(super) fn let_go(
         &self,
         key: (u64, u64),
         asking: Option<&Guest>,
@@ -386,7 +261,7 @@ impl Shared {
             {
                 ending |= guest.ending.lock().contains(&key);
                 for (number, file) in guest.files.lock().iter().enumerate() {
-                    if file.as_ref().is_some_and(|f| (f.dev, f.ino) == key) {
+                    if file.as_ref().is_some_and(|f| f.key == Some(key)) {
                         guest.page.files[number].retire.store(1, Relaxed);
                         absorbed = true;
                     }
@@ -402,14 +277,55 @@ impl Shared {
         }
     }
 
+    /// True if a user may have a file made plain: who may write to it.
+    pub(super) fn may_ask(&self, uid: u32, key: Key) -> bool {
+        let guests = self.guests.lock();
+        let stat = guests.iter().find_map(|guest| guest.stat_of(key));
+        stat.is_none_or(|stat| elsewhere::may_write(uid, &stat))
+    }
+
+    /// The process that absorbs the file.
+    pub(super) fn absorber(&self, key: Key) -> Option<u32> {
+        let guests = self.guests.lock();
+        let found = guests.iter().find(|guest| guest.stat_of(key).is_some());
+        found.map(|guest| guest.pid)
+    }
+
+    /// Its path, as it was registered.
+    pub(super) fn path_of(&self, key: Key) -> PathBuf {
+        let guests = self.guests.lock();
+        let mut files = guests.iter().flat_map(|guest| guest.files.lock().clone());
+        let found = files.find_map(|file| file.filter(|file| file.key == Some(key)));
+        found.map(|file| file.path.clone()).unwrap_or_default()
+    }
+
+    /// Notes that a file that a pattern names stays plain in a process.
+    pub(super) fn stays_plain(&self, pid: i32, path: Vec<u8>, reason: String) {
+        /// More are as little to be read as these.
+        const NOTED_MAX: usize = 1000;
+        let pid = pid.unsigned_abs();
+        let file = PlainFile {
+            path: PathBuf::from(OsString::from_vec(path)),
+            pid,
+            program: sys::name_of_process(pid),
+            reason,
+        };
+        let mut plain = self.plain.lock();
+        plain.retain(|known| (&known.path, known.pid) != (&file.path, pid));
+        if plain.len() < NOTED_MAX {
+            plain.push(file);
+        }
+    }
+
     /// After the client ended: its files are synced, and its lane goes back to the pool.
     fn recover(&self, guest: &Arc<Guest>) {
         let status = guest.status();
-        let keys = |file: &Option<Arc<GuestFile>>| file.as_ref().map(|f| (f.dev, f.ino));
-        *guest.ending.lock() = guest.files.lock().iter().filter_map(keys).collect();
-        // Open here, they would not be found alone.
+        let keys = |file: &Option<Arc<GuestFile>>| file.as_ref().and_then(|f| f.key);
+        let keys: Vec<Key> = guest.files.lock().iter().filter_map(keys).collect();
+        guest.ending.lock().clone_from(&keys);
+        // Open here, they would not be found alone. The table has them until the lane is recovered.
         let numbers = 0..u32::try_from(FILES_MAX).unwrap_or(0);
-        numbers.for_each(|number| guest.forget(number));
+        numbers.for_each(|number| drop(guest.close(self, number)));
         let deadline = Instant::now() + LOCKED_WAIT;
         let left = loop {
             // A client that was refused by the pool has none.
@@ -435,6 +351,10 @@ impl Shared {
                 "what process {} wrote is in the pool, but not in its files: {why}",
                 guest.pid
             ));
+        }
+        if left.is_none() {
+            keys.iter()
+                .for_each(|key| self.table.withdraw(guest.holder, *key));
         }
         let mut ended = self.ended.lock();
         ended.push(super::GuestStatus {

@@ -1,36 +1,38 @@
 //! The supervisor: the database's parent, which makes durable behind it what the pool made durable at once.
 //!
 //! It listens on a Unix socket for clients (processes of the database) and for those who look at it. Each client has a
-//! thread that answers it (`guest`) and one that syncs its files (`drain`). When a client ends, however it ends, its lane is
+//! thread that answers it (`guest`, `register`) and one that syncs its files (`drain`). What keeps a file from being absorbed twice is in
+//! `accept` (who may say what), `elsewhere` (other runs) and `watch` (processes outside). When a client ends, however it ends, its lane is
 //! recovered like any other ([`replay`](crate::replay)): same boot, so its files are synced.
 
+mod accept;
 mod charge;
 mod drain;
+mod elsewhere;
 mod guest;
+mod register;
 mod status;
+mod watch;
 
-pub use status::{FileStatus, GuestStatus, Status, status_of_running};
+pub use status::{FileStatus, GuestStatus, PlainFile, Status, status_of_running};
 
-use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FilesError, boot, sys};
+use crate::{
+    ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
+    absorbed::{self, Table},
+    boot, sys,
+};
 use forebay_device::Devices;
 use forebay_pool::Pool;
 use guest::Guest;
 use parking_lot::{Condvar, Mutex};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
-    collections::HashSet,
     ffi::{OsStr, OsString},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::ffi::OsStringExt,
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStringExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{Acquire, Release},
-        },
+        atomic::{AtomicBool, AtomicU64, Ordering::Release},
     },
     thread,
     time::{Duration, Instant},
@@ -63,9 +65,16 @@ struct Shared {
     guests: Mutex<Vec<Arc<Guest>>>,
     /// A client ended and was recovered, or a file is absorbed no longer.
     changed: Condvar,
-    /// Files, by device and inode, that somebody opened to write to them plainly, or to absorb them beside another: nobody absorbs them until
-    /// nobody else has them open.
-    foreign: Mutex<HashSet<(u64, u64)>>,
+    /// What is absorbed, for all to see.
+    table: Table,
+    /// Clients so far.
+    holders: AtomicU64,
+    /// Connections that have said nothing yet.
+    silent: accept::Silent,
+    /// Notices who opens what is absorbed.
+    watch: watch::Watch,
+    /// Files that a pattern names and that stay plain.
+    plain: Mutex<Vec<PlainFile>>,
     /// Files of clients that ended.
     ended: Mutex<Vec<GuestStatus>>,
     stopping: AtomicBool,
@@ -98,14 +107,24 @@ impl Supervisor {
             Ok(socket)
         };
         let socket = listening().map_err(FilesError::errno("listening for the database"))?;
+        let boot = boot::id()?;
+        absorbed::clean_up(Path::new(absorbed::SHARED_DIR), boot);
+        absorbed::clean_up(&options.run_dir, boot);
+        status::make_run_dir(&options.run_dir)?;
+        let table = Table::new(&options.run_dir, &socket_name, boot)
+            .map_err(FilesError::errno("making the table of absorbed files"))?;
         let shared = Arc::new(Shared {
             pool,
             token: Uuid::new_v4(),
-            boot: boot::id()?,
+            boot,
             started: Instant::now(),
             guests: Mutex::default(),
             changed: Condvar::new(),
-            foreign: Mutex::default(),
+            table,
+            holders: AtomicU64::new(0),
+            silent: accept::Silent::default(),
+            watch: watch::Watch::new(),
+            plain: Mutex::default(),
             ended: Mutex::default(),
             stopping: AtomicBool::new(false),
             options,
@@ -114,7 +133,12 @@ impl Supervisor {
         let accepting = Arc::clone(&shared);
         thread::Builder::new()
             .name("accept".into())
-            .spawn(move || accept(&accepting, &socket))
+            .spawn(move || accept::run(&accepting, &socket))
+            .map_err(FilesError::io("starting a thread"))?;
+        let watching = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || watch::run(&watching))
             .map_err(FilesError::io("starting a thread"))?;
         Ok(Self {
             shared,
@@ -133,6 +157,7 @@ impl Supervisor {
                 OsString::from_vec(self.socket_name.clone()),
             ),
             (ENV_TOKEN.into(), self.shared.token.to_string().into()),
+            (ENV_TABLE.into(), self.shared.table.path.clone().into()),
             (
                 ENV_ABSORB.into(),
                 self.shared.options.patterns.join("\n").into(),
@@ -194,22 +219,7 @@ pub fn preload(library: &Path) -> (OsString, OsString) {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.note);
-    }
-}
-
-/// Takes connections until the supervisor stops.
-fn accept(shared: &Arc<Shared>, socket: &OwnedFd) {
-    while let Ok(connection) = rustix::net::accept_with(socket.as_fd(), SocketFlags::CLOEXEC) {
-        if shared.stopping.load(Acquire) {
-            return;
-        }
-        let shared = Arc::clone(shared);
-        let serving = thread::Builder::new()
-            .name("client".into())
-            .spawn(move || guest::serve(&shared, &connection));
-        if let Err(e) = serving {
-            // The connection is closed with the closure that was not run: its client stays plain.
-            sys::complain(&format!("a process of the database stays plain: {e}"));
-        }
+        // Threads that end a little later have the table still.
+        let _ = std::fs::remove_file(&self.shared.table.path);
     }
 }

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
-    io::Write,
+    io::{Seek, SeekFrom, Write},
     os::{
         fd::AsFd,
         unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -39,13 +39,15 @@ pub struct FileStatus {
 pub struct GuestStatus {
     /// Its process id.
     pub pid: u32,
+    /// Its program's name.
+    pub program: String,
     /// True if it ended.
     pub ended: bool,
     /// Its files.
     pub files: Vec<FileStatus>,
     /// Log address below which its lane is durable in the files.
     pub drained: u64,
-    /// Bytes of the lane that were handed over and are not.
+    /// Bytes of the lane that are acknowledged and not yet on the disk.
     pub drain_lag_bytes: u64,
     /// Segments that wait to be synced.
     pub segments_waiting: u64,
@@ -57,6 +59,19 @@ pub struct GuestStatus {
     pub waits: u64,
     /// Why its lane was left in the pool, if it was.
     pub left: Option<String>,
+}
+
+/// A file that a pattern names and that stays plain in a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlainFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The process.
+    pub pid: u32,
+    /// Its program's name.
+    pub program: String,
+    /// Why it stays plain there.
+    pub reason: String,
 }
 
 /// A supervisor.
@@ -80,6 +95,8 @@ pub struct Status {
     pub lane_bytes: u64,
     /// The database's processes, those that ended included.
     pub guests: Vec<GuestStatus>,
+    /// Files that a pattern names and that stay plain.
+    pub plain: Vec<PlainFile>,
 }
 
 impl Guest {
@@ -116,12 +133,16 @@ impl Guest {
             files[at].error = error;
         }
         let drained = self.page.drained();
+        let ends = self.page.files.iter().map(|file| file.end.load(Relaxed));
+        let end = ends.max().unwrap_or(0);
+        let synced = drained.max(self.synced.load(Relaxed));
         GuestStatus {
             pid: self.pid,
+            program: self.program.clone(),
             ended: false,
             files,
             drained,
-            drain_lag_bytes: self.page.handed_over.load(Relaxed).saturating_sub(drained),
+            drain_lag_bytes: end.saturating_sub(synced),
             segments_waiting: self.queued.load(Relaxed),
             real_syncs: self.syncs.load(Relaxed),
             real_sync_seconds: self.sync_ns.load(Relaxed) as f64 / 1e9,
@@ -146,6 +167,7 @@ impl Shared {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             lane_bytes: segment_bytes * u64::from(self.options.buffers),
             guests,
+            plain: self.plain.lock().clone(),
         }
     }
 }
@@ -157,15 +179,19 @@ struct Note {
     token: Uuid,
 }
 
-/// Leaves a note in the run directory, readable for its owner only.
-pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, FilesError> {
-    let directory = &shared.options.run_dir;
-    let doing = || format!("leaving a note in {}", directory.display());
+/// Makes the run directory, for this user only, if it is not there.
+pub(super) fn make_run_dir(directory: &Path) -> Result<(), FilesError> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(FilesError::io(doing()))?;
+        .map_err(FilesError::io(format!("making {}", directory.display())))
+}
+
+/// Leaves a note in the run directory, readable for its owner only.
+pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, FilesError> {
+    let directory = &shared.options.run_dir;
+    let doing = || format!("leaving a note in {}", directory.display());
     let path = directory.join(format!(
         "{}-{}.json",
         std::process::id(),
@@ -230,8 +256,15 @@ fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
     )?;
     wire::send(socket.as_fd(), &Request::Status { token: note.token }, &[])?;
     match wire::receive::<Answer>(socket.as_fd())? {
-        (Answer::Status(status), _) => {
-            serde_json::from_value(*status).map_err(|_| rustix::io::Errno::PROTO)
+        (Answer::Status, fds) => {
+            let status = fds.into_iter().next().ok_or(rustix::io::Errno::PROTO)?;
+            let mut status = fs::File::from(status);
+            // It is sent as it was written: behind its end.
+            status
+                .seek(SeekFrom::Start(0))
+                .map_err(|e| super::guest::errno_of(&e))?;
+            serde_json::from_reader(std::io::BufReader::new(status))
+                .map_err(|_| rustix::io::Errno::PROTO)
         }
         _ => Err(rustix::io::Errno::PROTO),
     }

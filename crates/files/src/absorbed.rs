@@ -1,0 +1,409 @@
+//! The table of the files that a run absorbs, for all processes of the machine to read. docs/files-protocol.md, "The table of absorbed files".
+//!
+//! The supervisor alone writes it. The run's processes map it when they start, and compare what they open for writing with it, by device
+//! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
+//! it. A word of it is marked by the kernel when the supervisor dies, however it dies.
+
+use crate::{shared::Mapped, sys};
+use rustix::{
+    fs::{FallocateFlags, FileType, Mode, OFlags},
+    io::Errno,
+    mm::ProtFlags,
+};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+            fence,
+        },
+        mpsc,
+    },
+    thread,
+};
+use uuid::Uuid;
+
+/// Device and inode.
+pub(crate) type Key = (u64, u64);
+
+/// Where tables lie, if it is there: visible to all users and all processes, and gone after a reboot.
+pub(crate) const SHARED_DIR: &str = "/dev/shm";
+/// Leads the names of tables.
+pub(crate) const PREFIX: &str = "forebay-absorbed-";
+/// "absorbed" and the version of the table's layout.
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x01");
+/// Files that one run absorbs at a time, at most.
+const ENTRIES: usize = 8192;
+/// Bytes of a socket's name at most.
+const NAME_MAX: usize = 56;
+/// The kernel's bits of a word in a thread's robust list that say which thread has it.
+const OWNER: u32 = 0x3FFF_FFFF;
+
+/// A file that is absorbed.
+#[repr(C)]
+struct Entry {
+    dev: AtomicU64,
+    ino: AtomicU64,
+    /// Which client absorbs it, by the supervisor's count; 0 for none.
+    holder: AtomicU64,
+    /// When the file was made, ns since 1970; 0 if that is not known. Its inode may be another's after the run's end.
+    born: AtomicU64,
+    /// That client's process.
+    pid: AtomicU32,
+    unused: AtomicU32,
+}
+
+/// The table's bytes.
+#[repr(C)]
+pub(crate) struct Page {
+    magic: AtomicU64,
+    boot: [AtomicU64; 2],
+    /// Node of a robust list (see `sys::mark_at_end_of_thread`), and the word that belongs to it.
+    node: AtomicUsize,
+    life: AtomicU32,
+    /// Entries behind this were never used.
+    used: AtomicU32,
+    name_bytes: AtomicU32,
+    unused: AtomicU32,
+    /// The supervisor's abstract socket.
+    name: [AtomicU8; NAME_MAX],
+    entries: [Entry; ENTRIES],
+}
+
+impl Page {
+    /// True as long as the supervisor lives.
+    #[inline]
+    pub(crate) fn is_alive(&self) -> bool {
+        self.life.load(Relaxed) & OWNER != 0
+    }
+
+    /// True if it is a table of this layout and of this boot.
+    pub(crate) fn is_of(&self, boot: Uuid) -> bool {
+        let (high, low) = boot.as_u64_pair();
+        self.magic.load(Acquire) == MAGIC
+            && self.boot[0].load(Relaxed) == high
+            && self.boot[1].load(Relaxed) == low
+    }
+
+    /// The supervisor's socket.
+    pub(crate) fn socket(&self) -> Vec<u8> {
+        let bytes = self.name_bytes.load(Relaxed) as usize;
+        self.name
+            .iter()
+            .take(bytes)
+            .map(|b| b.load(Relaxed))
+            .collect()
+    }
+
+    fn used(&self) -> impl Iterator<Item = &Entry> {
+        let used = self.used.load(Acquire) as usize;
+        self.entries.iter().take(used)
+    }
+
+    /// True if any client but `own` absorbs anything.
+    pub(crate) fn any_but(&self, own: u64) -> bool {
+        // What is asked about was opened before: either its opening is seen by who absorbs it later, or the entry by us.
+        fence(SeqCst);
+        self.used().any(|entry| {
+            let holder = entry.holder.load(Relaxed);
+            holder != 0 && holder != own
+        })
+    }
+
+    /// The process of a client other than `own` that absorbs the file.
+    pub(crate) fn holder_but(&self, own: u64, (dev, ino): Key) -> Option<u32> {
+        fence(SeqCst);
+        let found = self.used().find(|entry| {
+            let holder = entry.holder.load(Acquire);
+            holder != 0
+                && holder != own
+                && (entry.dev.load(Relaxed), entry.ino.load(Relaxed)) == (dev, ino)
+        })?;
+        Some(found.pid.load(Relaxed))
+    }
+
+    /// The process that absorbs the file made then, of a run that may have ended.
+    pub(crate) fn holder_of(&self, (dev, ino): Key, born: u64) -> Option<u32> {
+        let found = self.used().find(|entry| {
+            entry.holder.load(Acquire) != 0
+                && (entry.dev.load(Relaxed), entry.ino.load(Relaxed)) == (dev, ino)
+                && entry.born.load(Relaxed) == born
+        })?;
+        Some(found.pid.load(Relaxed))
+    }
+
+    /// Processes that absorb something.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let held = |entry: &&Entry| entry.holder.load(Relaxed) != 0;
+        let pids = self.used().filter(held);
+        pids.map(|entry| entry.pid.load(Relaxed)).collect()
+    }
+
+    /// Makes `file` the client's, for all to see. False if the table is full.
+    fn publish(&self, holder: u64, pid: u32, (dev, ino): Key, born: u64) -> bool {
+        let free = |entry: &&Entry| entry.holder.load(Relaxed) == 0;
+        let Some((at, entry)) = self.entries.iter().enumerate().find(|(_, e)| free(e)) else {
+            return false;
+        };
+        entry.dev.store(dev, Relaxed);
+        entry.ino.store(ino, Relaxed);
+        entry.born.store(born, Relaxed);
+        entry.pid.store(pid, Relaxed);
+        entry.holder.store(holder, Release);
+        let used = u32::try_from(at + 1).unwrap_or(u32::MAX);
+        self.used.fetch_max(used, Release);
+        fence(SeqCst);
+        true
+    }
+
+    fn withdraw(&self, holder: u64, (dev, ino): Key) {
+        for entry in self.used() {
+            if entry.holder.load(Relaxed) == holder
+                && (entry.dev.load(Relaxed), entry.ino.load(Relaxed)) == (dev, ino)
+            {
+                entry.holder.store(0, Release);
+                return;
+            }
+        }
+    }
+}
+
+/// A process's view of a table.
+pub(crate) type View = Mapped<Page>;
+
+impl View {
+    /// The table at `path`, mapped to be read.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` for what is no table.
+    pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
+        Self::of(open_table(path)?.as_fd())
+    }
+
+    /// The table that is open as `fd`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let view = Self::map_as(fd, ProtFlags::READ)?;
+        (view.magic.load(Acquire) == MAGIC)
+            .then_some(view)
+            .ok_or(Errno::INVAL)
+    }
+
+    /// A copy of the table that is open as `fd`: its owner cannot take memory away under it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn copy_of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let copy = rustix::fs::memfd_create("forebay", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let bytes = size_of::<Page>();
+        let mut buffer = vec![0; bytes];
+        let mut at = 0;
+        while at < bytes {
+            match rustix::io::pread(fd, &mut buffer[at..], at as u64)? {
+                0 => return Err(Errno::INVAL),
+                read => at += read,
+            }
+        }
+        crate::replay::write_at(copy.as_fd(), &buffer, 0)?;
+        Self::of(copy.as_fd())
+    }
+}
+
+/// Opens what may be a table. Of whoever it is, it is not waited for.
+pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let regular = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::RegularFile;
+    regular.then_some(fd).ok_or(Errno::INVAL)
+}
+
+/// The supervisor's table.
+pub(crate) struct Table {
+    page: Arc<View>,
+    pub(crate) file: OwnedFd,
+    pub(crate) path: PathBuf,
+    /// One at a time.
+    writing: parking_lot::Mutex<()>,
+    /// The thread by whose end the kernel knows that the supervisor is dead: it ends when the channel does.
+    life: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
+}
+
+impl Table {
+    /// Makes a table of the run with this socket where all can see it, else in `run_dir`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn new(run_dir: &Path, socket: &[u8], boot: Uuid) -> Result<Self, Errno> {
+        Self::new_in(Path::new(SHARED_DIR), socket, boot)
+            .or_else(|_| Self::new_in(run_dir, socket, boot))
+    }
+
+    fn new_in(directory: &Path, socket: &[u8], boot: Uuid) -> Result<Self, Errno> {
+        let path = directory.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let file = rustix::fs::open(&path, flags, mode)?;
+        let begin = || {
+            rustix::fs::fchmod(&file, mode)?;
+            // Without memory behind it, touching it would end the process.
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_of::<Page>() as u64)?;
+            let page = View::map_as(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
+            let (high, low) = boot.as_u64_pair();
+            page.boot[0].store(high, Relaxed);
+            page.boot[1].store(low, Relaxed);
+            let name = socket.get(..socket.len().min(NAME_MAX)).unwrap_or_default();
+            page.name
+                .iter()
+                .zip(name)
+                .for_each(|(to, from)| to.store(*from, Relaxed));
+            page.name_bytes
+                .store(u32::try_from(name.len()).unwrap_or(0), Relaxed);
+            let page = Arc::new(page);
+            let life = live(&page)?;
+            page.magic.store(MAGIC, Release);
+            Ok((page, life))
+        };
+        match begin() {
+            Ok((page, life)) => Ok(Self {
+                page,
+                file,
+                path,
+                writing: parking_lot::Mutex::new(()),
+                life: Some(life),
+            }),
+            Err(errno) => {
+                let _ = rustix::fs::unlink(&path);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Says that the client `holder`, process `pid`, absorbs the file, which was made at `born`. False if there is no room.
+    pub(crate) fn publish(&self, holder: u64, pid: u32, key: Key, born: u64) -> bool {
+        let _writing = self.writing.lock();
+        self.page.publish(holder, pid, key, born)
+    }
+
+    /// Says that it does not any more.
+    pub(crate) fn withdraw(&self, holder: u64, key: Key) {
+        let _writing = self.writing.lock();
+        self.page.withdraw(holder, key);
+    }
+}
+
+/// Starts the thread that lives as long as the supervisor, or until the sender is dropped.
+fn live(page: &Arc<View>) -> Result<(mpsc::Sender<()>, thread::JoinHandle<()>), Errno> {
+    let (end, ended) = mpsc::channel::<()>();
+    let (said, heard) = mpsc::channel();
+    let page = Arc::clone(page);
+    let thread = thread::Builder::new()
+        .name("life".into())
+        .spawn(move || {
+            let _ = said.send(sys::mark_at_end_of_thread(&page.node, &page.life));
+            let _ = ended.recv();
+            // If it ends in the orderly way it says so itself.
+            page.life.store(0, Release);
+        })
+        .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))?;
+    heard.recv().unwrap_or(Err(Errno::AGAIN))?;
+    Ok((end, thread))
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlink(&self.path);
+        if let Some((end, thread)) = self.life.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Removes this user's tables whose supervisor is dead, and whose clients are.
+pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    let us = rustix::process::geteuid().as_raw();
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let path = entry.path();
+        let ours = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == us);
+        let Some(fd) = open_table(&path).ok().filter(ours) else {
+            continue;
+        };
+        // One that is being made has no magic yet.
+        let is_left = View::copy_of(fd.as_fd()).is_ok_and(|table| {
+            !table.is_of(boot)
+                || !table.is_alive() && !table.pids().into_iter().any(sys::is_process)
+        });
+        if is_left {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boot() -> Uuid {
+        Uuid::from_u128(7)
+    }
+
+    #[test]
+    fn what_is_published_is_found_by_all_but_its_holder_until_it_is_withdrawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+        let view = View::open(&table.path).unwrap();
+        assert!(view.is_of(boot()) && view.is_alive() && !view.any_but(0));
+        assert_eq!(view.socket(), b"socket");
+        assert!(table.publish(1, 77, (8, 9), 5) && table.publish(2, 78, (8, 10), 6));
+        assert_eq!(view.holder_but(0, (8, 9)), Some(77));
+        assert_eq!(view.holder_but(2, (8, 9)), Some(77));
+        assert_eq!(view.holder_but(1, (8, 9)), None);
+        assert_eq!(view.holder_of((8, 9), 5), Some(77));
+        assert_eq!(view.holder_of((8, 9), 6), None);
+        assert_eq!(view.holder_but(0, (9, 8)), None);
+        table.withdraw(1, (8, 9));
+        assert_eq!(view.holder_but(0, (8, 9)), None);
+        assert!(view.any_but(1) && !view.any_but(2));
+        let copy = View::copy_of(table.file.as_fd()).unwrap();
+        assert_eq!(copy.holder_but(0, (8, 10)), Some(78));
+        let path = table.path.clone();
+        drop(table);
+        assert!(!view.is_alive() && !path.exists());
+    }
+
+    #[test]
+    fn a_table_that_is_full_takes_no_file_and_has_room_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+        for ino in 0..ENTRIES as u64 {
+            assert!(table.publish(1, 77, (8, ino), 0));
+        }
+        assert!(!table.publish(1, 77, (8, 1 << 40), 0));
+        table.withdraw(1, (8, 5));
+        assert!(table.publish(1, 77, (8, 1 << 40), 0));
+    }
+
+    #[test]
+    fn a_file_that_is_no_table_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("no-table");
+        std::fs::write(&path, b"short").unwrap();
+        assert_eq!(View::open(&path).err(), Some(Errno::INVAL));
+        std::fs::write(&path, vec![7; size_of::<Page>()]).unwrap();
+        assert_eq!(View::open(&path).err(), Some(Errno::INVAL));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(View::open(&link).err(), Some(Errno::LOOP));
+    }
+}

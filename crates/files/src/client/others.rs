@@ -1,0 +1,184 @@
+//! Other processes that absorb what this one is about to change: they let go of it first. docs/files-protocol.md, "Whoever else writes".
+//!
+//! Asked about is the file, by device and inode, after it was opened: its name says nothing. What fails here never means that no
+//! process absorbs the file.
+
+use super::{
+    CONFIG, Config, FORKED,
+    names::{Key, key, regular, stat_at},
+    session, table,
+    table::Entry,
+};
+use crate::{
+    absorbed::View,
+    sys,
+    wire::{self, Answer, Request},
+};
+use rustix::{
+    fs::{AtFlags, OFlags},
+    io::Errno,
+    net::sockopt,
+};
+use std::{
+    ffi::{CStr, c_int},
+    os::fd::AsFd,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing
+/// either, and a replay sees that the file was changed later.
+const ORPHAN_WAIT: Duration = Duration::from_secs(2);
+/// How long to try to be heard by a supervisor that lives.
+const HEARD_WAIT: Duration = Duration::from_secs(30);
+/// How long it may take to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(15);
+/// Time between two attempts.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Finds the table of what the run absorbs: at its path, or else from the supervisor.
+pub(super) fn find_table(config: &Config, path: &Path) -> Option<View> {
+    if let Ok(view) = View::open(path) {
+        return Some(view);
+    }
+    let token = config.address.token;
+    let socket = config.address.connect().ok()?;
+    let limit = Some(ANSWER_WAIT);
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, limit).ok()?;
+    wire::send(socket.as_fd(), &Request::Table { token }, &[]).ok()?;
+    let (_, fds) = wire::receive::<Answer>(socket.as_fd()).ok()?;
+    View::of(fds.first()?.as_fd()).ok()
+}
+
+impl Config {
+    /// This process's number in the table; 0 if it absorbs nothing.
+    fn own(&self) -> u64 {
+        match session::current() {
+            Some(session) if !FORKED.load(Relaxed) => session.holder,
+            _ => 0,
+        }
+    }
+
+    /// True if another process of the run absorbs the file.
+    pub(super) fn is_anothers(&self, file: Key) -> bool {
+        let own = self.own();
+        self.table
+            .as_ref()
+            .is_some_and(|table| table.any_but(own) && table.holder_but(own, file).is_some())
+    }
+
+    /// True if another process of the run absorbs anything.
+    fn any_anothers(&self) -> bool {
+        self.table
+            .as_ref()
+            .is_some_and(|table| table.any_but(self.own()))
+    }
+
+    /// Returns when no other process absorbs the file: this one is about to change it.
+    ///
+    /// # Errors
+    /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
+    pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
+        let begun = Instant::now();
+        let mut alone = None;
+        while self.is_anothers(file) {
+            if self.table.as_ref().is_some_and(|table| !table.is_alive()) {
+                let alone = alone.get_or_insert_with(Instant::now);
+                if alone.elapsed() >= ORPHAN_WAIT {
+                    return Ok(());
+                }
+            } else if self.ask_for(file).is_ok() {
+                return Ok(());
+            }
+            if begun.elapsed() >= HEARD_WAIT {
+                complain_once();
+                return Err(Errno::IO);
+            }
+            thread::sleep(AGAIN);
+        }
+        Ok(())
+    }
+
+    fn ask_for(&self, (dev, ino): Key) -> Result<(), Errno> {
+        let socket = self.address.connect()?;
+        for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, which, Some(ANSWER_WAIT))?;
+        }
+        let token = self.address.token;
+        wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
+        match wire::receive::<Answer>(socket.as_fd())? {
+            (Answer::Done, _) => Ok(()),
+            _ => Err(Errno::ACCESS),
+        }
+    }
+
+    /// As [`claim`](Self::claim), of what is open as `fd`, if it is a file.
+    pub(super) fn claim_open(&self, fd: c_int) -> Result<(), Errno> {
+        if !self.any_anothers() {
+            return Ok(());
+        }
+        match sys::borrow(fd).map(regular) {
+            Some(Ok((_, key))) => self.claim(key),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`claim`](Self::claim), of the file at a path, if there is one.
+    pub(super) fn claim_at(&self, dir: c_int, path: &CStr) -> Result<(), Errno> {
+        if !self.any_anothers() {
+            return Ok(());
+        }
+        stat_at(dir, path, AtFlags::empty()).map_or(Ok(()), |key| self.claim(key))
+    }
+}
+
+fn complain_once() {
+    static COMPLAINED: AtomicBool = AtomicBool::new(false);
+    if !COMPLAINED.swap(true, Relaxed) {
+        sys::complain(
+            "a file that another process of this run absorbs cannot be opened for writing: forebay run does not answer. Is it stopped?",
+        );
+    }
+}
+
+/// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when no other process absorbs it.
+///
+/// # Errors
+/// `EIO` if that cannot be achieved: the descriptor must not be written to.
+pub fn opened(fd: c_int) -> Result<(), Errno> {
+    CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
+}
+
+/// When the program starts: descriptors that it inherited of files that another process absorbs are claimed before they are written to.
+pub(super) fn note_inherited(config: &Config) {
+    if !config.any_anothers() {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
+        return;
+    };
+    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
+    for fd in numbers {
+        let Some(raw) = sys::borrow(fd) else { continue };
+        let writes = rustix::fs::fcntl_getfl(raw)
+            .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
+        if writes
+            && rustix::fs::fstat(raw).is_ok_and(|stat| config.is_anothers(key(&stat)))
+            && !table::set_entry(fd, Some(Entry::inherited_descriptor()))
+        {
+            let _ = config.claim_open(fd);
+        }
+    }
+}
+
+/// Before an inherited descriptor is written to for the first time.
+///
+/// # Errors
+/// As [`opened`].
+pub(super) fn claim_inherited(fd: c_int, entry: Entry) -> Result<(), Errno> {
+    opened(fd)?;
+    table::set_entry(fd, entry.claimed());
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Connections: who may say what first, and how long that may take. docs/durability.md, "Who trusts whom".
+//!
+//! The socket's name is no secret and any user can connect, so nothing that a stranger does may keep a process of the run from being heard:
+//! the first message has a time limit, each user a limit of connections that have said nothing yet, and an error of `accept` ends nothing.
+
+use super::{Shared, guest};
+use crate::{
+    sys,
+    wire::{self, Answer, Request, VERSION},
+};
+use parking_lot::Mutex;
+use rustix::{
+    fs::{MemfdFlags, OFlags},
+    io::Errno,
+    net::{SocketFlags, UCred, sockopt},
+};
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, atomic::Ordering::Acquire},
+    thread,
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// How long a connection may take to say what it is for, and to take an answer.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait after an error of `accept`: there are no descriptors, or no memory.
+const BACK_OFF: Duration = Duration::from_millis(20);
+/// Connections of one user that have said nothing yet, at most: more are closed, and come again.
+const SILENT_MAX: usize = 64;
+/// And of all users.
+const SILENT_ALL_MAX: usize = 512;
+
+/// Connections that have said nothing yet, by user.
+#[derive(Default)]
+pub(super) struct Silent(Mutex<HashMap<u32, usize>>);
+
+/// One of them.
+struct Place<'a>(&'a Silent, u32);
+
+impl Silent {
+    fn place(&self, uid: u32) -> Option<Place<'_>> {
+        let mut silent = self.0.lock();
+        let all: usize = silent.values().sum();
+        let own = silent.entry(uid).or_default();
+        if *own >= SILENT_MAX || all >= SILENT_ALL_MAX {
+            return None;
+        }
+        *own += 1;
+        Some(Place(self, uid))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut silent = self.0.0.lock();
+        if let Some(own) = silent.get_mut(&self.1) {
+            *own -= 1;
+            if *own == 0 {
+                silent.remove(&self.1);
+            }
+        }
+    }
+}
+
+/// Takes connections until the supervisor stops.
+pub(super) fn run(shared: &Arc<Shared>, socket: &OwnedFd) {
+    let mut complained = false;
+    loop {
+        let accepted = rustix::net::accept_with(socket.as_fd(), SocketFlags::CLOEXEC);
+        if shared.stopping.load(Acquire) {
+            return;
+        }
+        match accepted {
+            Ok(connection) => admit(shared, connection),
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(errno) => {
+                if !complained {
+                    sys::complain(&format!(
+                        "processes of the program wait to be heard: {errno}"
+                    ));
+                    complained = true;
+                }
+                thread::sleep(BACK_OFF);
+            }
+        }
+    }
+}
+
+/// Serves a connection by a thread of its own.
+fn admit(shared: &Arc<Shared>, connection: OwnedFd) {
+    let Ok(peer) = sockopt::socket_peercred(&connection) else {
+        return;
+    };
+    let wait = |which| sockopt::set_socket_timeout(&connection, which, Some(FIRST_WAIT));
+    if wait(sockopt::Timeout::Recv).is_err() || wait(sockopt::Timeout::Send).is_err() {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    let serving = thread::Builder::new().name("client".into()).spawn(move || {
+        let first = {
+            let Some(_place) = shared.silent.place(peer.uid.as_raw()) else {
+                return;
+            };
+            wire::receive::<Request>(connection.as_fd())
+        };
+        if let Ok((first, _)) = first {
+            serve(&shared, connection, peer, first);
+        }
+    });
+    if let Err(e) = serving {
+        // The connection is closed with the closure that was not run: the process asks again, or its files stay plain.
+        sys::complain(&format!("a process of the program was not heard: {e}"));
+    }
+}
+
+/// Does what the `first` message of a connection asks.
+fn serve(shared: &Arc<Shared>, connection: OwnedFd, peer: UCred, first: Request) {
+    let known = |token: Uuid| token == shared.token;
+    let mut along = None;
+    let answer = match first {
+        Request::Hello { version, token, .. } if known(token) => {
+            if version == VERSION {
+                return guest::welcome(shared, &connection, peer);
+            }
+            let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
+            Answer::Refused { reason }
+        }
+        Request::Status { token } if known(token) => match status(shared) {
+            Ok(file) => {
+                along = Some(file);
+                Answer::Status
+            }
+            Err(errno) => Answer::Refused {
+                reason: format!("the status: {errno}"),
+            },
+        },
+        Request::Foreign { token, dev, ino } if known(token) => {
+            drop(shared.let_go((dev, ino), None));
+            Answer::Done
+        }
+        Request::OtherRun { dev, ino } => match shared.may_ask(peer.uid.as_raw(), (dev, ino)) {
+            true => {
+                drop(shared.let_go((dev, ino), None));
+                Answer::Done
+            }
+            false => Answer::Refused {
+                reason: "the file is not yours to write to".into(),
+            },
+        },
+        Request::Table { token } if known(token) => {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let table = rustix::fs::open(
+                sys::link_of(shared.table.file.as_fd()),
+                flags,
+                rustix::fs::Mode::empty(),
+            );
+            match table {
+                Ok(table) => {
+                    along = Some(table);
+                    Answer::Done
+                }
+                Err(errno) => Answer::Refused {
+                    reason: format!("the table: {errno}"),
+                },
+            }
+        }
+        Request::Plain {
+            token,
+            path,
+            reason,
+        } if known(token) => {
+            shared.stays_plain(peer.pid.as_raw_nonzero().get(), path, reason);
+            return;
+        }
+        _ => Answer::Refused {
+            reason: "that is not this supervisor's secret".into(),
+        },
+    };
+    let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
+    // Who asked may be gone.
+    let _ = wire::send(connection.as_fd(), &answer, &along);
+}
+
+/// The status in a file of its own: it may be larger than a message.
+fn status(shared: &Shared) -> Result<OwnedFd, Errno> {
+    let bytes = serde_json::to_vec(&shared.status()).map_err(|_| Errno::INVAL)?;
+    let file = rustix::fs::memfd_create("forebay-status", MemfdFlags::CLOEXEC)?;
+    crate::replay::write_at(file.as_fd(), &bytes, 0)?;
+    Ok(file)
+}

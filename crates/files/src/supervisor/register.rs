@@ -1,0 +1,300 @@
+//! A file of a client: how it begins to be absorbed, loses its name, and is let go of. docs/files-protocol.md, "Absorbing a file".
+
+use super::{
+    Shared,
+    elsewhere::{self, Elsewhere},
+    guest::{Guest, GuestFile},
+};
+use crate::{absorbed::Key, sys, wire::Answer};
+use forebay_device::clock;
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, Stat},
+    io::Errno,
+};
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// Why a file is not absorbed.
+enum Refusal {
+    /// It stays plain.
+    Plain(String),
+    /// It may not even be written to.
+    Unheard(String),
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self::Plain(why)
+    }
+}
+
+impl Guest {
+    /// Really syncs a file and its directory, and says whether it is absorbed from then on.
+    pub(super) fn register(
+        &self,
+        shared: &Shared,
+        number: u32,
+        path: Vec<u8>,
+        fds: Vec<OwnedFd>,
+    ) -> Answer {
+        let path = PathBuf::from(OsString::from_vec(path));
+        let done = <[OwnedFd; 1]>::try_from(fds)
+            .map_err(|_| Refusal::Plain("no descriptor".to_owned()))
+            .and_then(|[file]| self.absorb(shared, number, &path, file));
+        match done {
+            Ok(()) => Answer::Absorb,
+            Err(Refusal::Plain(reason)) => {
+                let bytes = path.into_os_string().into_vec();
+                shared.stays_plain(self.pid.cast_signed(), bytes, reason.clone());
+                Answer::Refused { reason }
+            }
+            Err(Refusal::Unheard(reason)) => {
+                sys::complain(&format!(
+                    "{} cannot be opened for writing: {reason}",
+                    path.display()
+                ));
+                Answer::Unheard { reason }
+            }
+        }
+    }
+
+    /// 1. Make it this client's, for all to see, unless it is another's.
+    /// 2. Whoever opened it before is seen now, by the kernel; whoever opens it from now on finds it in the table.
+    /// 3. Ask other runs: of two that do so at once at least one sees the other.
+    /// 4. Sync it.
+    fn absorb(
+        &self,
+        shared: &Shared,
+        number: u32,
+        path: &Path,
+        theirs: OwnedFd,
+    ) -> Result<(), Refusal> {
+        let stat = rustix::fs::fstat(&theirs).map_err(|e| e.to_string())?;
+        let key = (stat.st_dev, stat.st_ino);
+        let born = sys::born(theirs.as_fd());
+        self.reserve(shared, number, path, key, born)?;
+        let done = self.follow(shared, number, path, theirs, key, &stat);
+        if done.is_err() {
+            self.forget(shared, number);
+            shared.changed.notify_all();
+        }
+        done
+    }
+
+    /// Makes the file this client's, unless it is another's.
+    fn reserve(
+        &self,
+        shared: &Shared,
+        number: u32,
+        path: &Path,
+        key: Key,
+        born: u64,
+    ) -> Result<(), Refusal> {
+        // While no other client can: of two that ask at a time, the second finds the first.
+        let (guests, found) = shared.let_go(key, Some(self));
+        if found {
+            return Err("another process of this run writes to it".to_owned().into());
+        }
+        let mut files = self.files.lock();
+        let place = files
+            .get_mut(number as usize)
+            .ok_or_else(|| "its number is too large".to_owned())?;
+        if !shared.table.publish(self.holder, self.pid, key, born) {
+            return Err("this run absorbs too many files already".to_owned().into());
+        }
+        let counts = &self.page.files[number as usize];
+        counts.writes.store(0, Relaxed);
+        counts.bytes.store(0, Relaxed);
+        counts.syncs.store(0, Relaxed);
+        counts.end.store(0, Relaxed);
+        counts.retire.store(0, Relaxed);
+        *place = Some(Arc::new(GuestFile {
+            path: path.to_owned(),
+            key: Some(key),
+            file: None,
+            unlinked_from: None,
+            watch: None,
+        }));
+        drop(guests);
+        Ok(())
+    }
+
+    /// Looks who else has it open, opens it for the supervisor, and syncs it.
+    fn follow(
+        &self,
+        shared: &Shared,
+        number: u32,
+        path: &Path,
+        theirs: OwnedFd,
+        key: Key,
+        stat: &Stat,
+    ) -> Result<(), Refusal> {
+        let alone = sys::alone(theirs.as_fd());
+        let born = sys::born(theirs.as_fd());
+        match elsewhere::let_go(&shared.table.path, shared.boot, (key, born), stat) {
+            Elsewhere::Nobody => {}
+            Elsewhere::LetGo(why) => return Err(why.into()),
+            Elsewhere::Unheard(why) => return Err(Refusal::Unheard(why)),
+        }
+        match alone {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err("it is open elsewhere, perhaps to be written to"
+                    .to_owned()
+                    .into());
+            }
+            Err(errno) => {
+                return Err(format!(
+                    "whether it is open elsewhere cannot be told (a lease: {errno}; the file must belong to forebay's user)"
+                )
+                .into());
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let own = rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())
+            .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?;
+        drop(theirs);
+        let file = File::from(own);
+        let known = Arc::new(GuestFile {
+            path: path.to_owned(),
+            key: Some(key),
+            watch: shared.watch.add(file.as_fd(), key),
+            file: Some(file),
+            unlinked_from: None,
+        });
+        if let Some(place) = self.files.lock().get_mut(number as usize) {
+            *place = Some(Arc::clone(&known));
+        }
+        sync_first(shared, &known)?;
+        Ok(())
+    }
+
+    /// The status of the file, if it is this client's.
+    pub(super) fn stat_of(&self, key: Key) -> Option<Stat> {
+        let files = self.files.lock();
+        let found = files.iter().flatten().find(|file| file.key == Some(key))?;
+        rustix::fs::fstat(found.file.as_ref()?).ok()
+    }
+
+    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
+    pub(super) fn unlinked(&self, number: u32, path: &Path) {
+        let directory = path.parent().and_then(|path| open_directory(path).ok());
+        self.change(number, |known| {
+            // It may have got another name since, or the number another file.
+            let file = known.file.as_ref()?;
+            is_nameless(file).then_some(())?;
+            Some(GuestFile {
+                file: Some(file.try_clone().ok()?),
+                path: known.path.clone(),
+                unlinked_from: Some(directory?),
+                ..*known
+            })
+        });
+    }
+
+    /// Gives up the descriptor of a file that has no name and that the program has closed: its space is free then.
+    pub(super) fn release(&self, shared: &Shared, number: u32) {
+        self.change(number, |known| {
+            is_nameless(known.file.as_ref()?).then_some(())?;
+            if let Some(watch) = known.watch {
+                shared.watch.remove(watch);
+            }
+            if let Some(key) = known.key {
+                shared.table.withdraw(self.holder, key);
+            }
+            let directory = known.unlinked_from.as_ref();
+            Some(GuestFile {
+                path: known.path.clone(),
+                key: None,
+                file: None,
+                unlinked_from: directory.and_then(|directory| directory.try_clone().ok()),
+                watch: None,
+            })
+        });
+    }
+
+    fn change(&self, number: u32, change: impl FnOnce(&GuestFile) -> Option<GuestFile>) {
+        let mut files = self.files.lock();
+        if let Some(Some(known)) = files.get_mut(number as usize)
+            && let Some(changed) = change(known)
+        {
+            *known = Arc::new(changed);
+        }
+    }
+
+    /// Lets go of a file.
+    pub(super) fn forget(&self, shared: &Shared, number: u32) {
+        if let Some(key) = self.close(shared, number).and_then(|file| file.key) {
+            shared.table.withdraw(self.holder, key);
+        }
+    }
+
+    /// Closes a file; the table has it still.
+    pub(super) fn close(&self, shared: &Shared, number: u32) -> Option<Arc<GuestFile>> {
+        let file = self.files.lock().get_mut(number as usize)?.take()?;
+        if let Some(watch) = file.watch {
+            shared.watch.remove(watch);
+        }
+        self.page.recovered(number as usize);
+        let counts = &self.page.files[number as usize];
+        let counts =
+            [&counts.writes, &counts.bytes, &counts.syncs].map(|count| count.load(Relaxed));
+        // One that was refused is not in it.
+        if file.file.is_some() || file.key.is_none() {
+            let mut forgotten = self.forgotten.lock();
+            match forgotten.iter_mut().find(|(path, _)| *path == file.path) {
+                Some((_, sums)) => sums
+                    .iter_mut()
+                    .zip(counts)
+                    .for_each(|(sum, count)| *sum += count),
+                None => forgotten.push((file.path.clone(), counts)),
+            }
+        }
+        Some(file)
+    }
+}
+
+fn is_nameless(file: &File) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
+}
+
+/// Opens a directory, whatever the path may lead to.
+fn open_directory(path: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Before anything of a file is logged.
+fn sync_first(shared: &Shared, known: &GuestFile) -> Result<(), String> {
+    let file = known.file.as_ref().ok_or("it is closed")?;
+    forebay_pool::failpoint!("files:register");
+    if !forebay_pool::broken!("no-registration-sync") {
+        let begun = clock::now_ns();
+        file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
+        shared.charge_sync(file, false, begun);
+        if let (Some(parent), Some(name)) = (known.path.parent(), known.path.file_name()) {
+            let directory =
+                open_directory(parent).map_err(|e| format!("opening its directory: {e}"))?;
+            let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            if found.map(|stat| Some((stat.st_dev, stat.st_ino))) != Ok(known.key) {
+                return Err("its name is not in the directory where it was".to_owned());
+            }
+            let begun = clock::now_ns();
+            directory
+                .sync_all()
+                .map_err(|e| format!("syncing its directory: {e}"))?;
+            shared.charge_sync(&directory, false, begun);
+        }
+    }
+    forebay_pool::failpoint!("files:registered");
+    shared.snapshot(&known.path, file);
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! A file is absorbed by one process of one run on a machine, and whoever else writes to it is noticed, by whatever name.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Lab, Running, content};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
+
+/// Until `done` says so, or too long.
+fn eventually(mut done: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        if done() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// What `path` holds is on the disk: a power cut leaves it.
+fn keep_as_synced(lab: &Lab, path: &Path) {
+    fs::copy(path, lab.synced(path)).unwrap();
+}
+
+#[test]
+fn newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut() {
+    for symbolic in [false, true] {
+        let lab = Lab::new();
+        let (path, link) = (lab.data("a.log"), lab.home.path().join("other-name"));
+        let mut run = lab.run();
+        assert_eq!(run.open("a", &path, RDWR), 1);
+        run.call("pwrite a 0 1 300").unwrap();
+        if symbolic {
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+        } else {
+            fs::hard_link(&path, &link).unwrap();
+        }
+        assert_eq!(run.open("other b", &link, RDWR), 0);
+        run.call("other pwrite b 0 2 300").unwrap();
+        run.call("other sync b").unwrap();
+        keep_as_synced(&lab, &path);
+        run.call("write a 3 1").unwrap();
+        assert_eq!(run.call("absorbs a"), Ok(0));
+        run.kill_both();
+        lab.power_cut();
+        lab.recover(Some(OTHER_BOOT), &["--force"]);
+        assert_eq!(fs::read(&path).unwrap(), content(2, 300), "{symbolic}");
+    }
+}
+
+#[test]
+fn truncation_by_another_name_is_not_undone_by_older_records() {
+    let lab = Lab::new();
+    let (path, link) = (lab.data("a.log"), lab.home.path().join("other-name"));
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("pwrite a 0 1 300").unwrap();
+    fs::hard_link(&path, &link).unwrap();
+    run.open("other b", &link, RDWR | libc::O_TRUNC);
+    run.call("other pwrite b 0 2 100").unwrap();
+    run.call("other sync b").unwrap();
+    run.call("write a 3 1").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    run.end();
+}
+
+#[test]
+fn a_file_that_is_open_elsewhere_at_its_registration_stays_plain() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.call(format!("other raw x {} {RDWR}", path.display()))
+        .unwrap();
+    assert_eq!(run.open("a", &path, APPEND), 0);
+    // In this process, too.
+    let path = lab.data("b.log");
+    run.call(format!("raw x {} {RDWR}", path.display()))
+        .unwrap();
+    assert_eq!(run.open("b", &path, APPEND), 0);
+    run.call("close b").unwrap();
+    run.call("close x").unwrap();
+    assert_eq!(run.open("b", &path, APPEND), 1);
+    run.end();
+}
+
+#[test]
+fn of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes() {
+    let (lab, second) = (Lab::new(), Lab::new());
+    let path = lab.data("a.log");
+    let (mut run, mut other) = (lab.run(), second.run());
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("pwrite a 0 1 300").unwrap();
+    assert_eq!(other.open("b", &path, RDWR), 0);
+    other.call("pwrite b 0 2 300").unwrap();
+    other.call("sync b").unwrap();
+    keep_as_synced(&lab, &path);
+    run.call("write a 3 1").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    run.kill_both();
+    other.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &["--force"]);
+    second.recover(Some(OTHER_BOOT), &["--force"]);
+    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+}
+
+#[test]
+fn two_runs_that_share_a_pool_absorb_a_file_once() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let (mut run, mut other) = (lab.run(), lab.run());
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    assert_eq!(other.open("b", &path, RDWR), 0);
+    run.call("write a 3 1").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    // Another's is absorbed by either.
+    assert_eq!(other.open("c", &lab.data("c.log"), RDWR), 1);
+    other.end();
+    run.end();
+}
+
+#[test]
+fn a_process_outside_that_opens_an_absorbed_file_for_writing_makes_it_plain() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    drop(fs::File::open(&path).unwrap());
+    let stranger = fs::File::options().write(true).open(&path).unwrap();
+    let plain = |run: &mut Running| {
+        run.call("write a 1 10").unwrap();
+        run.call("absorbs a") == Ok(0)
+    };
+    assert!(eventually(|| plain(&mut run)));
+    drop(stranger);
+    run.end();
+}
+
+/// The name of the run's socket.
+fn socket_of(lab: &Lab) -> String {
+    let note = fs::read_dir(lab.home.path().join("run")).unwrap().next();
+    let note = fs::read(note.unwrap().unwrap().path()).unwrap();
+    let note: serde_json::Value = serde_json::from_slice(&note).unwrap();
+    note["socket"].as_str().unwrap().to_owned()
+}
+
+fn connect(name: &str) -> rustix::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    socket
+}
+
+#[test]
+fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    let pid = rustix::process::Pid::from_child(&run.supervisor);
+    let limit = |current| {
+        let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let limits = rustix::process::Rlimit { current, ..limits };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limits).unwrap();
+    };
+    limit(Some(4));
+    let name = socket_of(&lab);
+    let stranger = connect(&name);
+    std::thread::sleep(Duration::from_millis(300));
+    limit(Some(256));
+    drop(stranger);
+    run.call("other give_up").unwrap();
+    assert_eq!(run.open("other b", &path, APPEND), 0);
+    run.call("write a 1 10").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    run.end();
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_process_from_being_heard() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    let name = socket_of(&lab);
+    let silent: Vec<_> = (0..600).map(|_| connect(&name)).collect();
+    let threads = format!("/proc/{}/task", run.supervisor.id());
+    assert!(eventually(|| fs::read_dir(&threads).unwrap().count() < 300));
+    run.call("other give_up").unwrap();
+    assert_eq!(run.open("other b", &path, APPEND), 0);
+    run.call("write a 1 10").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    drop(silent);
+    run.end();
+}
+
+#[test]
+fn without_a_supervisor_a_process_lets_go_of_its_files_at_its_next_call() {
+    let lab = Lab::new();
+    let (path, link) = (lab.data("a.log"), lab.home.path().join("other-name"));
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("pwrite a 0 1 300").unwrap();
+    run.kill_supervisor();
+    run.call("sync a").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    fs::hard_link(&path, &link).unwrap();
+    run.open("other b", &link, RDWR);
+    run.call("other pwrite b 0 2 300").unwrap();
+    run.call("other sync b").unwrap();
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &["--force"]);
+    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+}
+
+#[test]
+fn locks_on_an_open_file_end_with_the_programs_close() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("flock a").unwrap();
+    run.call("write a 1 10").unwrap();
+    run.call("close a").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    let flock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    assert_eq!(rustix::fs::flock(&file, flock), Ok(()));
+    drop(file);
+    run.end();
+}
+
+#[test]
+fn a_program_that_was_just_written_and_closed_can_be_executed() {
+    use std::os::unix::fs::PermissionsExt;
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    fs::copy("/bin/true", &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("close a").unwrap();
+    assert!(
+        std::process::Command::new(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    run.end();
+}
+
+#[test]
+fn the_space_of_a_file_that_was_unlinked_and_closed_is_given_back_at_once() {
+    for closed_first in [true, false] {
+        let lab = Lab::new();
+        let path = lab.data("a.log");
+        let mut run = lab.run();
+        assert_eq!(run.open("a", &path, RDWR), 1);
+        run.call("write a 1 3000").unwrap();
+        let unlink = format!("unlink {}", path.display());
+        let calls = match closed_first {
+            true => ["close a", &unlink],
+            false => [&unlink, "close a"],
+        };
+        for call in calls {
+            run.call(call).unwrap();
+        }
+        let descriptors = format!("/proc/{}/fd", run.supervisor.id());
+        let holds = || {
+            let links = fs::read_dir(&descriptors).unwrap();
+            links
+                .filter_map(|link| fs::read_link(link.ok()?.path()).ok())
+                .any(|link| link.to_string_lossy().contains("a.log"))
+        };
+        assert!(eventually(|| !holds()), "{closed_first}");
+        // Its inode may be another file's now.
+        assert_eq!(run.open("other b", &lab.data("b.log"), RDWR), 1);
+        assert_eq!(run.open("c", &lab.data("c.log"), RDWR), 1);
+        run.call("write c 2 300").unwrap();
+        run.kill_both();
+        lab.power_cut();
+        lab.recover(Some(OTHER_BOOT), &[]);
+        assert!(!path.exists());
+        assert_eq!(fs::read(lab.data("c.log")).unwrap(), content(2, 300));
+    }
+}
+
+#[test]
+fn an_idle_log_reaches_the_disk_without_anyone_asking() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 1 3000").unwrap();
+    assert!(eventually(
+        || fs::read(lab.synced(&path)).unwrap() == content(1, 3000)
+    ));
+    run.end();
+}
