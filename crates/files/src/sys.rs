@@ -6,7 +6,7 @@
 
 use rustix::{fs::OFlags, io::Errno};
 use std::{
-    ffi::{CStr, c_int},
+    ffi::c_int,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
@@ -105,12 +105,6 @@ fn last_errno() -> Errno {
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
-/// True if `fnmatch` says that `name` matches `pattern`. Does not allocate.
-pub(crate) fn matches(pattern: &CStr, name: &CStr, flags: c_int) -> bool {
-    // SAFETY: both are strings that end in a zero.
-    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), flags) == 0 }
-}
-
 /// Asks for a lease on an open file, and gives it back: true if nobody else has the file open (`F_SETLEASE`). `None` if that cannot be told.
 pub(crate) fn alone(fd: BorrowedFd<'_>) -> Option<bool> {
     // SAFETY: both commands take an integer.
@@ -135,9 +129,9 @@ pub(crate) fn ignore_lease_breaks() {
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
 }
 
-/// Closes a descriptor that a forked child inherited.
+/// Closes a descriptor that a forked child inherited, or that its program does not get.
 pub(crate) fn close(fd: BorrowedFd<'_>) {
-    // SAFETY: nothing in this process, a child, uses it.
+    // SAFETY: nothing in this process uses it.
     unsafe { rustix::io::close(fd.as_raw_fd()) };
 }
 

@@ -1,7 +1,7 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, REGISTRY, RETIRED,
+    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, REGISTRY, RETIRED, above, interrupted,
     names::{Named, named, regular},
     session::{self, Session},
     table::{self, Entry, File},
@@ -26,9 +26,12 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
     let Some(number) = table::entry(fd).and_then(Entry::file) else {
         return Ok(());
     };
-    if FORKED.load(Relaxed) {
+    if interrupted() || FORKED.load(Relaxed) {
         if let Some(raw) = sys::borrow(fd) {
-            leave(raw, number);
+            match FORKED.load(Relaxed) {
+                true => leave(raw, number),
+                false => above::leave(raw),
+            }
         }
         return Ok(());
     }
@@ -40,6 +43,10 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
 /// # Errors
 /// As [`retire`].
 pub fn retire_path(dir: c_int, path: &CStr) -> Result<(), Errno> {
+    if interrupted() {
+        above::leave_path((dir, path));
+        return Ok(());
+    }
     match (named(dir, path, AtFlags::empty()), session::current()) {
         (Some(Named::Ours(number, _)), Some(session)) => retire_file(session, number),
         (Some(Named::Foreign((dev, ino))), _) => {
@@ -90,6 +97,9 @@ pub(super) fn retire_or_later(session: &Session, number: usize) {
 /// The end of a file of which the lane holds nothing.
 pub(super) fn forget(session: &Session, number: usize, cell: &mut RefMut<'_, Option<File>>) {
     **cell = None;
+    FILES[number].set_key(None);
+    // Their entries went with the file.
+    FILES[number].uncounted.store(false, Relaxed);
     session.tell(&Request::Forget {
         file: number as u32,
     });
@@ -118,6 +128,9 @@ pub fn forked() {
 
 /// In a forked child: `fd`, inherited, is about to be written to. Whoever absorbs the file lets it be plain; so do we.
 pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) {
+    if interrupted() {
+        return above::leave_inherited(fd, number);
+    }
     if let (Some(config), Ok((_, (dev, ino)))) = (CONFIG.get(), regular(fd)) {
         // Without a supervisor the parent may be writing to the lane still, and cannot be told.
         let _ = config.address.foreign(dev, ino);

@@ -5,8 +5,9 @@
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
 //! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names` and `leaving` are what
-//! becomes of each call. docs/files-protocol.md says why it is so.
+//! becomes of each call, `above` of a signal handler's that interrupted another. docs/files-protocol.md says why it is so.
 
+mod above;
 mod descriptors;
 mod leaving;
 mod names;

@@ -1,30 +1,33 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, find, is_absorbing,
-    leaving::{forget, retire_or_later},
-    names::{Key, key, regular, stat_at},
+    CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, above, closing, find, interrupted,
+    is_absorbing,
+    leaving::{forget, retire_file, retire_or_later},
+    names::{Key, key, regular},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
 };
-use crate::{FILES_MAX, identity, sys, wire::Request};
+use crate::{FILES_MAX, identity, policy, sys, wire::Request};
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, Stat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags},
     io::Errno,
 };
 use std::{
-    ffi::{CStr, OsString, c_int},
+    ffi::{CStr, CString, OsString, c_int},
     os::{
         fd::{AsRawFd, BorrowedFd},
         unix::ffi::OsStringExt,
     },
     path::PathBuf,
-    sync::atomic::Ordering::{Relaxed, Release},
+    sync::atomic::Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT`, if the file is to be
+/// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT` and `O_TRUNC`, if the file is to be
 /// absorbed. The descriptor is absorbed when this returns, if it is for writing and the file is absorbed already, by whatever name; or if the
 /// profile says so and the supervisor agrees.
+///
+/// `real` may wait for ever (a FIFO, a lease, a server that is gone), so it is called without any lock.
 ///
 /// # Errors
 /// The kernel's.
@@ -45,55 +48,115 @@ pub fn open(
         }
         _ => return real(flags),
     };
+    if interrupted() {
+        return above::open(config, (dir, path), flags, real);
+    }
     let is_wanted = wanted(config, path);
     let absorbs = is_absorbing() && !FORKED.load(Relaxed);
-    if !is_wanted && !absorbs {
-        return real(flags);
-    }
-    let existing = stat_at(dir, path, AtFlags::empty());
+    let found = match is_wanted || absorbs {
+        true => Found::at(dir, path, flags),
+        false => Found::Other,
+    };
+    let existing = match found {
+        Found::Other => return real(flags),
+        Found::File(key) => Some(key),
+        Found::Nothing => None,
+    };
     let foreign = Foreign { config, is_wanted };
-    if FORKED.load(Relaxed) || GIVEN_UP.load(Relaxed) && !absorbs {
-        foreign.before(existing, flags);
-        let fd = real(flags)?;
-        foreign.opened(fd, flags);
+    let identity = || identity::at(sys::directory(dir), path, AtFlags::empty());
+    let known = existing.filter(|_| absorbs).and_then(|key| {
+        let _registry = REGISTRY.lock();
+        find(key, identity)
+    });
+    let can_be = known.is_some()
+        || is_wanted
+            && !FORKED.load(Relaxed)
+            && !GIVEN_UP.load(Relaxed)
+            && (existing.is_none() || !is_retired(identity));
+    if can_be && writes(flags) {
+        return open_to_absorb(&foreign, existing, flags, &mut real);
+    }
+    match (known, session::current()) {
+        // Truncated through a descriptor that only reads.
+        (Some(number), Some(session)) => retire_file(session, number)?,
+        _ => foreign.before(existing, flags),
+    }
+    let fd = real(flags)?;
+    foreign.opened(fd, flags);
+    Ok(fd)
+}
+
+/// What there is at a path, before it is opened.
+enum Found {
+    Nothing,
+    File(Key),
+    /// Something that is never absorbed, or whose truncation the kernel is to refuse.
+    Other,
+}
+
+impl Found {
+    fn at(dir: c_int, path: &CStr, flags: c_int) -> Self {
+        let wanted = StatxFlags::BASIC_STATS;
+        let stat = match rustix::fs::statx(sys::directory(dir), path, AtFlags::empty(), wanted) {
+            Ok(stat) => stat,
+            Err(_) => return Self::Nothing,
+        };
+        let fixed = StatxAttributes::APPEND | StatxAttributes::IMMUTABLE;
+        if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile
+            || flags & libc::O_TRUNC != 0 && stat.stx_attributes.intersects(fixed)
+        {
+            return Self::Other;
+        }
+        let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+        Self::File((dev, stat.stx_ino))
+    }
+}
+
+fn is_retired(identity: impl Fn() -> Result<Vec<u8>, Errno>) -> bool {
+    // Asked only where it matters: mostly nothing was retired.
+    !RETIRED.lock().is_empty() && identity().is_ok_and(|it| RETIRED.lock().contains(&it))
+}
+
+/// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.
+fn open_to_absorb(
+    foreign: &Foreign<'_>,
+    existing: Option<Key>,
+    flags: c_int,
+    real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    // With O_EXCL there is nothing to be truncated.
+    let truncates = flags & libc::O_TRUNC != 0 && flags & libc::O_EXCL == 0;
+    let taken = HIDDEN_FLAGS | if truncates { libc::O_TRUNC } else { 0 };
+    let fd = real(flags & !taken)?;
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let Ok((stat, key)) = regular(raw) else {
+        // Something else took the name meanwhile.
+        emulate(fd, flags);
         return Ok(fd);
+    };
+    let truncates = truncates && (existing.is_some() || stat.st_size > 0);
+    if truncates && find_open(raw, key).is_none() {
+        foreign.before(Some(key), flags);
     }
     let registry = REGISTRY.lock();
-    let known = existing.and_then(|key| {
-        find(key, || {
-            identity::at(sys::directory(dir), path, AtFlags::empty())
-        })
-    });
-    if known.is_none() && !is_wanted {
-        drop(registry);
-        return real(flags);
-    }
-    let fd = match (known, session::current()) {
-        (Some(number), Some(session)) if flags & libc::O_TRUNC != 0 => {
-            let guard = FILES[number].file.lock();
-            let fd = real(flags & !HIDDEN_FLAGS)?;
-            match guard.try_borrow_mut() {
-                Ok(mut cell) => {
-                    if let Some(file) = &mut *cell {
-                        session.log_truncate(number, file, 0);
-                    }
-                }
-                Err(_) => FILES[number].lose_track(),
-            }
-            fd
-        }
-        _ => {
-            foreign.before(existing.filter(|_| known.is_none()), flags);
-            real(flags & !HIDDEN_FLAGS)?
-        }
+    let known = find_open(raw, key);
+    let truncated = match known {
+        None if truncates => rustix::fs::ftruncate(raw, 0),
+        _ => Ok(()),
     };
-    let absorbed = match writes(flags) {
-        true => absorb(config, fd, flags),
-        false => Err(Errno::INVAL),
-    };
+    let absorbed = truncated.and_then(|()| absorb(foreign.config, fd, flags));
     drop(registry);
+    let truncated = match truncates && known.is_some() {
+        true => super::truncate(fd, 0),
+        false => truncated,
+    };
+    if let Err(errno) = truncated {
+        closing(fd);
+        sys::close(raw);
+        return Err(errno);
+    }
     if absorbed.is_err() && flags & HIDDEN_FLAGS != 0 {
-        restore_flags(fd, flags);
+        emulate(fd, flags);
     }
     // Unless it is the supervisor that says so.
     if absorbed.is_err_and(|errno| errno != Errno::BUSY) {
@@ -102,7 +165,12 @@ pub fn open(
     Ok(fd)
 }
 
-fn writes(flags: c_int) -> bool {
+/// The number of an open file, if it is absorbed.
+fn find_open(fd: BorrowedFd<'_>, key: Key) -> Option<usize> {
+    find(key, || identity::of(fd))
+}
+
+pub(super) fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
@@ -160,29 +228,36 @@ fn absorb(config: &Config, fd: c_int, flags: c_int) -> Result<(), Errno> {
     Err(Errno::MFILE)
 }
 
-/// Reopens `fd` with the flags that were taken from it in vain.
-pub(super) fn restore_flags(fd: c_int, flags: c_int) {
+/// Gives `fd` what the flags ask for that were taken from it in vain. It is not opened again: closing a descriptor of a file would drop the
+/// program's POSIX locks on it.
+fn emulate(fd: c_int, flags: c_int) {
     let Some(raw) = sys::borrow(fd) else { return };
-    let path = sys::link_of(raw);
-    let again = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW);
-    let reopened = rustix::fs::open(path, OFlags::from_bits_retain(again as u32), Mode::empty());
-    let cloexec = flags & libc::O_CLOEXEC != 0;
-    if reopened.is_err() || sys::replace(raw, reopened, cloexec).is_err() {
-        // Then at least what they ask for is emulated.
-        table::set_entry(fd, Some(Entry::new(None, flags)));
+    let mut hidden = flags;
+    if flags & libc::O_DIRECT != 0
+        && let Ok(now) = rustix::fs::fcntl_getfl(raw)
+        && rustix::fs::fcntl_setfl(raw, now | OFlags::DIRECT).is_ok()
+    {
+        hidden &= !libc::O_DIRECT;
+    }
+    if hidden & HIDDEN_FLAGS != 0 && !table::set_entry(fd, Some(Entry::new(None, hidden))) {
+        // A number too large for the table.
+        reopen(raw, flags);
     }
 }
 
-/// True if a pattern names the file: one with a slash in it the end of the path, another its last part.
+/// Opens `fd` again with all its flags.
+fn reopen(fd: BorrowedFd<'_>, flags: c_int) {
+    let again = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW);
+    let flags = OFlags::from_bits_retain(again as u32);
+    let reopened = rustix::fs::open(sys::link_of(fd), flags, Mode::empty());
+    // As it is, it is right but for the flags.
+    let _ = sys::replace(fd, reopened, flags.contains(OFlags::CLOEXEC));
+}
+
+/// True if a pattern names the file. Neither allocates nor locks.
 pub(super) fn wanted(config: &Config, path: &CStr) -> bool {
-    let bytes = path.to_bytes_with_nul();
-    config.patterns.iter().any(|pattern| {
-        let slashes = pattern.to_bytes().iter().filter(|b| **b == b'/').count();
-        let from = bytes.iter().enumerate().rev().filter(|(_, b)| **b == b'/');
-        let from = from.map(|(at, _)| at + 1).nth(slashes).unwrap_or(0);
-        let name = CStr::from_bytes_with_nul(&bytes[from..]).unwrap_or(c"");
-        sys::matches(pattern, name, libc::FNM_PATHNAME)
-    })
+    let matches = |pattern: &CString| policy::matches(pattern.to_bytes(), path.to_bytes());
+    config.patterns.iter().any(matches)
 }
 
 /// Begins to absorb a file that is open as `fd`: its number.
@@ -212,7 +287,14 @@ pub(super) fn register(
             free().ok_or(Errno::NFILE)?
         }
     };
-    if !session.register(number, fd, path.clone())? && written_elsewhere(fd, (dev, ino)) {
+    // Whoever opens it from now on above this call finds it here.
+    FILES[number].set_key(Some((dev, ino)));
+    let registered = session.register(number, fd, path.clone());
+    if registered.is_err() {
+        FILES[number].set_key(None);
+    }
+    if !registered? && written_elsewhere(fd, (dev, ino)) {
+        FILES[number].set_key(None);
         session.tell(&Request::Forget {
             file: number as u32,
         });
@@ -255,6 +337,7 @@ pub(super) fn reclaim(session: &Session) {
         if cell
             .as_ref()
             .is_some_and(|f| f.descriptors == 0 && f.end <= released)
+            && !slot.uncounted.load(Acquire)
         {
             forget(session, number, &mut cell);
         }

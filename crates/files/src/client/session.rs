@@ -24,7 +24,7 @@ use forebay_pool::{
 use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     io::Errno,
-    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType},
+    net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType},
     time::ClockId,
 };
 use std::{
@@ -92,6 +92,24 @@ impl Address {
         let token = self.token;
         wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
         wire::receive::<Answer>(socket.as_fd()).map(drop)
+    }
+
+    /// As [`foreign`](Self::foreign), for a signal handler: does not allocate.
+    pub(super) fn foreign_at_once(&self, (dev, ino): (u64, u64)) -> Result<(), Errno> {
+        let socket = self.connect()?;
+        let token = self.token;
+        let mut message = [0; 256];
+        let bytes = wire::encode(&Request::Foreign { token, dev, ino }, &mut message)?;
+        rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL)?;
+        loop {
+            // Whatever the answer is, or how long.
+            match rustix::net::recv(&socket, &mut [0_u8; 256], RecvFlags::TRUNC) {
+                Ok((_, 1..)) => return Ok(()),
+                Ok(_) => return Err(Errno::CONNRESET),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
     }
 }
 
@@ -272,16 +290,17 @@ impl Session {
         parts: &[IoSlice<'_>],
         bytes: usize,
     ) {
-        if FILES[number].unlogged.load(Relaxed) {
-            self.note_unlogged(number, file, at..at + bytes as u64);
-            return;
-        }
         let record_max = self.lane.payload_max() - HEAD;
         let mut left = bytes;
         let mut parts = parts.iter();
         let mut part: &[u8] = &[];
         while left > 0 {
             let head = self.head(number, at).encode();
+            // After the time was taken: a signal handler that wrote above us since then did so later than the record says.
+            if FILES[number].unlogged.load(Relaxed) {
+                self.note_unlogged(number, file, at..at + left as u64);
+                return;
+            }
             let mut slices = [IoSlice::new(&[]); PARTS + 1];
             slices[0] = IoSlice::new(&head);
             let mut used = 1;
@@ -341,7 +360,7 @@ impl Session {
     /// Logs that the file is about to lose a name. Also if its content is unlogged: there may be records of it.
     pub(super) fn log_gone(&self, number: usize, file: &mut File) {
         file.gone = true;
-        let head = self.head(number, 0).encode();
+        let head = self.head_of_name(number).encode();
         self.log(number, file, KIND_GONE, &[IoSlice::new(&head)]);
     }
 
@@ -360,8 +379,24 @@ impl Session {
         }
     }
 
+    /// As [`head`](Self::head), of a record that says nothing of the content. Of a file that changed without the lane it has no time: it would
+    /// make that change look older than the last record.
+    fn head_of_name(&self, number: usize) -> Head {
+        let head = self.head(number, 0);
+        let time = match FILES[number].unlogged.load(Relaxed) {
+            true => 0,
+            false => head.time,
+        };
+        Head { time, ..head }
+    }
+
     fn name(&self, number: usize, file: &File) -> Vec<u8> {
-        record::encode_file(self.head(number, 0), self.boot, &file.identity, &file.path)
+        record::encode_file(
+            self.head_of_name(number),
+            self.boot,
+            &file.identity,
+            &file.path,
+        )
     }
 
     /// Appends a record to a segment that names the file. False if it could not be, and the file is unlogged now.
@@ -409,7 +444,7 @@ impl Session {
             return false;
         }
         // A segment is understood without those before it.
-        if file.gone && !append(KIND_GONE, &self.head(number, 0).encode()) {
+        if file.gone && !append(KIND_GONE, &self.head_of_name(number).encode()) {
             return false;
         }
         file.named_in = Some(segment);
