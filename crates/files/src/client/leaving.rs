@@ -3,6 +3,7 @@
 use super::{
     CONFIG, FILES, FORKED, FORKS, GIVEN_UP, REGISTRY, RETIRED, above, interrupted,
     names::{Named, named, regular},
+    own,
     session::{self, Session},
     table::{self, Entry, File},
     with_file,
@@ -123,7 +124,7 @@ pub fn forked() {
         return;
     }
     FORKED.store(true, Release);
-    session::close_own();
+    own::close_own();
 }
 
 /// In a forked child: `fd`, inherited, is about to be written to. Whoever absorbs the file lets it be plain; so do we.

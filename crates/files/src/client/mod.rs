@@ -12,6 +12,7 @@ mod descriptors;
 mod leaving;
 mod names;
 mod open;
+mod own;
 mod session;
 mod table;
 mod write;
@@ -22,6 +23,7 @@ pub use descriptors::{
 pub use leaving::{exiting, forked, forking, give_up, retire, retire_path};
 pub use names::{rename, unlink};
 pub use open::open;
+pub use own::{make_way, make_way_from};
 pub use write::{at_position, sync, truncate, truncate_path, write};
 
 use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FILES_MAX, sys};
@@ -102,10 +104,10 @@ pub fn is_absorbing() -> bool {
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
-/// or anything over it is refused with `EBADF`.
+/// is refused with `EBADF`, and it makes way ([`make_way`]) for what the database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
-    session::is_own(fd)
+    own::is_own(fd)
 }
 
 thread_local! {

@@ -6,7 +6,10 @@
 //! If the supervisor is gone, the turn syncs the files itself. If a file cannot be synced and the lane is full, a write stays *unlogged*: only a
 //! real sync can acknowledge it then ([`Session::settle`]), and the file's older records must not be written over it.
 
-use super::table::{self, FILES, File};
+use super::{
+    own,
+    table::{self, FILES, File},
+};
 use crate::{
     ENV_SLOWED, FILES_MAX, identity,
     record::{self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_TRUNCATE, KIND_WRITE},
@@ -28,14 +31,13 @@ use rustix::{
     time::ClockId,
 };
 use std::{
-    ffi::c_int,
     io::IoSlice,
     ops::Range,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
     sync::{
         OnceLock,
         atomic::{
-            AtomicBool, AtomicI32,
+            AtomicBool,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -45,27 +47,8 @@ use uuid::Uuid;
 
 /// How long to wait for the supervisor before looking whether it is still there.
 const LOOK: Duration = Duration::from_millis(20);
-/// The client's own descriptors are moved above this number, where programs do not count on the next free one.
-const OWN_MIN: c_int = 400;
 /// Parts of one record at most; a write of more becomes several records.
 const PARTS: usize = 16;
-
-/// Descriptors of ours, which the database must not close.
-static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
-
-/// True if `fd` is the connection or the pool.
-pub(super) fn is_own(fd: c_int) -> bool {
-    fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd)
-}
-
-/// In a forked child: closes its copies of what is its parent's, which would keep the lane locked.
-pub(super) fn close_own() {
-    for own in &OWN {
-        if let Some(fd) = sys::borrow(own.swap(-1, Relaxed)) {
-            sys::close(fd);
-        }
-    }
-}
 
 /// Where the supervisor is, and how to say who we are.
 pub(super) struct Address {
@@ -145,7 +128,6 @@ struct Turn {
 pub(super) struct Session {
     pub(super) page: SharedPage,
     lane: &'static Lane,
-    socket: OwnedFd,
     boot: [u8; 16],
     /// The lane's label if a sync failed.
     label_failed: String,
@@ -202,14 +184,8 @@ impl Session {
             .try_into()
             .map_err(|_| "the supervisor sent no pool".to_owned())?;
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
-        let high = |fd: OwnedFd| match rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN) {
-            Ok(moved) => moved,
-            // A low limit of descriptors.
-            Err(_) => fd,
-        };
-        let (socket, pool_fd) = (high(socket), high(pool_fd));
-        OWN[0].store(socket.as_raw_fd(), Relaxed);
-        OWN[1].store(pool_fd.as_raw_fd(), Relaxed);
+        let (socket, pool_fd) = (own::out_of_the_way(socket), own::out_of_the_way(pool_fd));
+        own::set(socket.as_fd(), pool_fd.as_fd());
         let label_failed = replay::relabelled(&label, Mark::Failed);
         let claimed = Pool::open_file(&pool, pool_fd.into()).and_then(|pool| {
             let options = ClaimOptions {
@@ -226,15 +202,16 @@ impl Session {
         let (lane, recovered) = match claimed {
             Ok(claimed) => claimed,
             Err(e) => {
-                OWN.iter().for_each(|own| own.store(-1, Relaxed));
+                own::unset();
                 return Err(e.to_string());
             }
         };
         drop(recovered);
         let lane: &'static Lane = Box::leak(Box::new(lane));
+        // From now on it is where `own` says.
+        let _ = socket.into_raw_fd();
         Ok(Self {
             page,
-            socket,
             boot: *boot.as_bytes(),
             label_failed,
             orphaned: AtomicBool::new(false),
@@ -256,12 +233,9 @@ impl Session {
         path: Vec<u8>,
     ) -> Result<bool, Errno> {
         let file = u32::try_from(file).map_err(|_| Errno::INVAL)?;
-        wire::send(
-            self.socket.as_fd(),
-            &Request::Register { file, path },
-            &[fd],
-        )?;
-        match wire::receive::<Answer>(self.socket.as_fd())? {
+        let socket = own::connection();
+        wire::send(socket.as_fd(), &Request::Register { file, path }, &[fd])?;
+        match wire::receive::<Answer>(socket.as_fd())? {
             (Answer::Absorb { alone }, _) => Ok(alone),
             // It knows that the file is plain here.
             _ => Err(Errno::BUSY),
@@ -270,7 +244,7 @@ impl Session {
 
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
     pub(super) fn tell(&self, request: &Request) {
-        if wire::send(self.socket.as_fd(), request, &[]).is_err() {
+        if wire::send(own::connection().as_fd(), request, &[]).is_err() {
             self.orphaned.store(true, Release);
         }
     }
@@ -565,7 +539,7 @@ impl Session {
         }
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let gone = match rustix::net::recv(&self.socket, &mut byte, flags) {
+        let gone = match rustix::net::recv(own::connection(), &mut byte, flags) {
             Ok((0, _)) => true,
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => false,
             Err(_) => true,
