@@ -10,7 +10,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags},
 };
 use std::{
-    ffi::{CStr, c_int},
+    ffi::c_int,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::atomic::{AtomicU32, AtomicUsize},
 };
@@ -110,12 +110,6 @@ fn last_errno() -> Errno {
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
-/// True if `fnmatch` says that `name` matches `pattern`. Does not allocate.
-pub(crate) fn matches(pattern: &CStr, name: &CStr, flags: c_int) -> bool {
-    // SAFETY: both are strings that end in a zero.
-    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), flags) == 0 }
-}
-
 /// Asks for a lease on an open file, and gives it back: true if it is open nowhere else on this machine (`F_SETLEASE`).
 ///
 /// # Errors
@@ -146,9 +140,9 @@ pub(crate) fn ignore_lease_breaks() {
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
 }
 
-/// Closes a descriptor that a forked child inherited.
+/// Closes a descriptor that a forked child inherited, or that its program does not get.
 pub(crate) fn close(fd: BorrowedFd<'_>) {
-    // SAFETY: nothing in this process, a child, uses it.
+    // SAFETY: nothing in this process uses it.
     unsafe { rustix::io::close(fd.as_raw_fd()) };
 }
 

@@ -148,6 +148,18 @@ pub enum Answer {
     Status,
 }
 
+/// Writes a message into `space` without allocating: its bytes.
+///
+/// # Errors
+/// `EMSGSIZE` if there is not enough room.
+pub fn encode<'a>(message: &impl Serialize, space: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let room = space.len();
+    let mut rest = &mut *space;
+    serde_json::to_writer(&mut rest, message).map_err(|_| Errno::MSGSIZE)?;
+    let used = room - rest.len();
+    Ok(&space[..used])
+}
+
 /// Sends a message. Does not raise `SIGPIPE`.
 ///
 /// # Errors

@@ -1,11 +1,13 @@
 //! `close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor is which file.
 //!
 //! The client must know before an absorbed descriptor goes away, and that cannot be taken back: whatever the kernel would refuse is refused first.
-//! Its own descriptors do not exist for the database.
+//! Its own descriptors do not exist for the database: they make way for what it puts in their place.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, errno, missing, set_errno, tell_client, without_cancellation},
+    around::{
+        cancellation_point, client, errno, missing, set_errno, tell_client, without_cancellation,
+    },
     real::hooks,
 };
 use forebay_files::client;
@@ -81,8 +83,11 @@ hooks! {
 
     fn [fcntl fcntl64 __fcntl] (fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) || !is_about_descriptor(command);
+    plain if (!client::absorbs(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
+        if is_in_the_way(command) && is_open(fd) {
+            tell_client(|| client::make_way_from(argument as c_int));
+        }
         // SAFETY: our caller's arguments.
         let result = unsafe { real(fd, command, argument) };
         match command {
@@ -95,7 +100,7 @@ hooks! {
                 tell_client(|| client::flags_changed(fd, argument as c_int));
                 result
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if client::absorbs(fd) => duplicated(fd, result),
             _ => result,
         }
     };
@@ -117,6 +122,11 @@ fn is_about_descriptor(command: c_int) -> bool {
     )
 }
 
+/// Whether the lowest free descriptor may be one that the client's own are in the way of.
+fn is_in_the_way(command: c_int) -> bool {
+    matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && client::is_absorbing()
+}
+
 /// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it.
 fn duplicated(from: c_int, to: c_int) -> c_int {
     if to >= 0 {
@@ -131,15 +141,17 @@ fn concerns(from: c_int, to: c_int) -> bool {
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if client::is_own(to) {
-        return bad_descriptor();
-    }
-    if !client::absorbs(to) {
+    if !client::absorbs(to) && !client::is_own(to) {
         let result = real();
         return duplicated(from, result);
     }
     if !is_open(from) || !is_allowed(to) {
         return bad_descriptor();
+    }
+    if client::is_own(to)
+        && let Err(failed) = client(|| client::make_way(to))
+    {
+        return failed.with(-1);
     }
     without_cancellation(|| {
         tell_client(|| client::closing(to));

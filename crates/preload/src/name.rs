@@ -63,7 +63,7 @@ hooks! {
 
     fn [truncate truncate64] (path: *const c_char, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if bytes < 0 || is_client();
+    plain if bytes < 0;
     else |real| truncate_file(path, bytes.unsigned_abs(), || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, bytes) }

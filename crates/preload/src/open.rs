@@ -1,7 +1,8 @@
 //! `open`, `openat`, `creat` in all spellings: what can change a file is opened through the client.
 //!
 //! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened plainly. Opening through the client is a
-//! cancellation point at its start, but cannot be cancelled while it blocks.
+//! cancellation point at its start, but cannot be cancelled while it blocks. So does what a signal handler opens above a call of the client; the
+//! client itself opens nothing to change it by these functions.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -48,7 +49,7 @@ hooks! {
 
     fn [creat creat64] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| open_file(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, |_| {
         // SAFETY: our caller's arguments. There is no flag that the client may take away.
         unsafe { real(path, mode) }
@@ -56,7 +57,7 @@ hooks! {
 }
 
 fn is_plain(flags: c_int) -> bool {
-    !can_change(flags) && (!device::any() || flags & libc::O_PATH != 0) || is_client()
+    !can_change(flags) && (!device::any() || flags & libc::O_PATH != 0 || is_client())
 }
 
 /// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.

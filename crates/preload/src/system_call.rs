@@ -85,7 +85,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
         libc::SYS_dup if absorbs(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
-        libc::SYS_fcntl if absorbs(a) => call!(descriptor::fcntl, a, b, c),
+        libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
         libc::SYS_openat if device::any() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
         libc::SYS_openat2 => before_openat2(a as c_int, b as *const c_char, c as *const u64),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),

@@ -1,14 +1,17 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    FILES, FORKED, interrupted,
+    FILES, FORKED, above, interrupted,
     leaving::retire_file,
     session,
     table::{self, Entry},
     with_file,
 };
 use crate::{sys, wire::Request};
-use std::{ffi::c_int, sync::atomic::Ordering::Relaxed};
+use std::{
+    ffi::c_int,
+    sync::atomic::Ordering::{Relaxed, Release},
+};
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
 pub fn closing(fd: c_int) {
@@ -64,6 +67,16 @@ pub fn duplicated(from: c_int, to: c_int) {
         table::set_entry(to, Some(entry));
         return;
     }
+    if interrupted() {
+        FILES[number].lose_track();
+        FILES[number].uncounted.store(true, Release);
+        if !table::set_entry(to, Some(entry))
+            && let Some(raw) = sys::borrow(to)
+        {
+            above::leave(raw);
+        }
+        return;
+    }
     let guard = FILES[number].file.lock();
     if let Ok(mut cell) = guard.try_borrow_mut()
         && let Some(file) = &mut *cell
@@ -85,6 +98,11 @@ pub fn flags_changed(fd: c_int, flags: c_int) {
         return;
     };
     match entry.file() {
+        Some(number) if interrupted() => {
+            // Its duplicates' flags and positions are not known any more.
+            FILES[number].lose_track();
+            table::set_entry(fd, Some(entry.with_flags(flags)));
+        }
         // Duplicates share their flags.
         Some(number) if !FORKED.load(Relaxed) => {
             for (other, known) in table::descriptors_of(number) {

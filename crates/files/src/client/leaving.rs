@@ -1,9 +1,10 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED,
+    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, above, interrupted,
     names::{Named, named, regular},
     others::claim_inherited,
+    own,
     session::{self, Session},
     table::{self, File},
     with_file,
@@ -36,6 +37,12 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
     if FORKED.load(Relaxed) {
         return sys::borrow(fd).map_or(Ok(()), |raw| leave(raw, number));
     }
+    if interrupted() {
+        if let Some(raw) = sys::borrow(fd) {
+            above::leave(raw);
+        }
+        return Ok(());
+    }
     session::current().map_or(Ok(()), |session| retire_file(session, number))
 }
 
@@ -44,6 +51,10 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
 /// # Errors
 /// As [`retire`].
 pub fn retire_path(dir: c_int, path: &CStr) -> Result<(), Errno> {
+    if interrupted() {
+        above::leave_path((dir, path));
+        return Ok(());
+    }
     match (named(dir, path, AtFlags::empty()), session::current()) {
         (Some(Named::Ours(number, _)), Some(session)) => retire_file(session, number),
         (Some(Named::Foreign(key)), _) => CONFIG.get().map_or(Ok(()), |config| config.claim(key)),
@@ -89,6 +100,9 @@ pub(super) fn retire_or_later(session: &Session, number: usize) {
 /// The end of a file of which the lane holds nothing.
 pub(super) fn forget(session: &Session, number: usize, cell: &mut RefMut<'_, Option<File>>) {
     **cell = None;
+    FILES[number].set_key(None);
+    // Their entries went with the file.
+    FILES[number].uncounted.store(false, Relaxed);
     session.tell(&Request::Forget {
         file: number as u32,
     });
@@ -112,7 +126,7 @@ pub fn forked() {
         return;
     }
     FORKED.store(true, Release);
-    session::close_own();
+    own::close_own();
 }
 
 /// In a forked child: `fd`, inherited, is about to be written to. Whoever absorbs the file lets it be plain; so do we.
@@ -120,6 +134,10 @@ pub fn forked() {
 /// # Errors
 /// `EIO` if the absorbing process cannot be told: the file must not be written to.
 pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) -> Result<(), Errno> {
+    if interrupted() {
+        above::leave_inherited(fd, number);
+        return Ok(());
+    }
     if let (Some(config), Ok((_, key))) = (CONFIG.get(), regular(fd)) {
         config.claim(key)?;
     }
@@ -159,7 +177,7 @@ pub fn changing_identity() -> Result<(), Errno> {
     }
     // From here on no call of the client touches the session: no file is absorbed.
     FORKED.store(true, Release);
-    session::close_own();
+    own::close_own();
     session.unmap_pool()
 }
 

@@ -5,13 +5,15 @@
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
 //! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names` and `leaving` are what
-//! becomes of each call. docs/files-protocol.md says why it is so.
+//! becomes of each call, `above` of a signal handler's that interrupted another. docs/files-protocol.md says why it is so.
 
+mod above;
 mod descriptors;
 mod leaving;
 mod names;
 mod open;
 mod others;
+mod own;
 mod session;
 mod table;
 mod write;
@@ -23,6 +25,7 @@ pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, 
 pub use names::{rename, unlink};
 pub use open::open;
 pub use others::opened;
+pub use own::{make_way, make_way_from};
 pub use write::{at_position, sync, truncate, truncate_path, write};
 
 use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, absorbed::View, sys};
@@ -113,10 +116,10 @@ pub fn is_absorbing() -> bool {
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
-/// or anything over it is refused with `EBADF`.
+/// is refused with `EBADF`, and it makes way ([`make_way`]) for what the database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
-    session::is_own(fd)
+    own::is_own(fd)
 }
 
 thread_local! {

@@ -1,30 +1,33 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, FILES, FORKED, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, find, is_absorbing,
-    leaving::{forget, retire_or_later},
-    names::{Key, regular, stat_at},
+    CONFIG, Config, FILES, FORKED, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, above, closing, find,
+    interrupted, is_absorbing,
+    leaving::{forget, retire_file, retire_or_later},
+    names::{Key, regular},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
 };
-use crate::{FILES_MAX, identity, sys, wire::Request};
+use crate::{FILES_MAX, identity, policy, sys, wire::Request};
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, Stat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags},
     io::Errno,
 };
 use std::{
-    ffi::{CStr, OsString, c_int},
+    ffi::{CStr, CString, OsString, c_int},
     os::{fd::BorrowedFd, unix::ffi::OsStringExt},
     path::PathBuf,
     sync::atomic::{
         AtomicBool,
-        Ordering::{Relaxed, Release},
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-/// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT`, if the file is to be
+/// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT` and `O_TRUNC`, if the file is to be
 /// absorbed. The descriptor is absorbed when this returns, if it is for writing and the file is absorbed already, by whatever name; or if the
 /// profile says so and the supervisor agrees.
+///
+/// `real` may wait for ever (a FIFO, a lease, a server that is gone), so it is called without any lock.
 ///
 /// # Errors
 /// The kernel's.
@@ -45,54 +48,114 @@ pub fn open(
         }
         _ => return real(flags),
     };
+    if interrupted() {
+        return above::open(config, (dir, path), flags, real);
+    }
     let is_wanted = wanted(config, path);
     let absorbs = is_absorbing() && !FORKED.load(Relaxed);
-    if !is_wanted && !absorbs || FORKED.load(Relaxed) || GIVEN_UP.load(Relaxed) && !absorbs {
-        let fd = open_plainly(config, dir, path, flags, &mut real)?;
-        if is_wanted {
-            tell_plain(config, fd);
-        }
-        return Ok(fd);
-    }
-    let existing = stat_at(dir, path, AtFlags::empty());
-    let registry = REGISTRY.lock();
-    let known = existing.and_then(|key| {
-        find(key, || {
-            identity::at(sys::directory(dir), path, AtFlags::empty())
-        })
+    let found = match is_wanted || absorbs {
+        true => Found::at(dir, path, flags),
+        false => Found::Other,
+    };
+    let existing = match found {
+        Found::Other => return open_plainly(config, dir, path, flags, &mut real),
+        Found::File(key) => Some(key),
+        Found::Nothing => None,
+    };
+    let identity = || identity::at(sys::directory(dir), path, AtFlags::empty());
+    let known = existing.filter(|_| absorbs).and_then(|key| {
+        let _registry = REGISTRY.lock();
+        find(key, identity)
     });
-    if known.is_none() && !is_wanted {
-        drop(registry);
-        return open_plainly(config, dir, path, flags, &mut real);
+    let can_be = known.is_some()
+        || is_wanted
+            && !FORKED.load(Relaxed)
+            && !GIVEN_UP.load(Relaxed)
+            && (existing.is_none() || !is_retired(identity));
+    if can_be && writes(flags) {
+        return open_to_absorb(config, existing, flags, &mut real);
     }
-    let fd = match (known, session::current()) {
-        (Some(number), Some(session)) if flags & libc::O_TRUNC != 0 => {
-            let guard = FILES[number].file.lock();
-            let fd = real(flags & !HIDDEN_FLAGS)?;
-            match guard.try_borrow_mut() {
-                Ok(mut cell) => {
-                    if let Some(file) = &mut *cell {
-                        session.log_truncate(number, file, 0);
-                    }
-                }
-                Err(_) => FILES[number].lose_track(),
-            }
-            fd
+    if let (Some(number), Some(session)) = (known, session::current()) {
+        // Truncated through a descriptor that only reads.
+        retire_file(session, number)?;
+    }
+    let fd = open_plainly(config, dir, path, flags, &mut real)?;
+    if is_wanted {
+        tell_plain(config, fd);
+    }
+    Ok(fd)
+}
+
+/// What there is at a path, before it is opened.
+enum Found {
+    Nothing,
+    File(Key),
+    /// Something that is never absorbed, or whose truncation the kernel is to refuse.
+    Other,
+}
+
+impl Found {
+    fn at(dir: c_int, path: &CStr, flags: c_int) -> Self {
+        let wanted = StatxFlags::BASIC_STATS;
+        let stat = match rustix::fs::statx(sys::directory(dir), path, AtFlags::empty(), wanted) {
+            Ok(stat) => stat,
+            Err(_) => return Self::Nothing,
+        };
+        let fixed = StatxAttributes::APPEND | StatxAttributes::IMMUTABLE;
+        if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile
+            || flags & libc::O_TRUNC != 0 && stat.stx_attributes.intersects(fixed)
+        {
+            return Self::Other;
         }
-        _ => {
-            if flags & libc::O_TRUNC != 0 && known.is_none() {
-                config.claim_at(dir, path)?;
-            }
-            real(flags & !HIDDEN_FLAGS)?
-        }
+        let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+        Self::File((dev, stat.stx_ino))
+    }
+}
+
+fn is_retired(identity: impl Fn() -> Result<Vec<u8>, Errno>) -> bool {
+    // Asked only where it matters: mostly nothing was retired.
+    !RETIRED.lock().is_empty() && identity().is_ok_and(|it| RETIRED.lock().contains(&it))
+}
+
+/// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.
+fn open_to_absorb(
+    config: &Config,
+    existing: Option<Key>,
+    flags: c_int,
+    real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    // With O_EXCL there is nothing to be truncated.
+    let truncates = flags & libc::O_TRUNC != 0 && flags & libc::O_EXCL == 0;
+    let taken = HIDDEN_FLAGS | if truncates { libc::O_TRUNC } else { 0 };
+    let fd = real(flags & !taken)?;
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let Ok((stat, key)) = regular(raw) else {
+        // Something else took the name meanwhile.
+        emulate(fd, flags);
+        return Ok(fd);
     };
-    let absorbed = match writes(flags) {
-        true => absorb(config, fd, flags),
-        false => Err(Errno::INVAL),
+    let truncates = truncates && (existing.is_some() || stat.st_size > 0);
+    if truncates && find_open(raw, key).is_none() {
+        config.claim(key).map_err(|errno| close_again(fd, errno))?;
+    }
+    let registry = REGISTRY.lock();
+    let known = find_open(raw, key);
+    let truncated = match known {
+        None if truncates => rustix::fs::ftruncate(raw, 0),
+        _ => Ok(()),
     };
+    let absorbed = truncated.and_then(|()| absorb(config, fd, flags));
     drop(registry);
+    let truncated = match truncates && known.is_some() {
+        true => super::truncate(fd, 0),
+        false => truncated,
+    };
+    if let Err(errno) = truncated {
+        closing(fd);
+        return Err(close_again(fd, errno));
+    }
     if absorbed.is_err() && flags & HIDDEN_FLAGS != 0 {
-        restore_flags(fd, flags);
+        emulate(fd, flags);
     }
     match absorbed {
         Ok(()) => Ok(fd),
@@ -136,6 +199,11 @@ fn close_again(fd: c_int, errno: Errno) -> Errno {
     errno
 }
 
+/// The number of an open file, if it is absorbed.
+fn find_open(fd: BorrowedFd<'_>, key: Key) -> Option<usize> {
+    find(key, || identity::of(fd))
+}
+
 /// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
 fn tell_plain(config: &Config, fd: c_int) {
     static TOLD: AtomicBool = AtomicBool::new(false);
@@ -156,7 +224,7 @@ fn tell_plain(config: &Config, fd: c_int) {
     }
 }
 
-fn writes(flags: c_int) -> bool {
+pub(super) fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
@@ -184,29 +252,36 @@ fn absorb(config: &Config, fd: c_int, flags: c_int) -> Result<(), Errno> {
     Err(Errno::MFILE)
 }
 
-/// Reopens `fd` with the flags that were taken from it in vain.
-pub(super) fn restore_flags(fd: c_int, flags: c_int) {
+/// Gives `fd` what the flags ask for that were taken from it in vain. It is not opened again: closing a descriptor of a file would drop the
+/// program's POSIX locks on it.
+fn emulate(fd: c_int, flags: c_int) {
     let Some(raw) = sys::borrow(fd) else { return };
-    let path = sys::link_of(raw);
-    let again = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW);
-    let reopened = rustix::fs::open(path, OFlags::from_bits_retain(again as u32), Mode::empty());
-    let cloexec = flags & libc::O_CLOEXEC != 0;
-    if reopened.is_err() || sys::replace(raw, reopened, cloexec).is_err() {
-        // Then at least what they ask for is emulated.
-        table::set_entry(fd, Some(Entry::new(None, flags)));
+    let mut hidden = flags;
+    if flags & libc::O_DIRECT != 0
+        && let Ok(now) = rustix::fs::fcntl_getfl(raw)
+        && rustix::fs::fcntl_setfl(raw, now | OFlags::DIRECT).is_ok()
+    {
+        hidden &= !libc::O_DIRECT;
+    }
+    if hidden & HIDDEN_FLAGS != 0 && !table::set_entry(fd, Some(Entry::new(None, hidden))) {
+        // A number too large for the table.
+        reopen(raw, flags);
     }
 }
 
-/// True if a pattern names the file: one with a slash in it the end of the path, another its last part.
+/// Opens `fd` again with all its flags.
+fn reopen(fd: BorrowedFd<'_>, flags: c_int) {
+    let again = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW);
+    let flags = OFlags::from_bits_retain(again as u32);
+    let reopened = rustix::fs::open(sys::link_of(fd), flags, Mode::empty());
+    // As it is, it is right but for the flags.
+    let _ = sys::replace(fd, reopened, flags.contains(OFlags::CLOEXEC));
+}
+
+/// True if a pattern names the file. Neither allocates nor locks.
 pub(super) fn wanted(config: &Config, path: &CStr) -> bool {
-    let bytes = path.to_bytes_with_nul();
-    config.patterns.iter().any(|pattern| {
-        let slashes = pattern.to_bytes().iter().filter(|b| **b == b'/').count();
-        let from = bytes.iter().enumerate().rev().filter(|(_, b)| **b == b'/');
-        let from = from.map(|(at, _)| at + 1).nth(slashes).unwrap_or(0);
-        let name = CStr::from_bytes_with_nul(&bytes[from..]).unwrap_or(c"");
-        sys::matches(pattern, name, libc::FNM_PATHNAME)
-    })
+    let matches = |pattern: &CString| policy::matches(pattern.to_bytes(), path.to_bytes());
+    config.patterns.iter().any(matches)
 }
 
 /// Begins to absorb a file that is open as `fd`: its number.
@@ -240,7 +315,11 @@ pub(super) fn register(
             free().ok_or(Errno::NFILE)?
         }
     };
-    session.register(number, fd, path.clone())?;
+    // Whoever opens it from now on above this call finds it here.
+    FILES[number].set_key(Some((dev, ino)));
+    session
+        .register(number, fd, path.clone())
+        .inspect_err(|_| FILES[number].set_key(None))?;
     let guard = FILES[number].file.lock();
     let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
     let file = cell.insert(File {
@@ -279,6 +358,7 @@ pub(super) fn reclaim(session: &Session) {
         if cell
             .as_ref()
             .is_some_and(|f| f.descriptors == 0 && f.end <= released)
+            && !slot.uncounted.load(Acquire)
         {
             forget(session, number, &mut cell);
         }

@@ -7,7 +7,7 @@
 //! real sync can acknowledge it then ([`Session::settle`]), and the file's older records must not be written over it.
 
 use super::{
-    CONFIG,
+    CONFIG, own,
     table::{self, FILES, File},
 };
 use crate::{
@@ -27,18 +27,17 @@ use forebay_pool::{
 use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     io::Errno,
-    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType},
+    net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType},
     time::ClockId,
 };
 use std::{
-    ffi::c_int,
     io::IoSlice,
     ops::Range,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
     sync::{
         OnceLock,
         atomic::{
-            AtomicBool, AtomicI32,
+            AtomicBool,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -50,27 +49,8 @@ use uuid::Uuid;
 const LOOK: Duration = Duration::from_millis(20);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
-/// The client's own descriptors are moved above this number, where programs do not count on the next free one.
-const OWN_MIN: c_int = 400;
 /// Parts of one record at most; a write of more becomes several records.
 const PARTS: usize = 16;
-
-/// Descriptors of ours, which the database must not close.
-static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
-
-/// True if `fd` is the connection or the pool.
-pub(super) fn is_own(fd: c_int) -> bool {
-    fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd)
-}
-
-/// In a forked child: closes its copies of what is its parent's, which would keep the lane locked.
-pub(super) fn close_own() {
-    for own in &OWN {
-        if let Some(fd) = sys::borrow(own.swap(-1, Relaxed)) {
-            sys::close(fd);
-        }
-    }
-}
 
 /// Where the supervisor is, and how to say who we are.
 pub(super) struct Address {
@@ -119,6 +99,24 @@ impl Address {
             }
         }
     }
+
+    /// As [`foreign`](Self::foreign), for a signal handler: does not allocate.
+    pub(super) fn foreign_at_once(&self, (dev, ino): (u64, u64)) -> Result<(), Errno> {
+        let socket = self.connect()?;
+        let token = self.token;
+        let mut message = [0; 256];
+        let bytes = wire::encode(&Request::Foreign { token, dev, ino }, &mut message)?;
+        rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL)?;
+        loop {
+            // Whatever the answer is, or how long.
+            match rustix::net::recv(&socket, &mut [0_u8; 256], RecvFlags::TRUNC) {
+                Ok((_, 1..)) => return Ok(()),
+                Ok(_) => return Err(Errno::CONNRESET),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
 }
 
 /// The files of a segment, by number.
@@ -155,7 +153,6 @@ pub(super) struct Session {
     /// This process's number in the table of absorbed files.
     pub(super) holder: u64,
     lane: &'static Lane,
-    socket: OwnedFd,
     /// Device and inode of the pool.
     pool_file: (u64, u64),
     boot: [u8; 16],
@@ -213,14 +210,8 @@ impl Session {
             .try_into()
             .map_err(|_| "the supervisor sent no pool".to_owned())?;
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
-        let high = |fd: OwnedFd| match rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN) {
-            Ok(moved) => moved,
-            // A low limit of descriptors.
-            Err(_) => fd,
-        };
-        let (socket, pool_fd) = (high(socket), high(pool_fd));
-        OWN[0].store(socket.as_raw_fd(), Relaxed);
-        OWN[1].store(pool_fd.as_raw_fd(), Relaxed);
+        let (socket, pool_fd) = (own::out_of_the_way(socket), own::out_of_the_way(pool_fd));
+        own::set(socket.as_fd(), pool_fd.as_fd());
         let pool_file = rustix::fs::fstat(&pool_fd).map_err(|e| format!("the pool: {e}"))?;
         let label_failed = replay::relabelled(&label, Mark::Failed);
         let label_orphan = format!("{label} (its forebay run is gone)");
@@ -239,7 +230,7 @@ impl Session {
         let (lane, recovered) = match claimed {
             Ok(claimed) => claimed,
             Err(e) => {
-                OWN.iter().for_each(|own| own.store(-1, Relaxed));
+                own::unset();
                 let plain = Request::Plain {
                     token: address.token,
                     path: Vec::new(),
@@ -251,10 +242,11 @@ impl Session {
         };
         drop(recovered);
         let lane: &'static Lane = Box::leak(Box::new(lane));
+        // From now on it is where `own` says.
+        let _ = socket.into_raw_fd();
         Ok(Self {
             page,
             holder,
-            socket,
             pool_file: (pool_file.st_dev, pool_file.st_ino),
             boot: *boot.as_bytes(),
             label_failed,
@@ -281,8 +273,9 @@ impl Session {
         // What it dies of is no answer, and no error of the file's.
         let lost = |_| Errno::NOTCONN;
         let request = Request::Register { file, path };
-        wire::send(self.socket.as_fd(), &request, &[fd]).map_err(lost)?;
-        match wire::receive::<Answer>(self.socket.as_fd()).map_err(lost)? {
+        let socket = own::connection();
+        wire::send(socket.as_fd(), &request, &[fd]).map_err(lost)?;
+        match wire::receive::<Answer>(socket.as_fd()).map_err(lost)? {
             (Answer::Absorb, _) => Ok(()),
             (Answer::Unheard { reason }, _) => {
                 sys::complain(&format!("a file cannot be opened for writing: {reason}"));
@@ -325,7 +318,7 @@ impl Session {
 
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
     pub(super) fn tell(&self, request: &Request) {
-        if wire::send(self.socket.as_fd(), request, &[]).is_err() {
+        if wire::send(own::connection().as_fd(), request, &[]).is_err() {
             self.orphaned.store(true, Release);
         }
     }
@@ -345,16 +338,17 @@ impl Session {
         parts: &[IoSlice<'_>],
         bytes: usize,
     ) {
-        if FILES[number].unlogged.load(Relaxed) {
-            self.note_unlogged(number, file, at..at + bytes as u64);
-            return;
-        }
         let record_max = self.lane.payload_max() - HEAD;
         let mut left = bytes;
         let mut parts = parts.iter();
         let mut part: &[u8] = &[];
         while left > 0 {
             let head = self.head(number, at).encode();
+            // After the time was taken: a signal handler that wrote above us since then did so later than the record says.
+            if FILES[number].unlogged.load(Relaxed) {
+                self.note_unlogged(number, file, at..at + left as u64);
+                return;
+            }
             let mut slices = [IoSlice::new(&[]); PARTS + 1];
             slices[0] = IoSlice::new(&head);
             let mut used = 1;
@@ -414,7 +408,7 @@ impl Session {
     /// Logs that the file is about to lose a name. Also if its content is unlogged: there may be records of it.
     pub(super) fn log_gone(&self, number: usize, file: &mut File) {
         file.gone = true;
-        let head = self.head(number, 0).encode();
+        let head = self.head_of_name(number).encode();
         self.log(number, file, KIND_GONE, &[IoSlice::new(&head)]);
     }
 
@@ -433,8 +427,24 @@ impl Session {
         }
     }
 
+    /// As [`head`](Self::head), of a record that says nothing of the content. Of a file that changed without the lane it has no time: it would
+    /// make that change look older than the last record.
+    fn head_of_name(&self, number: usize) -> Head {
+        let head = self.head(number, 0);
+        let time = match FILES[number].unlogged.load(Relaxed) {
+            true => 0,
+            false => head.time,
+        };
+        Head { time, ..head }
+    }
+
     fn name(&self, number: usize, file: &File) -> Vec<u8> {
-        record::encode_file(self.head(number, 0), self.boot, &file.identity, &file.path)
+        record::encode_file(
+            self.head_of_name(number),
+            self.boot,
+            &file.identity,
+            &file.path,
+        )
     }
 
     /// Appends a record to a segment that names the file. False if it could not be, and the file is unlogged now.
@@ -483,7 +493,7 @@ impl Session {
             return false;
         }
         // A segment is understood without those before it.
-        if file.gone && !append(KIND_GONE, &self.head(number, 0).encode()) {
+        if file.gone && !append(KIND_GONE, &self.head_of_name(number).encode()) {
             return false;
         }
         file.named_in = Some(segment);
@@ -604,7 +614,7 @@ impl Session {
         }
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let gone = match rustix::net::recv(&self.socket, &mut byte, flags) {
+        let gone = match rustix::net::recv(own::connection(), &mut byte, flags) {
             Ok((0, _)) => true,
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => false,
             Err(_) => true,

@@ -12,7 +12,7 @@ use std::{
     ops::Range,
     path::PathBuf,
     sync::atomic::{
-        AtomicBool, AtomicI32, AtomicU32,
+        AtomicBool, AtomicI32, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -201,6 +201,10 @@ pub(super) struct Slot {
     /// Kernel and lane get the changes of a file in one order, because both get them under this lock. Reentrant for a signal handler that
     /// writes to the file that it interrupted a write to.
     pub(super) file: ReentrantMutex<RefCell<Option<File>>>,
+    /// Device and inode of the file that is absorbed here or about to be, for those who must not take the lock; inode 0 for none.
+    key: (AtomicU64, AtomicU64),
+    /// Descriptors that a signal handler made above another call: they are not counted, and the number stays this file's.
+    pub(super) uncounted: AtomicBool,
     /// The kernel has something that the lane has not: a sync has to be a real one.
     pub(super) unlogged: AtomicBool,
     /// And nobody noted where.
@@ -212,6 +216,20 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Device and inode of the file that has this number, if any.
+    pub(super) fn key(&self) -> Option<(u64, u64)> {
+        let ino = self.key.1.load(Acquire);
+        (ino != 0).then(|| (self.key.0.load(Relaxed), ino))
+    }
+
+    /// Notes which file has this number. Before the supervisor hears of it, and until the lane has nothing of it.
+    pub(super) fn set_key(&self, key: Option<(u64, u64)>) {
+        let (dev, ino) = key.unwrap_or((0, 0));
+        self.key.1.store(0, Release);
+        self.key.0.store(dev, Relaxed);
+        self.key.1.store(ino, Release);
+    }
+
     /// The kernel may have got something, and nobody knows where.
     pub(super) fn lose_track(&self) {
         self.unplaced.store(true, Relaxed);
@@ -241,6 +259,8 @@ impl Slot {
 pub(super) static FILES: [Slot; FILES_MAX] = [const {
     Slot {
         file: const_reentrant_mutex(RefCell::new(None)),
+        key: (AtomicU64::new(0), AtomicU64::new(0)),
+        uncounted: AtomicBool::new(false),
         unlogged: AtomicBool::new(false),
         unplaced: AtomicBool::new(false),
         exposed: AtomicBool::new(false),

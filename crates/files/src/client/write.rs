@@ -3,7 +3,7 @@
 //! The kernel is asked first and the lane written second, under the file's lock, so that the lane's order is the kernel's.
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS, interrupted,
+    CONFIG, FILES, FORKED, FORKS, above, interrupted,
     leaving::{leave, retire_file, retire_orphan},
     names::{Named, named},
     others::claim_inherited,
@@ -38,8 +38,10 @@ pub fn write(
         let Some(entry) = table::entry(fd) else {
             return kernel_write(raw, parts, offset, flags);
         };
-        let synchronous = entry.hidden() & libc::O_DSYNC != 0;
+        let hidden = entry.hidden();
+        let synchronous = hidden & libc::O_DSYNC != 0;
         let really = match synchronous {
+            true if hidden & libc::O_SYNC == libc::O_SYNC => flags | libc::RWF_SYNC,
             true => flags | libc::RWF_DSYNC,
             false => flags,
         };
@@ -49,14 +51,18 @@ pub fn write(
             }
             return kernel_write(raw, parts, offset, really);
         };
-        if interrupted() {
-            // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
-            FILES[number].lose_track();
-            return kernel_write(raw, parts, offset, really);
-        }
         if FORKED.load(Relaxed) {
             leave(raw, number)?;
             continue;
+        }
+        if interrupted() {
+            // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
+            FILES[number].lose_track();
+            let written = kernel_write(raw, parts, offset, flags)?;
+            if synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+                sync(fd)?;
+            }
+            return Ok(written);
         }
         let Some(session) = session::current() else {
             return kernel_write(raw, parts, offset, flags);
@@ -167,13 +173,7 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
     let slot = &FILES[number];
     shared.syncs.fetch_add(1, Relaxed);
     if interrupted() {
-        // Its records, if there are any, are in the lane.
-        slot.lose_track();
-        rustix::fs::fsync(raw)?;
-        return match shared.errno.load(Relaxed) {
-            0 => Ok(()),
-            errno => Err(Errno::from_raw_os_error(errno)),
-        };
+        return above::sync(session, number, raw);
     }
     if slot.unlogged.load(Acquire) {
         session.settle()?;
@@ -258,6 +258,11 @@ fn truncate_file(
         return Some(real());
     }
     let session = session::current()?;
+    if session.page.files[number].retire.load(Relaxed) != 0 && retire_file(session, number).is_err()
+    {
+        // A record would hide from a replay what another process writes meanwhile.
+        FILES[number].lose_track();
+    }
     let guard = FILES[number].file.lock();
     let Ok(mut cell) = guard.try_borrow_mut() else {
         FILES[number].lose_track();
@@ -280,6 +285,10 @@ pub fn truncate_path(
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
+    if interrupted() {
+        above::leave_path((libc::AT_FDCWD, path));
+        return real();
+    }
     loop {
         match named(libc::AT_FDCWD, path, AtFlags::empty()) {
             Some(Named::Ours(number, key)) => {

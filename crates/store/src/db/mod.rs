@@ -13,8 +13,8 @@
 //! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for the stripe of a
 //! writer in the `fsync` variant.
 
-mod check;
 mod brake;
+mod check;
 mod gc;
 mod indexer;
 mod open;

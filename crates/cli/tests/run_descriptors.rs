@@ -1,0 +1,194 @@
+//! Descriptors of a program under `forebay run`: its locks, its FIFOs, and its numbers are its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Ran, Sandbox};
+
+/// Python for all of them: a hang ends the program.
+const BEGIN: &str = r#"
+import ctypes, fcntl, mmap, os, resource, signal, subprocess, sys, threading, time
+signal.alarm(40)
+def opened(name, flags=0):
+    return os.open(name, os.O_RDWR | os.O_CREAT | flags, 0o600)
+def logged(fd, times=1):
+    for _ in range(times):
+        assert os.write(fd, b"x" * 1000) == 1000
+        os.fdatasync(fd)
+def is_locked(name):
+    """Whether another process, without Forebay, is refused a lock."""
+    code = f"import fcntl; fcntl.lockf(open('{name}', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return subprocess.run([sys.executable, "-c", code], env=plain, stderr=subprocess.DEVNULL).returncode != 0
+"#;
+
+/// Runs a Python program with `*.log` absorbed; its output and what `--explain` says are in the result.
+fn python(script: &str) -> Ran {
+    let sandbox = Sandbox::new();
+    // Small segments, so that the connection is used often.
+    sandbox
+        .run("pool create p --emulated --size 4MiB --segment-size 64KiB")
+        .ok();
+    let mut command = sandbox.command("run --explain --absorb *.log --pool p -- python3 -c");
+    command
+        .arg(format!("{BEGIN}{script}"))
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    Ran::of(command.output().unwrap())
+}
+
+/// The row of `--explain` for a file has so many writes.
+#[track_caller]
+fn absorbed(ran: &Ran, name: &str, writes: &str) {
+    let row = ran.stderr.lines().find(|line| line.contains(name));
+    let row = row.unwrap_or_else(|| panic!("no {name} in: {}", ran.stderr));
+    let found = row.split_whitespace().nth(1);
+    assert_eq!(found, Some(writes), "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync() {
+    let ran = python(
+        r#"
+fd = opened("a.log")
+logged(fd)
+mmap.mmap(fd, 1000)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+again = opened("a.log", os.O_DSYNC)
+print(is_locked("a.log"), bool(fcntl.fcntl(again, fcntl.F_GETFL) & os.O_DSYNC))
+"#,
+    )
+    .ok();
+    assert_eq!(ran.text(), "True True\n", "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_that_another_process_keeps_plain_keeps_its_locks_too() {
+    let ran = python(
+        r#"
+logged(opened("first.log"))
+ready, go_on = os.pipe(), os.pipe()
+if os.fork() == 0:
+    opened("a.log")
+    os.write(ready[1], b"x")
+    os.read(go_on[0], 1)
+    os._exit(0)
+os.read(ready[0], 1)
+fd = opened("a.log")
+fcntl.lockf(fd, fcntl.LOCK_EX)
+again = opened("a.log", os.O_DSYNC)
+print(is_locked("a.log"), bool(fcntl.fcntl(again, fcntl.F_GETFL) & os.O_DSYNC))
+os.write(again, b"y" * 100)
+os.write(go_on[1], b"x")
+os.wait()
+"#,
+    )
+    .ok();
+    assert_eq!(ran.text(), "True True\n", "{}", ran.stderr);
+}
+
+#[test]
+fn an_open_that_waits_for_the_other_end_of_a_fifo_holds_up_no_other() {
+    let ran = python(
+        r#"
+os.mkfifo("fifo.log")
+logged(opened("a.log"))
+writer = threading.Thread(target=lambda: os.write(os.open("fifo.log", os.O_WRONLY), b"through"))
+writer.start()
+time.sleep(0.3)
+logged(opened("b.log"))
+os.rename("a.log", "c.log")
+print(os.read(os.open("fifo.log", os.O_RDONLY), 100))
+writer.join()
+"#,
+    )
+    .ok();
+    assert_eq!(ran.text(), "b'through'\n", "{}", ran.stderr);
+    absorbed(&ran, "b.log", "1");
+}
+
+#[test]
+fn the_clients_descriptors_make_way_for_the_programs() {
+    let ran = python(
+        r#"
+fd = opened("a.log")
+logged(fd)
+libc = ctypes.CDLL(None, use_errno=True)
+to = os.open("plain", os.O_RDWR | os.O_CREAT, 0o600)
+for number in range(398, 410):
+    assert os.dup2(to, number) == number
+    assert libc.dup3(to, number, 0) == number
+    os.write(number, b"0123456789")
+assert os.stat("plain").st_size == 120
+for number in range(398, 410):
+    os.close(number)
+assert [fcntl.fcntl(to, fcntl.F_DUPFD, 400) for _ in range(12)] == list(range(400, 412))
+# Through the turns of a lane, and a new file.
+logged(fd, 300)
+logged(opened("b.log"), 7)
+assert os.stat("plain").st_size == 120
+libc.close_range(400, 0xffffffff, 0)
+libc.close_range(to, 0xffffffff, 4)
+logged(opened("c.log"), 3)
+"#,
+    )
+    .ok();
+    absorbed(&ran, "a.log", "301");
+    absorbed(&ran, "b.log", "7");
+    absorbed(&ran, "c.log", "3");
+}
+
+#[test]
+fn a_low_limit_of_descriptors_and_a_spawned_childs_numbers_change_nothing() {
+    let ran = python(
+        r#"
+fd = opened("a.log")
+logged(fd)
+actions = [(os.POSIX_SPAWN_DUP2, 1, number) for number in range(399, 404)]
+code = 'import os; os.write(401, b"spawned")'
+child = os.posix_spawn(sys.executable, ["python3", "-c", code], os.environ, file_actions=actions)
+assert os.waitpid(child, 0)[1] == 0
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+try:
+    os.dup2(fd, 401)
+except OSError as error:
+    print(error.errno)
+logged(fd, 300)
+logged(opened("b.log"), 7)
+resource.setrlimit(resource.RLIMIT_NOFILE, (402, hard))
+for number in 400, 401:
+    os.dup2(0, number)
+logged(fd, 300)
+"#,
+    )
+    .ok();
+    assert_eq!(ran.text(), "spawned9\n", "{}", ran.stderr);
+    absorbed(&ran, "a.log", "601");
+    absorbed(&ran, "b.log", "7");
+}
+
+#[test]
+fn descriptors_move_while_other_threads_use_them() {
+    let ran = python(
+        r#"
+plain = os.open("plain", os.O_RDWR | os.O_CREAT, 0o600)
+def log(name):
+    for n in range(20):
+        fd = opened(f"{name}{n}.log")
+        logged(fd, 30)
+        os.close(fd)
+threads = [threading.Thread(target=log, args=(name,)) for name in "abc"]
+for thread in threads:
+    thread.start()
+while any(thread.is_alive() for thread in threads):
+    for number in range(400, 420):
+        os.dup2(plain, number)
+    for number in range(400, 420):
+        os.close(number)
+assert os.stat("plain").st_size == 0
+"#,
+    )
+    .ok();
+    // Sixty files: not all have a row.
+    absorbed(&ran, "a0.log", "30");
+}

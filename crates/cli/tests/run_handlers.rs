@@ -1,0 +1,78 @@
+//! Signal handlers that work on a log above a call of the library that they interrupted: what they synced is durable, and nothing older is
+//! written over it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Ran, Sandbox};
+use std::{fs, process::Command};
+
+/// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had been started anew: the recovery, and the log.
+fn recovered_after(kind: &str) -> (Ran, String) {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/handler.c");
+    let built = Command::new("cc")
+        .args(["-o", "handler", source])
+        .current_dir(sandbox.path())
+        .status();
+    assert!(built.unwrap().success());
+    let mut run = sandbox.command(&format!("run --pool p --absorb *.log -- ./handler {kind}"));
+    let ran = Ran::of(
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"))
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(
+        ran.code, None,
+        "the supervisor was not killed: {}",
+        ran.stderr
+    );
+    let recovery = sandbox
+        .command("recover --json --pool p")
+        .env(
+            "FOREBAY_TEST_BOOT_ID",
+            "00000000-0000-4000-8000-000000000001",
+        )
+        .output()
+        .unwrap();
+    let found = fs::read(sandbox.file("a.log")).unwrap();
+    (Ran::of(recovery), String::from_utf8(found).unwrap())
+}
+
+fn parts(parts: &[(&str, usize)]) -> String {
+    parts
+        .iter()
+        .map(|(byte, count)| byte.repeat(*count))
+        .collect()
+}
+
+#[test]
+fn what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten() {
+    let (_, found) = recovered_after("own");
+    assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
+}
+
+#[test]
+fn what_a_handler_truncated_by_opening_does_not_come_back() {
+    let (_, found) = recovered_after("truncating");
+    assert_eq!(found, parts(&[("n", 100)]));
+}
+
+#[test]
+fn what_a_handler_wrote_by_the_programs_descriptor_is_not_overwritten() {
+    let (_, found) = recovered_after("shared");
+    assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
+}
+
+#[test]
+fn after_a_handler_the_programs_next_sync_leaves_nothing_in_the_pool() {
+    let (recovery, found) = recovered_after("goes-on");
+    assert_eq!(found, parts(&[("n", 100), ("o", 200), ("l", 100)]));
+    let reports = recovery.ok().json();
+    let files = reports["lanes"].as_array().or(reports.as_array()).unwrap();
+    assert!(
+        files.iter().all(|lane| lane["outcome"] != "refused"),
+        "{reports}"
+    );
+}
