@@ -10,7 +10,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags},
 };
 use std::{
-    ffi::c_int,
+    ffi::{CString, c_int},
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::atomic::{AtomicU32, AtomicUsize},
 };
@@ -33,6 +33,19 @@ pub(crate) const LINKS: &str = "/proc/thread-self/fd";
 /// The link to what `fd` is open as.
 pub(crate) fn link_of(fd: BorrowedFd<'_>) -> String {
     format!("{LINKS}/{}", fd.as_raw_fd())
+}
+
+/// Cuts what `fd` is open as to nothing, also if it is open for reading only.
+///
+/// # Errors
+/// The kernel's; also where the program may not write to the file.
+pub(crate) fn truncate_open(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let link = CString::new(link_of(fd)).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the string ends in a zero.
+    match unsafe { libc::truncate(link.as_ptr(), 0) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
 }
 
 /// The largest handle that any file system makes (`MAX_HANDLE_SZ`).

@@ -3,10 +3,11 @@
 use super::{
     CONFIG, Config, FILES, FORKED, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, above, closing, find,
     interrupted, is_absorbing,
-    leaving::{forget, retire_file, retire_or_later},
+    leaving::{forget, retire_or_later},
     names::{Key, regular},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
+    write::truncate_file,
 };
 use crate::{FILES_MAX, identity, policy, sys, wire::Request};
 use rustix::{
@@ -75,15 +76,33 @@ pub fn open(
     if can_be && writes(flags) {
         return open_to_absorb(config, existing, flags, &mut real);
     }
-    if let (Some(number), Some(session)) = (known, session::current()) {
-        // Truncated through a descriptor that only reads.
-        retire_file(session, number)?;
+    if let (Some(number), Some(key)) = (known, existing) {
+        return open_to_truncate(number, key, flags, &mut real);
     }
     let fd = open_plainly(config, dir, path, flags, &mut real)?;
     if is_wanted {
         tell_plain(config, fd);
     }
     Ok(fd)
+}
+
+/// Opens the absorbed file with this number for reading, and truncates it.
+fn open_to_truncate(
+    number: usize,
+    key: Key,
+    flags: c_int,
+    real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    let fd = real(flags & !libc::O_TRUNC)?;
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let is_it = |file: &File| {
+        (file.dev, file.ino) == key && regular(raw).is_ok_and(|(_, opened)| opened == key)
+    };
+    // Another took the name meanwhile, or it is absorbed no longer.
+    truncate_file(number, is_it, 0, || sys::truncate_open(raw))
+        .unwrap_or_else(|| sys::truncate_open(raw))
+        .map(|()| fd)
+        .map_err(|errno| close_again(fd, errno))
 }
 
 /// What there is at a path, before it is opened.

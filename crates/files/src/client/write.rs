@@ -247,7 +247,7 @@ pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
 }
 
 /// Truncates the file with this number, unless it is another by now: then none.
-fn truncate_file(
+pub(super) fn truncate_file(
     number: usize,
     is_it: impl Fn(&File) -> bool,
     bytes: u64,
