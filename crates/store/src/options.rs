@@ -1,6 +1,6 @@
 //! How a store is opened.
 
-use crate::{error::StoreError, log::SEGMENTS_MIN};
+use crate::{disk::descriptors, error::StoreError, log::SEGMENTS_MIN};
 
 /// When a put is durable, and what stands between it and the disk (P1's variants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,9 @@ pub struct Options {
     pub chunk_log_bytes: u64,
     /// Memory of the cache, which holds blocks of the index and values that were read more than once.
     pub cache_bytes: u64,
+    /// Files that the store has open at a time, 16 or more: value-log files, index tables, large values. Those that are being written are
+    /// open beyond that. None: half of what the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
+    pub open_files: Option<usize>,
     /// Collect garbage in the background.
     pub gc: bool,
     /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10; however little is live, four files of
@@ -88,6 +91,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// How many files of the value log, and how many tables, may be open at a time.
+    pub(crate) fn open_files_each(&self) -> usize {
+        self.open_files.unwrap_or_else(descriptors::default_limit) / 2
+    }
+
     /// Memtable chunks that exist at most: the active one, one in reserve, and those that
     /// wait for the index.
     pub const CHUNKS_MAX: usize = 6;
@@ -129,6 +137,14 @@ impl Options {
         if self.memtable_bytes < 64 << 10 || self.chunk_log_bytes < 64 << 10 {
             return bad("a memtable below 64 KiB, or covering less than 64 KiB of log".to_owned());
         }
+        if let Some(n) = self.open_files
+            && n < descriptors::LEAST
+        {
+            return bad(format!(
+                "{n} open files; at least {} are needed",
+                descriptors::LEAST
+            ));
+        }
         if !(1.1..=10.0).contains(&self.space_amplification_max) {
             return bad(format!(
                 "space amplification {}; 1.1 to 10 is possible",
@@ -150,6 +166,7 @@ impl Default for Options {
             memtable_bytes: 64 << 20,
             chunk_log_bytes: 512 << 20,
             cache_bytes: 128 << 20,
+            open_files: None,
             gc: true,
             space_amplification_max: 1.5,
             salvage: false,
@@ -174,7 +191,8 @@ mod tests {
     #[test]
     fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
         assert!(Options::default().check().is_ok());
-        let broken: [fn(&mut Options); 8] = [
+        let broken: [fn(&mut Options); 9] = [
+            |o| o.open_files = Some(1),
             |o| o.resident = true,
             |o| (o.resident, o.variant) = (true, Variant::Fsync),
             |o| o.variant = Variant::Buffered(0),

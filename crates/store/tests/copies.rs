@@ -164,6 +164,20 @@ fn value(i: u32, moment: u8) -> Vec<u8> {
     vec![moment ^ i as u8; 3000]
 }
 
+/// Copies the directory of a store that is open and not written to, but may be merging tables still.
+fn copy_running(from: &Path, to: &Path) {
+    let manifests =
+        || ["MANIFEST", "index/MANIFEST"].map(|name| fs::read(from.join(name)).unwrap());
+    loop {
+        let before = manifests();
+        let copied = std::panic::catch_unwind(|| copy_dir(from, to));
+        if copied.is_ok() && manifests() == before {
+            return;
+        }
+        let _ = fs::remove_dir_all(to);
+    }
+}
+
 /// Two moments, with collection, deletes, large values between them; `closed` before each, or taken while it runs.
 fn moments(variant: Variant, closed: bool) -> Moments {
     let bench = Bench::new();
@@ -200,7 +214,7 @@ fn moments(variant: Variant, closed: bool) -> Moments {
             bench.open(&quiet(variant))
         } else {
             store.flush().unwrap();
-            copy_dir(&bench.path(), to);
+            copy_running(&bench.path(), to);
             store
         }
     };
@@ -537,7 +551,7 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
         ("/files/1/end", 1),
         ("/files/1/end", u64::MAX),
         ("/files/1/end", u64::MAX - 1),
-        ("/files/1/start", u64::MAX & !4095),
+        ("/files/1/start", !4095),
         ("/log_end", u64::MAX),
         ("/log_end", u64::MAX - 5000),
     ] {

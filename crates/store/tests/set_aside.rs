@@ -104,41 +104,48 @@ fn an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named() {
 
 #[test]
 fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
-    let bench = Bench::new();
-    let path = bench.path();
-    let long = vec![b'k'; 40_000];
-    let larger = Options {
-        segment_bytes: 1 << 20,
-        ..options()
-    };
-    let store = Store::open(&path, None, &larger).unwrap();
-    store.put(&long, b"value").unwrap();
-    (0..KEYS).for_each(|key| put(&store, key, 0));
-    store.close().unwrap();
-    let store = Store::open(&path, None, &options()).unwrap();
-    let first = value_log_files(&path)[0].clone();
-    let name = first.file_name().unwrap().to_str().unwrap();
-    overwrite(&store, 40);
-    let stats = store.stats();
-    assert!(stats.value_log_bytes <= 4 * LIVE + 8 * FILE, "{stats:?}");
-    assert!(stats.gc_files_removed > 20, "{stats:?}");
-    assert!(
-        stats.set_aside.len() == 1 && stats.set_aside[0].file.contains(name),
-        "{stats:?}"
-    );
-    let report = store.verify().unwrap();
-    assert!(report.problems.is_empty(), "{report:?}");
-    assert!(
-        report.not_collectable.len() == 1 && report.not_collectable[0].contains("40000 bytes"),
-        "{report:?}"
-    );
-    assert_eq!(store.get(&long).unwrap().unwrap(), b"value");
-    store.close().unwrap();
-    // With segments as large as they were, it is collected.
-    let store = Store::open(&path, None, &larger).unwrap();
-    assert_eq!(store.gc().unwrap().set_aside, []);
-    assert!(!first.exists());
-    assert_eq!(store.get(&long).unwrap().unwrap(), b"value");
+    // At the places in a file that samples look at, and between them.
+    for before in [0, 21, 22, 23, 24, 25, 26, 27, 28] {
+        let bench = Bench::new();
+        let path = bench.path();
+        let long = vec![b'k'; 40_000];
+        let larger = Options {
+            segment_bytes: 1 << 20,
+            ..options()
+        };
+        let store = Store::open(&path, None, &larger).unwrap();
+        for key in 0..KEYS {
+            if key == before {
+                store.put(&long, b"value").unwrap();
+            }
+            put(&store, key, 0);
+        }
+        store.close().unwrap();
+        let store = Store::open(&path, None, &options()).unwrap();
+        let first = value_log_files(&path)[0].clone();
+        let name = first.file_name().unwrap().to_str().unwrap();
+        overwrite(&store, 20);
+        let stats = store.stats();
+        assert!(stats.value_log_bytes <= 4 * LIVE + 8 * FILE, "{stats:?}");
+        assert!(stats.gc_files_removed > 10, "{stats:?}");
+        assert!(
+            stats.set_aside.len() == 1 && stats.set_aside[0].file.contains(name),
+            "{stats:?}"
+        );
+        let report = store.verify().unwrap();
+        assert!(report.problems.is_empty(), "{report:?}");
+        assert!(
+            report.not_collectable.len() == 1 && report.not_collectable[0].contains("40000 bytes"),
+            "{report:?}"
+        );
+        assert_eq!(store.get(&long).unwrap().unwrap(), b"value");
+        store.close().unwrap();
+        // With segments as large as they were, it is collected.
+        let store = Store::open(&path, None, &larger).unwrap();
+        assert_eq!(store.gc().unwrap().set_aside, []);
+        assert!(!first.exists());
+        assert_eq!(store.get(&long).unwrap().unwrap(), b"value");
+    }
 }
 
 #[test]

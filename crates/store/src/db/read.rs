@@ -15,7 +15,10 @@ use crate::{
     op::{Change, NotAnOp, Op, op_in_batch, read_record},
 };
 use lsm_tree::Slice;
-use std::ops::{Deref, Range};
+use std::{
+    io,
+    ops::{Deref, Range},
+};
 
 /// Lookups that find their record gone before it is called damage. Each needs a whole
 /// collection to have happened in between.
@@ -255,7 +258,7 @@ impl Shared {
                     Ok(()) => Ok(Some(0..buffer.len())),
                     // Collected since the lookup, as a value-log file may be.
                     Err(StoreError::Io { source, .. })
-                        if source.kind() == std::io::ErrorKind::NotFound =>
+                        if source.kind() == io::ErrorKind::NotFound =>
                     {
                         Ok(None)
                     }
@@ -286,9 +289,16 @@ impl Shared {
             return Ok(false);
         };
         buffer.resize(bytes, 0);
-        match wait {
+        let read = match wait {
             Wait::Yes => file.read(address.lsn, buffer).map(|()| true),
             Wait::No => file.read_cached(address.lsn, buffer),
+        };
+        match read {
+            // Unlinked since it was looked up, and not open.
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(false)
+            }
+            read => read,
         }
     }
 

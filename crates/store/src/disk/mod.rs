@@ -3,6 +3,7 @@
 //! [`RealDisk`] is the operating system. [`FaultyDisk`](faulty::FaultyDisk) wraps another disk and fails, tears or shortens the
 //! n-th operation, or keeps only what a completed sync made durable.
 
+pub(crate) mod descriptors;
 pub mod faulty;
 mod real;
 

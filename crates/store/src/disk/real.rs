@@ -1,6 +1,9 @@
 //! The operating system's files.
 
-use super::{Disk, DiskFile};
+use super::{
+    Disk, DiskFile,
+    descriptors::{Descriptor, Descriptors, default_limit},
+};
 use rustix::{
     fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate},
     io::{Errno, ReadWriteFlags, preadv2},
@@ -14,7 +17,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Instant,
 };
@@ -57,49 +60,75 @@ fn thread_cpu_ns() -> u64 {
 }
 
 /// The operating system's file systems.
-#[derive(Default)]
 pub struct RealDisk {
     meter: Arc<SyncMeter>,
+    descriptors: Arc<Descriptors>,
+}
+
+impl Default for RealDisk {
+    fn default() -> Self {
+        Self::with_open_files(default_limit())
+    }
 }
 
 impl RealDisk {
+    /// A disk with at most so many of its files open at a time, but for those that are being written.
+    #[must_use]
+    pub fn with_open_files(limit: usize) -> Self {
+        Self {
+            meter: Arc::default(),
+            descriptors: Descriptors::new(limit),
+        }
+    }
+
     /// The meter of this disk's file syncs.
     #[must_use]
     pub fn meter(&self) -> Arc<SyncMeter> {
         Arc::clone(&self.meter)
     }
 
-    fn file(&self, path: &Path, options: &OpenOptions) -> io::Result<Arc<dyn DiskFile>> {
-        let buffered = options.open(path)?;
-        // Log reads are point reads; the store reads ahead by itself where it reads in order.
-        let _ = fadvise(&buffered, 0, None, Advice::Random);
-        let direct = OpenOptions::new()
-            .write(true)
-            .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
-            .open(path)
-            .ok();
-        Ok(Arc::new(RealFile {
-            buffered,
-            direct,
+    fn file(&self, path: &Path) -> RealFile {
+        let (buffered, direct) = (path.to_owned(), path.to_owned());
+        RealFile {
+            buffered: self.descriptors.descriptor(move || {
+                let file = OpenOptions::new().read(true).write(true).open(&buffered)?;
+                Ok(advised(file))
+            }),
+            direct: self.descriptors.descriptor(move || {
+                OpenOptions::new()
+                    .write(true)
+                    .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
+                    .open(&direct)
+            }),
+            past_cache: AtomicBool::new(true),
             meter: Arc::clone(&self.meter),
-        }))
+        }
     }
+}
+
+/// Log reads are point reads; the store reads ahead by itself where it reads in order.
+fn advised(file: File) -> File {
+    let _ = fadvise(&file, 0, None, Advice::Random);
+    file
 }
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.file(
-            path,
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .mode(0o600),
-        )
+        let made = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        let file = self.file(path);
+        file.buffered.adopt(advised(made))?;
+        Ok(Arc::new(file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.file(path, OpenOptions::new().read(true).write(true))
+        let file = self.file(path);
+        file.buffered.with(|_| Ok(()))?;
+        Ok(Arc::new(file))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -128,46 +157,54 @@ impl Disk for RealDisk {
 }
 
 struct RealFile {
-    buffered: File,
-    /// The same file opened with `O_DIRECT`, where the file system can.
-    direct: Option<File>,
+    buffered: Arc<Descriptor>,
+    /// The same file with `O_DIRECT`.
+    direct: Arc<Descriptor>,
+    /// False once the file system has refused that.
+    past_cache: AtomicBool,
     meter: Arc<SyncMeter>,
+}
+
+/// True if a file system says so that it cannot do `O_DIRECT`, or not with such memory or lengths.
+fn refused(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::INVAL)
 }
 
 impl DiskFile for RealFile {
     fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
-        self.buffered.read_exact_at(to, offset)
+        self.buffered.with(|file| file.read_exact_at(to, offset))
     }
 
     fn read_cached_at(&self, to: &mut [u8], offset: u64) -> io::Result<bool> {
         let wanted = to.len();
         let mut parts = [IoSliceMut::new(to)];
-        match preadv2(&self.buffered, &mut parts, offset, ReadWriteFlags::NOWAIT) {
-            Ok(read) => Ok(read == wanted),
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-            Err(e) => Err(e.into()),
-        }
+        self.buffered.with(
+            |file| match preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+                Ok(read) => Ok(read == wanted),
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+                Err(e) => Err(e.into()),
+            },
+        )
     }
 
     fn write_all_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        self.buffered.write_all_at(from, offset)
+        self.buffered.write(|file| file.write_all_at(from, offset))
     }
 
     fn write_pages_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        let Some(direct) = &self.direct else {
-            return self.buffered.write_all_at(from, offset);
-        };
-        match direct.write_all_at(from, offset) {
-            // Opened with O_DIRECT, but this file system or memory cannot do it after all.
-            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                self.buffered.write_all_at(from, offset)
+        if self.past_cache.load(Relaxed) {
+            self.buffered.will_write();
+            match self.direct.with(|file| file.write_all_at(from, offset)) {
+                Err(e) if refused(&e) => self.past_cache.store(false, Relaxed),
+                done => return done,
             }
-            done => done,
         }
+        self.write_all_at(from, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.meter.measure(|| self.buffered.sync_data())
+        self.buffered
+            .sync(|file| self.meter.measure(|| file.sync_data()))
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
@@ -175,29 +212,33 @@ impl DiskFile for RealFile {
         if self.len()? < bytes {
             self.truncate(bytes)?;
         }
-        match fallocate(&self.buffered, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) => Ok(()),
-            // A file system without allocation ahead: syncs carry more metadata, nothing else.
-            Err(Errno::OPNOTSUPP) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+        self.buffered.with(|file| {
+            match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => Ok(()),
+                // A file system without allocation ahead: syncs carry more metadata, nothing else.
+                Err(Errno::OPNOTSUPP) => Ok(()),
+                Err(e) => Err(e.into()),
+            }
+        })
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.buffered.set_len(bytes)
+        self.buffered.with(|file| file.set_len(bytes))
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.buffered.metadata()?.len())
+        self.buffered.with(|file| Ok(file.metadata()?.len()))
     }
 
     fn will_need(&self, offset: u64, bytes: u64) {
         // Advice only: the read that follows does the work in any case.
-        let _ = fadvise(
-            &self.buffered,
-            offset,
-            NonZeroU64::new(bytes),
-            Advice::WillNeed,
-        );
+        let _ = self.buffered.with(|file| {
+            Ok(fadvise(
+                file,
+                offset,
+                NonZeroU64::new(bytes),
+                Advice::WillNeed,
+            )?)
+        });
     }
 }

@@ -12,7 +12,7 @@ use super::{
     table::{self, TableFacts, TableFile},
 };
 use lsm_tree::{
-    Cache, InternalValue, Slice, ValueType,
+    Cache, DescriptorTable, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
 };
 use std::{
@@ -47,6 +47,7 @@ pub(super) struct TableMaker {
     pub(super) next_id: Arc<AtomicU64>,
     /// The block cache that tables read through.
     pub(super) cache: Arc<Cache>,
+    pub(super) descriptors: Arc<DescriptorTable>,
     /// A table is closed when it has about this many bytes.
     pub(super) table_bytes: u64,
 }
@@ -218,7 +219,12 @@ impl RunWriter {
             bytes,
             checksum: checksum.into_u128(),
         };
-        let table = TableFile::open(&self.maker.dir, facts, &self.maker.cache)?;
+        let table = TableFile::open(
+            &self.maker.dir,
+            facts,
+            &self.maker.cache,
+            &self.maker.descriptors,
+        )?;
         self.finished.push(Arc::new(table));
         Ok(())
     }

@@ -2,8 +2,13 @@
 //!
 //! The file gets the same segments and records as a pool's lane would have. With `sync`, each
 //! append is synced before it returns (plain WiscKey); without, nothing is until [`FileHead::sync`].
+//!
+//! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk by way of the cache is at the mercy of
+//! the file system between write and sync: when it aborts there (ext4 after an error of its journal, or when it is shut down), a sync may
+//! return without the page, and without an error. A write past the cache has reached the device, or failed, when it returns. The last page is
+//! written again by the next append, with the same bytes in front: however that is torn, what was there before is there.
 
-use super::{ValueLog, VlogFile};
+use super::{ValueLog, VlogFile, pages::Pages};
 use crate::error::StoreError;
 use forebay_pool::{
     Lsn,
@@ -39,8 +44,8 @@ struct State {
     /// The present segment ends at `at`: whatever stood behind its seal would never be found.
     sealed: bool,
     at: Lsn,
-    /// The record under construction; kept so that its memory is.
-    buffer: Vec<u8>,
+    /// The log's last page, and the record under construction; kept so that its memory is.
+    pages: Pages,
     /// Why nothing can be appended any more.
     failed: Option<String>,
 }
@@ -65,7 +70,7 @@ impl FileHead {
                 segment: None,
                 sealed: false,
                 at: start,
-                buffer: Vec::new(),
+                pages: Pages::default(),
                 failed: None,
             }),
             tail: AtomicU64::new(start),
@@ -155,9 +160,15 @@ impl FileHead {
             bytes: self.segment_bytes,
             owner: self.owner,
         };
-        file.file
-            .write_all_at(&header.encode(), file.offset(start))
-            .map_err(StoreError::io("writing", &file.path))?;
+        if !self.sync_each {
+            file.file
+                .write_all_at(&header.encode(), file.offset(start))
+                .map_err(StoreError::io("writing", &file.path))?;
+        }
+        // Otherwise it goes to the disk with the first record.
+        state.pages.clear();
+        state.pages.with(&header.encode(), &[]);
+        state.pages.keep(LINE);
         state.segment = Some((file, start));
         state.sealed = false;
         state.at = start + SEGMENT_HEADER;
@@ -183,19 +194,27 @@ impl FileHead {
             lag: if self.sync_each { 0 } else { u32::MAX },
             kind,
         };
-        let buffer = &mut state.buffer;
-        buffer.clear();
-        buffer.extend_from_slice(&header.encode(self.owner, parts));
-        for part in parts {
-            buffer.extend_from_slice(part);
+        let encoded = header.encode(self.owner, parts);
+        let length = record_bytes(payload);
+        if !self.sync_each {
+            state.pages.clear();
         }
-        buffer.resize(buffer.len().next_multiple_of(LINE), 0);
+        let in_page = state.pages.used();
         // A write that failed half-way is overwritten by the next one at the same place.
-        file.file
-            .write_all_at(buffer, file.offset(state.at))
-            .map_err(StoreError::io("writing", &file.path))?;
+        let pages = state.pages.with(&encoded, parts);
+        let written = if self.sync_each {
+            let page = state.at - in_page as u64;
+            file.file.write_pages_at(pages, file.offset(page))
+        } else {
+            let record = &pages[..length as usize];
+            file.file.write_all_at(record, file.offset(state.at))
+        };
+        written.map_err(StoreError::io("writing", &file.path))?;
+        if self.sync_each {
+            state.pages.keep(length as usize);
+        }
         let lsn = state.at;
-        state.at += buffer.len() as u64;
+        state.at += length;
         Ok(lsn)
     }
 }

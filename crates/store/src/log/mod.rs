@@ -9,6 +9,7 @@ mod drain;
 mod file;
 mod file_head;
 mod head;
+mod pages;
 mod reader;
 mod resident;
 mod unnamed;

@@ -1,0 +1,132 @@
+//! A real ext4 that is shut down in the middle of writes: what the variant `fsync` acknowledged is on the disk.
+//!
+//! The kernel is told to abort the file system (as it does by itself after an error of the journal), so nothing that is in its memory only
+//! reaches the disk any more. Needs root, a loop device, and the packages `e2fsprogs` and `xfsprogs` (scripts/setup.sh test); where
+//! something is missing it says so and passes.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use forebay_store::{Options, Store, Variant};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+const DISK_BYTES: u64 = 192 << 20;
+/// Enough that a file system which loses a block now and then loses one.
+const ROUNDS: u64 = 15;
+
+fn run(program: &str, args: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(args).output();
+    let output = output.map_err(|e| format!("{program}: {e}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{program} {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
+
+/// An ext4 of its own on a loop device, unmounted at the end.
+struct Ext4 {
+    image: PathBuf,
+    at: PathBuf,
+}
+
+impl Ext4 {
+    fn make(dir: &Path) -> Result<Self, String> {
+        let (image, at) = (dir.join("image"), dir.join("mounted"));
+        File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
+        fs::create_dir(&at).unwrap();
+        run("xfs_io", &["-V"])?;
+        run("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()])?;
+        let disk = Self { image, at };
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        let (image, at) = (self.image.to_str().unwrap(), self.at.to_str().unwrap());
+        run("mount", &["-o", "loop", image, at])
+    }
+
+    fn shut_down(&self) -> Result<(), String> {
+        run(
+            "xfs_io",
+            &["-x", "-c", "shutdown", self.at.to_str().unwrap()],
+        )
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        run("umount", &[self.at.to_str().unwrap()])
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).output();
+    }
+}
+
+fn key(round: u64, i: u64) -> Vec<u8> {
+    format!("{round} {i}").into_bytes()
+}
+
+fn value(i: u64) -> Vec<u8> {
+    vec![i as u8 + 1; 100 + (i as usize * 37) % 3000]
+}
+
+#[test]
+fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = match Ext4::make(dir.path()) {
+        Ok(disk) => disk,
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            return;
+        }
+    };
+    let options = Options {
+        gc: false,
+        file_bytes: 4 << 20,
+        segment_bytes: 256 << 10,
+        ..Options {
+            variant: Variant::Fsync,
+            ..Options::default()
+        }
+    };
+    let mut acknowledged = Vec::new();
+    for round in 0..ROUNDS {
+        let store = Store::open(&disk.at.join("store"), None, &options).unwrap();
+        let written = thread::scope(|scope| {
+            let writer =
+                scope.spawn(|| (0..).find(|&i| store.put(&key(round, i), &value(i)).is_err()));
+            thread::sleep(Duration::from_millis(150 + 13 * round));
+            disk.shut_down().unwrap();
+            writer.join().unwrap().unwrap()
+        });
+        drop(store);
+        acknowledged.push(written);
+        disk.unmount().unwrap();
+        disk.mount().unwrap();
+        let store = Store::open(&disk.at.join("store"), None, &options).unwrap();
+        for (round, &written) in acknowledged.iter().enumerate() {
+            for i in 0..written {
+                let found = store.get(&key(round as u64, i)).unwrap();
+                assert!(
+                    found.is_some_and(|found| found == value(i)),
+                    "round {round}: put {i} of {written} is not there"
+                );
+            }
+        }
+        store.close().unwrap();
+    }
+    assert!(
+        acknowledged.iter().sum::<u64>() > ROUNDS,
+        "{acknowledged:?}"
+    );
+}
