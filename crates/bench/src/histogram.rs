@@ -44,6 +44,12 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
+    /// How many took no longer than `ns`.
+    #[must_use]
+    pub fn at_most(&self, ns: u64) -> u64 {
+        self.0.count_between(0, ns)
+    }
+
     /// The percentiles.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {

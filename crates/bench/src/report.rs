@@ -128,6 +128,8 @@ pub fn wisckey(report: &Report) -> String {
     let _ = writeln!(text, "pool: {}\n", report.settings.pool);
     text.push_str(&puts(report));
     text.push_str(&others(report));
+    text.push_str(&stalls(report));
+    text.push_str(&deleted(report));
     for peer in &report.peers {
         if let PeerOutcome::Missing { error } = &peer.outcome {
             let _ = writeln!(text, "{}: {error}", peer.name);
@@ -239,6 +241,55 @@ fn others(report: &Report) -> String {
             figure(f.space.map(|s| s.space_amplification_final)),
             figure(f.reopening.map(|r| r.first_get_seconds)),
         ]);
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render() + "\n"
+    }
+}
+
+fn stalls(report: &Report) -> String {
+    let mut table = Table::new(&["stalls", "up to µs", "puts"]);
+    for (name, f) in all_rows(report) {
+        for step in &f.histogram {
+            let bound = step
+                .up_to_us
+                .map_or_else(|| "more".to_owned(), |us| grouped(us as i64));
+            table.row(vec![name.clone(), bound, grouped(step.ops as i64)]);
+        }
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render() + "\n"
+    }
+}
+
+fn deleted(report: &Report) -> String {
+    let mut table = Table::new(&[
+        "deletes",
+        "who",
+        "ops",
+        "first pops µs",
+        "slowest pops µs",
+        "empty scan µs",
+        "settled µs",
+        "index entries",
+    ]);
+    for (name, f) in all_rows(report) {
+        if let Some(deleted) = &f.deleted {
+            table.row(vec![
+                f.workload.to_owned(),
+                name,
+                grouped(f.ops as i64),
+                figure(deleted.first_pops_us),
+                figure(deleted.slowest_pops_us),
+                figure(deleted.empty_scan_us),
+                figure(deleted.empty_scan_settled_us),
+                figure(deleted.index_entries.map(|entries| entries as f64)),
+            ]);
+        }
     }
     if table.is_empty() {
         String::new()

@@ -304,6 +304,21 @@ fn the_other_workloads_get_their_rows() {
 }
 
 #[test]
+fn stalls_and_deletes_get_their_rows() {
+    let sandbox = Sandbox::new();
+    let line = "bench wisckey --quick --json --no-puts --stalls --queue --dir .";
+    let report = sandbox.run(line).ok().json();
+    let rows = report["rows"].as_array().unwrap();
+    let find = |workload: &str| rows.iter().find(|row| row["workload"] == workload).unwrap();
+    let steps = find("stalls")["histogram"].as_array().unwrap();
+    let counted: u64 = steps.iter().map(|step| step["ops"].as_u64().unwrap()).sum();
+    assert_eq!(counted, find("stalls")["ops"]);
+    assert!(is_figure(&find("queue")["slowest_pops_us"]));
+    assert!(is_figure(&find("delete_all")["empty_scan_us"]));
+    assert_eq!(find("delete_all")["index_entries"], 0);
+}
+
+#[test]
 fn values_of_several_sizes_and_threads_are_measured_in_one_run() {
     let sandbox = Sandbox::new();
     let line = "bench wisckey --quick --json --dir . --value-size 0,100,1M --variants double --threads 2 --ops 101";

@@ -43,6 +43,8 @@ pub struct Stats {
     pub memtable_keys: u64,
     /// Times that a writer paused so that the index keeps up.
     pub index_waits: u64,
+    /// Deleted keys, or ones that memory hides, that scans have passed over since the store was opened; tombstones in tables not counted.
+    pub scan_passed_keys: u64,
     /// Times that a writer waited for garbage collection.
     pub gc_waits: u64,
     /// The index.

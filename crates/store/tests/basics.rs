@@ -427,3 +427,74 @@ fn what_is_in_the_cache_is_still_verified_on_the_disk() {
     let report = store.verify().unwrap();
     assert_eq!((report.keys, report.problems.len()), (0, 2), "{report:?}");
 }
+
+#[test]
+fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() {
+    const KEYS: u32 = 300;
+    let bench = Bench::new();
+    let store = &bench.open(&small(Variant::DOUBLE));
+    let write = |round: u32| {
+        let mut batch = Batch::new();
+        (0..KEYS).for_each(|i| batch.put(&key(i), &round.to_le_bytes()));
+        batch.put(&[&b"only "[..], &round.to_le_bytes()].concat(), b"");
+        store.write(&batch).unwrap();
+    };
+    write(0);
+    let done = &std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            (1..400).for_each(write);
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let mut held = Vec::new();
+        let mut rounds = Vec::new();
+        while !done.load(std::sync::atomic::Ordering::SeqCst) || held.len() < 20 {
+            let snapshot = store.snapshot().unwrap();
+            let value = |i: u32| snapshot.get(&key(i)).unwrap().unwrap().into_vec();
+            let round = value(0);
+            rounds.push(round.clone());
+            held.push((snapshot.clone(), round));
+            for (snapshot, round) in held.iter().rev().take(20) {
+                let mut scan = snapshot.scan(ScanRange::prefix(b"key ")).unwrap();
+                assert!(scan.all(|pair| pair.unwrap().1 == *round));
+                let only = snapshot
+                    .scan(ScanRange::prefix(b"only ").keys_only())
+                    .unwrap();
+                let round = u32::from_le_bytes(round[..].try_into().unwrap());
+                assert_eq!(only.count() as u32, round + 1);
+            }
+            if held.len() > 100 {
+                held.drain(..50);
+            }
+        }
+    });
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn more_snapshots_than_a_store_keeps_are_refused_and_those_of_one_moment_are_one() {
+    let bench = Bench::new();
+    let store = bench.open(&small(Variant::DOUBLE));
+    store.put(b"key", b"0").unwrap();
+    let same: Vec<_> = (0..5000).map(|_| store.snapshot().unwrap()).collect();
+    let mut held = Vec::new();
+    let refused = loop {
+        match store.snapshot() {
+            Ok(snapshot) => held.push(snapshot),
+            Err(error) => break error,
+        }
+        store.put(b"key", &held.len().to_le_bytes()).unwrap();
+    };
+    assert!(matches!(refused, StoreError::TooManySnapshots { open } if open == held.len()));
+    let scan = store.scan(ScanRange::all());
+    assert!(matches!(
+        scan.err(),
+        Some(StoreError::TooManySnapshots { .. })
+    ));
+    assert!(same[0].get(b"key").unwrap().unwrap() == *b"0");
+    held.truncate(500);
+    store.put(b"more", b"").unwrap();
+    assert_eq!(store.scan(ScanRange::all()).unwrap().count(), 2);
+    let value = held[7].get(b"key").unwrap().unwrap();
+    assert_eq!(*value, 7usize.to_le_bytes());
+}

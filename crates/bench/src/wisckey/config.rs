@@ -71,6 +71,10 @@ pub struct Config {
     pub read_ops: u64,
     /// Workload: reopening a store whose process was killed.
     pub reopen: bool,
+    /// Workload: new keys beside busy processors, for the longest put. `limit` says how many.
+    pub stalls: bool,
+    /// Workload: a queue, and a store of which every key is deleted. `limit` says how many.
+    pub queue: bool,
     /// How to start the process that is killed: program and arguments, to which the reopen workload
     /// appends what [`fill_until_killed`](super::fill_until_killed) needs.
     pub child: Vec<String>,
@@ -106,6 +110,8 @@ impl Default for Config {
             reads: false,
             read_ops: 100_000,
             reopen: false,
+            stalls: false,
+            queue: false,
             child: Vec::new(),
         }
     }

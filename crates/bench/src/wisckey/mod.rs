@@ -1,7 +1,7 @@
 //! `forebay bench wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
 //!
 //! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in modules of
-//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`.
+//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `stalls` (the longest put), `queue` (deletes).
 //!
 //! A row of a write workload counts its drain: the clock starts with the first operation and
 //! stops when [`Store::flush`](forebay_store::Store::flush) has returned.
@@ -11,14 +11,18 @@ mod contest;
 mod meter;
 mod overwrite;
 mod puts;
+mod queue;
 mod reads;
 mod reopen;
 mod rows;
+mod stalls;
 
 pub use config::{Config, Limit, Watch, WatchNothing};
+pub use queue::Deleted;
 pub(crate) use reads::Read;
 pub use reopen::fill_until_killed;
 pub use rows::{Figures, Peer, PeerOutcome, Reopening, Report, Row, Space};
+pub use stalls::Step;
 
 use crate::{BenchError, device, peers::rocksdb, scratch::ScratchDir};
 
@@ -69,6 +73,12 @@ fn run_one(config: &Config, watch: &dyn Watch, report: &mut Report) -> Result<()
     }
     if config.reopen {
         reopen::run(config, scratch.path(), watch, report)?;
+    }
+    if config.stalls {
+        stalls::run(config, scratch.path(), &contestants, watch, report)?;
+    }
+    if config.queue {
+        queue::run(config, scratch.path(), &contestants, watch, report)?;
     }
     Ok(())
 }

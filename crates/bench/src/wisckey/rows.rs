@@ -1,6 +1,6 @@
 //! The report: what is printed as JSON, and what tables are made of.
 
-use super::Config;
+use super::{Config, Deleted, Step};
 use crate::{
     device::Speed,
     histogram::Percentiles,
@@ -100,7 +100,8 @@ impl Peer {
 /// The figures of one row. What was not, or cannot be, measured is `null`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
-    /// `put`, `overwrite`, `get`, `get_cold`, `scan_100`, `scan_100_cold`, `reopen`.
+    /// `put`, `overwrite`, `get`, `get_cold`, `scan_100`, `scan_100_cold`, `reopen`, `stalls`,
+    /// `queue`, `delete_all`.
     pub workload: &'static str,
     /// Name of the run, where there are several: `sustained`, `short`, `small`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -142,6 +143,12 @@ pub struct Figures {
     /// Space on the disk (`overwrite`).
     #[serde(flatten)]
     pub space: Option<Space>,
+    /// How many operations took how long (`stalls`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<Step>,
+    /// What deleted keys cost (`queue`, `delete_all`).
+    #[serde(flatten)]
+    pub deleted: Option<Deleted>,
     /// Restart (`reopen`).
     #[serde(flatten)]
     pub reopening: Option<Reopening>,

@@ -20,7 +20,7 @@ use std::path::PathBuf;
                   order, in every variant, and if asked for on RocksDB (db_bench of Debian's rocksdb-tools) and other stores. \
                   Contestants take turns, round after round; a row is the median round. The clock stops when the \
                   data is on the disk. The device's own sequential bandwidth is measured in the same run.\n\n\
-                  Other workloads: --overwrite, --reads, --reopen; --full runs them all at full size (half an \
+                  Other workloads: --overwrite, --reads, --reopen, --stalls, --queue; --full runs the first three at full size (half an \
                   hour, 20 GB of disk).",
     after_long_help = "Examples:\n  \
         forebay bench wisckey                               the paper's 262,144 Puts of 4 KiB\n  \
@@ -88,6 +88,12 @@ pub struct Wisckey {
     /// Reopen after SIGKILL
     #[arg(long)]
     reopen: bool,
+    /// The longest put: new keys beside two busy threads, 50 million or --ops
+    #[arg(long)]
+    stalls: bool,
+    /// A queue of which a million keys are taken, and a store of which as many are all deleted, or --ops
+    #[arg(long)]
+    queue: bool,
     /// Everything at full size: sustained Puts over 8 GB, 100-byte values, and the other workloads
     #[arg(long, conflicts_with_all = ["quick", "seconds", "ops", "value_size", "preload", "no_puts"])]
     full: bool,
@@ -106,6 +112,10 @@ pub struct Wisckey {
 const DATA_BYTES: u64 = 1 << 30;
 /// What `--peers` alone means.
 const ALL_PEERS: &str = "rocksdb,rocksdb_blob,leveldb,lmdb,fjall,redb";
+/// Puts of --stalls, and pops (and keys to delete) of --queue, if nothing else is said; and at toy size.
+const STALL_PUTS: u64 = 50_000_000;
+const QUEUE_POPS: u64 = 1_000_000;
+const TOY_OPS: u64 = 20_000;
 /// The same at toy size.
 const TOY_BYTES: u64 = 4 << 20;
 
@@ -203,9 +213,24 @@ impl Wisckey {
                 });
             }
         }
+        for (stalls, queue, ops) in [(true, false, STALL_PUTS), (false, true, QUEUE_POPS)] {
+            if (stalls && self.stalls) || (queue && self.queue) {
+                let ops = if self.quick { TOY_OPS } else { ops };
+                configs.push(Config {
+                    stalls,
+                    queue,
+                    limit: Limit {
+                        ops: Some(self.ops.unwrap_or(ops)),
+                        seconds: None,
+                    },
+                    rounds: self.rounds.unwrap_or(1),
+                    ..base.clone()
+                });
+            }
+        }
         if configs.is_empty() {
             return Err(Failure::Usage(
-                "nothing to measure: with --no-puts, ask for --reads, --overwrite or --reopen"
+                "nothing to measure: with --no-puts, ask for --reads, --overwrite, --reopen, --stalls or --queue"
                     .to_owned(),
             ));
         }

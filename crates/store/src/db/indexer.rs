@@ -241,7 +241,7 @@ impl Shared {
                 if !state.compaction_work {
                     self.background.changed.wait_for(&mut state, IDLE);
                 }
-                if !std::mem::take(&mut state.compaction_work) {
+                if !std::mem::take(&mut state.compaction_work) && !self.index.is_passed_over() {
                     continue;
                 }
             }
@@ -306,9 +306,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Scans have passed over so many deleted keys: when that adds up, what hides keys in memory goes into the tables, where it is merged away.
-    #[inline]
-    pub(super) fn note_passed(&self, keys: u64) {
+    /// A scan has passed over so many keys of the tables that are hidden by deletes in memory. When that adds up, the deletes go into
+    /// the tables, where both are merged away.
+    pub(super) fn note_hidden(&self, keys: u64) {
         if keys > 0 && self.background.passed.fetch_add(keys, Relaxed) + keys > PASSED_MAX {
             self.background.passed.store(0, Relaxed);
             self.request_ingestion();

@@ -15,6 +15,7 @@
 
 mod brake;
 mod check;
+mod dead;
 mod gc;
 mod indexer;
 mod open;
@@ -45,6 +46,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use brake::Brake;
+use dead::DeadStarts;
 use forebay_pool::Lsn;
 use gc::Collector;
 use parking_lot::{Condvar, Mutex};
@@ -125,8 +127,11 @@ struct Background {
     /// The state changed.
     changed: Condvar,
     stop: AtomicBool,
-    /// Deleted keys that scans have passed over since the last ingestion that they asked for.
+    /// Keys hidden by memory that scans have passed over since the last ingestion that they asked for.
     passed: AtomicU64,
+    dead_starts: DeadStarts,
+    /// All keys that scans have passed over, for the statistics.
+    scan_passed: AtomicU64,
     brake: Brake,
 }
 
@@ -221,6 +226,7 @@ impl Store {
                 + shared.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
             index_waits: shared.background.brake.waits(),
+            scan_passed_keys: shared.background.scan_passed.load(Relaxed),
             gc_waits: shared.collector.waits(),
             index: shared.index.stats(),
             sync_calls,

@@ -6,7 +6,10 @@
 //! kernel is asked to read them together, in parallel, and they are waited for when their turn comes. The batch grows as the
 //! scan goes on, so that a short scan does not pay for a long one.
 
-use super::{Snapshot, Store, Value};
+use super::{
+    Snapshot, Store, Value,
+    dead::{First, HIDDEN_MIN},
+};
 use crate::{
     error::StoreError,
     index::{Address, Form, Found, IndexError, Iter},
@@ -16,7 +19,7 @@ use forebay_pool::Lsn;
 use std::{
     collections::VecDeque,
     ops::Bound,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
 };
 
 /// Keys that are read ahead at first, and at most.
@@ -25,7 +28,7 @@ const AHEAD: (usize, usize) = (16, 128);
 const AHEAD_BYTES: u64 = 4 << 20;
 
 /// Which keys a scan gives, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRange {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
@@ -175,6 +178,15 @@ impl Source {
     }
 }
 
+/// The start of a scan in the tables.
+struct Start {
+    range: ScanRange,
+    /// Of the tables.
+    watermark: Lsn,
+    /// Keys of theirs that memory hides.
+    hidden: u64,
+}
+
 /// A chunk that no longer lists some deleted keys, which lie in a stretch.
 struct Hiding {
     age: usize,
@@ -192,6 +204,11 @@ pub struct Scan {
     /// Newest first.
     sources: Vec<Source>,
     hiding: Vec<Hiding>,
+    /// As long as the tables have given nothing: what is known of their start.
+    start: Option<Start>,
+    /// Keys that were passed over in this batch, and how many of them are the tables'.
+    passed: u64,
+    hidden: u64,
     /// Keys that are not given yet, with their values as far as those were at hand; the others are asked for.
     ahead: VecDeque<(Found, Option<Value>)>,
     ahead_next: usize,
@@ -216,6 +233,9 @@ impl Scan {
             view: Weak::new(),
             sources: Vec::new(),
             hiding: Vec::new(),
+            start: None,
+            passed: 0,
+            hidden: 0,
             ahead: VecDeque::new(),
             ahead_next: AHEAD.0,
             failed: false,
@@ -257,14 +277,8 @@ impl Scan {
                 pins.push(Some((Arc::clone(chunk), run)));
             }
         }
-        let bounds = (
-            self.range.from.as_ref().map(Vec::as_slice),
-            self.range.to.as_ref().map(Vec::as_slice),
-        );
-        self.sources.push(Source {
-            from: From::Tables(view.tables.range(bounds)),
-            next: None,
-        });
+        let from = From::Tables(self.tables(&view));
+        self.sources.push(Source { from, next: None });
         pins.push(None);
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
         for (source, pin) in self.sources.iter_mut().zip(&pins) {
@@ -273,11 +287,54 @@ impl Scan {
         Ok(pins)
     }
 
+    /// What the tables have of the range, or of that part of it that is not known to be hidden.
+    fn tables(&mut self, view: &View) -> Iter {
+        let mut range = self.range.clone();
+        let watermark = view.tables.watermark();
+        let dead = &self.snapshot.shared().background.dead_starts;
+        match dead.find(&range, self.snapshot.view().limit(), watermark) {
+            None => {}
+            Some(First::None) => return Box::new(std::iter::empty()),
+            Some(First::Key(key)) if range.reversed => range.to = Bound::Included(key),
+            Some(First::Key(key)) => range.from = Bound::Included(key),
+        }
+        self.start = Some(Start {
+            range: self.range.clone(),
+            watermark,
+            hidden: 0,
+        });
+        let bounds = (
+            range.from.as_ref().map(Vec::as_slice),
+            range.to.as_ref().map(Vec::as_slice),
+        );
+        view.tables.range(bounds)
+    }
+
+    /// The tables give `first` of the range, and nothing before: what was hidden there need not be looked at again.
+    fn note_start(&mut self, first: First) {
+        if let Some(start) = self.start.take()
+            && start.hidden >= HIDDEN_MIN
+        {
+            let shared = self.snapshot.shared();
+            let (limit, dead) = (self.snapshot.view().limit(), &shared.background.dead_starts);
+            dead.note(&start.range, limit, start.watermark, first);
+        }
+    }
+
+    /// A key of the tables is hidden by memory.
+    fn note_hidden(&mut self) {
+        if let Some(start) = &mut self.start {
+            start.hidden += 1;
+        }
+        self.hidden += 1;
+        self.passed += 1;
+    }
+
     /// The next key that is not deleted.
     fn next_key(&mut self, pins: &[Pin]) -> Result<Option<Found>, IndexError> {
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
-        let mut passed = 0;
-        let found = loop {
+        let tables = self.sources.len() - 1;
+        loop {
             let mut first: Option<(usize, &[u8])> = None;
             for (number, source) in self.sources.iter().enumerate() {
                 let Some((key, _)) = &source.next else {
@@ -295,31 +352,38 @@ impl Scan {
                 }
             }
             let Some((number, _)) = first else {
-                break None;
+                self.note_start(First::None);
+                return Ok(None);
             };
             let found = self.sources[number].next.take();
             self.sources[number].advance(&pins[number], limit, reversed)?;
             let Some(found) = found else {
-                break None;
+                return Ok(None);
             };
-            for (source, pin) in self.sources.iter_mut().zip(pins).skip(number + 1) {
+            let dead = found.1.form == Form::Tombstone;
+            for at in number + 1..self.sources.len() {
+                let source = &mut self.sources[at];
                 if source.next.as_ref().is_some_and(|(key, _)| *key == found.0) {
-                    source.advance(pin, limit, reversed)?;
+                    source.advance(&pins[at], limit, reversed)?;
+                    if at == tables && dead {
+                        self.note_hidden();
+                    }
                 }
             }
-            if found.1.form == Form::Tombstone {
+            if dead {
+                self.passed += 1;
                 if let Some((chunk, _)) = &pins[number] {
                     chunk.note_passed(1);
                 }
-                passed += 1;
-            } else if self.is_hidden(&found.0, self.sources[number].age()) {
-                passed += 1;
-            } else {
-                break Some(found);
+            } else if !self.is_hidden(&found.0, self.sources[number].age()) {
+                if number == tables && self.start.is_some() {
+                    self.note_start(First::Key(found.0.clone()));
+                }
+                return Ok(Some(found));
+            } else if number == tables {
+                self.note_hidden();
             }
-        };
-        self.snapshot.shared().note_passed(passed);
-        Ok(found)
+        }
     }
 
     /// True if a key of a source of that age is deleted in a newer chunk that no longer lists it.
@@ -355,6 +419,18 @@ impl Scan {
             }
             self.ahead.push_back((found, value));
         }
+        if let Some(tables) = self.sources.last() {
+            // Only what is before the next key of the tables was looked at.
+            let first = match &tables.next {
+                Some((key, _)) => First::Key(key.clone()),
+                None => First::None,
+            };
+            self.note_start(first);
+        }
+        let shared = self.snapshot.shared();
+        let passed = std::mem::take(&mut self.passed);
+        shared.background.scan_passed.fetch_add(passed, Relaxed);
+        shared.note_hidden(std::mem::take(&mut self.hidden));
         if let Some(((key, _), _)) = self.ahead.back() {
             self.range.go_on_behind(key.clone());
         }

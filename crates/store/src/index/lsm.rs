@@ -29,7 +29,7 @@
 //! # Not its business
 //! Two processes on one directory: the store holds the lock.
 use super::{
-    Address, Index, IndexCause, IndexError, IndexSnapshot, IndexStats, ValueCache,
+    Address, Form, Index, IndexCause, IndexError, IndexSnapshot, IndexStats, ValueCache,
     manifest::{self, Manifest},
     merge::Merge,
     policy,
@@ -155,7 +155,11 @@ impl LsmIndex {
             pinned_bytes: options.pinned_bytes,
             merges: Mutex::default(),
             commit: Mutex::default(),
-            published: RwLock::new(Arc::new(View { runs, watermark })),
+            published: RwLock::new(Arc::new(View {
+                runs,
+                watermark,
+                passed: Arc::default(),
+            })),
             retired: Mutex::default(),
             leftovers: Mutex::new(leftovers),
         })
@@ -267,12 +271,18 @@ impl LsmIndex {
             Ok(View {
                 runs,
                 watermark: view.watermark,
+                passed: Arc::clone(&view.passed),
             })
         })
     }
 
     /// The merge that the present runs call for, if any, given the merges under way.
     fn due(&self, view: &View, merges: &[Merge]) -> usize {
+        let (entries, tombstones) = view.entries();
+        let dense = policy::is_dense(entries, tombstones, view.passed.load(Ordering::Relaxed));
+        if dense && merges.is_empty() {
+            return view.runs.len();
+        }
         let free = view
             .runs
             .iter()
@@ -305,9 +315,15 @@ impl Index for LsmIndex {
         const DOING: &str = "ingesting a run";
         self.sweep();
         let mut writer = RunWriter::new(self.maker.clone(), false, DOING);
+        // Merges that go on beside take keys away and add none.
+        let older = self.view();
         for (key, address) in run {
-            writer.add(key, address)?;
+            // A tombstone that hides nothing is none.
+            if address.form != Form::Tombstone || older.may_hold(key) {
+                writer.add(key, address)?;
+            }
         }
+        drop(older);
         let new = writer.finish()?;
         let run = Run::new(&self.maker.dir, new.tables.clone())?;
         self.commit(new, |view| {
@@ -319,7 +335,11 @@ impl Index for LsmIndex {
                 return Err(failed(&self.maker.dir, DOING, IndexCause::Invalid(what)));
             }
             let runs = run.into_iter().chain(view.runs.iter().cloned()).collect();
-            Ok(View { runs, watermark })
+            Ok(View {
+                runs,
+                watermark,
+                passed: Arc::clone(&view.passed),
+            })
         })
     }
 
@@ -337,12 +357,24 @@ impl Index for LsmIndex {
         let view = self.view();
         let due = self.due(&view, &merges);
         if due > 0 {
+            if due == view.runs.len() {
+                view.passed.store(0, Ordering::Relaxed);
+            }
             merges.push(self.begin(&view, due));
         }
         // An old view must not outlive its use here: it holds files that are to be unlinked.
         drop(view);
         self.step(&mut merges)?;
         Ok(!merges.is_empty() || self.due(&self.view(), &merges) > 0)
+    }
+
+    fn is_passed_over(&self) -> bool {
+        let view = self.view();
+        let passed = view.passed.load(Ordering::Relaxed);
+        passed > 0 && {
+            let (entries, tombstones) = view.entries();
+            policy::is_dense(entries, tombstones, passed)
+        }
     }
 
     fn merge_all(&self) -> Result<(), IndexError> {
@@ -371,6 +403,7 @@ impl Index for LsmIndex {
             stats.tables += 1;
             stats.disk_bytes += table.facts().bytes;
             stats.entries += table.entries();
+            stats.tombstones += table.tombstones();
             stats.memory_bytes += table.pinned_bytes();
         }
         stats

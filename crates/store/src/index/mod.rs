@@ -70,7 +70,7 @@ pub trait Index: Send + Sync {
     /// `watermark` up to which the log is then covered.
     ///
     /// `run` yields strictly ascending keys, tombstones included; it may be empty (the watermark
-    /// still moves). Keys are 1 to [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or
+    /// still moves). A tombstone of a key that no table has is left out. Keys are 1 to [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or
     /// nothing. One ingestion runs at a time; compaction may run beside it.
     ///
     /// # Errors
@@ -94,6 +94,10 @@ pub trait Index: Send + Sync {
     /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged anew at
     /// a later call.
     fn compact(&self) -> Result<bool, IndexError>;
+
+    /// True if scans have passed over as many tombstones as there are entries since the last merge of all: [`compact`](Self::compact)
+    /// would merge them away.
+    fn is_passed_over(&self) -> bool;
 
     /// Merges all tables there are into one sorted run, without tombstones or replaced entries.
     ///
@@ -120,6 +124,9 @@ pub trait IndexSnapshot: Send + Sync {
     /// I/O errors and damaged tables.
     fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError>;
 
+    /// The log address up to which the snapshot covers the log: what it holds follows from that.
+    fn watermark(&self) -> u64;
+
     /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end is empty.
     /// After an error the iterator is at its end.
     fn range(&self, range: KeyRange<'_>) -> Iter;
@@ -136,6 +143,8 @@ pub struct IndexStats {
     pub runs: u64,
     /// Entries in all tables, older versions and tombstones included.
     pub entries: u64,
+    /// The tombstones among them.
+    pub tombstones: u64,
     /// Memory pinned by filters and block indexes, and the block cache's present size, bytes.
     ///
     /// What is not counted: a few hundred bytes for each table, and while a table is

@@ -1,10 +1,14 @@
-//! Which runs to merge, from their sizes alone.
+//! Which runs to merge, from their sizes and what of them is tombstones.
 //!
 //! Runs are merged with the runs next to them in age, starting at the newest. A merge takes in older
 //! runs as long as the next is not much larger than all taken so far, and is worth starting when it joins
 //! four. Sizes thus grow geometrically with age and an entry is rewritten about once each time the data
 //! that is newer than it doubles: 80 runs of equal size cost 2.7 rewrites for each entry, and a lookup
 //! meets three or four runs, seven at worst (`tests::the_cost_of_eighty_equal_runs`).
+//!
+//! A tombstone goes when it is merged with the oldest run. That is done when a quarter of all entries are tombstones, so each
+//! costs the writing of four entries, and what a scan has to pass over is bounded by what is live; or when scans have passed over as many
+//! tombstones as there are entries, however few tombstones that are: then the merge costs what they have cost already.
 //!
 //! The price is space: the oldest run may hold keys that newer runs have replaced, up to about twice the
 //! live entries. An entry is some twenty bytes; the value log is the place that matters.
@@ -14,6 +18,14 @@ const WIDTH_MIN: usize = 4;
 
 /// Most runs that are left alone, whatever their sizes.
 const RUNS_MAX: usize = 8;
+
+/// One in so many entries may be a tombstone.
+const TOMBSTONES: u64 = 4;
+
+/// Whether all runs are to be merged for the sake of tombstones, of which scans have `passed` over so many.
+pub(super) fn is_dense(entries: u64, tombstones: u64, passed: u64) -> bool {
+    tombstones > 0 && (tombstones >= entries.div_ceil(TOMBSTONES) || passed >= entries)
+}
 
 /// How many of the newest runs to merge, given all sizes, newest first; 0 for none.
 pub(super) fn pick(sizes: &[u64]) -> usize {
@@ -58,6 +70,15 @@ mod tests {
         assert_eq!(pick(&[1, 1, 1, 1, 16]), 4);
         assert_eq!(pick(&[0, 0, 0, 0, 0]), 5);
         assert_eq!(pick(&[u64::MAX; 5]), 5);
+    }
+
+    #[test]
+    fn tombstones_are_merged_away_when_they_are_many_or_passed_over_often() {
+        assert!(!is_dense(0, 0, 1000));
+        assert!(!is_dense(1000, 249, 999));
+        assert!(is_dense(1000, 250, 0));
+        assert!(is_dense(1000, 1, 1000));
+        assert!(!is_dense(1000, 0, 1000));
     }
 
     #[test]

@@ -12,7 +12,10 @@ use lsm_tree::Slice;
 use std::{
     ops::{Bound, Range},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// Tables in key order, without overlap, at least one.
@@ -104,12 +107,28 @@ pub(super) struct View {
     pub(super) runs: Vec<Arc<Run>>,
     /// The log is covered below this address.
     pub(super) watermark: u64,
+    /// Tombstones that scans have passed over since the last merge of all runs.
+    pub(super) passed: Arc<AtomicU64>,
 }
 
 impl View {
     /// All tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.runs.iter().flat_map(|run| run.tables())
+    }
+
+    /// Entries, and the tombstones among them.
+    pub(super) fn entries(&self) -> (u64, u64) {
+        self.tables().fold((0, 0), |(entries, tombstones), table| {
+            (entries + table.entries(), tombstones + table.tombstones())
+        })
+    }
+
+    /// False if no table has the key, as far as the filters in memory tell.
+    pub(super) fn may_hold(&self, key: &[u8]) -> bool {
+        let hash = table::hash_of(key);
+        let mut tables = self.runs.iter().filter_map(|run| run.table_for(key));
+        tables.any(|table| table.may_hold(hash))
     }
 }
 
@@ -127,12 +146,22 @@ impl IndexSnapshot for View {
         Ok(None)
     }
 
+    fn watermark(&self) -> u64 {
+        self.watermark
+    }
+
     fn range(&self, range: KeyRange<'_>) -> Iter {
         let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
         let scan = Scan::new(&self.runs, (own(range.0), own(range.1)));
-        Box::new(scan.filter(|item| {
-            item.as_ref()
-                .map_or(true, |(_, address)| address.form != Form::Tombstone)
+        let passed = Arc::clone(&self.passed);
+        Box::new(scan.filter(move |item| {
+            let dead = item
+                .as_ref()
+                .is_ok_and(|(_, address)| address.form == Form::Tombstone);
+            if dead {
+                passed.fetch_add(1, Relaxed);
+            }
+            !dead
         }))
     }
 }

@@ -192,6 +192,12 @@ impl TableFile {
         self.table.metadata.tombstone_count
     }
 
+    /// False if the table has no key of that [`hash_of`], as far as its filter tells where that is in memory.
+    pub(super) fn may_hold(&self, hash: u64) -> bool {
+        let filter = self.table.pinned_filter_block.as_ref();
+        filter.is_none_or(|filter| filter.maybe_contains_hash(hash).unwrap_or(true))
+    }
+
     /// Memory that the table holds outside the block cache, bytes.
     pub(super) fn pinned_bytes(&self) -> u64 {
         let fences = self.fences.as_ref().map_or(0, Fences::bytes);

@@ -1,0 +1,91 @@
+//! [`DeadStarts`]: where scans of a range may begin in the tables, because all that is before is deleted in memory.
+//!
+//! A queue is scanned from its start for every pop, and what was popped is still in the tables, hidden by deletes in memory, until
+//! an ingestion and a merge. A key of the tables that is hidden once stays hidden, by the same chunk or a newer one, as long as the
+//! tables hold the same: a key that is put again is found in the chunk. So what one scan has found hidden at its start, later scans of
+//! the same range skip. What the tables hold follows from their watermark; a higher one makes everything here void.
+
+use super::scan::ScanRange;
+use forebay_pool::Lsn;
+use parking_lot::Mutex;
+
+/// Ranges that are remembered at most.
+const RANGES_MAX: usize = 64;
+/// Fewer hidden keys than this are not worth remembering.
+pub(super) const HIDDEN_MIN: u64 = 8;
+
+/// The ranges whose start is hidden.
+#[derive(Default)]
+pub(super) struct DeadStarts(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Of the tables.
+    watermark: Lsn,
+    starts: Vec<Start>,
+}
+
+struct Start {
+    range: ScanRange,
+    /// A scan that sees less may find what this one found deleted.
+    limit: Lsn,
+    first: First,
+}
+
+/// The first key of a range that the tables have and that is not known to be hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    Key(Vec<u8>),
+    None,
+}
+
+impl DeadStarts {
+    /// Where a scan of `range`, which sees what is below `limit`, begins in the tables of `watermark`; `None` if nothing is known.
+    pub(super) fn find(&self, range: &ScanRange, limit: Lsn, watermark: Lsn) -> Option<First> {
+        let known = self.0.lock();
+        let mut starts = known.starts.iter();
+        let start = starts.find(|start| start.range == *range && start.limit <= limit)?;
+        (known.watermark == watermark).then(|| start.first.clone())
+    }
+
+    /// Remembers what such a scan has found.
+    pub(super) fn note(&self, range: &ScanRange, limit: Lsn, watermark: Lsn, first: First) {
+        let mut known = self.0.lock();
+        if known.watermark > watermark {
+            return;
+        }
+        if known.watermark < watermark || known.starts.len() >= RANGES_MAX {
+            known.watermark = watermark;
+            known.starts.clear();
+        }
+        known.starts.retain(|start| start.range != *range);
+        known.starts.push(Start {
+            range: range.clone(),
+            limit,
+            first,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_known_for_its_range_its_tables_and_whoever_sees_as_much() {
+        let dead = DeadStarts::default();
+        let (range, other) = (ScanRange::prefix(b"a"), ScanRange::prefix(b"b"));
+        let first = First::Key(b"a7".to_vec());
+        dead.note(&range, 100, 50, first.clone());
+        assert_eq!(dead.find(&range, 100, 50), Some(first));
+        assert_eq!(dead.find(&range, 99, 50), None);
+        assert_eq!(dead.find(&range, 100, 51), None);
+        assert_eq!(dead.find(&other, 100, 50), None);
+        assert_eq!(dead.find(&range.clone().reversed(), 100, 50), None);
+        dead.note(&range, 90, 49, First::None);
+        assert_ne!(dead.find(&range, 100, 50), Some(First::None));
+        dead.note(&other, 200, 60, First::None);
+        assert_eq!(dead.find(&range, 200, 60), None);
+        assert_eq!(dead.find(&other, 200, 60), Some(First::None));
+    }
+}
