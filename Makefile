@@ -6,12 +6,15 @@ BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
-FUZZ_TARGETS := record recovery
+# All there are.
+FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 # The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
 N ?= 20
 WORKLOAD ?= all
 CONTROLS ?= $(if $(filter all,$(WORKLOAD)),8,0)
 REPORT ?= $(if $(filter all,$(WORKLOAD)),powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
+# The suites: cuts of each variant.
+ROUNDS ?= 100
 LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
 LAB := $(or $(CARGO_TARGET_DIR),target)
 
@@ -19,7 +22,7 @@ LAB := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-aarch64 powercut powercut-quick bench bench-quick lint fmt fuzz advisories
+.PHONY: help setup demo test test-aarch64 powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +62,12 @@ powercut-quick: ## Two power cuts of each workload, as part of make test
 	else \
 		echo "skipped: the power-cut lab: its machines are x86-64"; \
 	fi
+
+# Long: not a part of make test. The cuts need root and loop devices, and are named as not run without.
+suites: ## Other people's test suites plain and under Forebay, and cuts of a shared database: ONLY=NAME for one, ROUNDS=100, SEED=...
+	@scripts/setup.sh suites
+	cargo build $(LOCKED) -p forebay -p forebay-preload
+	nice python3 -m suites --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY),--write docs/suites.md)
 
 # qemu-user of Debian 12 announces `dc cvap` on newer processors but cannot run it, hence the Cortex-A72,
 # where the pool has to fall back to `dc cvac`. Emulation is slow, hence fewer cases per property.
@@ -119,11 +128,11 @@ fmt: ## Format all Rust code
 	@scripts/setup.sh lint
 	cargo fmt --all
 
-fuzz: ## Fuzz record parsing and recovery, SECONDS=60 each (nightly Rust)
+fuzz: ## Fuzz each target of fuzz/fuzz_targets, SECONDS=60 each (nightly Rust)
 	@scripts/setup.sh fuzz
 	@set -e; for target in $(FUZZ_TARGETS); do \
 		echo "cargo +nightly fuzz run $$target, $(SECONDS) s"; \
-		mkdir -p "fuzz/corpus/$$target"; \
+		mkdir -p "fuzz/corpus/$$target" "fuzz/seeds/$$target"; \
 		cargo +nightly fuzz run --fuzz-dir fuzz "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- -max_total_time=$(SECONDS); \
 	done
 

@@ -15,6 +15,7 @@ usage: scripts/setup.sh TARGET...
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
+  suites       what test needs, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   advisories   cargo-deny (builds for some minutes)
@@ -107,6 +108,17 @@ need_valkey() {
     ln -sf "$(realpath "$found")" "$peers/bin/valkey-server"
 }
 
+# need_debs PACKAGE...: packages as files, to be unpacked somewhere else by the suites (suites/dpkg.py).
+need_debs() {
+    local debs=${CARGO_TARGET_DIR:-target}/suites/debs package
+    mkdir -p "$debs"
+    for package; do
+        compgen -G "$debs/${package}_*.deb" >/dev/null && continue
+        say "downloading the Debian package $package"
+        (cd "$debs" && apt-get -qq -o APT::Sandbox::User=root download "$package" >&2) || die "apt-get could not download $package"
+    done
+}
+
 # need_cargo_tool NAME: a cargo subcommand, built from its published source.
 need_cargo_tool() {
     have "$1" && return 0
@@ -155,6 +167,16 @@ setup() {
         # Any kernel that has the driver of an NVDIMM will do, and it need not be the one that runs here.
         compgen -G '/lib/modules/*/kernel/drivers/acpi/nfit/nfit.ko*' >/dev/null || missing+=(linux-image-amd64)
         install_debian
+        ;;
+    suites)
+        setup test
+        need_debian fio fio git git rsync rsync cpio cpio mkfs.xfs xfsprogs /sbin/mke2fs e2fsprogs \
+            losetup mount unshare util-linux fuser psmisc
+        # The package of the tests is that of Debian's own Python, whatever other `python3` there is.
+        /usr/bin/python3 -c 'import test.test_file' 2>/dev/null ||
+            missing+=("lib$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')-testsuite")
+        install_debian
+        need_debs hello netbase bash-completion sqlite3 media-types libjs-jquery
         ;;
     aarch64)
         need_rust

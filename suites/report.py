@@ -11,6 +11,8 @@ SAME = "same"
 # It differs in one attempt only, or differs from itself without Forebay: named, no failure.
 FLAKY = "flaky"
 DIFFERENT = "different"
+# Cases that the page names of one suite; `--json` has all.
+NAMED = 60
 
 
 @dataclasses.dataclass
@@ -97,8 +99,10 @@ def to_markdown(results: list[Result], versions: dict[str, str]) -> str:
         if result.missing:
             lines += [f"Not run: {result.missing}", ""]
         lines += [f"* {note}" for note in result.notes]
-        for verdict, case in named:
+        for verdict, case in named[:NAMED]:
             lines.append(f"* {verdict}: `{case.name}`: plain {_said(case.plain)}, under Forebay {_said(case.forebay)}")
+        if len(named) > NAMED:
+            lines.append(f"* and {len(named) - NAMED:,} more")
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,13 @@
+//! Arbitrary messages, and arbitrary sequences of valid ones, to a supervisor.
+#![no_main]
+
+#[path = "../../crates/files/tests/support/fuzzed.rs"]
+mod fuzzed;
+
+use fuzzed::Attacked;
+use std::sync::OnceLock;
+
+/// One for all inputs: what they leave behind counts.
+static ATTACKED: OnceLock<Attacked> = OnceLock::new();
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ATTACKED.get_or_init(Attacked::new).input(data));
