@@ -139,7 +139,7 @@ fn close_again(fd: c_int, errno: Errno) -> Errno {
 /// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
 fn tell_plain(config: &Config, fd: c_int) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let Some(reason) = *PLAIN_FOR.lock() else {
+    let Some(reason) = PLAIN_FOR.lock().clone() else {
         return;
     };
     let path = sys::borrow(fd).and_then(|fd| {
@@ -148,10 +148,14 @@ fn tell_plain(config: &Config, fd: c_int) {
     });
     let Some(path) = path else { return };
     if !TOLD.swap(true, Relaxed) {
+        let shown = path.to_string_lossy();
+        sys::complain(&format!(
+            "{shown} stays plain, as all files of this process: {reason}"
+        ));
         config.address.tell(&Request::Plain {
             token: config.address.token,
             path: path.into_bytes(),
-            reason: reason.to_owned(),
+            reason,
         });
     }
 }
@@ -225,8 +229,7 @@ pub(super) fn register(
     }
     let session = session::begin(&config.address).map_err(|why| {
         GIVEN_UP.store(true, Release);
-        PLAIN_FOR.lock().get_or_insert("this process has no lane");
-        sys::complain(&format!("files stay plain: {why}"));
+        PLAIN_FOR.lock().get_or_insert_with(|| why.clone());
         Errno::NOTCONN
     })?;
     let path = rustix::fs::readlink(sys::link_of(fd), Vec::new())?;
@@ -280,7 +283,7 @@ pub(super) fn reclaim(session: &Session) {
             .as_ref()
             .is_some_and(|f| f.descriptors == 0 && f.end <= released)
         {
-            forget(session, number, &mut cell);
+            forget(session, number, &mut cell, false);
         }
     }
 }

@@ -240,12 +240,6 @@ impl Session {
             Ok(claimed) => claimed,
             Err(e) => {
                 OWN.iter().for_each(|own| own.store(-1, Relaxed));
-                let plain = Request::Plain {
-                    token: address.token,
-                    path: Vec::new(),
-                    reason: e.to_string(),
-                };
-                let _ = wire::send(socket.as_fd(), &plain, &[]);
                 return Err(e.to_string());
             }
         };
