@@ -108,6 +108,8 @@ pub enum Request {
     Forget {
         /// The file.
         file: u32,
+        /// True if it is plain from now on, false if it is closed.
+        retired: bool,
     },
 }
 

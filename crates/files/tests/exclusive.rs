@@ -295,6 +295,68 @@ fn the_space_of_a_file_that_was_unlinked_and_closed_is_given_back_at_once() {
 }
 
 #[test]
+fn the_pool_that_a_process_gets_is_the_supervisors_whatever_its_path_leads_to_now() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let (moved, victim) = (
+        lab.home.path().join("moved"),
+        lab.home.path().join("victim"),
+    );
+    fs::rename(lab.pool(), &moved).unwrap();
+    fs::copy(&moved, &victim).unwrap();
+    let before = fs::read(&victim).unwrap();
+    std::os::unix::fs::symlink(&victim, lab.pool()).unwrap();
+    assert_eq!(run.open("a", &lab.data("a.log"), APPEND), 1);
+    run.call("write a 1 300").unwrap();
+    let maps = fs::read_to_string(format!("/proc/{}/maps", run.database)).unwrap();
+    assert!(maps.contains("moved") && !maps.contains("victim"));
+    run.end();
+    assert!(fs::read(&victim).unwrap() == before);
+}
+
+#[test]
+fn the_status_of_more_files_than_a_message_holds_is_told() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let name = |i: u32| format!("{}{i}.log", "n".repeat(230));
+    for i in 0..800 {
+        assert_eq!(run.open("a", &lab.data(&name(i)), APPEND), 1);
+        run.call("close a").unwrap();
+    }
+    let all = forebay_files::supervisor::status_of_running(&lab.home.path().join("run")).unwrap();
+    let files: Vec<_> = all
+        .iter()
+        .flat_map(|one| &one.guests)
+        .flat_map(|guest| &guest.files)
+        .collect();
+    assert_eq!(files.len(), 800);
+    run.end();
+}
+
+#[test]
+fn a_supervisor_that_starts_takes_away_what_killed_ones_left() {
+    let tables = |pid: u32| {
+        // The table is the killed one's if it is mapped there.
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let line = maps
+            .lines()
+            .find(|line| line.contains("forebay-absorbed-"))
+            .unwrap();
+        std::path::PathBuf::from(line.split_whitespace().last().unwrap())
+    };
+    let lab = Lab::new();
+    let run = lab.run();
+    let table = tables(run.supervisor.id());
+    assert!(table.exists());
+    run.kill_both();
+    assert!(table.exists());
+    lab.recover(None, &[]);
+    let run = lab.run();
+    assert!(eventually(|| !table.exists()) || tables(run.supervisor.id()) == table);
+    run.end();
+}
+
+#[test]
 fn an_idle_log_reaches_the_disk_without_anyone_asking() {
     let lab = Lab::new();
     let path = lab.data("a.log");

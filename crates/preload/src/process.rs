@@ -51,6 +51,7 @@ extern "C" fn start() {
     crate::descriptor::find_all();
     crate::dprintf::find_all();
     crate::guard::find_all();
+    crate::identity::find_all();
     crate::map::find_all();
     crate::message::find_all();
     crate::name::find_all();

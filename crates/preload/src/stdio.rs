@@ -36,7 +36,7 @@ hooks! {
         // SAFETY: our caller's arguments.
         let stream = unsafe { real(path, mode) };
         note(stream);
-        stream
+        claimed(mode, stream)
     };
 
     fn [freopen freopen64] (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
@@ -47,7 +47,7 @@ hooks! {
             // SAFETY: our caller's arguments.
             let stream = unsafe { real(path, mode, stream) };
             note(stream);
-            stream
+            claimed(mode, stream)
         }
         Err(failed) => failed.with(ptr::null_mut()),
     };
@@ -87,6 +87,21 @@ fn note(stream: *mut FILE) {
         tell_client(|| {
             device::note(number(stream), 0);
         });
+    }
+}
+
+/// A stream that was just opened, when no other process absorbs its file any more; null if that cannot be achieved.
+fn claimed(mode: *const c_char, stream: *mut FILE) -> *mut FILE {
+    if stream.is_null() || is_plain(mode) {
+        return stream;
+    }
+    match client(|| client::opened(number(stream))) {
+        Ok(()) => stream,
+        Err(failed) => {
+            // SAFETY: the program has not got it yet.
+            unsafe { libc::fclose(stream) };
+            failed.with(ptr::null_mut())
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 
 use crate::{
     around::{client, missing, without_cancellation},
-    asynchronous, change, descriptor, device, guard, map, memory, message, name, open, position,
+    asynchronous, change, descriptor, device, guard, identity, map, memory, message, name, open,
+    position,
     real::hooks,
     sync, write,
 };
@@ -20,8 +21,14 @@ hooks! {
         // SAFETY: our caller's arguments.
         match unsafe { translate(number, [a, b, c, d, e, f]) } {
             Break(result) => result,
-            // SAFETY: as above.
-            Continue(()) => unsafe { real(number, a, b, c, d, e, f) },
+            Continue(()) => {
+                // SAFETY: as above.
+                let result = unsafe { real(number, a, b, c, d, e, f) };
+                match number {
+                    libc::SYS_openat2 => after_openat2(c as *const u64, result),
+                    _ => result,
+                }
+            }
         }
     };
 }
@@ -92,6 +99,9 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
         libc::SYS_truncate => call!(name::truncate, a, b),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
+        libc::SYS_setuid => refuse(identity::before([a as _; 3])),
+        libc::SYS_setreuid => refuse(identity::before([a as _, b as _, libc::uid_t::MAX])),
+        libc::SYS_setresuid => refuse(identity::before([a as _, b as _, c as _])),
         libc::SYS_io_uring_setup => {
             asynchronous::give_up();
             Continue(())
@@ -121,6 +131,23 @@ fn before_openat2(dir: c_int, path: *const c_char, how: *const u64) -> ControlFl
             refuse(client(|| client::retire_path(dir, path)))
         }
         _ => Continue(()),
+    }
+}
+
+/// What was opened for writing may be absorbed by another process.
+fn after_openat2(how: *const u64, result: c_long) -> c_long {
+    // SAFETY: as in `before_openat2`.
+    let flags = unsafe { memory::read(how) };
+    if result < 0 || !flags.is_some_and(|flags| open::can_change(flags as c_int)) {
+        return result;
+    }
+    match client(|| client::opened(result as c_int)) {
+        Ok(()) => result,
+        Err(failed) => {
+            // SAFETY: the program has not got it yet.
+            unsafe { libc::close(result as c_int) };
+            failed.with(-1)
+        }
     }
 }
 

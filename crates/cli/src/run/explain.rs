@@ -5,9 +5,12 @@ use forebay_bench::report::{Table, figure, grouped};
 use forebay_files::{
     policy::Policy,
     replay::{LaneReport, Outcome},
-    supervisor::{FileStatus, GuestStatus, Status},
+    supervisor::{FileStatus, GuestStatus, PlainFile, Status},
 };
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 /// The end of a run: each file, what was done with it, and what was absorbed.
 pub fn summary(policy: &Policy, status: &Status) -> String {
@@ -16,7 +19,25 @@ pub fn summary(policy: &Policy, status: &Status) -> String {
         policy.profile,
         policy.patterns.join(" ")
     );
-    text.push_str(&files(&status.guests));
+    text.push_str(&body(status));
+    text
+}
+
+/// Files and syncs.
+fn body(status: &Status) -> String {
+    let programs: BTreeSet<String> = status
+        .guests
+        .iter()
+        .filter(|guest| guest.files.iter().any(|file| file.writes > 0))
+        .map(|guest| guest.program.clone())
+        .collect();
+    let mut text = String::new();
+    if !programs.is_empty() {
+        let programs: Vec<String> = programs.into_iter().collect();
+        text = format!("absorbed what was written by {}\n", programs.join(", "));
+    }
+    text.push_str(&files(status));
+    text.push_str(&plain(&status.plain));
     text.push_str(&syncs(&status.guests));
     text
 }
@@ -58,14 +79,14 @@ pub fn running(status: &Status) -> String {
             format!("{} in {waiting} segments", size::show(lag)),
         ),
     ]));
-    text.push_str(&files(&status.guests));
-    text.push_str(&syncs(&status.guests));
+    text.push_str(&body(status));
     text
 }
 
 /// What a file absorbed in all processes together.
 #[derive(Default)]
 struct Sum {
+    is_plain: bool,
     writes: u64,
     bytes: u64,
     syncs: u64,
@@ -74,22 +95,45 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, file: &FileStatus) {
+        self.is_plain |= file.retired;
         self.writes += file.writes;
         self.bytes += file.bytes;
         self.syncs += file.syncs;
         self.error = file.error.clone().or(self.error.take());
     }
+
+    fn state(self) -> String {
+        match (self.error, self.is_plain, self.writes) {
+            (Some(error), ..) => format!("CANNOT BE SYNCED: {error}"),
+            (None, true, 0) => "plain".to_owned(),
+            (None, true, _) => "absorbed, then plain".to_owned(),
+            (None, false, 0) => "not written to".to_owned(),
+            (None, false, _) => "absorbed".to_owned(),
+        }
+    }
+}
+
+/// A path on one line, whatever is in it.
+fn shown(path: &Path) -> String {
+    let path = path.display().to_string();
+    path.chars()
+        .flat_map(|c| match c.is_control() {
+            true => c.escape_default().collect::<Vec<_>>(),
+            false => vec![c],
+        })
+        .collect()
 }
 
 /// Files that get a line of their own.
 const FILES_SHOWN: usize = 30;
 
-fn files(guests: &[GuestStatus]) -> String {
+fn files(status: &Status) -> String {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    for file in guests.iter().flat_map(|guest| &guest.files) {
-        sums.entry(file.path.display().to_string())
-            .or_default()
-            .add(file);
+    for file in status.guests.iter().flat_map(|guest| &guest.files) {
+        sums.entry(shown(&file.path)).or_default().add(file);
+    }
+    if sums.is_empty() && !status.plain.is_empty() {
+        return "no file was absorbed\n".to_owned();
     }
     if sums.is_empty() {
         return "no file was absorbed: none that matches was opened for writing\n".to_owned();
@@ -112,10 +156,7 @@ fn files(guests: &[GuestStatus]) -> String {
             count(sum.writes),
             size::show(sum.bytes),
             count(sum.syncs),
-            sum.error.map_or_else(
-                || "absorbed".to_owned(),
-                |error| format!("CANNOT BE SYNCED: {error}"),
-            ),
+            sum.state(),
         ]);
     }
     if !rest.is_empty() {
@@ -125,10 +166,28 @@ fn files(guests: &[GuestStatus]) -> String {
             count(sum(|sum| sum.writes)),
             size::show(sum(|sum| sum.bytes)),
             count(sum(|sum| sum.syncs)),
-            "absorbed".to_owned(),
+            String::new(),
         ]);
     }
     table.render()
+}
+
+/// Files that match and stay plain, with the reason.
+fn plain(files: &[PlainFile]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["stays plain", "in", "because"]);
+    for file in files.iter().take(FILES_SHOWN) {
+        table.row(vec![
+            shown(&file.path),
+            format!("{} {}", file.program, file.pid),
+            file.reason.clone(),
+        ]);
+    }
+    let rest = files.len().saturating_sub(FILES_SHOWN);
+    let more = format!("and {rest} more that stay plain\n");
+    table.render() + if rest > 0 { &more } else { "" }
 }
 
 /// What was done behind.
@@ -206,7 +265,7 @@ fn lane(report: &LaneReport) -> Vec<String> {
         Some(format!(
             "lane {}: {}: {why}",
             report.lane,
-            file.path.display()
+            shown(&file.path)
         ))
     });
     std::iter::once(head).chain(refused).collect()

@@ -22,12 +22,16 @@ use forebay_files::{
     ENV_SLOWED,
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
-    supervisor::{Status, Supervisor, SupervisorOptions, preload},
+    supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
 use forebay_pool::{Pool, media::Profile};
 use pool::Source;
 use program::Program;
-use std::{ffi::OsString, path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Run an unmodified database; its log files' fsync costs a memory copy
 #[derive(Args)]
@@ -138,6 +142,7 @@ impl Run {
         recover_first(&pool)?;
         room_for_one(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
+        announce_neighbours(&pool)?;
         if let Some(profile) = self.media_profile {
             eprintln!(
                 "forebay: the pool is slowed to {} ({})",
@@ -233,6 +238,24 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
         pool.survives(),
         size::show(pool.superblock().geometry.segment_bytes)
     );
+}
+
+/// Says which other runs use the pool. Notes of runs that were killed are removed on the way.
+fn announce_neighbours(pool: &Pool) -> Result<(), Failure> {
+    let path = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let own = path(pool.path());
+    let neighbours: Vec<String> = supervisor::status_of_running(&run_dir()?)?
+        .into_iter()
+        .filter(|status| path(&status.pool) == own)
+        .map(|status| format!("{} (forebay {})", status.program, status.pid))
+        .collect();
+    if !neighbours.is_empty() {
+        eprintln!(
+            "forebay: the pool is shared with {}: each process of any of them needs its own segments",
+            neighbours.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Where running supervisors can be found: one place for all of root's, one for each other user's.

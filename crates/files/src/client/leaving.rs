@@ -85,7 +85,7 @@ pub(super) fn retire_file(session: &Session, number: usize) -> Result<(), Errno>
         table::set_entry(fd, entry.plain());
     }
     session.page.files[number].retire.store(0, Relaxed);
-    forget(session, number, &mut cell);
+    forget(session, number, &mut cell, true);
     Ok(())
 }
 
@@ -97,14 +97,20 @@ pub(super) fn retire_or_later(session: &Session, number: usize) {
     }
 }
 
-/// The end of a file of which the lane holds nothing.
-pub(super) fn forget(session: &Session, number: usize, cell: &mut RefMut<'_, Option<File>>) {
+/// The end of a file of which the lane holds nothing; it was `retired`, or it is closed.
+pub(super) fn forget(
+    session: &Session,
+    number: usize,
+    cell: &mut RefMut<'_, Option<File>>,
+    retired: bool,
+) {
     **cell = None;
     FILES[number].set_key(None);
     // Their entries went with the file.
     FILES[number].uncounted.store(false, Relaxed);
     session.tell(&Request::Forget {
         file: number as u32,
+        retired,
     });
 }
 
@@ -169,7 +175,7 @@ pub fn changing_identity() -> Result<(), Errno> {
     GIVEN_UP.store(true, Release);
     PLAIN_FOR
         .lock()
-        .get_or_insert("the process became another user");
+        .get_or_insert_with(|| "the process became another user".to_owned());
     let _registry = REGISTRY.lock();
     session.settle()?;
     for number in 0..FILES_MAX {
@@ -186,7 +192,7 @@ pub fn give_up(reason: &'static str) {
     if GIVEN_UP.swap(true, AcqRel) || FORKED.load(Relaxed) {
         return;
     }
-    PLAIN_FOR.lock().get_or_insert(reason);
+    PLAIN_FOR.lock().get_or_insert_with(|| reason.to_owned());
     if let Some(session) = session::current() {
         sys::complain(&format!("files are plain from now on: {reason}"));
         for number in 0..FILES_MAX {

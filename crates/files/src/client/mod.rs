@@ -62,7 +62,7 @@ static FORKS: AtomicBool = AtomicBool::new(false);
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Why files that the profile names stay plain in this process, for status.
-static PLAIN_FOR: Mutex<Option<&'static str>> = Mutex::new(None);
+static PLAIN_FOR: Mutex<Option<String>> = Mutex::new(None);
 
 /// Held while a file begins or ends to be absorbed: its holder alone talks to the supervisor and expects an answer.
 static REGISTRY: Mutex<()> = Mutex::new(());

@@ -226,7 +226,7 @@ fn find_open(fd: BorrowedFd<'_>, key: Key) -> Option<usize> {
 /// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
 fn tell_plain(config: &Config, fd: c_int) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let Some(reason) = *PLAIN_FOR.lock() else {
+    let Some(reason) = PLAIN_FOR.lock().clone() else {
         return;
     };
     let path = sys::borrow(fd).and_then(|fd| {
@@ -235,10 +235,14 @@ fn tell_plain(config: &Config, fd: c_int) {
     });
     let Some(path) = path else { return };
     if !TOLD.swap(true, Relaxed) {
+        let shown = path.to_string_lossy();
+        sys::complain(&format!(
+            "{shown} stays plain, as all files of this process: {reason}"
+        ));
         config.address.tell(&Request::Plain {
             token: config.address.token,
             path: path.into_bytes(),
-            reason: reason.to_owned(),
+            reason,
         });
     }
 }
@@ -319,8 +323,7 @@ pub(super) fn register(
     }
     let session = session::begin(&config.address).map_err(|why| {
         GIVEN_UP.store(true, Release);
-        PLAIN_FOR.lock().get_or_insert("this process has no lane");
-        sys::complain(&format!("files stay plain: {why}"));
+        PLAIN_FOR.lock().get_or_insert_with(|| why.clone());
         Errno::NOTCONN
     })?;
     let path = rustix::fs::readlink(sys::link_of(fd), Vec::new())?;
@@ -379,7 +382,7 @@ pub(super) fn reclaim(session: &Session) {
             .is_some_and(|f| f.descriptors == 0 && f.end <= released)
             && !slot.uncounted.load(Acquire)
         {
-            forget(session, number, &mut cell);
+            forget(session, number, &mut cell, false);
         }
     }
 }

@@ -231,12 +231,6 @@ impl Session {
             Ok(claimed) => claimed,
             Err(e) => {
                 own::unset();
-                let plain = Request::Plain {
-                    token: address.token,
-                    path: Vec::new(),
-                    reason: e.to_string(),
-                };
-                let _ = wire::send(socket.as_fd(), &plain, &[]);
                 return Err(e.to_string());
             }
         };

@@ -66,8 +66,8 @@ pub(super) struct Guest {
     pub(super) files: Mutex<Vec<Option<Arc<GuestFile>>>>,
     /// After it ended: files that its lane may hold something of, by device and inode.
     pub(super) ending: Mutex<Vec<(u64, u64)>>,
-    /// What it absorbed before, path by path: writes, bytes, syncs.
-    pub(super) forgotten: Mutex<Vec<(PathBuf, [u64; 3])>>,
+    /// What it absorbed before, path by path: writes, bytes, syncs; and whether it was retired at last.
+    pub(super) forgotten: Mutex<Vec<(PathBuf, [u64; 3], bool)>>,
     /// Log address below which everything was synced while the client was idle.
     pub(super) synced: AtomicU64,
     /// Segments that were handed over and not synced yet.
@@ -216,8 +216,8 @@ impl Guest {
                 return true;
             }
             // Nothing that is queued needs it: the lane holds nothing of the file. And its number may be given anew at once.
-            Request::Forget { file } => {
-                self.forget(shared, file);
+            Request::Forget { file, retired } => {
+                self.forget(shared, file, retired);
                 shared.changed.notify_all();
                 return true;
             }
@@ -325,7 +325,7 @@ impl Shared {
         guest.ending.lock().clone_from(&keys);
         // Open here, they would not be found alone. The table has them until the lane is recovered.
         let numbers = 0..u32::try_from(FILES_MAX).unwrap_or(0);
-        numbers.for_each(|number| drop(guest.close(self, number)));
+        numbers.for_each(|number| drop(guest.close(self, number, false)));
         let deadline = Instant::now() + LOCKED_WAIT;
         let left = loop {
             // A client that was refused by the pool has none.

@@ -83,7 +83,7 @@ impl Guest {
         self.reserve(shared, number, path, key, born)?;
         let done = self.follow(shared, number, path, theirs, key, &stat);
         if done.is_err() {
-            self.forget(shared, number);
+            self.forget(shared, number, true);
             shared.changed.notify_all();
         }
         done
@@ -230,15 +230,23 @@ impl Guest {
         }
     }
 
-    /// Lets go of a file.
-    pub(super) fn forget(&self, shared: &Shared, number: u32) {
-        if let Some(key) = self.close(shared, number).and_then(|file| file.key) {
+    /// Lets go of a file, which is plain from now on or closed.
+    pub(super) fn forget(&self, shared: &Shared, number: u32, retired: bool) {
+        if let Some(key) = self
+            .close(shared, number, retired)
+            .and_then(|file| file.key)
+        {
             shared.table.withdraw(self.holder, key);
         }
     }
 
     /// Closes a file; the table has it still.
-    pub(super) fn close(&self, shared: &Shared, number: u32) -> Option<Arc<GuestFile>> {
+    pub(super) fn close(
+        &self,
+        shared: &Shared,
+        number: u32,
+        retired: bool,
+    ) -> Option<Arc<GuestFile>> {
         let file = self.files.lock().get_mut(number as usize)?.take()?;
         if let Some(watch) = file.watch {
             shared.watch.remove(watch);
@@ -250,12 +258,14 @@ impl Guest {
         // One that was refused is not in it.
         if file.file.is_some() || file.key.is_none() {
             let mut forgotten = self.forgotten.lock();
-            match forgotten.iter_mut().find(|(path, _)| *path == file.path) {
-                Some((_, sums)) => sums
-                    .iter_mut()
-                    .zip(counts)
-                    .for_each(|(sum, count)| *sum += count),
-                None => forgotten.push((file.path.clone(), counts)),
+            match forgotten.iter_mut().find(|(path, ..)| *path == file.path) {
+                Some((_, sums, is_retired)) => {
+                    sums.iter_mut()
+                        .zip(counts)
+                        .for_each(|(sum, count)| *sum += count);
+                    *is_retired = retired;
+                }
+                None => forgotten.push((file.path.clone(), counts, retired)),
             }
         }
         Some(file)

@@ -30,6 +30,8 @@ pub struct FileStatus {
     pub bytes: u64,
     /// Syncs that returned at once.
     pub syncs: u64,
+    /// True if it is plain now: another process wrote to it, or the program changed it in a way that is not logged.
+    pub retired: bool,
     /// The error with which it cannot be synced at present, if it cannot.
     pub error: Option<String>,
 }
@@ -102,12 +104,13 @@ pub struct Status {
 impl Guest {
     pub(super) fn status(&self) -> GuestStatus {
         let mut files: Vec<FileStatus> = Vec::new();
-        for (path, [writes, bytes, syncs]) in &*self.forgotten.lock() {
+        for (path, [writes, bytes, syncs], retired) in &*self.forgotten.lock() {
             files.push(FileStatus {
                 path: path.clone(),
                 writes: *writes,
                 bytes: *bytes,
                 syncs: *syncs,
+                retired: *retired,
                 error: None,
             });
         }
@@ -123,6 +126,7 @@ impl Guest {
                     writes: 0,
                     bytes: 0,
                     syncs: 0,
+                    retired: false,
                     error: None,
                 });
                 files.len() - 1
@@ -130,6 +134,7 @@ impl Guest {
             files[at].writes += counts.writes.load(Relaxed);
             files[at].bytes += counts.bytes.load(Relaxed);
             files[at].syncs += counts.syncs.load(Relaxed);
+            files[at].retired = false;
             files[at].error = error;
         }
         let drained = self.page.drained();

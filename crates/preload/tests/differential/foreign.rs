@@ -332,6 +332,26 @@ pub fn submit(world: &mut World) {
     world.note_state(fd);
 }
 
+/// The calls that change whose process it is, to what it is already.
+pub fn become_the_same(world: &mut World) {
+    let (uid, effective) = unsafe { (libc::getuid(), libc::geteuid()) };
+    let kept = libc::uid_t::MAX;
+    match world.spelling(&["setuid", "seteuid", "setreuid", "setresuid"]) {
+        "setuid" => {
+            call!(world, "setuid", "", (uid => libc::uid_t) -> c_int);
+        }
+        "seteuid" => {
+            call!(world, "seteuid", "", (effective => libc::uid_t) -> c_int);
+        }
+        "setreuid" => {
+            call!(world, "setreuid", "", (uid => libc::uid_t, kept => libc::uid_t) -> c_int);
+        }
+        _ => {
+            call!(world, "setresuid", "", (kept => libc::uid_t, effective => libc::uid_t, kept => libc::uid_t) -> c_int);
+        }
+    }
+}
+
 /// An `io_uring`, made in each way and closed again.
 pub fn ring(world: &mut World) {
     let mut parameters = [0_u8; 256];

@@ -160,6 +160,7 @@ const ALONE: &[Operation] = &[
     foreign::asynchronous,
     foreign::submit,
     files::handle,
+    foreign::become_the_same,
 ];
 
 impl World {

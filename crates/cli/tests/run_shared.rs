@@ -1,0 +1,245 @@
+//! Programs of several processes, users and runs: who writes to an absorbed file, and who has the pool.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Ran, Sandbox, databases::small_pool};
+use std::{fs, os::unix::fs::chown, path::Path};
+
+const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000001";
+const NOBODY: u32 = 65534;
+
+/// Runs `python3 -c script` with `*.log` absorbed into `pool`.
+fn python(sandbox: &Sandbox, pool: &Path, options: &str, script: &str) -> Ran {
+    let mut command = sandbox.command(&format!("run --absorb *.log {options} --pool"));
+    command.arg(pool).args(["--", "python3", "-c", script]);
+    command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    Ran::of(command.output().unwrap())
+}
+
+/// One process absorbs `a.log`; another writes newer bytes over what was logged, in the way that it is told, and syncs them really. Then all are
+/// killed.
+const NEWER: &str = r#"
+import os, signal, subprocess, sys
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 100)
+os.fdatasync(fd)
+os.link("a.log", "other-name")
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], pass_fds=[fd], env={**os.environ, "FD": str(fd)})
+while child.poll() is None:
+    os.fdatasync(fd)
+assert child.returncode == 0
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+const WAYS: [(&str, &str); 7] = [
+    (
+        "open",
+        "fd = os.open('other-name', os.O_WRONLY); os.pwrite(fd, b'b' * 50, 0); os.fsync(fd)",
+    ),
+    (
+        "a stream",
+        "c.fopen.restype = ctypes.c_void_p; f = c.fopen(b'other-name', b'r+'); assert f\n\
+         f = ctypes.c_void_p(f); assert c.fwrite(b'b' * 50, 1, 50, f) == 50; c.fflush(f); os.fsync(c.fileno(f))",
+    ),
+    (
+        "a stream that is opened again",
+        "c.fopen.restype = c.freopen.restype = ctypes.c_void_p; f = c.fopen(b'other-name', b'r'); assert f\n\
+         f = ctypes.c_void_p(c.freopen(b'other-name', b'r+', ctypes.c_void_p(f)))\n\
+         assert c.fwrite(b'b' * 50, 1, 50, f) == 50; c.fflush(f); os.fsync(c.fileno(f))",
+    ),
+    (
+        "openat2",
+        "how = (ctypes.c_uint64 * 3)(os.O_WRONLY, 0, 0)\n\
+         fd = c.syscall(437, -100, b'other-name', how, 24); assert fd >= 0\n\
+         os.pwrite(fd, b'b' * 50, 0); os.fsync(fd)",
+    ),
+    (
+        "a descriptor that was inherited",
+        "fd = int(os.environ['FD']); os.pwrite(fd, b'b' * 50, 0); os.fsync(fd)",
+    ),
+    (
+        "a mapping",
+        "import mmap; fd = os.open('other-name', os.O_RDWR); m = mmap.mmap(fd, 100)\n\
+         m[0:50] = b'b' * 50; m.flush(); os.fsync(fd)",
+    ),
+    (
+        "truncation",
+        "os.truncate('other-name', 0); fd = os.open('other-name', os.O_WRONLY)\n\
+         os.write(fd, b'b' * 50 + b'a' * 50); os.fsync(fd)",
+    ),
+];
+
+#[test]
+fn newer_bytes_of_another_process_are_not_overwritten_however_it_opened_the_file() {
+    for (way, script) in WAYS {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        let script = format!("import ctypes, os; c = ctypes.CDLL(None)\n{script}");
+        let mut command = sandbox.command("run --absorb *.log --pool");
+        command
+            .arg(pool.path())
+            .args(["--", "python3", "-c", NEWER, &script]);
+        let ran = Ran::of(command.output().unwrap());
+        assert_eq!(ran.code, None, "{way}: {}", ran.stderr);
+        let mut recover = sandbox.command("recover --json --force --pool");
+        recover
+            .arg(pool.path())
+            .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT);
+        Ran::of(recover.output().unwrap()).ok();
+        let expected = [[b'b'; 50], [b'a'; 50]].concat();
+        assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected, "{way}");
+    }
+}
+
+/// Becomes another user with an absorbed file open: prints whether it has the pool.
+const BECOMES_NOBODY: &str = r#"
+import os, sys
+pool = os.stat(sys.argv[1])
+def has_pool():
+    inode = " %d " % pool.st_ino
+    if any(inode in line and sys.argv[1] in line for line in open("/proc/self/maps")):
+        return True
+    for fd in range(1024):
+        try:
+            if os.path.samestat(os.fstat(fd), pool):
+                return True
+        except OSError:
+            pass
+    return False
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 100)
+os.fdatasync(fd)
+os.setuid(os.getuid())
+print(has_pool())
+CHANGE
+print(has_pool())
+os.write(fd, b"b" * 100)
+os.fsync(fd)
+os.close(fd)
+"#;
+
+#[test]
+fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    for change in [
+        "os.setuid(65534)",
+        "os.seteuid(65534)",
+        "os.setreuid(-1, 65534)",
+        "os.setresuid(65534, 65534, 0)",
+        "import ctypes; ctypes.CDLL(None).syscall(105, 65534)",
+    ] {
+        if change.contains("syscall") && !cfg!(target_arch = "x86_64") {
+            continue;
+        }
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        let script = BECOMES_NOBODY.replace("CHANGE", change);
+        let mut command = sandbox.command("run --absorb *.log --explain --pool");
+        command
+            .arg(pool.path())
+            .args(["--", "python3", "-c", &script])
+            .arg(pool.path());
+        let ran = Ran::of(command.output().unwrap()).ok();
+        assert_eq!(ran.text(), "True\nFalse\n", "{change}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("absorbed, then plain"),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!(fs::read(sandbox.file("a.log")).unwrap().len(), 200);
+    }
+}
+
+#[test]
+fn a_pool_of_another_user_is_not_given_to_a_process() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can give a file away");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    chown(pool.path(), Some(NOBODY), None).unwrap();
+    let script = "import os; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)";
+    let ran = python(&sandbox, pool.path(), "--explain", script).ok();
+    for words in [
+        "stays plain",
+        "user 0",
+        "user 65534",
+        "runuser",
+        "no file was absorbed\n",
+    ] {
+        assert!(ran.stderr.contains(words), "{words:?}: {}", ran.stderr);
+    }
+}
+
+/// Two runs, each with a process that writes to the same file: the second asks the first to let go.
+#[test]
+fn of_two_runs_with_a_shared_pool_the_second_says_who_is_there() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let forebay = common::FOREBAY;
+    let path = pool.path().display();
+    let script = format!(
+        "import os, subprocess\n\
+         fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a' * 100); os.fsync(fd)\n\
+         inner = ['{forebay}', 'run', '--explain', '--absorb', '*.log', '--pool', '{path}', '--', 'sh', '-c', 'echo b >> a.log']\n\
+         child = subprocess.Popen(inner)\n\
+         while child.poll() is None: os.fsync(fd)\n\
+         assert child.returncode == 0"
+    );
+    let ran = python(&sandbox, pool.path(), "--explain", &script).ok();
+    assert!(
+        ran.stderr
+            .contains("the pool is shared with python3 (forebay"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("of another forebay run"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("absorbed, then plain"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn what_stays_plain_and_which_program_absorbed_is_told() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    // A process that sets up a ring before it opens its log.
+    let ring = "import ctypes, os; p = ctypes.create_string_buffer(256); ctypes.CDLL(None).syscall(425, 4, p)\n\
+                fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)";
+    let ran = python(&sandbox, pool.path(), "--explain", ring).ok();
+    assert!(ran.stderr.contains("a.log stays plain"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("io_uring"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("none that matches"), "{}", ran.stderr);
+
+    let script = "import os\n\
+                  fd = os.open('b\\n.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)\n\
+                  fd = os.open('c.log', os.O_WRONLY | os.O_CREAT)\n\
+                  f = open('d.log', 'w'); os.open('d.log', os.O_WRONLY)";
+    fs::write(sandbox.file("script.py"), script).unwrap();
+    let mut command = sandbox.command("run --absorb *.log --explain --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "sh", "-c", "python3 script.py; true"]);
+    let ran = Ran::of(command.output().unwrap()).ok();
+    let written_by = ran
+        .stderr
+        .lines()
+        .find(|line| line.contains("written by"))
+        .unwrap();
+    assert!(written_by.contains("python3"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("b\\n.log"), "{}", ran.stderr);
+    let line = |name: &str| ran.stderr.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line("/c.log").ends_with("not written to"), "{}", ran.stderr);
+}
