@@ -3,7 +3,7 @@
 use super::{
     CONFIG, Config, FILES, FORKED, GIVEN_UP, REGISTRY, RETIRED, above, closing, find, interrupted,
     is_absorbing,
-    leaving::{forget, retire_file, retire_or_later},
+    leaving::{forget, retire_or_later},
     names::{Key, key, regular},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
@@ -77,8 +77,7 @@ pub fn open(
         return open_to_absorb(&foreign, existing, flags, &mut real);
     }
     match (known, session::current()) {
-        // Truncated through a descriptor that only reads.
-        (Some(number), Some(session)) => retire_file(session, number)?,
+        (Some(number), Some(session)) => return truncate_to_read(session, number, flags, real),
         _ => foreign.before(existing, flags),
     }
     let fd = real(flags)?;
@@ -161,6 +160,32 @@ fn open_to_absorb(
     // Unless it is the supervisor that says so.
     if absorbed.is_err_and(|errno| errno != Errno::BUSY) {
         foreign.opened(fd, flags);
+    }
+    Ok(fd)
+}
+
+/// Opens an absorbed file to read it, and truncates it by that. Holds the file's lock, which nobody needs who could be waited for: the file
+/// is a regular one.
+fn truncate_to_read(
+    session: &Session,
+    number: usize,
+    flags: c_int,
+    mut real: impl FnMut(c_int) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    if session.page.files[number].retire.load(Relaxed) != 0 {
+        FILES[number].lose_track();
+    }
+    let guard = FILES[number].file.lock();
+    let fd = real(flags)?;
+    let opened = sys::borrow(fd).and_then(|raw| Some(regular(raw).ok()?.1));
+    match guard.try_borrow_mut() {
+        Ok(mut cell) => match &mut *cell {
+            Some(file) if opened == Some((file.dev, file.ino)) => {
+                session.log_truncate(number, file, 0);
+            }
+            _ => FILES[number].lose_track(),
+        },
+        Err(_) => FILES[number].lose_track(),
     }
     Ok(fd)
 }

@@ -99,13 +99,13 @@ pub fn make_way_from(least: c_int) {
         true => MOVING.try_write(),
         false => Some(MOVING.write()),
     };
-    // Above a call that is using one it stays, and the program gets the next.
-    if moving.is_none() {
+    // Above a call that is using one it stays, and the program gets the next. What the kernel refuses it refuses.
+    if moving.is_none() || least < 0 {
         return;
     }
     for own in &OWN {
         let number = own.load(Relaxed);
-        if number < least.max(0) {
+        if number < least {
             continue;
         }
         if let Some(raw) = sys::borrow(number)
