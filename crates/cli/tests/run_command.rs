@@ -457,6 +457,38 @@ fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
     }
 }
 
+/// Absorbs `a.log`, and zeroes its first page by an `ioctl` that every file system has.
+const ZEROED: &str = r#"
+import fcntl, os, signal, struct
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 8192)
+os.fdatasync(fd)
+FS_IOC_ZERO_RANGE = 0x40305839
+fcntl.ioctl(fd, FS_IOC_ZERO_RANGE, struct.pack("=hhxxxxqqiI4i", 0, os.SEEK_SET, 0, 4096, 0, 0, 0, 0, 0, 0))
+os.fsync(fd)
+assert os.pread(fd, 4096, 0) == bytes(4096)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_range_that_was_zeroed_by_an_ioctl_is_not_written_again() {
+    // A real disk rather than tmpfs, which does not have it.
+    let sandbox = Sandbox::on_disk();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), ZEROED);
+    if ran.code.is_some() {
+        println!(
+            "skipped: this file system cannot zero a range: {}",
+            ran.stderr
+        );
+        return;
+    }
+    sandbox.recover_in_another_boot(pool.path());
+    let expected = [[0; 4096], [b'a'; 4096]].concat();
+    assert!(fs::read(sandbox.file("a.log")).unwrap() == expected);
+}
+
 /// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.
 const PASSED_ON: &str = r#"
 import os, signal, socket
