@@ -369,19 +369,26 @@ pub(super) fn reclaim(session: &Session) {
     }
 }
 
-/// True if this process has another descriptor of the file, for writing, which would go round the lane.
+/// True if this process has another descriptor of the file, for writing, which would go round the lane; or if that cannot be told.
 pub(super) fn written_elsewhere(fd: BorrowedFd<'_>, file: Key) -> bool {
-    let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
-        return true;
+    let other = |other: BorrowedFd<'_>, flags: OFlags| {
+        other.as_raw_fd() != fd.as_raw_fd() && flags.intersects(OFlags::WRONLY | OFlags::RDWR)
     };
-    let mut numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
-    numbers.any(|other| {
-        let Some(other) = sys::borrow(other) else {
-            return false;
-        };
-        other.as_raw_fd() != fd.as_raw_fd()
-            && rustix::fs::fstat(other).is_ok_and(|stat| key(&stat) == file)
-            && rustix::fs::fcntl_getfl(other)
-                .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
-    })
+    open_here(file, other).is_none_or(|found| found.is_some())
+}
+
+/// A descriptor that this process has of the file, known to the client or not, and for which `is_it` says yes of its flags. None if that
+/// cannot be told.
+pub(super) fn open_here(
+    file: Key,
+    is_it: impl Fn(BorrowedFd<'_>, OFlags) -> bool,
+) -> Option<Option<BorrowedFd<'static>>> {
+    let entries = std::fs::read_dir(sys::LINKS).ok()?;
+    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
+    let mut descriptors = numbers.filter_map(sys::borrow);
+    Some(descriptors.find(|fd| {
+        rustix::fs::fstat(fd).is_ok_and(|stat| key(&stat) == file)
+            && rustix::fs::fcntl_getfl(fd)
+                .is_ok_and(|flags| !flags.contains(OFlags::PATH) && is_it(*fd, flags))
+    }))
 }
