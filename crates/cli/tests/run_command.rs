@@ -135,6 +135,79 @@ fn the_profile_comes_from_the_programs_name_and_is_said() {
     sandbox.run("run --pool p --profile sqlite -- true").ok();
 }
 
+/// Goes into the background as daemons do, writes a log there, and ends with status 5, or when it is told to with 6.
+const DAEMON: &str = r#"
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: os._exit(6))
+def background():
+    if os.fork():
+        os._exit(0)
+background()
+os.setsid()
+background()
+time.sleep(0.5)
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+for _ in range(9):
+    os.write(fd, b"x" * 100)
+    os.fdatasync(fd)
+print("written", flush=True)
+if len(sys.argv) > 1:
+    time.sleep(30)
+sys.exit(5)
+"#;
+
+#[test]
+fn a_program_that_goes_into_the_background_is_absorbed_there_and_waited_for() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let mut command = sandbox.command("run --explain --absorb *.log --pool p -- python3 -c");
+    let ran = Ran::of(command.arg(DAEMON).output().unwrap());
+    let row = ran.stderr.lines().find(|line| line.contains("a.log"));
+    let writes = row.and_then(|row| row.split_whitespace().nth(1));
+    assert_eq!(writes, Some("9"), "{}", ran.stderr);
+    ran.fails(5, &["went into the background", "stays until that ends"]);
+}
+
+#[test]
+fn signals_go_to_what_is_left_in_the_background() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let mut command = sandbox.command("run --absorb *.log --pool p -- python3 -c");
+    let mut child = command
+        .args([DAEMON, "stay"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "written\n");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(6));
+}
+
+#[test]
+fn a_program_that_is_not_served_yet_runs_with_nothing_absorbed_and_no_library() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    for (program, profile) in [("postgres", "postgres"), ("mariadbd", "mariadb")] {
+        symlink("/usr/bin/env", sandbox.file(program)).unwrap();
+        let ran = sandbox.run(&format!("run --pool p -- ./{program}")).ok();
+        let said = format!("{profile} is not served yet");
+        assert!(ran.stderr.contains(&said), "{}", ran.stderr);
+        assert!(ran.stderr.contains("keeps its own syncs"), "{}", ran.stderr);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        assert!(!ran.text().contains("libforebay"), "{}", ran.text());
+        sandbox
+            .run(&format!("run --pool p --profile {profile} -- true"))
+            .fails(2, &[&said, "--absorb"]);
+        let ran = sandbox.run(&format!("run --pool p --absorb *.wal -- ./{program}"));
+        assert!(ran.ok().text().contains("libforebay"));
+    }
+}
+
 #[test]
 fn a_configuration_file_is_read_and_checked() {
     let sandbox = Sandbox::new();
@@ -382,6 +455,38 @@ fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
         // Its ten writes, and none of another file.
         assert!(file["bytes"].as_u64().unwrap() <= 1000, "{report}");
     }
+}
+
+/// Absorbs `a.log`, and zeroes its first page by an `ioctl` that every file system has.
+const ZEROED: &str = r#"
+import fcntl, os, signal, struct
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 8192)
+os.fdatasync(fd)
+FS_IOC_ZERO_RANGE = 0x40305839
+fcntl.ioctl(fd, FS_IOC_ZERO_RANGE, struct.pack("=hhxxxxqqiI4i", 0, os.SEEK_SET, 0, 4096, 0, 0, 0, 0, 0, 0))
+os.fsync(fd)
+assert os.pread(fd, 4096, 0) == bytes(4096)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_range_that_was_zeroed_by_an_ioctl_is_not_written_again() {
+    // A real disk rather than tmpfs, which does not have it.
+    let sandbox = Sandbox::on_disk();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), ZEROED);
+    if ran.code.is_some() {
+        println!(
+            "skipped: this file system cannot zero a range: {}",
+            ran.stderr
+        );
+        return;
+    }
+    sandbox.recover_in_another_boot(pool.path());
+    let expected = [[0; 4096], [b'a'; 4096]].concat();
+    assert!(fs::read(sandbox.file("a.log")).unwrap() == expected);
 }
 
 /// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.

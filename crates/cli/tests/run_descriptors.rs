@@ -87,6 +87,29 @@ os.wait()
 }
 
 #[test]
+fn locks_on_a_file_outlive_its_sync_by_a_program_whose_supervisor_is_gone() {
+    let ran = python(
+        r#"
+fd = opened("a.log")
+logged(fd)
+os.close(fd)
+reader = os.open("a.log", os.O_RDONLY)
+fcntl.lockf(reader, fcntl.LOCK_SH)
+other = opened("b.log")
+supervisor = os.getppid()
+os.kill(supervisor, signal.SIGKILL)
+while os.getppid() == supervisor:
+    time.sleep(0.01)
+# So much that the segment with the first write is drained, by the program's own descriptor.
+logged(other, 300)
+again = [link for link in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{link}") and os.path.samefile(f"/proc/self/fd/{link}", "a.log")]
+print(is_locked("a.log"), len(again), flush=True)
+"#,
+    );
+    assert_eq!(ran.text(), "True 1\n", "{}", ran.stderr);
+}
+
+#[test]
 fn an_open_that_waits_for_the_other_end_of_a_fifo_holds_up_no_other() {
     let ran = python(
         r#"
@@ -191,4 +214,35 @@ assert os.stat("plain").st_size == 0
     .ok();
     // Sixty files: not all have a row.
     absorbed(&ran, "a0.log", "30");
+}
+
+#[test]
+fn libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know() {
+    let ran = python(
+        r#"
+import platform, struct
+setup, submit = {"x86_64": (206, 209), "aarch64": (0, 2)}[platform.machine()]
+fd = opened("a.log", os.O_DSYNC)
+logged(fd)
+# From now on it is plain, and the kernel has never seen the flag.
+mmap.mmap(fd, 1000)
+libc = ctypes.CDLL(None, use_errno=True)
+context = ctypes.c_ulong(0)
+assert libc.syscall(setup, 1, ctypes.byref(context)) == 0
+text = ctypes.create_string_buffer(b"by libaio")
+PWRITE = 1
+block = ctypes.create_string_buffer(struct.pack("=QIIHhIQQqQII", 0, 0, 0, PWRITE, 0, fd, ctypes.addressof(text), 9, 0, 0, 0, 0), 64)
+blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+assert libc.syscall(submit, context, 1, blocks) == 1
+print(os.pread(fd, 9, 0), struct.unpack("=I", block.raw[12:16])[0])
+"#,
+    )
+    .ok();
+    const RWF_DSYNC: u32 = 2;
+    assert_eq!(
+        ran.text(),
+        format!("b'by libaio' {RWF_DSYNC}\n"),
+        "{}",
+        ran.stderr
+    );
 }

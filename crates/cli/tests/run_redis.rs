@@ -10,12 +10,13 @@ use common::{
 };
 use forebay_bench::{
     data::Random,
-    processes::find_program,
+    processes::{Handle, Process, find_program},
     redis::{
         resp::{Connection, Reply},
         server::{Kind, Launch, Server, free_port},
     },
 };
+use rustix::process::Signal;
 use std::{
     collections::BTreeMap,
     fs,
@@ -321,4 +322,77 @@ fn an_orderly_end_leaves_nothing_in_the_pool() {
         .json();
     assert_eq!(recover["lanes"], serde_json::json!([]), "{recover}");
     assert_eq!(recover["done"], true);
+}
+
+#[test]
+fn a_redis_that_goes_into_the_background_is_absorbed_there() {
+    const WRITES: u32 = 200;
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch(Kind::Redis, sandbox.path(), pool.path()) else {
+        return;
+    };
+    fs::create_dir_all(&launch.dir).unwrap();
+    let (pid_file, said) = (sandbox.file("pid"), sandbox.file("said"));
+    for (signal, status) in [(Signal::TERM, 0), (Signal::KILL, 137)] {
+        let _ = fs::remove_file(&pid_file);
+        let port = free_port().unwrap();
+        let mut command = Command::new(&launch.wrapper[0]);
+        command
+            .args(&launch.wrapper[1..])
+            .arg(&launch.program)
+            .args(&launch.options)
+            .args([
+                "--daemonize",
+                "yes",
+                "--port",
+                &port.to_string(),
+                "--pidfile",
+            ])
+            .arg(&pid_file)
+            .arg("--dir")
+            .arg(&launch.dir)
+            .envs(launch.environment.iter().cloned())
+            .stderr(fs::File::create(&said).unwrap());
+        let mut forebay = Process::spawn(&mut command).unwrap();
+        let mut connection = None;
+        for _ in 0..600 {
+            thread::sleep(Duration::from_millis(100));
+            connection = Connection::new(port).ok();
+            if connection.is_some() && pid_file.exists() {
+                break;
+            }
+        }
+        let mut connection = connection.expect("the server does not serve");
+        let pid = fs::read_to_string(&pid_file).unwrap();
+        let daemon = Handle::of(pid.trim().parse().unwrap()).unwrap();
+        for n in 0..WRITES {
+            let key = format!("{signal:?}{n}");
+            let reply = connection
+                .command(&[b"SET", key.as_bytes(), b"value"])
+                .unwrap();
+            assert!(reply.is_ok(), "{reply:?}");
+        }
+        // To whom, if not to the one in the background, which alone can be killed.
+        match signal {
+            Signal::TERM => forebay.handle().signal(signal),
+            _ => daemon.signal(signal),
+        }
+        let ended = forebay.wait(Duration::from_secs(60)).unwrap();
+        let said = fs::read_to_string(&said).unwrap();
+        assert_eq!(ended.code(), Some(status), "{said}");
+        assert!(said.contains("went into the background"), "{said}");
+        let row = said.lines().find(|line| line.contains(".incr.aof"));
+        let row = row.unwrap_or_else(|| panic!("nothing was absorbed: {said}"));
+        let writes = row.split_whitespace().nth(1).unwrap().parse::<u32>();
+        assert!(writes.unwrap() >= WRITES, "{said}");
+    }
+    // Another one in the foreground has what both acknowledged.
+    let server = Server::start(&launch).unwrap();
+    let size = server.connect().unwrap().line("DBSIZE").unwrap();
+    assert!(
+        matches!(size, Reply::Number(n) if n == i64::from(2 * WRITES)),
+        "{size:?}"
+    );
+    server.stop().unwrap();
 }

@@ -25,13 +25,15 @@ pub struct Profile {
     pub programs: Vec<String>,
     /// Patterns of the files that are absorbed.
     pub absorb: Vec<String>,
+    /// Why its programs are not served yet, if they are not: then there are no patterns.
+    pub not_served: Option<&'static str>,
 }
 
 /// The profile of patterns that the user gives without naming any.
 pub const GENERIC: &str = "generic";
 
 /// Name, programs, patterns.
-const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
+const BUILT_IN: [(&str, &[&str], &[&str]); 5] = [
     // The second is the name of a new append-only file until the first rewrite after CONFIG SET appendonly yes.
     (
         "redis",
@@ -50,26 +52,39 @@ const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
         &["[0-9]*.log"],
     ),
     ("sqlite", &["sqlite3"], &["*-wal", "*-journal"]),
+];
+
+/// Name, programs, and why nothing of them is absorbed.
+const NOT_SERVED: [(&str, &[&str], &str); 2] = [
     (
         "mariadb",
         &["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"],
-        &["ib_logfile*"],
+        "InnoDB uses io_uring, and a process that does absorbs nothing",
     ),
-    ("postgres", &["postgres", "postmaster"], &["pg_wal/*"]),
+    (
+        "postgres",
+        &["postgres", "postmaster"],
+        "its processes share one log, and a file is absorbed for one process only",
+    ),
 ];
 
 /// The profiles that are built in.
 #[must_use]
 pub fn built_in() -> Vec<Profile> {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    BUILT_IN
-        .iter()
-        .map(|(name, programs, absorb)| Profile {
-            name: (*name).to_owned(),
-            programs: owned(programs),
-            absorb: owned(absorb),
-        })
-        .collect()
+    let served = BUILT_IN.iter().map(|(name, programs, absorb)| Profile {
+        name: (*name).to_owned(),
+        programs: owned(programs),
+        absorb: owned(absorb),
+        not_served: None,
+    });
+    let others = NOT_SERVED.iter().map(|(name, programs, why)| Profile {
+        name: (*name).to_owned(),
+        programs: owned(programs),
+        absorb: Vec::new(),
+        not_served: Some(why),
+    });
+    served.chain(others).collect()
 }
 
 /// What is absorbed in one run.
@@ -97,7 +112,8 @@ pub struct Request<'a> {
 /// Chooses what is absorbed.
 ///
 /// # Errors
-/// [`PolicyError::UnknownProfile`], [`PolicyError::UnknownProgram`] without patterns to absorb, [`PolicyError::Pattern`].
+/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::NotServed`], [`PolicyError::UnknownProgram`];
+/// [`PolicyError::Pattern`].
 pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
     let profiles = request.config.profiles();
     let known = || profiles.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
@@ -133,6 +149,15 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
         }
     }
     if patterns.is_empty() {
+        if let Some(profile) = profile
+            && let Some(why) = profile.not_served
+        {
+            return Err(PolicyError::NotServed {
+                profile: profile.name.clone(),
+                why,
+                is_named: request.profile.is_some(),
+            });
+        }
         let program = request.programs.first();
         return Err(PolicyError::UnknownProgram {
             program: program.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
@@ -140,7 +165,10 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
         });
     }
     Ok(Policy {
-        profile: profile.map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
+        // The patterns of one that is not served are the user's.
+        profile: profile
+            .filter(|profile| profile.not_served.is_none())
+            .map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
         patterns,
     })
 }
@@ -161,6 +189,15 @@ pub enum PolicyError {
         name: String,
         /// Those there are.
         known: Vec<String>,
+    },
+    /// The profile's programs are not served yet, and there are no patterns of the user's.
+    NotServed {
+        /// The profile.
+        profile: String,
+        /// Why.
+        why: &'static str,
+        /// The user named it; otherwise the program's name did, which can be run with nothing absorbed.
+        is_named: bool,
     },
     /// No profile is for that program, and there are no patterns.
     UnknownProgram {
@@ -201,6 +238,18 @@ impl fmt::Display for PolicyError {
                 f,
                 "there is no profile {name:?}; there are {}, and those of a file given with --config",
                 known.join(", ")
+            ),
+            Self::NotServed {
+                profile,
+                why,
+                is_named: false,
+            } => write!(
+                f,
+                "{profile} is not served yet ({why}): nothing is absorbed, and it keeps its own syncs"
+            ),
+            Self::NotServed { profile, why, .. } => write!(
+                f,
+                "{profile} is not served yet: {why}. Run it without forebay, or say yourself which files to absorb: --absorb '*.log'"
             ),
             Self::UnknownProgram { program, known } => write!(
                 f,
@@ -259,12 +308,6 @@ mod tests {
             ("valkey-server", "valkey", "/d/a.aof"),
             ("db_bench", "rocksdb", "/tmp/db/000004.log"),
             ("sqlite3", "sqlite", "/d/app.db-wal"),
-            ("mariadbd", "mariadb", "/var/lib/mysql/ib_logfile0"),
-            (
-                "postgres",
-                "postgres",
-                "/pg/pg_wal/000000010000000000000001",
-            ),
         ] {
             let policy = choose(request(&[OsStr::new(program)], &config)).unwrap();
             assert_eq!(policy.profile, profile);
@@ -274,6 +317,43 @@ mod tests {
                     .iter()
                     .any(|p| matches(p.as_bytes(), absorbed.as_bytes())),
                 "{program}: {absorbed}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_served_absorbs_what_its_user_says_and_nothing_else() {
+        let none = Config::default();
+        let absorb = ["*.wal".to_owned()];
+        for (program, profile) in [("postgres", "postgres"), ("mysqld", "mariadb")] {
+            let names = [OsStr::new(program)];
+            for named in [None, Some(profile)] {
+                let asked = Request {
+                    profile: named,
+                    ..request(&names, &none)
+                };
+                let refused = choose(asked);
+                assert!(
+                    matches!(&refused, Err(PolicyError::NotServed { profile: found, is_named, .. })
+                        if found == profile && *is_named == named.is_some()),
+                    "{refused:?}"
+                );
+                let own = choose(Request {
+                    absorb: &absorb,
+                    ..asked
+                })
+                .unwrap();
+                assert_eq!(
+                    (own.profile.as_str(), own.patterns),
+                    (GENERIC, absorb.to_vec())
+                );
+            }
+            let text = format!("[profile.{profile}]\nabsorb = [\"mine/*\"]\n");
+            let config = Config::parse(&text, Path::new("f.toml")).unwrap();
+            let own = choose(request(&names, &config)).unwrap();
+            assert_eq!(
+                (own.profile.as_str(), own.patterns),
+                (profile, vec!["mine/*".to_owned()])
             );
         }
     }

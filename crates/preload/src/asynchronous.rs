@@ -19,6 +19,8 @@ use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent, size_t};
 /// libaio's operations that write (`linux/aio_abi.h`).
 const IOCB_CMD_PWRITE: u16 = 1;
 const IOCB_CMD_PWRITEV: u16 = 8;
+/// `RWF_DSYNC`, as a block has it.
+const RWF_DSYNC: libc::__kernel_rwf_t = libc::RWF_DSYNC;
 
 hooks! {
     fn [aio_write aio_write64] (block: *mut aiocb) -> c_int;
@@ -123,19 +125,25 @@ fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Retires what libaio is about to write to. From the first block on that cannot be read, the kernel submits none.
+/// Retires what libaio is about to write to, and has it synced where the kernel does not know that it is to be. From the first block on that cannot be read, the kernel submits none.
 pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), Failed> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: our caller does not change the blocks while they are submitted; any bytes are a block.
-        let block =
-            unsafe { memory::read(blocks.wrapping_add(at)).and_then(|block| memory::read(block)) };
-        let Some(block) = block else {
+        // SAFETY: our caller does not change the list nor the blocks while they are submitted.
+        let Some(place) = (unsafe { memory::read(blocks.wrapping_add(at)) }) else {
+            break;
+        };
+        // SAFETY: as above; any bytes are a block.
+        let Some(block) = (unsafe { memory::read(place) }) else {
             break;
         };
         let fd = block.aio_fildes.cast_signed();
         if matches!(block.aio_lio_opcode, IOCB_CMD_PWRITE | IOCB_CMD_PWRITEV) && client::absorbs(fd)
         {
             retire(fd)?;
+            if client::hidden_flags(fd) & libc::O_DSYNC != 0 {
+                // SAFETY: a block is the submitter's to write to: the kernel does so too. The flag says what the descriptor says for the program.
+                unsafe { (*place).aio_rw_flags |= RWF_DSYNC };
+            }
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
 //! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the client; before anything else
-//! (`fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning by `ioctl`) the file is retired.
+//! (`fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file is retired.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -95,7 +95,7 @@ hooks! {
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) || !clones(request);
+    plain if !client::absorbs(fd) || !changes(request);
     else |real| match retire(fd) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, request, argument) },
@@ -158,7 +158,20 @@ fn transfer(
     bytes
 }
 
-/// Whether an `ioctl` puts another file's contents into this one.
-fn clones(request: c_ulong) -> bool {
-    matches!(request, libc::FICLONE | libc::FICLONERANGE)
+/// Whether an `ioctl` may change a file's contents: cloning, punching and zeroing ranges, exchanging files, atomic writes. That is any request of
+/// the file systems' families that is not known to leave them alone.
+fn changes(request: c_ulong) -> bool {
+    /// `FS_IOC_FIEMAP`.
+    const FIEMAP: c_ulong = 0xC020_660B;
+    /// Requests that only read say so in their two highest bits.
+    const READS: c_ulong = 2;
+    const XFS_AND_GENERIC: u8 = b'X';
+    const EXT4_AND_GENERIC: u8 = b'f';
+    const BTRFS_AND_GENERIC: u8 = 0x94;
+    const F2FS: u8 = 0xF5;
+    let request = request & 0xFFFF_FFFF;
+    let family = (request >> 8) as u8;
+    [XFS_AND_GENERIC, EXT4_AND_GENERIC, BTRFS_AND_GENERIC, F2FS].contains(&family)
+        && request >> 30 != READS
+        && request != FIEMAP
 }

@@ -50,11 +50,17 @@ hooks! {
     fn [creat creat64] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| open_file(AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, |_| {
-        // SAFETY: our caller's arguments. There is no flag that the client may take away.
-        unsafe { real(path, mode) }
+    else |real| open_file(AT_FDCWD, path, CREAT, |flags| match hidden::open.get() {
+        // The client truncates the file itself, at another moment.
+        // SAFETY: our caller's arguments, and some of the flags that `creat` has.
+        Some(open) if flags != CREAT => unsafe { open(path, flags, mode) },
+        // SAFETY: our caller's arguments.
+        _ => unsafe { real(path, mode) },
     });
 }
+
+/// The flags of `creat`.
+const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 fn is_plain(flags: c_int) -> bool {
     !can_change(flags) && (!device::any() || flags & libc::O_PATH != 0 || is_client())

@@ -1,5 +1,8 @@
 //! The program that is run: starting it, passing signals through, waiting for its end.
 //!
+//! A program that puts itself into the background (ends with 0 and leaves a child) goes on as that child, the *leader* from then on: orphans
+//! below this process are given to it (`PR_SET_CHILD_SUBREAPER`), so it waits for them, and the supervisor is there when they open their logs.
+//!
 //! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
 //! not sent again. What somebody sends to this process only is passed on.
 
@@ -58,14 +61,20 @@ impl Signals {
     }
 }
 
-/// Runs `program` with `environment` on top of ours until it has ended; gives its status as a shell does: 128 and the signal's
-/// number if one killed it.
+/// Runs `program` with `environment` on top of ours until it has ended, and, if it ended with 0, whatever it left in the background; gives
+/// the status of who ended last, as a shell does: 128 and the signal's number if one killed it.
 pub fn run(
     program: &Program,
     environment: Vec<(OsString, OsString)>,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let child = start(program, environment, &signals.before).map_err(|error| {
+    let failed = |e| {
+        Failure::Failed(format!(
+            "becoming the parent of what the program leaves: {e}"
+        ))
+    };
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed)?;
+    let mut leader = start(program, environment, &signals.before).map_err(|error| {
         let status = if error == Errno::ENOENT { 127 } else { 126 };
         Failure::NotRun(
             status,
@@ -73,17 +82,47 @@ pub fn run(
         )
     })?;
     loop {
-        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(_, status)) => {
-                return Ok(u8::try_from(status & 0xff).unwrap_or(1));
-            }
-            Ok(WaitStatus::Signaled(_, signal, _)) => {
-                return Ok(u8::try_from(128 + signal as i32).unwrap_or(1));
-            }
-            Ok(_) | Err(Errno::EINTR) => pass_one(child, signals)?,
-            Err(error) => return Err(Failure::Failed(format!("waiting for the program: {error}"))),
+        match reap()? {
+            Some((ended, status)) if ended == leader => match (status, oldest_child()) {
+                (0, Some(next)) => {
+                    eprintln!(
+                        "forebay: {} went into the background as process {next}; forebay stays until that ends",
+                        program.name().to_string_lossy()
+                    );
+                    leader = next;
+                }
+                (status, _) => return Ok(status),
+            },
+            // An orphan that is not waited for.
+            Some(_) => {}
+            None => pass_one(leader, signals)?,
         }
     }
+}
+
+/// A child of this thread that ended, and its status as a shell gives it. Children of the supervisor's threads are theirs.
+fn reap() -> Result<Option<(Pid, u8)>, Failure> {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WNOTHREAD;
+    loop {
+        return match waitpid(None, Some(flags)) {
+            Ok(WaitStatus::Exited(pid, status)) => {
+                Ok(Some((pid, u8::try_from(status & 0xff).unwrap_or(1))))
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                Ok(Some((pid, u8::try_from(128 + signal as i32).unwrap_or(1))))
+            }
+            Ok(WaitStatus::StillAlive) => Ok(None),
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(error) => Err(Failure::Failed(format!("waiting for the program: {error}"))),
+        };
+    }
+}
+
+/// The child that this thread has had longest, which may have ended. None on a kernel that does not tell.
+fn oldest_child() -> Option<Pid> {
+    let children = std::fs::read_to_string("/proc/thread-self/children").ok()?;
+    let first = children.split_whitespace().next()?;
+    first.parse().ok().map(Pid::from_raw)
 }
 
 /// Starts it: the standard library would leave our signals blocked in it.
@@ -124,6 +163,12 @@ fn start(
     )
 }
 
+fn is_in_our_group(child: Pid) -> bool {
+    let child = rustix::process::Pid::from_raw(child.as_raw());
+    let group = rustix::process::getpgid(child);
+    group.is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
 /// Waits for one signal and passes it on, if the program has not got it already.
 fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
     let info = match signals.fd.read_signal() {
@@ -138,9 +183,11 @@ fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
     if signal == Signal::SIGCHLD {
         return Ok(());
     }
-    // The kernel's are the terminal's, and go to the whole process group.
+    // The kernel's are the terminal's, and go to the whole process group. Who left it for the background is ended by them all the same, as
+    // what the terminal shows is this process.
     const FROM_KERNEL: i32 = 0x80;
-    if info.ssi_code != FROM_KERNEL {
+    const ENDING: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+    if info.ssi_code != FROM_KERNEL || ENDING.contains(&signal) && !is_in_our_group(child) {
         match kill(child, signal) {
             // It has just ended: the next look at it says so.
             Ok(()) | Err(Errno::ESRCH) => {}

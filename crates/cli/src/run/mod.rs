@@ -20,7 +20,7 @@ use clap::Args;
 use forebay_device::{Devices, Placed};
 use forebay_files::{
     ENV_SLOWED,
-    policy::{self, Config, Policy},
+    policy::{self, Config, Policy, PolicyError},
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
@@ -40,7 +40,7 @@ use std::{
                   that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
                   All other files are left as they are.\n\n\
                   Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, \
-                  sqlite, mariadb, postgres. --absorb adds patterns, --config changes profiles.\n\n\
+                  sqlite. --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
                   exit status. What an earlier run left in the pool is brought to its files first.",
     after_long_help = "Examples:\n  \
@@ -58,7 +58,7 @@ use std::{
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
         programs = [\"mydb-server\"]\n  \
         absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
-        The program must be linked dynamically to the C library, and should stay in the foreground (redis: --daemonize no).\n\n\
+        The program must be linked dynamically to the C library, and should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
         Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
         1 if forebay could not do its part; 2 if the command line is wrong."
 )]
@@ -111,7 +111,7 @@ impl Run {
         let devices = device::make(&self.devices)?;
         let status = match source {
             Some(source) => self.with_pool(&config, &source, &program, devices.as_ref())?,
-            None => without_pool(&program, devices.as_deref())?,
+            None => plainly(&program, devices.as_deref(), "no pool: nothing is absorbed")?,
         };
         if let (true, Some(devices)) = (self.explain, &devices) {
             eprint!("{}", device::summary(devices));
@@ -135,7 +135,19 @@ impl Run {
             profile: self.profile.as_deref(),
             config,
             absorb: &self.absorb,
-        })?;
+        });
+        let policy = match policy {
+            Err(
+                why @ PolicyError::NotServed {
+                    is_named: false, ..
+                },
+            ) => {
+                // An earlier version may have absorbed something.
+                recover_first(&source.open()?)?;
+                return plainly(program, devices.map(Arc::as_ref), &why.to_string());
+            }
+            policy => policy?,
+        };
         program.check()?;
         let library = library::find()?;
         let pool = source.open()?;
@@ -187,15 +199,15 @@ impl Run {
     }
 }
 
-/// Runs the program with nothing absorbed, on the devices if there are any; gives its status.
-fn without_pool(program: &Program, devices: Option<&Devices>) -> Result<u8, Failure> {
+/// Runs the program with nothing absorbed, for the reason given, on the devices if there are any; gives its status.
+fn plainly(program: &Program, devices: Option<&Devices>, why: &str) -> Result<u8, Failure> {
     let mut environment = Vec::new();
     if let Some(devices) = devices {
         program.check()?;
         environment.push(preload(&library::find()?));
         environment.extend(devices.environment());
     }
-    eprintln!("forebay: no pool: nothing is absorbed");
+    eprintln!("forebay: {why}");
     child::run(program, environment, &mut Signals::block()?)
 }
 

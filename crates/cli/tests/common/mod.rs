@@ -88,6 +88,13 @@ impl Sandbox {
         }
     }
 
+    /// One where the tests are, which is more often a real disk than the directory of temporary files.
+    pub fn on_disk() -> Self {
+        Self {
+            dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        }
+    }
+
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

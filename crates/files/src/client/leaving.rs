@@ -116,9 +116,15 @@ pub(super) fn forget(
 
 /// Before the process forks.
 pub fn forking() {
-    if !FORKS.swap(true, AcqRel) && !FORKED.load(Relaxed) {
-        for number in 0..FILES_MAX {
-            with_file(number, |file| file.position = None);
+    if FORKS.swap(true, AcqRel) || FORKED.load(Relaxed) {
+        return;
+    }
+    for (number, slot) in FILES.iter().enumerate() {
+        match interrupted() {
+            // Its position is noted somewhere that we must not wait for.
+            true if slot.key().is_some() => slot.lose_track(),
+            true => {}
+            false => with_file(number, |file| file.position = None),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{
     CONFIG, Config, FILES, FORKED, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, above, closing, find,
     interrupted, is_absorbing,
     leaving::{forget, retire_or_later},
-    names::{Key, regular},
+    names::{Key, key, regular},
     session::{self, Session},
     table::{self, Entry, File, HIDDEN_FLAGS},
     write::truncate_file,
@@ -385,4 +385,20 @@ pub(super) fn reclaim(session: &Session) {
             forget(session, number, &mut cell, false);
         }
     }
+}
+
+/// A descriptor that this process has of the file, known to the client or not, and for which `is_it` says yes of its flags. None if that
+/// cannot be told.
+pub(super) fn open_here(
+    file: Key,
+    is_it: impl Fn(BorrowedFd<'_>, OFlags) -> bool,
+) -> Option<Option<BorrowedFd<'static>>> {
+    let entries = std::fs::read_dir(sys::LINKS).ok()?;
+    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
+    let mut descriptors = numbers.filter_map(sys::borrow);
+    Some(descriptors.find(|fd| {
+        rustix::fs::fstat(fd).is_ok_and(|stat| key(&stat) == file)
+            && rustix::fs::fcntl_getfl(fd)
+                .is_ok_and(|flags| !flags.contains(OFlags::PATH) && is_it(*fd, flags))
+    }))
 }

@@ -84,12 +84,18 @@ pub fn make_way(fd: c_int) -> Result<(), Errno> {
         false => MOVING.write(),
     };
     for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
-        let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-        let moved = rustix::io::fcntl_dupfd_cloexec(raw, OWN_MIN)
-            .or_else(|_| rustix::io::fcntl_dupfd_cloexec(raw, ANY_MIN))
-            .map_err(|_| Errno::MFILE)?;
-        own.store(moved.into_raw_fd(), Relaxed);
+        move_away(own)?;
     }
+    Ok(())
+}
+
+/// Gives one of ours another number; the old one is a copy of it.
+fn move_away(own: &AtomicI32) -> Result<(), Errno> {
+    let raw = sys::borrow(own.load(Relaxed)).ok_or(Errno::BADF)?;
+    let moved = rustix::io::fcntl_dupfd_cloexec(raw, OWN_MIN)
+        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(raw, ANY_MIN))
+        .map_err(|_| Errno::MFILE)?;
+    own.store(moved.into_raw_fd(), Relaxed);
     Ok(())
 }
 
@@ -99,21 +105,25 @@ pub fn make_way_from(least: c_int) {
         true => MOVING.try_write(),
         false => Some(MOVING.write()),
     };
-    // Above a call that is using one it stays, and the program gets the next.
-    if moving.is_none() {
+    // Above a call that is using one it stays, and the program gets the next. What the kernel refuses it refuses.
+    if moving.is_none() || least < 0 {
         return;
     }
-    for own in &OWN {
+    for _ in &OWN {
+        let socket = sys::borrow(OWN[0].load(Relaxed));
+        let Some(Ok(free)) = socket.map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, least)) else {
+            return;
+        };
+        let before = least..free.as_raw_fd();
+        drop(free);
+        let Some(own) = OWN.iter().find(|own| before.contains(&own.load(Relaxed))) else {
+            return;
+        };
         let number = own.load(Relaxed);
-        if number < least.max(0) {
-            continue;
-        }
-        if let Some(raw) = sys::borrow(number)
-            && let Ok(next) = rustix::io::fcntl_dupfd_cloexec(raw, least)
-            && next.as_raw_fd() > number
+        if move_away(own).is_ok()
+            && let Some(copy) = sys::borrow(number)
         {
-            own.store(next.into_raw_fd(), Relaxed);
-            sys::close(raw);
+            sys::close(copy);
         }
     }
 }

@@ -7,7 +7,9 @@
 //! real sync can acknowledge it then ([`Session::settle`]), and the file's older records must not be written over it.
 
 use super::{
-    CONFIG, own,
+    CONFIG,
+    open::open_here,
+    own,
     table::{self, FILES, File},
 };
 use crate::{
@@ -26,6 +28,7 @@ use forebay_pool::{
 };
 use parking_lot::{Mutex, MutexGuard};
 use rustix::{
+    fs::OFlags,
     io::Errno,
     net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType},
     time::ClockId,
@@ -33,7 +36,7 @@ use rustix::{
 use std::{
     io::IoSlice,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
     sync::{
         OnceLock,
         atomic::{
@@ -713,7 +716,7 @@ impl Session {
             }
             rustix::fs::fdatasync(to)
         };
-        let done = with_descriptor(number, file, write);
+        let done = with_descriptor(number, file, Use::Write, write);
         let exposes = done.is_err() && slot.unlogged.load(Relaxed);
         if slot.exposed.swap(exposes, Relaxed) {
             slot.owed.store(failed, Relaxed);
@@ -748,7 +751,8 @@ fn sync_now(number: usize, locked: Option<(usize, &File)>) -> Result<(), Errno> 
             return done;
         }
     }
-    let sync = |file: &File| with_descriptor(number, file, |fd| rustix::fs::fdatasync(fd));
+    let sync =
+        |file: &File| with_descriptor(number, file, Use::Sync, |fd| rustix::fs::fdatasync(fd));
     if let Some((_, file)) = locked.filter(|(file, _)| *file == number) {
         return sync(file);
     }
@@ -760,31 +764,56 @@ fn sync_now(number: usize, locked: Option<(usize, &File)>) -> Result<(), Errno> 
     cell.as_ref().map_or(Ok(()), sync)
 }
 
-/// Calls `work` with a descriptor of the file that does not append.
+/// What is done with a descriptor of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Sync,
+    Write,
+}
+
+/// Calls `work` with a descriptor of the file that does not append when it is to be written by.
+///
+/// None is closed by this that the program can notice: closing one drops the program's POSIX locks on the file.
 fn with_descriptor(
     number: usize,
     file: &File,
-    work: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+    use_for: Use,
+    work: impl Fn(BorrowedFd<'_>) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let open = table::descriptors_of(number).next();
-    if let Some((fd, _)) = open
-        && let Some(fd) = sys::borrow(fd)
-    {
-        // Not a descriptor of our own: closing one would drop the database's record locks on the file.
+    let known = table::descriptors_of(number).next();
+    if let Some(fd) = known.and_then(|(fd, _)| sys::borrow(fd)) {
         let flags = rustix::fs::fcntl_getfl(fd)?;
-        let append = rustix::fs::OFlags::APPEND;
-        if flags.contains(append) {
-            rustix::fs::fcntl_setfl(fd, flags - append)?;
+        let append = use_for == Use::Write && flags.contains(OFlags::APPEND);
+        if append {
+            rustix::fs::fcntl_setfl(fd, flags - OFlags::APPEND)?;
         }
         let done = work(fd);
-        if flags.contains(append) {
+        if append {
             rustix::fs::fcntl_setfl(fd, flags)?;
         }
         return done;
     }
-    match identity::open(&file.identity, &[&file.path])? {
-        Some(file) => work(file.as_fd()),
-        // It was unlinked and is closed: nobody can miss it.
-        None => Ok(()),
+    let key = (file.dev, file.ino);
+    if use_for == Use::Sync {
+        // One that the client does not follow: of a reader, or one that was left open below.
+        let is_it = |fd: BorrowedFd<'_>| identity::of(fd).as_ref() == Ok(&file.identity);
+        if let Some(fd) = open_here(key, |fd, _| is_it(fd)).flatten() {
+            let done = work(fd);
+            // Closed meanwhile, it may have been another file that we synced.
+            if is_it(fd) {
+                return done;
+            }
+        }
     }
+    let Some(again) = identity::open(&file.identity, &[&file.path])? else {
+        // It was unlinked and is closed: nobody can miss it.
+        return Ok(());
+    };
+    let done = work(again.as_fd());
+    let other = |fd: BorrowedFd<'_>, _: OFlags| fd.as_raw_fd() != again.as_raw_fd();
+    if open_here(key, other).is_none_or(|found| found.is_some()) {
+        // It stays open, for the next time.
+        std::mem::forget(again);
+    }
+    done
 }

@@ -94,6 +94,7 @@ impl Config {
                     name: name.clone(),
                     programs: Vec::new(),
                     absorb: Vec::new(),
+                    not_served: None,
                 });
                 profiles.len() - 1
             });
@@ -103,6 +104,7 @@ impl Config {
             }
             if let Some(absorb) = &change.absorb {
                 profile.absorb.clone_from(absorb);
+                profile.not_served = None;
             }
         }
         profiles

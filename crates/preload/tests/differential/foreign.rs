@@ -313,15 +313,21 @@ pub fn submit(world: &mut World) {
     };
     if submitted > 0 {
         let mut event = [0_u64; 4];
-        let got = unsafe {
-            libc::syscall(
-                libc::SYS_io_getevents,
-                context,
-                1_i64,
-                1_i64,
-                event.as_mut_ptr(),
-                ptr::null::<c_void>(),
-            )
+        let got = loop {
+            let got = unsafe {
+                libc::syscall(
+                    libc::SYS_io_getevents,
+                    context,
+                    1_i64,
+                    1_i64,
+                    event.as_mut_ptr(),
+                    ptr::null::<c_void>(),
+                )
+            };
+            // The kernel may say so without a signal.
+            if got >= 0 || crate::world::errno() != libc::EINTR {
+                break got;
+            }
         };
         world.say(&format!(
             "{got} events, returned {}",
