@@ -242,6 +242,7 @@ fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
     // Nor if it may write to it, but not get there.
     std::os::unix::fs::chown(&path, Some(nobody), Some(nobody)).unwrap();
     std::os::unix::fs::chown(lab.home.path(), Some(0), Some(0)).unwrap();
+    fs::set_permissions(lab.home.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
     assert!(why(&reports).contains("missing"), "{reports:?}");
     assert_eq!(fs::read(&path).unwrap(), b"");

@@ -84,7 +84,14 @@ impl<'a> Work<'a> {
                 rustix::fs::syncfs(&directory).map_err(Failed::Sync),
                 Done::Synced,
             ),
-            Plan::Sync(target, Again::No) => (sync(file, &target.file), Done::Synced),
+            Plan::Sync(target, Again::No) => {
+                let left = self.left(file, target.modified);
+                let synced = match left == target.modified {
+                    true => sync(file, &target.file),
+                    false => self.settle(file, &target.file, target.accessed, left),
+                };
+                (synced, Done::Synced)
+            }
             Plan::Sync(target, again) => match self.write_again(file, target, again) {
                 Ok(None) => (Ok(()), Done::Synced),
                 Ok(Some(refused)) => return Done::Refused(refused),
@@ -128,6 +135,14 @@ impl<'a> Work<'a> {
                 "{path} cannot be written to: {errno}. Remedy that (free space, chmod u+w, chattr -i), or run the recovery as a user who may, \
                  then recover again: its writes are kept in the pool until then"
             ),
+        }
+    }
+
+    /// The modification time that the program left, of a file that has this one: a replay that was cut before may have moved it.
+    fn left(&self, file: &Logged<'_>, modified: Duration) -> Duration {
+        match self.mark.made(modified) {
+            true => file.left.unwrap_or(modified).min(modified),
+            false => modified,
         }
     }
 
@@ -189,11 +204,7 @@ impl<'a> Work<'a> {
             }
         }
         sys::give_lease(open.as_fd());
-        // A replay that was cut before may have moved its time.
-        let left = match self.mark.made(modified) {
-            true => file.left.unwrap_or(modified).min(modified),
-            false => modified,
-        };
+        let left = self.left(file, modified);
         self.settle(file, &open, accessed, left)?;
         Ok(refused.filter(|_| !is_in))
     }
@@ -251,7 +262,7 @@ impl<'a> Work<'a> {
 
     /// After it was written to: makes it durable, with the times that the program left.
     fn settle(
-        &mut self,
+        &self,
         file: &Logged<'_>,
         open: &File,
         accessed: (i64, i64),
