@@ -10,8 +10,8 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB; libeatmydata, strace, sysbench;
-               e2fsprogs, xfsprogs
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB; libeatmydata, strace, sysbench; ext4's
+               and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -139,9 +139,9 @@ setup() {
     test)
         need_rust
         need_debian cc build-essential pkg-config pkg-config \
+            /sbin/mkfs.ext4 e2fsprogs /sbin/mkfs.xfs xfsprogs /usr/sbin/xfs_io xfsprogs mount mount \
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
-            /sbin/mke2fs e2fsprogs /usr/sbin/xfs_io xfsprogs \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
             /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)

@@ -4,7 +4,7 @@ use super::{
     FILES, FORKED, above, interrupted,
     leaving::retire_file,
     session,
-    table::{self, Entry},
+    table::{self, Entry, Gone},
     with_file,
 };
 use crate::{sys, wire::Request};
@@ -38,7 +38,7 @@ pub fn closing(fd: c_int) {
                 file.descriptors = file.descriptors.saturating_sub(1);
                 // The number may come back for another open file.
                 file.position = None;
-                released = file.nameless && file.descriptors == 0;
+                released = file.gone == Gone::Yes && file.descriptors == 0;
             }
             Some(guard)
         }

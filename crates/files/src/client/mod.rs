@@ -4,8 +4,8 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names` and `leaving` are what
-//! becomes of each call, `above` of a signal handler's that interrupted another. docs/files-protocol.md says why it is so.
+//! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `leaving` are
+//! what becomes of each call, `above` of a signal handler's that interrupted another. docs/files-protocol.md says why it is so.
 
 mod above;
 mod descriptors;
@@ -16,16 +16,18 @@ mod others;
 mod own;
 mod session;
 mod table;
+mod times;
 mod write;
 
 pub use descriptors::{
     closing, device, duplicated, flags_changed, hidden_flags, is_in_pool, set_device,
 };
 pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
-pub use names::{rename, unlink};
+pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
 pub use own::{make_way, make_way_from};
+pub use times::{touching, touching_path};
 pub use write::{at_position, sync, truncate, truncate_path, write};
 
 use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, absorbed::View, sys};

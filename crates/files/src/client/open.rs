@@ -6,7 +6,7 @@ use super::{
     leaving::{forget, retire_or_later},
     names::{Key, key, regular},
     session::{self, Session},
-    table::{self, Entry, File, HIDDEN_FLAGS},
+    table::{self, Entry, File, Gone, HIDDEN_FLAGS},
     write::truncate_file,
 };
 use crate::{FILES_MAX, identity, policy, sys, wire::Request};
@@ -353,8 +353,10 @@ pub(super) fn register(
         named_in: None,
         end: 0,
         position: None,
-        nameless: false,
-        gone: false,
+        links: Vec::new(),
+        mount: identity::mount(fd).unwrap_or(0),
+        gone: Gone::No,
+        touched: 0,
         unlogged: Vec::new(),
     });
     FILES[number].settled(file);

@@ -10,11 +10,13 @@ use super::{
     CONFIG,
     open::open_here,
     own,
-    table::{self, FILES, File},
+    table::{self, FILES, File, Gone},
 };
 use crate::{
     ENV_SLOWED, FILES_MAX, identity,
-    record::{self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_TRUNCATE, KIND_WRITE},
+    record::{
+        self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE,
+    },
     replay::{self, Mark, final_parts, write_at},
     shared::SharedPage,
     sys,
@@ -37,6 +39,7 @@ use std::{
     io::IoSlice,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
+    path::Path,
     sync::{
         OnceLock,
         atomic::{
@@ -402,16 +405,28 @@ impl Session {
         }
     }
 
-    /// Logs that the file is about to lose a name. Also if its content is unlogged: there may be records of it.
-    pub(super) fn log_gone(&self, number: usize, file: &mut File) {
-        file.gone = true;
-        let head = self.head_of_name(number).encode();
-        self.log(number, file, KIND_GONE, &[IoSlice::new(&head)]);
+    /// Logs whether the file has a name. Also if its content is unlogged: there may be records of it.
+    pub(super) fn log_gone(&self, number: usize, file: &mut File, gone: Gone) {
+        // First, so that a segment that is begun meanwhile says so too.
+        file.gone = gone;
+        let (kind, at) = gone_record(gone);
+        let head = self.head_of_name(number, at).encode();
+        self.log(number, file, kind, &[IoSlice::new(&head)]);
     }
 
-    /// Names the file again, by the path it has now. Also if its content is unlogged.
-    pub(super) fn log_name(&self, number: usize, file: &mut File) {
-        let named = self.name(number, file);
+    /// Logs that the file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
+    pub(super) fn log_touched(&self, number: usize, file: &mut File, modified: u64) {
+        if file.touched != modified {
+            let head = self.head(number, modified).encode();
+            if self.log(number, file, KIND_TOUCHED, &[IoSlice::new(&head)]) {
+                file.touched = modified;
+            }
+        }
+    }
+
+    /// Names the file again, by a path. Also if its content is unlogged.
+    pub(super) fn log_name(&self, number: usize, file: &mut File, path: &Path) {
+        let named = self.name(number, file, path);
         self.log(number, file, KIND_FILE, &[IoSlice::new(&named)]);
     }
 
@@ -426,8 +441,8 @@ impl Session {
 
     /// As [`head`](Self::head), of a record that says nothing of the content. Of a file that changed without the lane it has no time: it would
     /// make that change look older than the last record.
-    fn head_of_name(&self, number: usize) -> Head {
-        let head = self.head(number, 0);
+    fn head_of_name(&self, number: usize, at: u64) -> Head {
+        let head = self.head(number, at);
         let time = match FILES[number].unlogged.load(Relaxed) {
             true => 0,
             false => head.time,
@@ -435,12 +450,12 @@ impl Session {
         Head { time, ..head }
     }
 
-    fn name(&self, number: usize, file: &File) -> Vec<u8> {
+    fn name(&self, number: usize, file: &File, path: &Path) -> Vec<u8> {
         record::encode_file(
-            self.head_of_name(number),
+            self.head_of_name(number, file.mount),
             self.boot,
             &file.identity,
-            &file.path,
+            path,
         )
     }
 
@@ -486,12 +501,17 @@ impl Session {
             let appended = self.lane.append_in(segment, kind, &[IoSlice::new(payload)]);
             matches!(appended, Ok(Some(_)))
         };
-        if !append(KIND_FILE, &self.name(number, file)) {
-            return false;
+        // A segment is understood without those before it. The newest name is the last.
+        for path in file.links.iter().chain([&file.path]) {
+            if !append(KIND_FILE, &self.name(number, file, path)) {
+                return false;
+            }
         }
-        // A segment is understood without those before it.
-        if file.gone && !append(KIND_GONE, &self.head_of_name(number).encode()) {
-            return false;
+        if file.gone != Gone::No {
+            let (kind, at) = gone_record(file.gone);
+            if !append(kind, &self.head_of_name(number, at).encode()) {
+                return false;
+            }
         }
         file.named_in = Some(segment);
         true
@@ -739,6 +759,15 @@ impl Session {
     }
 }
 
+/// Kind and `at` of the record that says whether a file has a name.
+fn gone_record(gone: Gone) -> (u16, u64) {
+    match gone {
+        Gone::No => (KIND_KEPT, 0),
+        Gone::Maybe => (KIND_GONE, 0),
+        Gone::Yes => (KIND_GONE, 1),
+    }
+}
+
 /// Syncs a file of the lane. The caller may have one `locked`. `EBUSY` if another thread has this one.
 fn sync_now(number: usize, locked: Option<(usize, &File)>) -> Result<(), Errno> {
     // Not under the slot's lock: who waits for the turn may hold it. What it could miss was not in the segments to be synced.
@@ -805,7 +834,13 @@ fn with_descriptor(
             }
         }
     }
-    let Some(again) = identity::open(&file.identity, &[&file.path])? else {
+    let paths: Vec<&Path> = file
+        .links
+        .iter()
+        .chain([&file.path])
+        .map(|path| path.as_path())
+        .collect();
+    let Some(again) = identity::open(&file.identity, &paths)? else {
         // It was unlinked and is closed: nobody can miss it.
         return Ok(());
     };

@@ -4,7 +4,7 @@ use super::{PlainFile, Shared, drain, elsewhere};
 use crate::{
     FILES_MAX,
     absorbed::Key,
-    replay::{self, Mark, Outcome, RecoverOptions},
+    replay::{self, Mark, Outcome, RecoverOptions, Whose},
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request},
@@ -45,6 +45,8 @@ pub(super) struct GuestFile {
     pub(super) path: PathBuf,
     /// Device and inode; none for a file that is released, whose inode may be another's.
     pub(super) key: Option<Key>,
+    /// What its records may name it by.
+    pub(super) identities: Vec<Vec<u8>>,
     /// An open file of the supervisor's own, for reading: it shares no lock, position or flag with the program's, and keeps no program from
     /// being executed. None for a file that is released.
     pub(super) file: Option<File>,
@@ -320,10 +322,16 @@ impl Shared {
     /// After the client ended: its files are synced, and its lane goes back to the pool.
     fn recover(&self, guest: &Arc<Guest>) {
         let status = guest.status();
-        let keys = |file: &Option<Arc<GuestFile>>| file.as_ref().and_then(|f| f.key);
-        let keys: Vec<Key> = guest.files.lock().iter().filter_map(keys).collect();
+        // What its lane may name; and its files, open since before it wrote to them, hear of every sync that failed.
+        let mut registered: Vec<Arc<GuestFile>> =
+            guest.files.lock().iter().flatten().cloned().collect();
+        // The table has them until the lane is recovered.
+        let keys: Vec<Key> = registered.iter().filter_map(|known| known.key).collect();
         guest.ending.lock().clone_from(&keys);
-        // Open here, they would not be found alone. The table has them until the lane is recovered.
+        let identities: Vec<Vec<u8>> = registered
+            .iter()
+            .flat_map(|known| known.identities.iter().cloned())
+            .collect();
         let numbers = 0..u32::try_from(FILES_MAX).unwrap_or(0);
         numbers.for_each(|number| drop(guest.close(self, number, false)));
         let deadline = Instant::now() + LOCKED_WAIT;
@@ -334,7 +342,21 @@ impl Shared {
                 Ok(true) => {}
                 Err(e) => break Some(e.to_string()),
             }
-            let done = replay::recover_lane(&self.pool, guest.owner, &RecoverOptions::default());
+            let open: Vec<&File> = registered
+                .iter()
+                .filter_map(|known| known.file.as_ref())
+                .collect();
+            let whose = Whose::Ended {
+                boot: self.boot,
+                identities: &identities,
+                open: &open,
+            };
+            let options = RecoverOptions::default();
+            let done = replay::recover_lane(&self.pool, guest.owner, &options, &whose);
+            if done.is_ok() {
+                // Open here, they would not be found alone.
+                registered.clear();
+            }
             match done {
                 Ok(report) if report.outcome != Outcome::Refused => break None,
                 Ok(report) if Instant::now() >= deadline => {

@@ -5,7 +5,7 @@ use super::{
     elsewhere::{self, Elsewhere},
     guest::{Guest, GuestFile},
 };
-use crate::{absorbed::Key, sys, wire::Answer};
+use crate::{absorbed::Key, identity, sys, wire::Answer};
 use forebay_device::clock;
 use rustix::{
     fs::{AtFlags, Mode, OFlags, Stat},
@@ -119,6 +119,7 @@ impl Guest {
         *place = Some(Arc::new(GuestFile {
             path: path.to_owned(),
             key: Some(key),
+            identities: Vec::new(),
             file: None,
             unlinked_from: None,
             watch: None,
@@ -167,6 +168,7 @@ impl Guest {
             path: path.to_owned(),
             key: Some(key),
             watch: shared.watch.add(file.as_fd(), key),
+            identities: identity::all_of(file.as_fd()),
             file: Some(file),
             unlinked_from: None,
         });
@@ -193,6 +195,7 @@ impl Guest {
             is_nameless(file).then_some(())?;
             Some(GuestFile {
                 file: Some(file.try_clone().ok()?),
+                identities: known.identities.clone(),
                 path: known.path.clone(),
                 unlinked_from: Some(directory?),
                 ..*known
@@ -213,6 +216,7 @@ impl Guest {
             let directory = known.unlinked_from.as_ref();
             Some(GuestFile {
                 path: known.path.clone(),
+                identities: known.identities.clone(),
                 key: None,
                 file: None,
                 unlinked_from: directory.and_then(|directory| directory.try_clone().ok()),
