@@ -22,7 +22,7 @@ pub(crate) use held::Guard;
 pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
-pub(crate) use window::{Pin, Window};
+pub(crate) use window::{OwnLine, Pin, Window};
 
 use crate::checksum::Checksum;
 use std::{fmt, io, io::IoSlice, os::fd::BorrowedFd};
