@@ -9,6 +9,7 @@ use crate::{
     BenchError,
     clock::lap_ns,
     data::Values,
+    histogram::Latencies,
     rounds::{Span, median, span},
     scratch::{PoolSource, ScratchMedia, ScratchPool},
 };
@@ -20,6 +21,7 @@ use forebay_pool::{
 use serde::Serialize;
 use std::{
     io::IoSlice,
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -51,7 +53,7 @@ impl Default for Config {
             profile: None,
             segment_bytes: 64 << 20,
             sizes: vec![64, 512, 4096, 65536],
-            threads: vec![1, 2],
+            threads: vec![1, 2, 4, 8, 16],
             rounds: 7,
             slice_seconds: 0.2,
         }
@@ -97,6 +99,11 @@ pub struct Row {
     pub append_ns_span: Span,
     /// Payload bytes, all threads together, 10^6 a second.
     pub append_mb_s: f64,
+    /// Appends of all threads together over those of one thread; `null` where one thread was not measured.
+    pub of_one_thread: Option<f64>,
+    /// Of 1,000 appends 999 took at most so many microseconds: in slices of their own, of all rounds together, since the clock
+    /// is read around each.
+    pub append_p999_us: Option<f64>,
     /// The bare copy and fence; `null` where no second medium of the kind can be had.
     pub floor_ns: Option<f64>,
     /// Fastest and slowest round.
@@ -197,28 +204,43 @@ fn measure(
     note: &dyn Fn(&str),
 ) -> Result<Vec<Row>, BenchError> {
     let slice = Duration::from_secs_f64(config.slice_seconds);
-    let mut rounds: Vec<(Vec<Slice>, Vec<Slice>)> =
-        cases.iter().map(|_| (Vec::new(), Vec::new())).collect();
+    let mut rounds: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
     for round in 1..=config.rounds {
-        for (case, (appends, floors)) in cases.iter().zip(&mut rounds) {
+        for (case, done) in cases.iter().zip(&mut rounds) {
             note(&format!(
                 "round {round} of {}: {} bytes, {} threads",
                 config.rounds, case.bytes, case.threads
             ));
             if let Some(floor) = floor {
-                floors.push(copies(*case, &*floor.media, slice)?);
+                done.floors.push(copies(*case, &*floor.media, slice)?);
             }
-            appends.push(appended(*case, lane, slice)?);
+            done.appends.push(appended(*case, lane, slice)?);
+            done.latencies.merge(&timed(*case, lane, slice / 2)?);
         }
     }
-    Ok(cases
-        .iter()
-        .zip(rounds)
-        .map(|(case, (appends, floors))| row(*case, &appends, &floors))
-        .collect())
+    let mut rows: Vec<Row> = cases.iter().zip(rounds).map(|(c, r)| row(*c, &r)).collect();
+    let alone: Vec<(usize, f64)> = (rows.iter().filter(|row| row.threads == 1))
+        .map(|row| (row.bytes, row.append_mb_s))
+        .collect();
+    for row in &mut rows {
+        let one = alone.iter().find(|(bytes, _)| *bytes == row.bytes);
+        row.of_one_thread = one.map(|(_, one)| row.append_mb_s / one);
+    }
+    Ok(rows)
 }
 
-fn row(case: Case, appends: &[Slice], floors: &[Slice]) -> Row {
+/// What the rounds of one case gave.
+#[derive(Default)]
+struct Rounds {
+    appends: Vec<Slice>,
+    floors: Vec<Slice>,
+    latencies: Latencies,
+}
+
+fn row(case: Case, rounds: &Rounds) -> Row {
+    let Rounds {
+        appends, floors, ..
+    } = rounds;
     let append_ns: Vec<f64> = appends.iter().map(Slice::ns).collect();
     let floor_ns: Vec<f64> = floors.iter().map(Slice::ns).collect();
     let ratios: Vec<f64> = append_ns
@@ -234,6 +256,8 @@ fn row(case: Case, appends: &[Slice], floors: &[Slice]) -> Row {
         append_ns: median(&append_ns),
         append_ns_span: span(&append_ns),
         append_mb_s: case.bytes as f64 * case.threads as f64 * 1e3 / median(&append_ns),
+        of_one_thread: None,
+        append_p999_us: rounds.latencies.percentiles().p999_us,
         floor_ns: measured.then(|| median(&floor_ns)),
         floor_ns_span: measured.then(|| span(&floor_ns)),
         ratio: measured.then(|| median(&ratios)),
@@ -252,8 +276,29 @@ impl Slice {
     }
 }
 
+const KIND: u16 = 1;
+
+/// The latency of each append.
+fn timed(case: Case, lane: &Lane, slice: Duration) -> Result<Latencies, BenchError> {
+    let latencies: Vec<Mutex<Latencies>> = (0..case.threads).map(|_| Mutex::default()).collect();
+    in_threads(case, slice, |(thread, _), payload| {
+        // Never waited for: it is this thread's own.
+        let mut own = latencies[thread as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = Instant::now();
+        lane.append(KIND, &[IoSlice::new(payload)])?;
+        own.record(lap_ns(&mut last));
+        Ok(())
+    })?;
+    let mut all = Latencies::new();
+    for one in latencies {
+        all.merge(&one.into_inner().unwrap_or_else(PoisonError::into_inner));
+    }
+    Ok(all)
+}
+
 fn appended(case: Case, lane: &Lane, slice: Duration) -> Result<Slice, BenchError> {
-    const KIND: u16 = 1;
     in_threads(case, slice, |_, payload| {
         lane.append(KIND, &[IoSlice::new(payload)])?;
         Ok(())
@@ -362,8 +407,9 @@ mod tests {
             ..Config::default()
         };
         let report = run(&config, &|_| {}).unwrap();
-        assert_eq!(report.rows.len(), 8);
+        assert_eq!(report.rows.len(), 20);
         for row in &report.rows {
+            assert!(row.of_one_thread.unwrap() > 0.0 && row.append_p999_us.unwrap() > 0.0);
             assert!(
                 row.ops > 0 && row.append_ns > 0.0 && row.ratio.unwrap() > 0.0,
                 "{row:?}"
@@ -388,6 +434,7 @@ mod tests {
         let config = Config {
             pool: PoolSource::At(path.clone()),
             sizes: vec![64, 1 << 20],
+            threads: vec![1, 2],
             rounds: 1,
             slice_seconds: 0.005,
             ..Config::default()

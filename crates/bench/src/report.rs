@@ -351,6 +351,8 @@ pub fn pool(report: &pool_bench::Report) -> String {
         "min-max",
         "append/floor",
         "append MB/s",
+        "x 1 thread",
+        "p99.9 µs",
     ]);
     let span = |s: crate::rounds::Span| format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)));
     for row in &report.rows {
@@ -363,6 +365,8 @@ pub fn pool(report: &pool_bench::Report) -> String {
             row.floor_ns_span.map_or_else(|| "-".to_owned(), span),
             figure(row.ratio),
             figure(Some(row.append_mb_s)),
+            figure(row.of_one_thread),
+            figure(row.append_p999_us),
         ]);
     }
     text.push_str(&table.render());

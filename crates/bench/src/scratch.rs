@@ -187,6 +187,9 @@ impl ScratchMedia {
             Ok(media) => Arc::new(media),
             Err(_) => Arc::new(open_emulated(&path)?),
         };
+        media
+            .prepare(0, bytes, true)
+            .map_err(BenchError::io("mapping", &path))?;
         let media = match profile {
             Some(profile) => Arc::new(Timed::new(media, profile)),
             None => media,

@@ -51,9 +51,17 @@ fn the_pool_is_measured_beside_its_floor() {
             .contains("process crash only")
     );
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 8);
+    assert_eq!(rows.len(), 20);
     for row in rows {
-        for field in ["bytes", "threads", "append_ns", "floor_ns", "ratio"] {
+        for field in [
+            "bytes",
+            "threads",
+            "append_ns",
+            "of_one_thread",
+            "append_p999_us",
+            "floor_ns",
+            "ratio",
+        ] {
             assert!(is_figure(&row[field]), "{field} in {row}");
         }
     }

@@ -110,6 +110,29 @@ fn sizes_that_make_no_pool_are_refused() {
 }
 
 #[test]
+fn a_pool_that_has_no_room_for_a_lane_is_refused_with_the_size_that_works() {
+    let sandbox = Sandbox::new();
+    for (sizes, works) in [
+        ("--size 16MiB", "--size 17MiB"),
+        ("--size 17KiB --segment-size 4KiB --lanes 1", "--size 20KiB"),
+        ("--size 5MiB --segment-size 4MiB", "--size 9MiB"),
+    ] {
+        sandbox
+            .run(&format!("pool create p --emulated {sizes}"))
+            .fails(1, &["two segments", works]);
+        assert!(!sandbox.file("p").exists());
+        // Of two sizes the later one counts.
+        let larger = sizes
+            .split_once(" --seg")
+            .map_or(String::new(), |(_, s)| format!("--seg{s}"));
+        sandbox
+            .run(&format!("pool create p --emulated {larger} {works}"))
+            .ok();
+        std::fs::remove_file(sandbox.file("p")).unwrap();
+    }
+}
+
+#[test]
 fn what_is_no_pool_is_refused() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.file("empty"), "").unwrap();

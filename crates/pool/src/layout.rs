@@ -99,6 +99,18 @@ impl Geometry {
         Ok(geometry)
     }
 
+    /// Bytes of the smallest pool that has room for `segments` segments of `segment_bytes` and tables of so many lanes.
+    #[must_use]
+    pub fn bytes_for(segments: u64, segment_bytes: u64, lanes: u32) -> u64 {
+        let geometry = Self {
+            pool_bytes: 0,
+            segment_bytes,
+            segments,
+            lanes,
+        };
+        geometry.data() + segments * segment_bytes
+    }
+
     /// Offset of lane `lane`'s table entry.
     #[must_use]
     pub fn lane_entry(&self, lane: u32) -> u64 {
@@ -164,6 +176,16 @@ mod tests {
                 assert!(end <= pool_bytes);
                 assert!(end + segment_bytes + 2 * PAGE > pool_bytes);
             }
+        }
+    }
+
+    #[test]
+    fn the_smallest_pool_for_so_many_segments_has_so_many_and_one_byte_less_has_not() {
+        for (segments, segment_bytes, lanes) in [(2, 4096, 1), (2, 8 << 20, 16), (600, 4096, 7)] {
+            let bytes = Geometry::bytes_for(segments, segment_bytes, lanes);
+            let fit = |bytes| Geometry::fit(bytes, segment_bytes, lanes).unwrap().segments;
+            assert_eq!(fit(bytes), segments);
+            assert_eq!(fit(bytes - 1), segments - 1);
         }
     }
 

@@ -200,6 +200,7 @@ impl Pool {
             media,
             superblock: Superblock::new(geometry, emulated),
         };
+        prepare(&core, 0, geometry.data(), true)?;
         // Superblocks go first and come last: a pool half made, or half remade, is no pool.
         zero(&*core.media, 0, LANE_TABLE);
         zero(&*core.media, LANE_TABLE, geometry.data() - LANE_TABLE);
@@ -267,6 +268,8 @@ impl Pool {
             media,
             superblock,
         });
+        // The tables; a lane's segments when it is claimed.
+        prepare(&core, 0, superblock.geometry.data(), false)?;
         if !damage.is_empty() {
             let _pool = core.lock_pool()?;
             superblock.repair(&*core.media);
@@ -505,6 +508,7 @@ impl Pool {
         }
         let geometry = core.superblock.geometry;
         for &segment in &segments {
+            self.prepare_segment(segment, true)?;
             zero(
                 &*core.media,
                 geometry.segment(segment),
@@ -550,6 +554,10 @@ impl Pool {
                 what: format!("lane {lane} has no intact state"),
             }));
         };
+        // Here and not while something is appended. The rest of the pool is never mapped: it would count as this process's memory.
+        for &segment in &segments {
+            self.prepare_segment(segment, true)?;
+        }
         let windows = self.windows(&segments, lock);
         let segment_bytes = core.superblock.geometry.segment_bytes;
         let mut recovered = recover(
@@ -601,6 +609,13 @@ impl Pool {
         Ok((lane, recovered))
     }
 
+    /// Maps the pages of a segment, see [`Media::prepare`].
+    pub(crate) fn prepare_segment(&self, segment: u64, write: bool) -> Result<(), PoolError> {
+        let geometry = self.core.superblock.geometry;
+        let at = geometry.segment(segment);
+        prepare(&self.core, at, geometry.segment_bytes, write)
+    }
+
     /// A window for each of `segments`, which keep the `lock` of their lane.
     pub(crate) fn windows(&self, segments: &[u64], lock: Guard) -> Vec<Arc<Window>> {
         let geometry = self.core.superblock.geometry;
@@ -626,6 +641,11 @@ struct Claimed {
     lock: Guard,
     entry: LaneEntry,
     segments: Vec<u64>,
+}
+
+fn prepare(core: &Core, offset: u64, bytes: u64, write: bool) -> Result<(), PoolError> {
+    let done = core.media.prepare(offset, bytes, write);
+    done.map_err(|e| PoolError::io(&core.path, "mapping the pool's memory", e))
 }
 
 /// Makes `bytes` bytes at `offset`, both multiples of a line, zero, durably.

@@ -106,6 +106,9 @@ impl Pool {
             Some(_) => return Ok(whole(0, 0)),
             None => return Err(damaged(entry.damage.unwrap_or_default())),
         };
+        for &segment in &segments {
+            self.prepare_segment(segment, false)?;
+        }
         let recovered = recover(
             &self.core.path,
             lane,

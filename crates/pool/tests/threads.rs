@@ -2,19 +2,24 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    ClaimOptions, Lane, Pool,
+    Checksum, ClaimOptions, Lane, Pool,
     layout::Geometry,
-    media::{Media, Profile, Sim, Timed},
+    media::{Media, Profile, Sim, Survives, Timed},
     record::{self, HEADER},
     segment::{Records, SegmentHeader},
 };
 use std::{
     collections::HashSet,
-    io::IoSlice,
+    fs,
+    io::{self, IoSlice},
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+        mpsc,
     },
     thread,
     time::Duration,
@@ -135,6 +140,120 @@ fn a_record_behind_an_early_seal_is_read_and_not_what_the_sealed_segment_holds_a
         let found = record::read(&bytes, lsn, OWNER).unwrap();
         assert_eq!(found.payload, [i; 200]);
     }
+}
+
+/// A medium on which a thread named `late` stays in its fence while `held`, as if it had lost its processor there.
+struct Late {
+    memory: Sim,
+    held: AtomicBool,
+    reached: AtomicBool,
+}
+
+#[expect(unsafe_code, reason = "implements the trait's unsafe slice")]
+impl Media for Late {
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    fn survives(&self) -> Survives {
+        self.memory.survives()
+    }
+
+    fn describe(&self) -> String {
+        self.memory.describe()
+    }
+
+    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        self.memory.stream(offset, parts, skip);
+    }
+
+    fn stream_once(&self, at: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        self.memory.stream_once(at, parts, skip, sum);
+    }
+
+    fn fence(&self) {
+        if thread::current().name() == Some("late") {
+            self.reached.store(true, SeqCst);
+            while self.held.load(SeqCst) {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+        self.memory.fence();
+    }
+
+    fn load(&self, offset: u64, to: &mut [u8]) {
+        self.memory.load(offset, to);
+    }
+
+    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.slice(offset, bytes) }
+    }
+
+    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
+        self.memory.lock(lock, wait)
+    }
+
+    fn unlock(&self, lock: u32) {
+        self.memory.unlock(lock);
+    }
+}
+
+/// State of a thread of this process, as the kernel has it: `S` asleep, `R` on a processor or waiting for one.
+fn state_of(thread: i32) -> char {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    fields.chars().next().unwrap()
+}
+
+#[test]
+fn writers_behind_one_that_lost_its_processor_leave_theirs_and_are_published_by_it() {
+    let late = Arc::new(Late {
+        memory: Sim::new(1 << 20),
+        held: AtomicBool::new(true),
+        reached: AtomicBool::new(false),
+    });
+    let geometry = Geometry::fit(1 << 20, 64 << 10, 1).unwrap();
+    let pool = Pool::format(Path::new("sim"), late.clone(), geometry, false).unwrap();
+    let lane = pool.claim(OWNER, &ClaimOptions::default()).unwrap().0;
+    let append = |byte: u8| lane.append(1, &[IoSlice::new(&[byte; 100])]).unwrap();
+    thread::scope(|scope| {
+        let first = thread::Builder::new().name("late".to_owned());
+        let first = first.spawn_scoped(scope, || append(0)).unwrap();
+        while !late.reached.load(SeqCst) {
+            thread::yield_now();
+        }
+        let (told, tids) = mpsc::channel();
+        let behind: Vec<_> = (1..=4)
+            .map(|byte| {
+                let (told, append) = (told.clone(), &append);
+                scope.spawn(move || {
+                    told.send(rustix::thread::gettid().as_raw_nonzero().get())
+                        .unwrap();
+                    append(byte)
+                })
+            })
+            .collect();
+        let tids: Vec<i32> = tids.iter().take(4).collect();
+        // Asleep at every look, not just at one between two turns of a loop.
+        let mut looks = 0;
+        for _ in 0..2000 {
+            thread::sleep(Duration::from_millis(5));
+            let asleep = tids.iter().all(|tid| state_of(*tid) == 'S');
+            looks = if asleep { looks + 1 } else { 0 };
+            if looks == 5 {
+                break;
+            }
+        }
+        assert_eq!(looks, 5, "writers use a processor while they wait");
+        assert!(behind.iter().all(|writer| !writer.is_finished()));
+        late.held.store(false, SeqCst);
+        first.join().unwrap();
+        for writer in behind {
+            let lsn = writer.join().unwrap();
+            assert!(lane.read(lsn, HEADER + 100).is_some());
+        }
+    });
 }
 
 #[test]

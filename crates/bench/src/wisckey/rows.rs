@@ -251,6 +251,11 @@ impl Report {
             let of = ours
                 .data_bytes
                 .map_or_else(String::new, |bytes| format!("_of_{}mb", bytes / 1_000_000));
+            // And so is the same with several numbers of threads.
+            let of = match ours.threads {
+                1 => of,
+                threads => format!("{of}_by_{threads}_threads"),
+            };
             let name = |other: &str| {
                 format!(
                     "{run}{}_{}_{}{of}_over_{other}",

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Measure appends to the pool beside a bare copy and fence
 #[derive(Args)]
 #[command(
-    long_about = "Measures what an append to a lane of the pool costs, with 1 and 2 threads, beside the floor: a bare \
+    long_about = "Measures what an append to a lane of the pool costs, with 1 to 16 threads, beside the floor: a bare \
                   non-temporal copy and fence of the same bytes to memory of the same kind. The two take turns, round \
                   after round; figures are medians of the rounds.\n\n\
                   Without --pool, an emulated pool in ordinary memory is used and removed again.",
@@ -28,7 +28,12 @@ pub struct Pool {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "64,512,4k,64k")]
     sizes: Vec<u64>,
     /// Numbers of threads
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2")]
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16"
+    )]
     threads: Vec<usize>,
     /// Bytes of a segment of the emulated pool
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "64MiB", conflicts_with = "pool")]

@@ -26,6 +26,7 @@ use std::path::PathBuf;
         forebay bench wisckey                               the paper's 262,144 Puts of 4 KiB\n  \
         forebay bench wisckey --peers --json > report.json\n  \
         forebay bench wisckey --value-size 100,4k --seconds 5 --variants single,double,buffers=4\n  \
+        forebay bench wisckey --threads 1,2,4,8,16 --value-size 100,4k --variants double --peers=rocksdb --seconds 5\n  \
         forebay bench wisckey --no-puts --reads --peers --preload 1GiB\n  \
         forebay bench wisckey --full --peers --json"
 )]
@@ -52,9 +53,9 @@ pub struct Wisckey {
     /// Bytes of a value; several sizes give rows for each
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "4k")]
     value_size: Vec<u64>,
-    /// Writing threads
-    #[arg(long, value_name = "T", default_value_t = 1)]
-    threads: usize,
+    /// Writing threads; several numbers give rows for each (Puts)
+    #[arg(long, value_name = "T,…", value_delimiter = ',', default_value = "1")]
+    threads: Vec<usize>,
     /// Stop a row after so many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
@@ -153,7 +154,7 @@ impl Wisckey {
                 .map_or(PoolSource::Emulated, PoolSource::At),
             profile: self.slowed.profile,
             variants: self.variants.clone(),
-            threads: self.threads,
+            threads: self.threads.first().copied().unwrap_or(1),
             buffer_bytes: self.buffer_size,
             cache_bytes: self.cache,
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
@@ -191,11 +192,12 @@ impl Wisckey {
                 ..base.clone()
             };
             if !self.no_puts {
-                configs.push(Config {
+                configs.extend(self.threads.iter().map(|&threads| Config {
                     puts: true,
+                    threads,
                     preload_bytes: self.preload.unwrap_or(0),
                     ..sized.clone()
-                });
+                }));
             }
             if self.reads || self.overwrite || self.reopen {
                 configs.push(Config {
@@ -249,7 +251,20 @@ impl Wisckey {
             puts: true,
             ..base.clone()
         };
-        Ok(vec![
+        // The last variant, as the other workloads have it: what more threads cost is the same for all that have a pool.
+        let threads = [1, 2, 4, 8, 16].into_iter().flat_map(|threads| {
+            [100, 4096].map(|value_bytes| Config {
+                run: "threads".to_owned(),
+                value_bytes,
+                threads,
+                variants: vec![base.main_variant()],
+                others: Vec::new(),
+                limit: limit(2_000_000, 5.0),
+                ..puts.clone()
+            })
+        });
+        let threads: Vec<Config> = threads.collect();
+        let mut configs = vec![
             Config {
                 run: "sustained".to_owned(),
                 limit: limit(SUSTAINED_BYTES / 4096, 60.0),
@@ -264,7 +279,7 @@ impl Wisckey {
                 run: "small".to_owned(),
                 value_bytes: 100,
                 limit: limit(10_000_000, 20.0),
-                ..puts
+                ..puts.clone()
             },
             Config {
                 reads: true,
@@ -275,8 +290,10 @@ impl Wisckey {
             Config {
                 reopen: true,
                 preload_bytes: SUSTAINED_BYTES,
-                ..base
+                ..base.clone()
             },
-        ])
+        ];
+        configs.extend(threads);
+        Ok(configs)
     }
 }

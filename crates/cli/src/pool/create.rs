@@ -3,7 +3,7 @@
 use super::status::PoolReport;
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_pool::{CreateOptions, Pool};
+use forebay_pool::{CreateOptions, Pool, layout::Geometry};
 use std::path::PathBuf;
 
 /// Make a pool in a file on persistent memory, or on a devdax device
@@ -38,8 +38,12 @@ pub struct Create {
     json: bool,
 }
 
+/// Segments that a pool must have room for: those of a lane, as `forebay run` and a store take one unless told otherwise.
+const SEGMENTS_MIN: u64 = 2;
+
 impl Create {
     pub fn run(self) -> Result<(), Failure> {
+        self.check_room()?;
         let options = CreateOptions {
             bytes: self.size,
             segment_bytes: self.segment_size,
@@ -51,4 +55,28 @@ impl Create {
             format!("created {}\n{}", self.path.display(), report.human())
         })
     }
+    /// Refuses a pool that nothing could be run on. Sizes that make no pool at all are refused where it is made.
+    fn check_room(&self) -> Result<(), Failure> {
+        let Ok(geometry) = Geometry::fit(self.size, self.segment_size, self.lanes) else {
+            return Ok(());
+        };
+        if geometry.segments >= SEGMENTS_MIN {
+            return Ok(());
+        }
+        let needed = Geometry::bytes_for(SEGMENTS_MIN, self.segment_size, self.lanes);
+        let works = if self.segment_size >= MIB {
+            format!("{}MiB", needed.div_ceil(MIB))
+        } else {
+            format!("{}KiB", needed.div_ceil(KIB))
+        };
+        Err(Failure::Failed(format!(
+            "a pool of {} has room for one segment of {} beside its tables; forebay run and a store take two segments and more. \
+             Make it larger (--size {works}), or its segments smaller (--segment-size)",
+            size::show(self.size),
+            size::show(self.segment_size),
+        )))
+    }
 }
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;

@@ -4,13 +4,15 @@
 //! 2. *Copy* the payload behind its first line, block by block: each byte of the caller's memory is loaded once, since the program
 //!    may change it meanwhile, and what is stored is what is checksummed. Then the first line, which holds the header.
 //! 3. *Fence*: the record is durable.
-//! 4. *Publish*: wait until every earlier record is published, then raise the window's mark. So
+//! 4. *Publish* ([`publish`](super::publish)): raise the window's mark over the record once it stands at it. So
 //!    what is published is durable without a gap, and recovery may stop at the first invalid record.
 //!
-//! Writers copy in parallel and wait for each other only in step 4, for no longer than a copy.
+//! Writers copy in parallel and wait for each other only in step 4.
 //! The slow path, once a segment, is [`Lane::make_room`].
 
-use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
+use super::{
+    Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, publish::wait_for_earlier, split,
+};
 use crate::{
     error::AppendError,
     media::Window,
@@ -23,12 +25,8 @@ use std::{
     hint,
     io::IoSlice,
     sync::atomic::Ordering::{AcqRel, Acquire, Release},
-    thread,
     time::Duration,
 };
-
-/// Turns of the busy wait for earlier writers before the processor is offered to them.
-const SPINS: u32 = 256;
 
 impl Lane {
     /// The largest payload that [`append`](Self::append) takes: half a segment less the header.
@@ -144,7 +142,8 @@ impl Lane {
     ) -> Lsn {
         let window = &self.slots[slot];
         self.write(window, start, lsn, kind, parts, payload);
-        publish(window, lsn, lsn + record_bytes(payload));
+        self.finished
+            .publish(window, lsn, lsn + record_bytes(payload));
         lsn
     }
 
@@ -190,7 +189,8 @@ impl Lane {
         parts: &[IoSlice<'_>],
         payload: usize,
     ) {
-        let lag = (lsn - window.visible()) / LINE as u64;
+        let place = window.place(start, lsn);
+        let lag = place.behind() / LINE as u64;
         let header = Header {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
             lsn,
@@ -204,10 +204,9 @@ impl Lane {
         let torn = false;
         let mut first = FirstLine::new(&header, self.owner, parts);
         if payload > INLINE && !torn {
-            let rest = lsn + LINE as u64;
-            window.stream_once(start, rest, parts, INLINE, &mut first.sum);
+            place.stream_once(LINE as u64, parts, INLINE, &mut first.sum);
         }
-        window.stream(start, lsn, &[IoSlice::new(&first.finish())], 0);
+        place.stream(0, &[IoSlice::new(&first.finish())]);
         #[cfg(feature = "failpoints")]
         if torn {
             // Before the fence lines arrive in any order: this one did, the others did not.
@@ -259,11 +258,13 @@ impl Lane {
         let (_, lsn) = split(self.tail.0.swap(NO_SEGMENT, AcqRel));
         let end = if lsn < limit {
             self.write(window, start, lsn, KIND_SEAL, &[], 0);
-            lsn + record_bytes(0)
+            let end = lsn + record_bytes(0);
+            self.finished.publish(window, lsn, end);
+            end
         } else {
+            wait_for_earlier(window, lsn);
             limit
         };
-        wait_for_earlier(window, lsn);
         window.freeze();
         control.states[slot] = SlotState::Sealed(end);
         control.next_start = next_start(end);
@@ -307,7 +308,9 @@ impl Lane {
             bytes: self.segment_bytes,
             owner: self.owner,
         };
-        window.stream(start, start, &[IoSlice::new(&header.encode())], 0);
+        window
+            .place(start, start)
+            .stream(0, &[IoSlice::new(&header.encode())]);
         self.media().fence();
         window.publish(start + SEGMENT_HEADER);
         control.states[slot] = SlotState::Open;
@@ -317,25 +320,5 @@ impl Lane {
             .0
             .store(pack(slot, start + SEGMENT_HEADER), Release);
         true
-    }
-}
-
-/// Publishes a durable record once all before it are.
-#[inline]
-fn publish(window: &Window, lsn: Lsn, end: Lsn) {
-    wait_for_earlier(window, lsn);
-    window.publish(end);
-}
-
-#[inline]
-fn wait_for_earlier(window: &Window, lsn: Lsn) {
-    let mut turns = 0;
-    while window.visible() != lsn {
-        turns += 1;
-        if turns < SPINS {
-            hint::spin_loop();
-        } else {
-            thread::yield_now();
-        }
     }
 }

@@ -11,17 +11,19 @@
 
 mod append;
 mod drain;
+mod publish;
 mod read;
 pub(crate) mod recover;
 mod resume;
 
 use drain::WrittenAhead;
 pub use drain::{Ahead, AheadBytes, Sealed, Work};
+use publish::Finished;
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 
 use crate::{
-    media::{Media, Window},
+    media::{Media, OwnLine, Window},
     pool::Core,
     record::Lsn,
     table::LaneEntry,
@@ -36,10 +38,6 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Keeps the word that every append changes off the cache lines of everything else.
-#[repr(align(128))]
-struct OwnLine<T>(T);
-
 /// One owner's log in the pool. Shared by reference between any number of threads.
 ///
 /// It is given back when it and all that was lent out of it ([`PinnedBytes`], [`Recovered`]) are dropped.
@@ -53,6 +51,8 @@ pub struct Lane {
     /// Where the next record goes: its log address, with the number of its slot in the six low
     /// bits; or [`NO_SEGMENT`]. Addresses only rise, so no value but that one ever comes back.
     tail: OwnLine<AtomicU64>,
+    /// Records that are durable before an earlier one is.
+    finished: Finished,
     /// Everything that changes once a segment.
     control: Mutex<Control>,
     /// A slot became free, the head moved, or the lane stalled or closed.

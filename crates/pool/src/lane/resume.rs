@@ -1,8 +1,8 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{Control, Lane, NO_SEGMENT, OwnLine, Recovered, SlotState, WrittenAhead};
+use super::{Control, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
 use crate::{
-    media::Window,
+    media::{OwnLine, Window},
     pool::Core,
     record::{HEADER, Header, KIND_SEAL, record_bytes},
     table::{LaneEntry, LaneState, settle},
@@ -69,6 +69,7 @@ impl Lane {
             segment_bytes: core.superblock.geometry.segment_bytes,
             slots: windows.into(),
             tail: OwnLine(AtomicU64::new(NO_SEGMENT)),
+            finished: Finished::new(),
             control: Mutex::new(Control {
                 entry,
                 order: recovered.segments.iter().map(|s| s.slot).collect(),

@@ -206,6 +206,11 @@ impl Media for FileMedia {
         self.mapping.load(offset, to);
     }
 
+    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
+        self.mapping
+            .populate(offset, usize::try_from(bytes).unwrap_or(usize::MAX), write)
+    }
+
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise is the same.
         unsafe { self.mapping.slice(offset, bytes) }

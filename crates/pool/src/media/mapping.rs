@@ -16,6 +16,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+/// Bytes of a page, or of a part of one: what is asked for in these is rounded up to pages.
+const PAGE: usize = crate::layout::PAGE as usize;
+
 /// How a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -31,6 +34,8 @@ pub(super) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     persist: Persist,
+    /// A devdax device.
+    device: bool,
 }
 
 // SAFETY: the memory is shared by nature; all access goes through methods that copy, or through
@@ -40,7 +45,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of `file` for reading and writing, and touches every page.
+    /// Maps the first `bytes` bytes of `file` for reading and writing. Pages that are not [`populate`](Self::populate)d are mapped when they
+    /// are first touched: so a process has in its memory what it uses of a pool, and no more.
     ///
     /// # Errors
     /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`]; a device whose pages cannot be had.
@@ -50,7 +56,7 @@ impl Mapping {
         let flags = match kind {
             Kind::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             Kind::Shared => libc::MAP_SHARED,
-        } | libc::MAP_POPULATE;
+        };
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {
             libc::mmap(
@@ -79,38 +85,46 @@ impl Mapping {
             base,
             bytes,
             persist: Persist::detect(),
+            device,
         };
         if device {
-            mapping.populate()?;
+            // Whether its pages can be had at all is known before anything is read from it.
+            mapping.populate(0, PAGE.min(bytes), true)?;
         }
         Ok(mapping)
     }
 
-    /// Touches every page for writing. `MAP_POPULATE` does not say when it fails, and the first access would be a SIGBUS then.
-    fn populate(&self) -> io::Result<()> {
-        // SAFETY: the range is ours; its content stays as it is.
-        let done = unsafe {
-            libc::madvise(
-                self.base.as_ptr().cast(),
-                self.bytes,
-                libc::MADV_POPULATE_WRITE,
-            )
+    /// Maps the pages of `[offset, offset + bytes)` now, with `write` so that stores cause no faults either.
+    ///
+    /// # Errors
+    /// A page that cannot be had: an access would end the process with SIGBUS.
+    pub(super) fn populate(&self, offset: u64, bytes: usize, write: bool) -> io::Result<()> {
+        let _allowed = self.device.then(HugePages::allow);
+        let skip = (offset % PAGE as u64) as usize;
+        let first = self.at(offset - skip as u64, bytes + skip);
+        // A device's huge page has no other way to come than by a store.
+        let advice = if write || self.device {
+            libc::MADV_POPULATE_WRITE
+        } else {
+            libc::MADV_POPULATE_READ
         };
-        if done == 0 {
+        // SAFETY: the range is inside the mapping, which is ours; its content stays as it is.
+        if unsafe { libc::madvise(first.cast(), bytes + skip, advice) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // Kernels before 5.14.
-            Some(libc::EINVAL) => Ok(()),
-            _ => Err(io::Error::new(
-                error.kind(),
-                format!(
-                    "the device's pages cannot be mapped: {error}. If its alignment is 2 MiB and the kernel has no huge pages: \
-                     ndctl create-namespace -m devdax --align 4k"
-                ),
-            )),
-        }
+        let remedy = match error.raw_os_error() {
+            // Kernels before 5.14: pages come when they are touched.
+            Some(libc::EINVAL) => return Ok(()),
+            _ if self.device => {
+                ". If the device's alignment is 2 MiB and the kernel has no huge pages: ndctl create-namespace -m devdax --align 4k"
+            }
+            _ => "",
+        };
+        Err(io::Error::new(
+            error.kind(),
+            format!("its pages at {offset} cannot be mapped: {error}{remedy}"),
+        ))
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -194,7 +208,7 @@ impl Mapping {
     }
 }
 
-/// Huge pages are allowed in this process as long as this lives; what is mapped meanwhile stays so. A devdax device has no pages smaller than
+/// Huge pages are allowed in this process as long as this lives; pages that come meanwhile stay. A devdax device has no pages smaller than
 /// its alignment, mostly 2 MiB, and some programs disable huge pages for themselves (Redis and Valkey: `disable-thp`).
 struct HugePages {
     were_disabled: bool,

@@ -22,7 +22,7 @@ pub(crate) use held::Guard;
 pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
-pub(crate) use window::{Pin, Window};
+pub(crate) use window::{OwnLine, Pin, Window};
 
 use crate::checksum::Checksum;
 use std::{fmt, io, io::IoSlice, os::fd::BorrowedFd};
@@ -85,6 +85,19 @@ pub trait Media: Send + Sync + 'static {
     /// # Panics
     /// If the range is not inside the medium.
     fn load(&self, offset: u64, to: &mut [u8]);
+
+    /// Gets `[offset, offset + bytes)` ready, so that no access there waits for a page to be mapped: reads, and with `write` also
+    /// stores. Slow, and not needed for anything but speed.
+    ///
+    /// # Errors
+    /// A part of it cannot be had, and would end the process when it is touched.
+    ///
+    /// # Panics
+    /// If the range is not inside the medium.
+    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
+        let _ = (offset, bytes, write);
+        Ok(())
+    }
 
     /// Charges a read of `bytes` bytes at `offset` through [`slice`](Self::slice) to the device's latency.
     fn charge_read(&self, offset: u64, bytes: usize) {

@@ -162,6 +162,10 @@ impl Media for Timed {
         self.read(offset, bytes);
     }
 
+    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
+        self.inner.prepare(offset, bytes, write)
+    }
+
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise is the same.
         unsafe { self.inner.slice(offset, bytes) }

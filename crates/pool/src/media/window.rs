@@ -15,13 +15,17 @@ use std::{
         Arc,
         atomic::{
             AtomicU32, AtomicU64,
-            Ordering::{Acquire, Release, SeqCst},
+            Ordering::{Release, SeqCst},
         },
     },
 };
 
 /// The start of a window that is not open.
 const CLOSED: u64 = u64::MAX;
+
+/// Keeps a word that every append changes off the cache lines of everything else.
+#[repr(align(128))]
+pub(crate) struct OwnLine<T>(pub(crate) T);
 
 /// A segment of the medium and the log addresses it holds at present.
 pub(crate) struct Window {
@@ -34,7 +38,7 @@ pub(crate) struct Window {
     /// First log address it holds, or [`CLOSED`].
     start: AtomicU64,
     /// Log addresses below this are published: they are read, and never written again.
-    visible: AtomicU64,
+    visible: OwnLine<AtomicU64>,
     /// Readers inside.
     pins: AtomicU32,
 }
@@ -47,7 +51,7 @@ impl Window {
             offset,
             bytes,
             start: AtomicU64::new(CLOSED),
-            visible: AtomicU64::new(0),
+            visible: OwnLine(AtomicU64::new(0)),
             pins: AtomicU32::new(0),
         }
     }
@@ -67,7 +71,7 @@ impl Window {
     /// The log address up to which everything is published.
     #[inline]
     pub(crate) fn visible(&self) -> u64 {
-        self.visible.load(Acquire)
+        self.visible.0.load(SeqCst)
     }
 
     /// Opens a closed window at log address `start`, published up to `visible`. False, and nothing
@@ -82,7 +86,7 @@ impl Window {
         if self.pins.load(SeqCst) != 0 {
             return false;
         }
-        self.visible.store(visible, Release);
+        self.visible.0.store(visible, Release);
         self.start.store(start, SeqCst);
         true
     }
@@ -91,7 +95,16 @@ impl Window {
     #[inline]
     pub(crate) fn publish(&self, to: u64) {
         debug_assert!(self.visible() <= to);
-        self.visible.store(to, Release);
+        self.visible.0.store(to, Release);
+    }
+
+    /// The same if everything below `from` is published and nothing above. False, and nothing done, otherwise. Sequentially consistent.
+    #[inline]
+    pub(crate) fn publish_from(&self, from: u64, to: u64) -> bool {
+        debug_assert!(from <= to);
+        (self.visible.0)
+            .compare_exchange(from, to, SeqCst, SeqCst)
+            .is_ok()
     }
 
     /// Publishes the whole window: nothing is written to it until it is opened again.
@@ -106,28 +119,18 @@ impl Window {
         self.start.store(CLOSED, SeqCst);
     }
 
-    /// Streams to log address `at`, which must not be published yet (see [`Media::stream`]).
+    /// A place at log address `at`, which must not be published: to be written from there on, before it is.
     ///
     /// `start` is what [`start`](Self::start) said when the caller reserved the address.
     #[inline]
-    pub(crate) fn stream(&self, start: u64, at: u64, parts: &[IoSlice<'_>], skip: usize) {
-        assert!(at >= self.visible(), "a published byte is never written");
-        self.media.stream(self.offset + (at - start), parts, skip);
-    }
-
-    /// The same for memory that another thread may be changing (see [`Media::stream_once`]).
-    #[inline]
-    pub(crate) fn stream_once(
-        &self,
-        start: u64,
-        at: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        assert!(at >= self.visible(), "a published byte is never written");
-        self.media
-            .stream_once(self.offset + (at - start), parts, skip, sum);
+    pub(crate) fn place(&self, start: u64, at: u64) -> Place<'_> {
+        let visible = self.visible();
+        assert!(at >= visible, "a published byte is never written");
+        Place {
+            media: &*self.media,
+            offset: self.offset + (at - start),
+            behind: at - visible,
+        }
     }
 
     /// Lends out `bytes` published bytes at log address `at`; `None` if the window does not hold them (any more).
@@ -148,6 +151,40 @@ impl Window {
         }
         pin.offset = self.offset + (at - start);
         Some(pin)
+    }
+}
+
+/// Where something is about to be written, by the only one who may: it cannot be published meanwhile. The mark is looked at once, since another
+/// processor writes it all the time.
+pub(crate) struct Place<'a> {
+    media: &'a dyn Media,
+    offset: u64,
+    behind: u64,
+}
+
+impl Place<'_> {
+    /// Bytes between the place and what was published when it was made.
+    #[inline]
+    pub(crate) fn behind(&self) -> u64 {
+        self.behind
+    }
+
+    /// Streams to `at` bytes behind the place (see [`Media::stream`]).
+    #[inline]
+    pub(crate) fn stream(&self, at: u64, parts: &[IoSlice<'_>]) {
+        self.media.stream(self.offset + at, parts, 0);
+    }
+
+    /// The same for memory that another thread may be changing (see [`Media::stream_once`]).
+    #[inline]
+    pub(crate) fn stream_once(
+        &self,
+        at: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        self.media.stream_once(self.offset + at, parts, skip, sum);
     }
 }
 
@@ -173,7 +210,7 @@ impl Deref for Pin {
         reason = "the one place where the pool lends its memory out"
     )]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes were below `visible` when the pin was made; `stream` refuses those, and
+        // SAFETY: the bytes were below `visible` when the pin was made; `place` refuses those, and
         // `open`, which lowers the mark, refuses as long as the pin is there.
         unsafe { self.window.media.slice(self.offset, self.bytes) }
     }
@@ -201,9 +238,10 @@ mod tests {
         let window = window();
         assert!(window.pin(0, 1).is_none());
         assert!(window.open(8192, 8192));
-        window.stream(8192, 8192, &[IoSlice::new(b"abc")], 0);
+        window.place(8192, 8192).stream(0, &[IoSlice::new(b"abc")]);
         assert!(window.pin(8192, 3).is_none());
-        window.publish(8256);
+        assert!(window.publish_from(8192, 8256));
+        assert!(!window.publish_from(8192, 8320));
         assert_eq!(&*window.pin(8192, 3).unwrap(), b"abc");
         assert!(window.pin(8192, 65).is_none());
         assert!(window.pin(8191, 2).is_none());
@@ -215,14 +253,14 @@ mod tests {
     fn a_published_byte_cannot_be_written() {
         let window = window();
         assert!(window.open(0, 64));
-        window.stream(0, 0, &[IoSlice::new(b"x")], 0);
+        window.place(0, 0).stream(0, &[IoSlice::new(b"x")]);
     }
 
     #[test]
     fn a_pinned_window_keeps_its_bytes_after_it_is_closed() {
         let window = window();
         assert!(window.open(0, 0));
-        window.stream(0, 0, &[IoSlice::new(b"kept")], 0);
+        window.place(0, 0).stream(0, &[IoSlice::new(b"kept")]);
         window.publish(64);
         let pin = window.pin(0, 4).unwrap();
         window.close();
@@ -255,7 +293,7 @@ mod tests {
                     std::hint::spin_loop();
                 }
                 let line = [generation as u8; 64];
-                window.stream(start, start, &[IoSlice::new(&line)], 0);
+                window.place(start, start).stream(0, &[IoSlice::new(&line)]);
                 window.publish(start + 64);
                 last.store(generation, SeqCst);
                 window.close();

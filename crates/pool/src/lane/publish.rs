@@ -1,0 +1,303 @@
+//! Publishing: records become visible in log order, in whatever order their writers finish.
+//!
+//! A window's mark `visible` stands where everything below is durable without a gap. A writer whose record is durable *finishes*:
+//!
+//! 1. If the mark stands at its record, it moves the mark over it, and over all finished records behind.
+//! 2. Otherwise it notes its record in a [`Cell`], looks at the mark once more (the record before may have been published meanwhile),
+//!    and waits until the mark is above its record: for a moment busily, then asleep.
+//!
+//! Whoever moves the mark over a noted record wakes its writer. So a writer that loses its processor between its reservation and this
+//! costs the others no more than the time that it is away: they give their processors up, to it among others, and need none
+//! for their records to be published once it is back. Any thread may move the mark over a finished record, since its own writer fenced
+//! it; and one that has noted its record moves the mark itself as far as it goes. So no thread depends on another one's moving it.
+//!
+//! In step 1 there is no barrier between moving the mark and looking for a note: it would wait for the copy to drain, which the fence
+//! does not. So a note can be missed by the writer that moves the mark to it. Its own writer then sees the mark while it waits busily, much later than a
+//! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]).
+//!
+//! All state is words without addresses of memory in them, so several processes could share it.
+
+use crate::{media::Window, persist::LINE, record::Lsn};
+use rustix::thread::{Timespec, futex};
+use std::{
+    hint,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Relaxed, Release, SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Cells: more than there are writers at a time, mostly. A writer that finds its cell taken waits for its turn instead.
+const CELLS: usize = 256;
+
+/// Turns of the busy wait for earlier writers before a record is noted.
+const SPINS_BEFORE_NOTE: u32 = 16;
+
+/// Turns of the busy wait for earlier writers after that: some microseconds, as long as a large copy takes to a writer that has a processor.
+const SPINS: u32 = 128;
+
+/// How long a writer sleeps that is not woken before it looks itself.
+const SLEEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+
+/// How long a writer without a cell sleeps before it looks again.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Bits of a note that hold the record's size in lines.
+const SIZE_BITS: u32 = 20;
+
+const _: () = assert!(crate::layout::SEGMENT_MAX / (LINE as u64) <= 1 << SIZE_BITS);
+
+/// Where a writer notes that the record at some address is finished.
+#[derive(Default)]
+#[repr(align(16))]
+struct Cell {
+    /// The note, see [`note`]; 0 if the cell is free.
+    record: AtomicU64,
+    /// [`ASLEEP`] if the writer is to be woken.
+    sleep: AtomicU32,
+}
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+/// The finished records of a lane that are not published.
+pub(super) struct Finished([Cell; CELLS]);
+
+impl Finished {
+    pub(super) fn new() -> Self {
+        Self(std::array::from_fn(|_| Cell::default()))
+    }
+
+    /// Publishes the durable record `[lsn, end)` of `window` once all before it are published, and returns then.
+    #[inline]
+    pub(super) fn publish(&self, window: &Window, lsn: Lsn, end: Lsn) {
+        if window.visible() == lsn {
+            self.publish_first(window, end);
+        } else {
+            self.finish_early(window, lsn, end);
+        }
+    }
+
+    /// Publishes the record up to `end`, which the mark stands at and of which there is no note, so that no other thread moves the mark.
+    #[inline]
+    fn publish_first(&self, window: &Window, end: Lsn) {
+        window.publish(end);
+        if self.cell(end).record.load(Relaxed) != 0 {
+            self.advance(window);
+        }
+    }
+
+    /// The same for a record before which some are not published.
+    #[cold]
+    fn finish_early(&self, window: &Window, lsn: Lsn, end: Lsn) {
+        // An earlier writer that has a processor is done in less than a note takes to get from one processor to another.
+        if spin(SPINS_BEFORE_NOTE, || window.visible() == lsn) {
+            return self.publish_first(window, end);
+        }
+        let cell = self.cell(lsn);
+        if (cell.record)
+            .compare_exchange(0, note(lsn, end), SeqCst, Relaxed)
+            .is_err()
+        {
+            wait_for_earlier(window, lsn);
+            return self.publish_first(window, end);
+        }
+        let published = || {
+            self.advance(window);
+            window.visible() >= end
+        };
+        if !spin(SPINS, published) {
+            cell.sleep_until(published);
+        }
+        cell.record.store(0, Release);
+    }
+
+    /// Moves the mark over all finished records that it stands at, and wakes their writers.
+    #[inline]
+    fn advance(&self, window: &Window) {
+        loop {
+            let at = window.visible();
+            let cell = self.cell(at);
+            let Some(end) = end_of(cell.record.load(SeqCst), at) else {
+                return;
+            };
+            if window.publish_from(at, end) {
+                cell.wake();
+            }
+        }
+    }
+
+    #[inline]
+    fn cell(&self, lsn: Lsn) -> &Cell {
+        // Spreads addresses that are a power of two apart.
+        let hash = (lsn / LINE as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.0[(hash >> 32) as usize % CELLS]
+    }
+}
+
+impl Cell {
+    /// Waits, without a processor, until `done`; whoever makes it so calls [`wake`](Self::wake) then.
+    fn sleep_until(&self, done: impl Fn() -> bool) {
+        loop {
+            // Sequentially consistent, as moving the mark over a note is: either `wake` finds us asleep, or we find it done.
+            self.sleep.swap(ASLEEP, SeqCst);
+            if done() {
+                break;
+            }
+            // Woken, or not asleep any more, or interrupted, or at the end of it: in any case it is looked at again.
+            let _ = futex::wait(&self.sleep, futex::Flags::PRIVATE, ASLEEP, Some(&SLEEP));
+        }
+        self.sleep.store(AWAKE, Relaxed);
+    }
+
+    /// Wakes the writer, if it is asleep. It may be another one by now: that one looks and goes to sleep again.
+    #[inline]
+    fn wake(&self) {
+        if self.sleep.load(SeqCst) == ASLEEP && self.sleep.swap(AWAKE, SeqCst) == ASLEEP {
+            // Cannot fail: the word is there and aligned.
+            let _ = futex::wake(&self.sleep, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// Waits until everything below `lsn` is published: for once a segment, and for who has no cell.
+pub(super) fn wait_for_earlier(window: &Window, lsn: Lsn) {
+    if !spin(SPINS, || window.visible() == lsn) {
+        while window.visible() != lsn {
+            thread::sleep(NAP);
+        }
+    }
+}
+
+/// Waits busily for a moment. False if it is still not `done`.
+#[inline]
+fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
+    for _ in 0..turns {
+        if done() {
+            return true;
+        }
+        hint::spin_loop();
+    }
+    done()
+}
+
+/// What a cell holds of the finished record `[lsn, end)`. Not 0, since no record is empty. The address's highest bits are missing: a
+/// note is cleared by its writer, so two records that have the rest in common are never there at the same time.
+#[inline]
+fn note(lsn: Lsn, end: Lsn) -> u64 {
+    (lsn / LINE as u64) << SIZE_BITS | (end - lsn) / LINE as u64
+}
+
+/// The end of the record at `lsn`, if `noted` is of that one.
+#[inline]
+fn end_of(noted: u64, lsn: Lsn) -> Option<Lsn> {
+    let lines = noted & ((1 << SIZE_BITS) - 1);
+    let end = lsn + lines * LINE as u64;
+    (lines > 0 && noted == note(lsn, end)).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::{Guard, Media, Sim};
+    use std::sync::{Arc, atomic::AtomicU64};
+
+    const BYTES: u64 = 1 << 20;
+
+    fn window() -> Window {
+        let media: Arc<dyn Media> = Arc::new(Sim::new(BYTES as usize));
+        let lock = Arc::new(Guard::take(&media, 1, false).unwrap());
+        let window = Window::new(media, lock, 0, BYTES);
+        assert!(window.open(0, 0));
+        window
+    }
+
+    fn until(done: impl Fn() -> bool) {
+        while !done() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_late_writer_publishes_and_wakes_all_that_finished_before_it() {
+        let (window, finished) = (window(), Finished::new());
+        thread::scope(|scope| {
+            for at in [128, 64, 320, 192] {
+                let (window, finished) = (&window, &finished);
+                scope.spawn(move || {
+                    finished.publish(window, at, at + if at == 192 { 128 } else { 64 });
+                    assert!(window.visible() >= at + 64);
+                });
+                until(|| finished.cell(at).sleep.load(SeqCst) == ASLEEP);
+            }
+            assert_eq!(window.visible(), 0);
+            finished.publish(&window, 0, 64);
+            // Without the others: they may not even have been woken yet.
+            assert_eq!(window.visible(), 384);
+        });
+        assert!(finished.0.iter().all(|cell| cell.record.load(SeqCst) == 0));
+    }
+
+    #[test]
+    fn a_writer_whose_cell_is_taken_publishes_in_its_turn() {
+        let (window, finished) = (window(), Finished::new());
+        let same = (2..)
+            .map(|lines| lines * 64)
+            .find(|at| std::ptr::eq(finished.cell(*at), finished.cell(64)))
+            .unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| finished.publish(&window, 64, same));
+            until(|| finished.cell(64).record.load(SeqCst) != 0);
+            let behind = scope.spawn(|| finished.publish(&window, same, same + 64));
+            thread::sleep(2 * NAP);
+            assert!(!behind.is_finished());
+            finished.publish(&window, 0, 64);
+            behind.join().unwrap();
+        });
+        assert_eq!(window.visible(), same + 64);
+    }
+
+    #[test]
+    fn records_of_many_writers_are_published_in_order_whatever_the_order_they_finish_in() {
+        let (window, finished) = (window(), Finished::new());
+        let tail = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for writer in 0..8u64 {
+                let (window, finished, tail) = (&window, &finished, &tail);
+                scope.spawn(move || {
+                    for turn in 0.. {
+                        let bytes = 64 * (1 + (writer + turn) % 3);
+                        let lsn = tail.fetch_add(bytes, SeqCst);
+                        if lsn + bytes > BYTES {
+                            // Whoever is refused leaves a gap at the end, which nobody waits for.
+                            return;
+                        }
+                        if (turn * 7 + writer) % 13 == 0 {
+                            thread::yield_now();
+                        } else if (turn * 5 + writer) % 199 == 0 {
+                            thread::sleep(NAP);
+                        }
+                        finished.publish(window, lsn, lsn + bytes);
+                        assert!(window.visible() >= lsn + bytes);
+                    }
+                });
+            }
+        });
+        assert!(window.visible() > BYTES - 256);
+        assert!(finished.0.iter().all(|cell| cell.record.load(SeqCst) == 0));
+    }
+
+    #[test]
+    fn a_note_is_of_one_record_only() {
+        for (lsn, end) in [(0, 64), (64, 192), (1 << 61, (1 << 61) + (32 << 20))] {
+            assert_eq!(end_of(note(lsn, end), lsn), Some(end));
+            assert_eq!(end_of(note(lsn, end), lsn + 64), None);
+            assert_eq!(end_of(0, lsn), None);
+        }
+    }
+}
