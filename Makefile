@@ -6,7 +6,7 @@ BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
-FUZZ_TARGETS := record recovery
+FUZZ_TARGETS := record recovery store-manifest store-index-manifest store-operation store-value-log store-large-value
 # The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
 N ?= 20
 WORKLOAD ?= all
@@ -118,7 +118,7 @@ fmt: ## Format all Rust code
 	@scripts/setup.sh lint
 	cargo fmt --all
 
-fuzz: ## Fuzz record parsing and recovery, SECONDS=60 each (nightly Rust)
+fuzz: ## Fuzz every format of pool and store, and recovery, SECONDS=60 each (nightly Rust)
 	@scripts/setup.sh fuzz
 	@set -e; for target in $(FUZZ_TARGETS); do \
 		echo "cargo +nightly fuzz run $$target, $(SECONDS) s"; \
