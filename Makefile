@@ -7,7 +7,7 @@ LOCKED := $(if $(CI),--locked)
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
 # All there are.
-FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
+FUZZ_TARGETS := $(subst _,-,$(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))))
 # The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
 N ?= 20
 WORKLOAD ?= all

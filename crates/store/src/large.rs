@@ -190,7 +190,7 @@ impl LargeValues {
         let damaged = |what: &str| StoreError::damaged(&path, what);
         let file = self.open_file(value.id)?;
         let length = file.len().map_err(StoreError::io("reading", &path))?;
-        if length < (HEADER + key.len()) as u64 + value.bytes {
+        if length.saturating_sub((HEADER + key.len()) as u64) < value.bytes {
             return Err(damaged("the file is shorter than its value"));
         }
         let start = to.len();

@@ -34,6 +34,8 @@ mod db;
 #[doc(hidden)]
 pub mod disk;
 mod error;
+#[doc(hidden)]
+pub mod fuzzed;
 mod given_up;
 pub mod index;
 mod large;

@@ -128,10 +128,16 @@ impl Manifest {
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(NAME);
         match fs::read(&path) {
-            Ok(bytes) => Self::parse(dir, &bytes).map(|state| Some(Self { path, state })),
+            Ok(bytes) => Self::parse(dir, &bytes).map(|state| Some(Self::of(dir, state))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(StoreError::io("reading", &path)(e)),
         }
+    }
+
+    /// The manifest of the store in `dir` with these contents, which are there.
+    pub(crate) fn of(dir: &Path, state: State) -> Self {
+        let path = dir.join(NAME);
+        Self { path, state }
     }
 
     /// Reads and checks the bytes of the manifest of the store in `dir`.

@@ -86,7 +86,8 @@ pub struct Options {
     /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10; however little is live, four files of
     /// garbage are allowed for. Writers are slowed to the pace of collection when they outrun it.
     pub space_amplification_max: f64,
-    /// Open although acknowledged records are unreadable, and give those up.
+    /// Open although parts of the store contradict each other or acknowledged records are unreadable, and give those up. The refusal
+    /// without this says what would be given up, [`Stats::given_up`](crate::Stats::given_up) what was.
     pub salvage: bool,
 }
 

@@ -8,7 +8,8 @@ use clap::Args;
 #[derive(Args)]
 #[command(
     long_about = "Copies the live records of value-log files with garbage to the end of the log and removes the \
-                  files. A store does so by itself while it is open; this is for one that rarely is.",
+                  files. A store does so by itself while it is open; this is for one that rarely is. A file that cannot be \
+                  collected is named, and the exit status is 1.",
     after_long_help = "Example:\n  forebay store gc --dir s"
 )]
 pub struct Gc {
@@ -25,14 +26,25 @@ impl Gc {
         let report = opened.store.gc()?;
         opened.store.close()?;
         output::report(self.json, &report, |r| {
-            format!(
+            let mut text = format!(
                 "collected {} files and {} large values: {} given back, {} live records ({}) written again\n",
                 r.files,
                 r.large_values,
                 size::show(r.reclaimed_bytes),
                 r.relocated,
                 size::show(r.relocated_bytes)
-            )
-        })
+            );
+            for aside in &r.set_aside {
+                text.push_str(&format!(
+                    "NOT COLLECTED: {}: {}\n",
+                    aside.file, aside.reason
+                ));
+            }
+            text
+        })?;
+        match report.set_aside.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Reported),
+        }
     }
 }

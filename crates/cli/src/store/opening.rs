@@ -25,7 +25,8 @@ pub struct Opening {
     /// Open a pool that was made on persistent memory and lies elsewhere now
     #[arg(long, requires = "pool")]
     emulated: bool,
-    /// Open although acknowledged records are unreadable, and give those up
+    /// Open although parts contradict each other or acknowledged records are unreadable, give those up, and say what that was. Without this,
+    /// the refusal says what it would be
     #[arg(long)]
     salvage: bool,
 }
@@ -71,6 +72,9 @@ impl Opening {
             p.superblock().geometry.segment_bytes
         });
         let store = Store::open(&self.dir, pool.as_ref(), &options)?;
+        for what in store.given_up() {
+            eprintln!("given up: {what}");
+        }
         Ok(Opened {
             store,
             batch_bytes_max: usize::try_from(segment_bytes / 8)

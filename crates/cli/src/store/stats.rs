@@ -73,6 +73,17 @@ fn human(stats: &forebay_store::Stats) -> String {
         ),
         ("memory at most", size::show(stats.memory_bytes_max)),
     ]);
+    for aside in &stats.set_aside {
+        text.push_str(&format!(
+            "NOT COLLECTED: {} ({}): {}\n",
+            aside.file,
+            size::show(aside.bytes),
+            aside.reason
+        ));
+    }
+    for leftover in &stats.leftovers {
+        text.push_str(&format!("LEFT OVER: {leftover}\n"));
+    }
     if let Some(trouble) = &stats.trouble {
         text.push_str(&format!("TROUBLE: {trouble}\n"));
     }

@@ -34,6 +34,9 @@ impl Verify {
             for problem in &r.problems {
                 text.push_str(&format!("DAMAGED: {problem}\n"));
             }
+            for file in &r.not_collectable {
+                text.push_str(&format!("NOT COLLECTABLE: {file}\n"));
+            }
             text.push_str(if r.problems.is_empty() {
                 "no damage found\n"
             } else {

@@ -17,7 +17,7 @@
 
 use crate::{
     error::StoreError,
-    log::{Unnamed, ValueLog, VlogFile},
+    log::{Unnamed, ValueLog, VlogFile, ZEROS_AT_AN_END},
     manifest::State,
 };
 use forebay_pool::{Lsn, Recovered, record::KIND_SEAL, segment::next_start};
@@ -168,7 +168,7 @@ impl Parts<'_> {
             if file.end().is_some_and(|file_end| file_end <= end) {
                 continue;
             }
-            let later = file.find_record(self.state.uuid, end, |header| {
+            let later = file.find_record(self.state.uuid, end, ZEROS_AT_AN_END, |header| {
                 header.epoch >= least && header.kind != KIND_SEAL && header.lsn >= end
             });
             let Some(lsn) = later? else { continue };

@@ -184,6 +184,12 @@ impl Store {
         self.shared.head.flush()
     }
 
+    /// What this opening gave up, with [`Options::salvage`], in words.
+    #[must_use]
+    pub fn given_up(&self) -> Vec<String> {
+        self.shared.given_up.said()
+    }
+
     /// Sizes and counts.
     #[must_use]
     pub fn stats(&self) -> Stats {

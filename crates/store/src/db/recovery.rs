@@ -7,7 +7,7 @@
 use super::{Shared, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, Stop, ValueLog, VlogFile},
+    log::{LogReader, Stop, ValueLog, VlogFile, ZEROS},
     op::ops,
 };
 use forebay_pool::{Lsn, Recovered, record::Record};
@@ -73,7 +73,7 @@ fn evidence(
         }
     }
     // With every put synced, a valid record proves that all before it were.
-    file.find_record(owner, lost, |header| {
+    file.find_record(owner, lost, ZEROS, |header| {
         header.epoch >= epoch && header.durable_before() > lost
     })
 }

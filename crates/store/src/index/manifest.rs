@@ -168,6 +168,18 @@ impl Manifest {
     }
 }
 
+/// See [`super::fuzz_manifest`].
+pub(super) fn fuzz(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else {
+        return;
+    };
+    let _ = Manifest::decode(text);
+    let sealed = format!("{MAGIC} {VERSION} {:032x}\n{text}", checksum(text));
+    if let Ok(manifest) = Manifest::decode(&sealed) {
+        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    }
+}
+
 /// Makes the names in a directory durable.
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()

@@ -55,6 +55,11 @@ pub enum Form {
     Tombstone = 3,
 }
 
+/// Reads arbitrary bytes as the index's manifest, as they are and with the right checksum (`fuzzed`).
+pub(crate) fn fuzz_manifest(data: &[u8]) {
+    manifest::fuzz(data);
+}
+
 /// What an index lookup or iteration found for one key.
 pub type Found = (Vec<u8>, Address);
 

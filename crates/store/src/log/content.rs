@@ -1,6 +1,6 @@
 //! What a value-log file holds, found out without knowing where its records begin: an opening looks here before it changes anything.
 //!
-//! A file is allocated ahead and filled from its start, so zeros for [`WINDOW`] bytes mean that nothing stands behind them either.
+//! A file is allocated ahead and filled from its start, so a long stretch of zeros means that nothing stands behind it either.
 //! docs/store-format.md, "Opening".
 
 use super::VlogFile;
@@ -14,8 +14,12 @@ use forebay_pool::{
 };
 use uuid::Uuid;
 
-/// Bytes read at a time; so many zeros end what was written.
-const WINDOW: u64 = 4 << 20;
+/// Bytes read at a time.
+const WINDOW: u64 = 256 << 10;
+/// So many zeros end what was written, wherever one begins to look.
+pub(crate) const ZEROS: u64 = 4 << 20;
+/// The same behind the log's end, where a later session's first segment begins.
+pub(crate) const ZEROS_AT_AN_END: u64 = WINDOW;
 /// Bytes looked at first before an address: most records end within.
 const BACK: u64 = 16 << 10;
 /// No record is longer: half of the largest segment.
@@ -36,22 +40,29 @@ impl VlogFile {
         Ok(window.iter().any(|&byte| byte != 0))
     }
 
-    /// The first valid record of `owner` at `from` or behind, with the header that `wanted` asks for.
+    /// The first valid record of `owner` at `from` or behind, with the header that `wanted` asks for, and with less than `zeros` zeros
+    /// before it.
     pub(crate) fn find_record(
         &self,
         owner: Uuid,
         from: Lsn,
+        zeros: u64,
         wanted: impl Fn(&Header) -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let end = self.start.saturating_add(self.bytes_there()?);
         let (mut window, mut record) = (Vec::new(), Vec::new());
         let mut at = from.max(self.start).next_multiple_of(LINE as u64);
+        let mut zeros_from = at;
         while at < end {
             window.resize(to_usize((end - at).min(WINDOW)), 0);
             self.read(at, &mut window)?;
             if window.iter().all(|&byte| byte == 0) {
-                // Allocated and never written: nothing stands behind it.
-                break;
+                at += WINDOW;
+                if at - zeros_from >= zeros {
+                    // Allocated and never written: nothing stands behind it.
+                    break;
+                }
+                continue;
             }
             for (line, lsn) in window.chunks(LINE).zip((at..).step_by(LINE)) {
                 let Ok(header) = record::peek(line) else {
@@ -67,6 +78,7 @@ impl VlogFile {
                 }
             }
             at += WINDOW;
+            zeros_from = at;
         }
         Ok(None)
     }
@@ -80,7 +92,7 @@ impl VlogFile {
         }
         // Unless the last record ends in zeros of its own.
         let earliest = zeros_from.saturating_sub(RECORD_MAX).max(self.start);
-        let mut bytes = vec![0; to_usize(to - earliest)];
+        let mut bytes = vec![0; to_usize(to.min(zeros_from + RECORD_MAX) - earliest)];
         self.read(earliest, &mut bytes)?;
         let last = (earliest..zeros_from)
             .step_by(LINE)

@@ -257,7 +257,8 @@ impl VlogFile {
     }
 }
 
-fn header(start: Lsn, bytes: u64, store: Uuid) -> Vec<u8> {
+/// A file's header page.
+pub(crate) fn header(start: Lsn, bytes: u64, store: Uuid) -> Vec<u8> {
     let mut page = vec![0; usize::try_from(FILE_HEADER).unwrap_or(4096)];
     page[0..4].copy_from_slice(MAGIC);
     page[8..12].copy_from_slice(&VERSION.to_le_bytes());

@@ -15,8 +15,9 @@ mod resident;
 mod unnamed;
 mod value_log;
 
+pub(crate) use content::{ZEROS, ZEROS_AT_AN_END};
 pub(crate) use drain::{drain, drain_one};
-pub(crate) use file::VlogFile;
+pub(crate) use file::{VlogFile, header as file_header};
 pub(crate) use file_head::FileHead;
 pub(crate) use head::Head;
 pub(crate) use reader::{LogReader, Stop};

@@ -84,7 +84,9 @@ impl<'a> LogReader<'a> {
                 && at + header.record_bytes() <= self.end
             {
                 let (bytes, owner) = (HEADER + header.length as usize, self.owner);
-                if record::read(self.bytes(bytes)?, at, owner).is_ok() {
+                if !self.is_beyond_the_file(bytes)?
+                    && record::read(self.bytes(bytes)?, at, owner).is_ok()
+                {
                     return Ok(true);
                 }
             }
@@ -147,7 +149,7 @@ impl<'a> LogReader<'a> {
                 let limit = (f.start + f.bytes).max(f.end().unwrap_or(0));
                 limit.saturating_sub(at)
             });
-            if bytes as u64 > room {
+            if bytes as u64 > room || self.is_beyond_the_file(bytes)? {
                 return Ok(Err(Stop::Invalid(
                     at,
                     Invalid::Short {
@@ -183,6 +185,16 @@ impl<'a> LogReader<'a> {
             self.asked_to = self.at;
         }
         self.file.is_some()
+    }
+
+    /// True if so many bytes, more than are read at a time anyway, are not in the file: a length that only says so is not to cost memory.
+    fn is_beyond_the_file(&self, bytes: usize) -> Result<bool, StoreError> {
+        match &self.file {
+            Some(file) if bytes > BLOCK => {
+                Ok(file.start.saturating_add(file.bytes_there()?) < self.at + bytes as u64)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// At least `bytes` bytes at the present address, as far as the file has them; zeros behind its end.

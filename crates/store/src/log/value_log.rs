@@ -7,6 +7,7 @@
 //! Lock order: `place`, then the manifest's lock. Readers take neither.
 
 use super::{
+    content::ZEROS,
     file::VlogFile,
     unnamed::{self, Unnamed},
 };
@@ -250,7 +251,7 @@ impl ValueLog {
     fn say_what_is_cut(&self, file: &VlogFile, from: Lsn) -> Result<(), StoreError> {
         if let (true, Some(lsn)) = (
             self.given_up.is_allowed(),
-            file.find_record(self.store, from, |_| true)?,
+            file.find_record(self.store, from, ZEROS, |_| true)?,
         ) {
             self.given_up.say(format!(
                 "the log in {} from log address {from} on, with a record at {lsn}, was cut off",

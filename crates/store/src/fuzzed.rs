@@ -1,0 +1,179 @@
+//! What the fuzzers call with arbitrary bytes, for each of the store's formats. None may panic, or take memory beyond what the bytes
+//! themselves can fill; what is accepted is written as it was read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
+
+use crate::{
+    disk::RealDisk,
+    given_up::GivenUp,
+    index,
+    large::LargeValues,
+    log::{LogReader, ValueLog, ZEROS, file_header},
+    manifest::{FileRef, Manifest, State, VERSION},
+    op::{Change, op_in_batch, ops, push_op, read_record},
+};
+use forebay_pool::{
+    Lsn, crc32c,
+    record::{Header, Record},
+};
+use parking_lot::Mutex;
+use std::{fs, path::Path, sync::Arc};
+use uuid::Uuid;
+
+/// The store that the bytes belong to.
+pub const OWNER: Uuid = Uuid::from_u128(0x000F_0EBA_1057_02E5);
+/// Records that a walk looks at at most.
+const RECORDS_MAX: usize = 10_000;
+
+/// The store's manifest: as it is, and with the right checksum.
+pub fn manifest(data: &[u8]) {
+    let dir = Path::new("fuzzed");
+    let _ = Manifest::parse(dir, data);
+    let sealed = [
+        data,
+        format!("\ncrc32c {:08x}\n", crc32c([data])).as_bytes(),
+    ]
+    .concat();
+    if let Ok(state) = Manifest::parse(dir, &sealed) {
+        for file in &state.files {
+            assert!(file.end.is_none_or(|end| end >= file.start));
+        }
+    }
+}
+
+/// The index's manifest: as it is, and with the right checksum.
+pub fn index_manifest(data: &[u8]) {
+    index::fuzz_manifest(data);
+}
+
+/// The payload of a record, of each kind, and one operation of a batch.
+pub fn operation(data: &[u8]) {
+    for kind in 0..6 {
+        let header = Header {
+            length: u32::try_from(data.len()).unwrap_or(u32::MAX),
+            lsn: 64,
+            epoch: 1,
+            lag: 0,
+            kind,
+        };
+        let record = Record {
+            header,
+            payload: data,
+        };
+        for op in ops(record).flatten().take(RECORDS_MAX) {
+            assert!(op.key.len() <= data.len());
+        }
+    }
+    if let Ok(op) = op_in_batch(data) {
+        let mut again = Vec::new();
+        let large;
+        let (kind, body) = match op.change {
+            Change::Put(value) => (crate::op::KIND_PUT, value),
+            Change::Delete => (crate::op::KIND_DELETE, &[][..]),
+            Change::Large(value) => {
+                large = value.encode();
+                (crate::op::KIND_LARGE, &large[..])
+            }
+        };
+        push_op(&mut again, kind, op.key, body);
+        assert_eq!(again, data[..op.bytes]);
+    }
+    let _ = read_record(data, 64, OWNER);
+}
+
+/// A value-log file in `dir`, which is empty and is so again afterwards: as it is, and behind a whole header.
+pub fn value_log(dir: &Path, data: &[u8]) {
+    walk(dir, data);
+    let whole = [&file_header(0, data.len() as u64, OWNER)[..], data].concat();
+    walk(dir, &whole);
+}
+
+fn walk(dir: &Path, bytes: &[u8]) {
+    let path = dir.join("vlog/0000000000000000.vlog");
+    let written = fs::create_dir_all(dir.join("vlog")).and_then(|()| fs::write(&path, bytes));
+    assert!(written.is_ok(), "{written:?}");
+    let manifest = Arc::new(Mutex::new(Manifest::of(dir, state())));
+    let disk = Arc::new(RealDisk::default());
+    let opened = ValueLog::open(disk, dir, 1 << 20, manifest, GivenUp::new(dir, false));
+    if let Ok((log, _)) = opened {
+        read_all(&log, bytes.len() as u64);
+    }
+    let _ = fs::remove_file(path);
+}
+
+/// Of a store with one file.
+fn state() -> State {
+    State {
+        format_version: VERSION,
+        uuid: OWNER,
+        epoch: 1,
+        pool: None,
+        log_end: None,
+        large_from: 1,
+        files: vec![FileRef {
+            start: 0,
+            end: None,
+        }],
+        retired: None,
+        indexed_to: 0,
+    }
+}
+
+/// Every way in which an opening, a replay or a collection reads a file.
+fn read_all(log: &ValueLog, bytes: u64) {
+    let mut reader = LogReader::new(log, OWNER, 0, Lsn::MAX);
+    let mut last = None;
+    for _ in 0..RECORDS_MAX {
+        let Ok(Ok(record)) = reader.next() else { break };
+        assert!(last < Some(record.header.lsn));
+        assert!(record.header.lsn + record.header.record_bytes() <= bytes);
+        last = Some(record.header.lsn);
+        let _ = ops(record).take(RECORDS_MAX).count();
+    }
+    let mut reader = LogReader::new(log, OWNER, 0, bytes);
+    reader.read_blocks_of(4096);
+    let mut at = 0;
+    while let Ok(true) = reader.seek(at) {
+        at = reader.at() + 64;
+    }
+    for file in log.files().iter() {
+        let _ = file.holds_log();
+        let found = file.find_record(OWNER, 64, ZEROS, |header| header.epoch > 1);
+        assert!(found.is_ok_and(|found| found.is_none_or(|lsn| lsn < bytes)));
+        for to in [64, 4096, bytes.saturating_sub(4096)] {
+            let _ = file.stops_short_of(OWNER, to.min(file.bytes_there().unwrap_or(0)));
+        }
+    }
+}
+
+/// A large value's file in `dir`: as it is, and with the right checksum of its header.
+pub fn large_value(dir: &Path, data: &[u8]) {
+    let Ok(values) = LargeValues::open(Arc::new(RealDisk::default()), dir, OWNER, 0) else {
+        return;
+    };
+    let path = values.path(1);
+    let mut sealed = data.to_vec();
+    if sealed.len() >= 64 {
+        let length = u32::from_le_bytes([sealed[28], sealed[29], sealed[30], sealed[31]]) as usize;
+        sealed[..4].copy_from_slice(b"FLRG");
+        sealed[32..48].copy_from_slice(OWNER.as_bytes());
+        let end = length.saturating_add(64).min(sealed.len());
+        let crc = crc32c([&sealed[8..end]]);
+        sealed[4..8].copy_from_slice(&crc.to_le_bytes());
+    }
+    for bytes in [data, &sealed] {
+        let written = fs::write(&path, bytes);
+        assert!(written.is_ok(), "{written:?}");
+        let key = values.key_of(1);
+        let _ = values.never_written(1);
+        for bytes in [0, 1, 1 << 30, u64::MAX] {
+            let value = crate::op::LargeRef {
+                id: 1,
+                bytes,
+                crc: 0,
+            };
+            let mut read = Vec::new();
+            let _ = values.read(key.as_deref().unwrap_or(b"key"), &value, &mut read);
+            assert!(read.len() <= data.len());
+        }
+    }
+    let _ = fs::remove_file(path);
+}

@@ -1,0 +1,4 @@
+//! Arbitrary bytes, read by `forebay_store::fuzzed::operation`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| forebay_store::fuzzed::operation(data));
