@@ -81,6 +81,7 @@ impl Shared {
             stripe.0.lock().active = Arc::clone(&fresh);
         }
         self.install(&self.view.load_full(), fresh);
+        self.background.brake.begin(self.frozen_load());
         self.background.state.lock().index_work = true;
     }
 

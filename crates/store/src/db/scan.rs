@@ -242,13 +242,14 @@ impl Scan {
         }
     }
 
-    /// The sources' chunks, held. The sources are made anew if the snapshot's view is another one, or a chunk's order.
-    fn pin(&mut self) -> Result<Vec<Pin>, StoreError> {
+    /// The snapshot's view, which keeps its chunks as long as it is held, and the sources' runs. The sources are made anew if the view
+    /// is another one, or a chunk's order.
+    fn pin(&mut self) -> Result<(Arc<View>, Vec<Pin>), StoreError> {
         let view = self.snapshot.view().view();
         if std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
             let pins: Option<Vec<Pin>> = self.sources.iter().map(Source::pin).collect();
             if let Some(pins) = pins {
-                return Ok(pins);
+                return Ok((view, pins));
             }
         }
         self.view = Arc::downgrade(&view);
@@ -284,7 +285,7 @@ impl Scan {
         for (source, pin) in self.sources.iter_mut().zip(&pins) {
             source.advance(pin, limit, reversed)?;
         }
-        Ok(pins)
+        Ok((view, pins))
     }
 
     /// What the tables have of the range, or of that part of it that is not known to be hidden.
@@ -403,7 +404,7 @@ impl Scan {
     fn read_ahead(&mut self) -> Result<(), StoreError> {
         let mut bytes = 0;
         let mut absent = Vec::new();
-        let pins = self.pin()?;
+        let (_view, pins) = self.pin()?;
         while self.ahead.len() < self.ahead_next && bytes < AHEAD_BYTES {
             let Some(found) = self.next_key(&pins)? else {
                 break;

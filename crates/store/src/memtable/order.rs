@@ -4,7 +4,7 @@
 //! own ([`Run`]), and merges it with earlier runs that are not much larger. So each key is copied a logarithmic number of times, a
 //! scan costs what was written since the last, and writers have nothing to do. A chunk that is never scanned has no order.
 //!
-//! Deleted keys leave the order once scans have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
+//! A key that was deleted before a scan met it never enters the order; others leave it once scans have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
 //! what is live, however many keys were deleted in front of it. They still hide what older chunks and the tables have; for
 //! keys between the first and the last that left ([`ChunkOrder::left`]) a scan asks the chunk itself. A key that is put again comes back.
 //!
@@ -70,6 +70,10 @@ impl Chunk {
         let ordered = &mut *self.ordered.lock();
         ordered.seen.resize(super::chunk::SHARDS, (0, 0));
         let mut places = self.unordered(&mut ordered.seen);
+        // Those that were deleted meanwhile are not worth sorting.
+        let mut left = ordered.left.take();
+        places.retain(|&(_, place)| !self.leaves(place, &mut left));
+        ordered.left = left;
         if !places.is_empty() {
             self.keep_shared(ordered, &places);
             let shared = ordered.shared.as_ref().map_or(0, Vec::len);
@@ -139,24 +143,33 @@ impl Chunk {
 
     /// Rewrites the runs without keys that are deleted and that no snapshot sees.
     fn drop_dead_keys(&self, ordered: &mut Ordered) {
-        let mut left = ordered.left.take().map(|left| Stretch::clone(&left));
+        let mut left = ordered.left.take();
         let mut runs = Vec::with_capacity(ordered.runs.len());
         for run in &ordered.runs {
-            let kept = run.0.iter().copied().filter(|&(_, place)| {
-                !self.drop_dead(place, |key| match &mut left {
-                    None => left = Some((key.to_vec(), key.to_vec())),
-                    Some((first, _)) if key < &first[..] => *first = key.to_vec(),
-                    Some((_, last)) if key > &last[..] => *last = key.to_vec(),
-                    Some(_) => {}
-                })
-            });
-            let kept: Box<[_]> = kept.collect();
+            let places = run.0.iter().copied();
+            let kept: Box<[_]> = places
+                .filter(|&(_, place)| !self.leaves(place, &mut left))
+                .collect();
             if !kept.is_empty() {
                 runs.push(Arc::new(Run(kept)));
             }
         }
         ordered.runs = runs;
-        ordered.left = left.map(Arc::new);
+        ordered.left = left;
+    }
+
+    /// Has the entry at `place` leave the order, and notes its key, if it is dead.
+    fn leaves(&self, place: u32, left: &mut Option<Arc<Stretch>>) -> bool {
+        self.drop_dead(place, |key| match left.as_deref() {
+            None => *left = Some(Arc::new((key.to_vec(), key.to_vec()))),
+            Some((first, last)) if key < &first[..] => {
+                *left = Some(Arc::new((key.to_vec(), last.clone())));
+            }
+            Some((first, last)) if key > &last[..] => {
+                *left = Some(Arc::new((first.clone(), key.to_vec())));
+            }
+            Some(_) => {}
+        })
     }
 
     /// Scans have passed over so many deleted keys in runs of this chunk.
