@@ -17,7 +17,7 @@ from .report import Case, Result
 ATTEMPTS = 4
 NOT_RUN = "not run"
 # Differences of a part that are told while it runs; the report has all, the table some.
-TOLD = 12
+TOLD = 4
 
 
 def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Result:
@@ -34,7 +34,7 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
         counts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in ("same", "different", "flaky")}
         say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
         for case in [case for case in cases if case.verdict != "same"][:TOLD]:
-            say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {case.plain}, under Forebay {case.forebay}"[:600])
+            say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {case.plain}, under Forebay {case.forebay}"[:400])
     return result
 
 

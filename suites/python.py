@@ -19,7 +19,6 @@ MODULES = """
     test_subprocess test_popen test_fork1 test_wait3 test_wait4 test_pipes test_pty test_signal test_threadsignals
     test_sqlite3 test_dbm test_dbm_dumb test_dbm_gnu test_dbm_ndbm test_shelve test_pickle test_mailbox
     test_tarfile test_zipfile test_gzip test_bz2 test_lzma test_filecmp test_linecache test_compileall test_py_compile test_logging
-    test_multiprocessing_fork test_concurrent_futures test_socket
 """.split()
 # A test that takes longer hangs.
 TEST_LIMIT_S = 240

@@ -35,8 +35,8 @@ class Variant:
     """Who writes. A group is what one `forebay run` (or nothing, for a plain one) starts: a number of workers."""
 
     name: str
-    # Workers of each run under Forebay.
-    runs: tuple[int, ...]
+    # Workers of each run under Forebay, by choice. Of several that open the log for writing in one run none may absorb it.
+    runs: tuple[tuple[int, ...], ...]
     # Workers beside them.
     plain: int
     # True: it has to lose something, or the loop would not see it.
@@ -46,9 +46,9 @@ class Variant:
 
 
 VARIANTS = [
-    Variant("one run", runs=(3,), plain=0),
-    Variant("two runs", runs=(2, 1), plain=0),
-    Variant("plain beside a run", runs=(2,), plain=1),
+    Variant("one run", runs=((2, 3),), plain=0),
+    Variant("two runs", runs=((1, 2), (1,)), plain=0),
+    Variant("plain beside a run", runs=((1, 1, 2),), plain=1),
     Variant("plain", runs=(), plain=2, share=0.2),
     Variant("plain, nothing synced", runs=(), plain=2, must_lose=True, share=0.05),
 ]
@@ -75,7 +75,7 @@ def _no_tools() -> str | None:
 
 
 def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    done, bad, acknowledged = 0, 0, 0
+    done, bad, acknowledged, replayed = 0, 0, 0, 0
     while done < rounds:
         home = pathlib.Path(tempfile.mkdtemp(prefix="cuts-", dir=memory_dir()))
         try:
@@ -85,6 +85,7 @@ def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | 
                     faults = epoch.round(number)
                     done += 1
                     acknowledged += epoch.acknowledged_in_round
+                    replayed += any("nothing to recover" not in said for said in epoch.recovered)
                     if faults:
                         bad += 1
                         processes.say(f"cuts: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
@@ -103,7 +104,10 @@ def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | 
     if variant.must_lose:
         found = "loses" if bad else "loses nothing"
         result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
-    result.notes.append(f"{variant.name}: {done} cuts, {bad} bad, {acknowledged:,} transactions acknowledged" + (" (must lose)" * variant.must_lose))
+    loses = " (it has to lose some)" if variant.must_lose else ""
+    result.notes.append(
+        f"{variant.name}: {done} cuts, {bad} bad{loses}, {acknowledged:,} transactions acknowledged, {replayed} recoveries with anything to do"
+    )
 
 
 class Epoch:
@@ -130,7 +134,7 @@ class Epoch:
         try:
             for pool in set(self.pools):
                 create_pool(pool, size=size, segment=segment, lanes=16)
-            counts = (*variant.runs, variant.plain)
+            counts = (*(rng.choice(run) for run in variant.runs), variant.plain)
             self.names = [[f"w{group}{member}" for member in range(count)] for group, count in enumerate(counts)]
             database.create(self.database, self.mode, [name for group in self.names for name in group])
             self.disk.write_back()
