@@ -39,6 +39,7 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	cargo test --workspace $(LOCKED)
+	python3 -m unittest -q suites.selftest
 	@$(MAKE) --no-print-directory powercut-quick
 	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64)/lib" ]; then \
 		$(MAKE) --no-print-directory test-aarch64; \

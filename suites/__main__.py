@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from . import compare, dpkg, fio, git, processes, python, report, sqlite
 from .cuts import loop
-from .place import ROOT, forebay
+from .place import forebay
 
 
 def main() -> int:

@@ -6,10 +6,14 @@ A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, o
 
 from __future__ import annotations
 
+import hashlib
+import os
 import pathlib
+import stat
 from types import ModuleType
 
-from .place import Place, place
+from . import report
+from .place import place
 from .processes import say
 from .report import Case, Result
 
@@ -34,7 +38,7 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
         counts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in ("same", "different", "flaky")}
         say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
         for case in [case for case in cases if case.verdict != "same"][:TOLD]:
-            say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {case.plain}, under Forebay {case.forebay}"[:400])
+            say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {report.said(case.plain)}, under Forebay {report.said(case.forebay)}")
     return result
 
 
@@ -61,19 +65,15 @@ def _attempt(suite: ModuleType, group: str, under_forebay: bool, scratch: pathli
     return outcomes
 
 
-def tree(root: pathlib.Path, hidden: tuple[str, ...] = ()) -> dict[str, str]:
-    """All there is below a directory, as text: kind, mode, owner, size, modification time, content. `hidden`: names whose times and content are not compared."""
-    import hashlib
-    import os
-    import stat
-
+def tree(root: pathlib.Path) -> dict[str, str]:
+    """All there is below a directory, as text: kind, mode and owner, and of files size, modification time and content."""
     found = {}
     for path in sorted(root.rglob("*")):
         what = os.lstat(path)
         text = f"{stat.filemode(what.st_mode)} {what.st_uid}:{what.st_gid}"
         if path.is_symlink():
             text += f" -> {os.readlink(path)}"
-        elif path.is_file() and path.name not in hidden:
+        elif path.is_file():
             text += f" {what.st_size} {what.st_mtime_ns} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
         found[str(path.relative_to(root))] = text
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
+import re
 import shutil
 import subprocess
 import xml.etree.ElementTree
@@ -56,6 +56,6 @@ def _outcome(case: xml.etree.ElementTree.Element, place: pathlib.Path) -> str:
         if (found := case.find(kind)) is not None:
             # Its last line: what was raised. What names the place it ran in is cut out.
             text = (found.text or found.get("message") or "").strip().splitlines()
-            said = text[-1].replace(str(place), "…") if text else ""
+            said = re.sub(r"\btmp\w{8}\b", "tmp…", text[-1].replace(str(place), "…")) if text else ""
             return f"{kind}: {said}"
     return "skipped" if case.find("skipped") is not None or case.get("status") == "skipped" else "passed"

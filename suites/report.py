@@ -100,13 +100,13 @@ def to_markdown(results: list[Result], versions: dict[str, str]) -> str:
             lines += [f"Not run: {result.missing}", ""]
         lines += [f"* {note}" for note in result.notes]
         for verdict, case in named[:NAMED]:
-            lines.append(f"* {verdict}: `{case.name}`: plain {_said(case.plain)}, under Forebay {_said(case.forebay)}")
+            lines.append(f"* {verdict}: `{case.name}`: plain {said(case.plain)}, under Forebay {said(case.forebay)}")
         if len(named) > NAMED:
             lines.append(f"* and {len(named) - NAMED:,} more")
     return "\n".join(lines) + "\n"
 
 
-def _said(outcomes: list[str]) -> str:
+def said(outcomes: list[str]) -> str:
     """Outcomes of all attempts, each once, with how often it came."""
     seen = {outcome: outcomes.count(outcome) for outcome in outcomes}
     return ", ".join(f"`{_short(o)}`" + (f" ({n} of {len(outcomes)})" if len(outcomes) > 1 else "") for o, n in seen.items())

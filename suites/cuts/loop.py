@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -149,7 +148,7 @@ class Epoch:
         """Writes, kills, cuts, recovers: what is wrong then."""
         rng = random.Random(f"{self.seed} {self.variant.name} {number} round")
         self.errors, self.recovered, self.heard, self.acknowledged_in_round = [], [], set(), 0
-        group = Group()
+        group = Group(self.home / "errors")
         try:
             commands = [
                 (names, self._in_this_boot(self._run_command(pool, self._workers(names, number)))) for pool, names in zip(self.pools, self.names)
@@ -248,7 +247,7 @@ class Epoch:
         """Copies what is there, for whoever looks for the reason."""
         shutil.rmtree(to, ignore_errors=True)
         to.mkdir(parents=True)
-        for path in [*set(self.pools), *self.disk.mounted.glob("a.db*")]:
+        for path in [*set(self.pools), self.home / "errors", *self.disk.mounted.glob("a.db*")]:
             if path.exists():
                 shutil.copy2(path, to)
         text = {"about": self.about, "faults": faults, "acknowledged": self.acknowledged, "recovery": self.recovered}
@@ -258,16 +257,16 @@ class Epoch:
 class Group:
     """The processes of a round: one process group, so that one signal ends all of them at once; one pipe, which is the ledger."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: pathlib.Path) -> None:
+        # What they say on standard error, in the end of the file for each round.
+        self.errors = open(errors, "ab")
         self.ledger, self.ledger_in = os.pipe()
         self.started: list[subprocess.Popen] = []
         self.rest = b""
 
     def start(self, argv: list[str]) -> None:
         leader = self.started[0].pid if self.started else 0
-        child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self.ledger_in, stderr=subprocess.DEVNULL if not sys.flags.verbose else None, process_group=leader
-        )
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.ledger_in, stderr=self.errors, process_group=leader)
         self.started.append(child)
 
     def members(self) -> list[int]:
@@ -293,15 +292,13 @@ class Group:
 
     def kill(self) -> None:
         """Kills them all at once, and waits until none is there."""
-        if not self.started:
-            return
-        os.killpg(self.started[0].pid, signal.SIGKILL)
+        if self.started:
+            os.killpg(self.started[0].pid, signal.SIGKILL)
         for child in self.started:
             child.wait()
         processes.stop_all()
-        if self.ledger_in >= 0:
-            os.close(self.ledger_in)
-            self.ledger_in = -1
+        os.close(self.ledger_in)
+        self.errors.close()
 
     def lines(self, wait_s: float, to_the_end: bool) -> list[str]:
         """Whole lines of the ledger that are there by now."""
