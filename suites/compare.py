@@ -2,6 +2,7 @@
 
 A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, or None), `groups()` (names of its parts), and
 `run_group(group, place)`, which runs one part in a fresh place and gives an outcome for each test, as text that is the same wherever it ran.
+It may have `run_again(group, place, names)`, which runs only these tests of the part.
 """
 
 from __future__ import annotations
@@ -46,20 +47,26 @@ def _compare(suite: ModuleType, group: str, scratch: pathlib.Path | None, result
     plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
     names = list(dict.fromkeys([*plain, *under]))
     cases = [Case(f"{group}: {name}", [plain.get(name, NOT_RUN)], [under.get(name, NOT_RUN)]) for name in names]
-    if all(case.plain == case.forebay for case in cases):
+    differing = {name: case for name, case in zip(names, cases) if case.plain != case.forebay}
+    if not differing:
         return cases
     for _ in range(ATTEMPTS - 1):
-        plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
-        for name, case in zip(names, cases):
-            if case.plain[0] != case.forebay[0]:
-                case.plain.append(plain.get(name, NOT_RUN))
-                case.forebay.append(under.get(name, NOT_RUN))
+        plain = _attempt(suite, group, False, scratch, result, list(differing))
+        under = _attempt(suite, group, True, scratch, result, list(differing))
+        for name, case in differing.items():
+            case.plain.append(plain.get(name, NOT_RUN))
+            case.forebay.append(under.get(name, NOT_RUN))
     return cases
 
 
-def _attempt(suite: ModuleType, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result) -> dict[str, str]:
+def _attempt(
+    suite: ModuleType, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result, again: list[str] | None = None
+) -> dict[str, str]:
     with place(under_forebay, scratch) as where:
-        outcomes = suite.run_group(group, where)
+        if again is not None and hasattr(suite, "run_again"):
+            outcomes = suite.run_again(group, where, again)
+        else:
+            outcomes = suite.run_group(group, where)
         outcomes["the pool afterwards"] = where.left()
         result.absorbed_writes += where.absorbed_writes
     return outcomes

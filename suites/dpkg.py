@@ -7,7 +7,7 @@ import pathlib
 import shutil
 
 from .compare import tree
-from .place import ROOT, Place
+from .place import Place, target
 
 NAME = "dpkg"
 ABOUT = "dpkg, tar, cp -a, rsync -a and cpio into a directory; trees compared with modes, owners and times"
@@ -17,7 +17,7 @@ LIMIT_S = 300.0
 
 
 def debs() -> pathlib.Path:
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "suites" / "debs"
+    return target() / "suites" / "debs"
 
 
 def missing() -> str | None:

@@ -41,8 +41,9 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
         "directory": str(directory),
         "filesize": "1M",
         "rw": pattern,
-        "bs": "4k" if direct else "1k-9k",
-        "bs_unaligned": int(not direct),
+        # mmap wants whole pages, O_DIRECT whole blocks.
+        "bs": "4k" if direct or engine == "mmap" else "1k-9k",
+        "bs_unaligned": int(not direct and engine != "mmap"),
         "ioengine": engine,
         "iodepth": 8,
         "direct": direct,
@@ -61,5 +62,5 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
 
 
 def _errors(text: str) -> str:
-    found = re.findall(r"(?:verify: .*|fio: .*(?:err|fail).*|err=\s*[1-9].*)", text)
+    found = re.findall(r"(?:verify: .*|fio: .*(?:err|fail).*|err=\s*[1-9].*)", re.sub(r"pid=\d+", "pid=…", text))
     return "".join(f"; {line}" for line in found[:3])

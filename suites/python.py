@@ -37,9 +37,15 @@ def groups() -> list[str]:
 
 
 def run_group(group: str, place: Place) -> dict[str, str]:
+    return run_again(group, place, [])
+
+
+def run_again(group: str, place: Place, names: list[str]) -> dict[str, str]:
+    """Only these tests of the module; all, if none of them is a test's name."""
+    only = [word for name in names if name.startswith("test.") for word in ("-m", name)]
     report = place.dir / "junit.xml"
     temporary = place.fresh("tmp")
-    command = [PYTHON, "-m", "test", "--junit-xml", str(report), "--tempdir", str(temporary), "--timeout", str(TEST_LIMIT_S), group]
+    command = [PYTHON, "-m", "test", "--junit-xml", str(report), "--tempdir", str(temporary), "--timeout", str(TEST_LIMIT_S), *only, group]
     # Their own directory for what they put in the system's temporary one.
     done = place.run(command, limit_s=MODULE_LIMIT_S, env={"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"})
     outcomes = {"the module": done.outcome}

@@ -67,6 +67,22 @@ class Result:
         }
 
 
+def save(result: Result, directory: pathlib.Path) -> None:
+    """Keeps a result for the page, instead of an earlier one of its suite."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write(directory / f"{result.suite}.json", json.dumps(dataclasses.asdict(result)))
+
+
+def saved(directory: pathlib.Path, suites: list[str]) -> list[Result]:
+    """The last result of each suite that has one, in this order."""
+    results = []
+    for path in (directory / f"{suite}.json" for suite in suites):
+        if path.exists():
+            fields = json.loads(path.read_text())
+            results.append(Result(**{**fields, "cases": [Case(**case) for case in fields["cases"]]}))
+    return results
+
+
 def to_json(results: list[Result]) -> str:
     return json.dumps([result.as_json() for result in results], indent=1)
 

@@ -27,6 +27,8 @@ SOUND = "sound"
 # Rounds on one database: what a recovery left is written on, by the next round's processes, in the next boot.
 ROUNDS_OF_ONE_DATABASE = 8
 START_LIMIT_S = 60.0
+# After which a round ends that has not written as many transactions as it was to; where one was killed, the others may wait for long.
+WRITE_LIMIT_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +130,7 @@ class Epoch:
         self.acknowledged: dict[str, int] = {}
         self.acknowledged_in_round = 0
         self.errors: list[str] = []
+        self.is_cut = False
         self.heard: set[str] = set()
         self.recovered: list[str] = []
         try:
@@ -148,6 +151,7 @@ class Epoch:
         """Writes, kills, cuts, recovers: what is wrong then."""
         rng = random.Random(f"{self.seed} {self.variant.name} {number} round")
         self.errors, self.recovered, self.heard, self.acknowledged_in_round = [], [], set(), 0
+        self.is_cut = False
         group = Group(self.home / "errors")
         try:
             commands = [
@@ -157,9 +161,16 @@ class Epoch:
                 commands.append((self.names[-1], self._workers(self.names[-1], number)))
             self._start(group, commands, rng)
             self._write(group, rng)
+            # Now and then the device goes away under the living: what they are told fails from then on is their business.
+            if rng.random() < 0.25:
+                self._read(group, 0.0)
+                self.disk.cut()
+                self.is_cut = True
+                self._wait(group, rng.uniform(0.0, 0.2))
         finally:
             group.kill()
-        self.disk.cut()
+        if not self.is_cut:
+            self.disk.cut()
         self._read(group, 0.0, to_the_end=True)
         self.disk.mount_again()
         self.boot = uuid.uuid4()
@@ -189,17 +200,24 @@ class Epoch:
             self.errors.append(f"{sorted(wanted - self.heard)} committed nothing in {START_LIMIT_S:.0f} s")
 
     def _write(self, group: Group, rng: random.Random) -> None:
-        """Lets them write for a while; meanwhile the kernel writes back, or one of the processes is killed before the others."""
-        end = time.monotonic() + rng.uniform(0.02, 1.0)
-        write_back_at = end - rng.uniform(0.0, 0.4) if rng.random() < 0.3 else None
-        kill_at = end - rng.uniform(0.0, 0.3) if rng.random() < 0.25 else None
-        while (now := time.monotonic()) < end and not self.errors:
-            if write_back_at and now >= write_back_at:
+        """Lets them write some transactions; meanwhile the kernel writes back, or one of the processes is killed before the others."""
+        begun, number = self.acknowledged_in_round, rng.randint(2, 250)
+        write_back_at = rng.randint(0, number) if rng.random() < 0.3 else None
+        kill_at = rng.randint(0, number) if rng.random() < 0.25 else None
+        deadline = time.monotonic() + WRITE_LIMIT_S
+        while (done := self.acknowledged_in_round - begun) < number and time.monotonic() < deadline and not self.errors:
+            if write_back_at is not None and done >= write_back_at:
                 self.disk.write_back()
                 write_back_at = None
-            if kill_at and now >= kill_at:
+            if kill_at is not None and done >= kill_at:
                 group.kill_one(rng)
                 kill_at = None
+            self._read(group, 0.01)
+
+    def _wait(self, group: Group, seconds: float) -> None:
+        """Lets them go on for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
             self._read(group, 0.01)
 
     def _read(self, group: Group, wait_s: float, to_the_end: bool = False) -> None:
@@ -211,7 +229,7 @@ class Epoch:
                 self.acknowledged[name] = max(self.acknowledged.get(name, 0), int(seq))
                 self.acknowledged_in_round += 1
                 self.heard.add(name)
-            elif kind == "error":
+            elif kind == "error" and not self.is_cut:
                 self.errors.append(f"a writer failed: {rest}")
 
     def _workers(self, names: list[str], number: int) -> list[str]:
