@@ -39,6 +39,7 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	cargo test --workspace $(LOCKED)
+	python3 -m unittest -q suites.selftest
 	@$(MAKE) --no-print-directory powercut-quick
 	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64)/lib" ]; then \
 		$(MAKE) --no-print-directory test-aarch64; \
@@ -67,7 +68,7 @@ powercut-quick: ## Two power cuts of each workload, as part of make test
 suites: ## Other people's test suites plain and under Forebay, and cuts of a shared database: ONLY=NAME for one, ROUNDS=100, SEED=...
 	@scripts/setup.sh suites
 	cargo build $(LOCKED) -p forebay -p forebay-preload
-	nice python3 -m suites --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY),--write docs/suites.md)
+	nice python3 -m suites --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) --write docs/suites.md
 
 # qemu-user of Debian 12 announces `dc cvap` on newer processors but cannot run it, hence the Cortex-A72,
 # where the pool has to fall back to `dc cvac`. Emulation is slow, hence fewer cases per property.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from . import compare, dpkg, fio, git, processes, python, report, sqlite
 from .cuts import loop
-from .place import ROOT, forebay
+from .place import forebay, target
 
 
 def main() -> int:
@@ -33,20 +33,26 @@ def main() -> int:
     if not pathlib.Path(forebay()).is_file():
         parser.error(f"{forebay()} is not there: cargo build -p forebay -p forebay-preload, or say where it is in FOREBAY")
     processes.adopt_orphans()
-    results = []
+    results, said = [], versions()
     try:
         for name in options.only or names:
             if name == loop.NAME:
                 results.append(loop.run(options.rounds, options.seed, options.variant, options.keep))
             else:
                 results.append(suites[name](options.scratch, options.group))
+            # After each: an interrupted run has what was done. The page has the last result of each suite.
+            if options.write:
+                report.save(results[-1], kept())
+                report.write(options.write, report.to_markdown(report.saved(kept(), names), said))
     finally:
         processes.stop_all()
-    markdown = report.to_markdown(results, versions())
-    if options.write:
-        report.write(options.write, markdown)
-    print(report.to_json(results) if options.json else markdown)
+    print(report.to_json(results) if options.json else report.to_markdown(results, said))
     return 0 if all(result.well for result in results) else 1
+
+
+def kept() -> pathlib.Path:
+    """Where the last result of each suite is."""
+    return target() / "suites" / "results"
 
 
 def comparisons() -> dict[str, Callable]:

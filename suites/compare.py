@@ -2,14 +2,19 @@
 
 A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, or None), `groups()` (names of its parts), and
 `run_group(group, place)`, which runs one part in a fresh place and gives an outcome for each test, as text that is the same wherever it ran.
+It may have `run_again(group, place, names)`, which runs only these tests of the part.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import pathlib
+import stat
 from types import ModuleType
 
-from .place import Place, place
+from . import report
+from .place import place
 from .processes import say
 from .report import Case, Result
 
@@ -17,7 +22,7 @@ from .report import Case, Result
 ATTEMPTS = 4
 NOT_RUN = "not run"
 # Differences of a part that are told while it runs; the report has all, the table some.
-TOLD = 12
+TOLD = 4
 
 
 def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Result:
@@ -34,7 +39,7 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
         counts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in ("same", "different", "flaky")}
         say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
         for case in [case for case in cases if case.verdict != "same"][:TOLD]:
-            say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {case.plain}, under Forebay {case.forebay}"[:600])
+            say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {report.said(case.plain)}, under Forebay {report.said(case.forebay)}")
     return result
 
 
@@ -42,38 +47,40 @@ def _compare(suite: ModuleType, group: str, scratch: pathlib.Path | None, result
     plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
     names = list(dict.fromkeys([*plain, *under]))
     cases = [Case(f"{group}: {name}", [plain.get(name, NOT_RUN)], [under.get(name, NOT_RUN)]) for name in names]
-    if all(case.plain == case.forebay for case in cases):
+    differing = {name: case for name, case in zip(names, cases) if case.plain != case.forebay}
+    if not differing:
         return cases
     for _ in range(ATTEMPTS - 1):
-        plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
-        for name, case in zip(names, cases):
-            if case.plain[0] != case.forebay[0]:
-                case.plain.append(plain.get(name, NOT_RUN))
-                case.forebay.append(under.get(name, NOT_RUN))
+        plain = _attempt(suite, group, False, scratch, result, list(differing))
+        under = _attempt(suite, group, True, scratch, result, list(differing))
+        for name, case in differing.items():
+            case.plain.append(plain.get(name, NOT_RUN))
+            case.forebay.append(under.get(name, NOT_RUN))
     return cases
 
 
-def _attempt(suite: ModuleType, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result) -> dict[str, str]:
+def _attempt(
+    suite: ModuleType, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result, again: list[str] | None = None
+) -> dict[str, str]:
     with place(under_forebay, scratch) as where:
-        outcomes = suite.run_group(group, where)
+        if again is not None and hasattr(suite, "run_again"):
+            outcomes = suite.run_again(group, where, again)
+        else:
+            outcomes = suite.run_group(group, where)
         outcomes["the pool afterwards"] = where.left()
         result.absorbed_writes += where.absorbed_writes
     return outcomes
 
 
-def tree(root: pathlib.Path, hidden: tuple[str, ...] = ()) -> dict[str, str]:
-    """All there is below a directory, as text: kind, mode, owner, size, modification time, content. `hidden`: names whose times and content are not compared."""
-    import hashlib
-    import os
-    import stat
-
+def tree(root: pathlib.Path) -> dict[str, str]:
+    """All there is below a directory, as text: kind, mode and owner, and of files size, modification time and content."""
     found = {}
     for path in sorted(root.rglob("*")):
         what = os.lstat(path)
         text = f"{stat.filemode(what.st_mode)} {what.st_uid}:{what.st_gid}"
         if path.is_symlink():
             text += f" -> {os.readlink(path)}"
-        elif path.is_file() and path.name not in hidden:
+        elif path.is_file():
             text += f" {what.st_size} {what.st_mtime_ns} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
         found[str(path.relative_to(root))] = text
     return found

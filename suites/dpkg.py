@@ -7,7 +7,7 @@ import pathlib
 import shutil
 
 from .compare import tree
-from .place import ROOT, Place
+from .place import Place, target
 
 NAME = "dpkg"
 ABOUT = "dpkg, tar, cp -a, rsync -a and cpio into a directory; trees compared with modes, owners and times"
@@ -17,7 +17,7 @@ LIMIT_S = 300.0
 
 
 def debs() -> pathlib.Path:
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "suites" / "debs"
+    return target() / "suites" / "debs"
 
 
 def missing() -> str | None:
@@ -76,7 +76,8 @@ def _copy(group: str, place: Place, root: pathlib.Path) -> dict[str, str]:
     archive = place.dir / "archive"
     scripts = {
         "tar": f"tar -C {source} -cf {archive} . && tar -C {root} -xpf {archive}",
-        "cp": f"cp -a {source}/. {root}",
+        # The second does not use copy_file_range.
+        "cp": f"mkdir -p {root}/a {root}/b; cp -a {source}/. {root}/a && cp -a --sparse=always {source}/. {root}/b",
         "rsync": f"rsync -aH --fsync {source}/ {root} || rsync -aH {source}/ {root}",
         "cpio": f"cd {source} && find . -depth | LC_ALL=C sort | cpio -o --quiet > {archive} && cd {root} && cpio -idmu --quiet < {archive}",
     }

@@ -39,10 +39,11 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
     options = {
         "name": "v",
         "directory": str(directory),
-        "filesize": "4M",
+        "filesize": "1M",
         "rw": pattern,
-        "bs": "4k" if direct else "1k-9k",
-        "bs_unaligned": int(not direct),
+        # mmap wants whole pages, O_DIRECT whole blocks.
+        "bs": "4k" if direct or engine == "mmap" else "1k-9k",
+        "bs_unaligned": int(not direct and engine != "mmap"),
         "ioengine": engine,
         "iodepth": 8,
         "direct": direct,
@@ -56,11 +57,10 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
     }
     command = ["fio", "--minimal", *(f"--{key}={value}" for key, value in options.items())]
     wrote = place.run(command, limit_s=LIMIT_S, cwd=directory)
-    # Once more, plainly for both: what is in the files, not what a process believes of them.
     sizes = sorted(path.stat().st_size for path in directory.glob("v.*"))
     return {name: f"{wrote.outcome}{_errors(wrote.output + wrote.errors)}", f"{name}: files": f"{sizes}"}
 
 
 def _errors(text: str) -> str:
-    found = re.findall(r"(?:verify: .*|fio: .*(?:err|fail).*|err=\s*[1-9].*)", text)
+    found = re.findall(r"(?:verify: .*|fio: .*(?:err|fail).*|err=\s*[1-9].*)", re.sub(r"pid=\d+", "pid=…", text))
     return "".join(f"; {line}" for line in found[:3])

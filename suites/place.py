@@ -22,10 +22,14 @@ SEGMENT = "256KiB"
 SIZE = "40MiB"
 
 
+def target() -> pathlib.Path:
+    """Where cargo puts what it builds, and `scripts/setup.sh` what the suites need."""
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
 def forebay() -> str:
     """The program: `FOREBAY`, or what cargo built."""
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return os.environ.get("FOREBAY", str(target / "debug" / "forebay"))
+    return os.environ.get("FOREBAY", str(target() / "debug" / "forebay"))
 
 
 def memory_dir() -> pathlib.Path:

@@ -67,6 +67,22 @@ class Result:
         }
 
 
+def save(result: Result, directory: pathlib.Path) -> None:
+    """Keeps a result for the page, instead of an earlier one of its suite."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write(directory / f"{result.suite}.json", json.dumps(dataclasses.asdict(result)))
+
+
+def saved(directory: pathlib.Path, suites: list[str]) -> list[Result]:
+    """The last result of each suite that has one, in this order."""
+    results = []
+    for path in (directory / f"{suite}.json" for suite in suites):
+        if path.exists():
+            fields = json.loads(path.read_text())
+            results.append(Result(**{**fields, "cases": [Case(**case) for case in fields["cases"]]}))
+    return results
+
+
 def to_json(results: list[Result]) -> str:
     return json.dumps([result.as_json() for result in results], indent=1)
 
@@ -100,13 +116,13 @@ def to_markdown(results: list[Result], versions: dict[str, str]) -> str:
             lines += [f"Not run: {result.missing}", ""]
         lines += [f"* {note}" for note in result.notes]
         for verdict, case in named[:NAMED]:
-            lines.append(f"* {verdict}: `{case.name}`: plain {_said(case.plain)}, under Forebay {_said(case.forebay)}")
+            lines.append(f"* {verdict}: `{case.name}`: plain {said(case.plain)}, under Forebay {said(case.forebay)}")
         if len(named) > NAMED:
             lines.append(f"* and {len(named) - NAMED:,} more")
     return "\n".join(lines) + "\n"
 
 
-def _said(outcomes: list[str]) -> str:
+def said(outcomes: list[str]) -> str:
     """Outcomes of all attempts, each once, with how often it came."""
     seen = {outcome: outcomes.count(outcome) for outcome in outcomes}
     return ", ".join(f"`{_short(o)}`" + (f" ({n} of {len(outcomes)})" if len(outcomes) > 1 else "") for o, n in seen.items())

@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -28,6 +27,8 @@ SOUND = "sound"
 # Rounds on one database: what a recovery left is written on, by the next round's processes, in the next boot.
 ROUNDS_OF_ONE_DATABASE = 8
 START_LIMIT_S = 60.0
+# After which a round ends that has not written as many transactions as it was to; where one was killed, the others may wait for long.
+WRITE_LIMIT_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Variant:
     """Who writes. A group is what one `forebay run` (or nothing, for a plain one) starts: a number of workers."""
 
     name: str
-    # Workers of each run under Forebay.
-    runs: tuple[int, ...]
+    # Workers of each run under Forebay, by choice. Of several that open the log for writing in one run none may absorb it.
+    runs: tuple[tuple[int, ...], ...]
     # Workers beside them.
     plain: int
     # True: it has to lose something, or the loop would not see it.
@@ -46,9 +47,9 @@ class Variant:
 
 
 VARIANTS = [
-    Variant("one run", runs=(3,), plain=0),
-    Variant("two runs", runs=(2, 1), plain=0),
-    Variant("plain beside a run", runs=(2,), plain=1),
+    Variant("one run", runs=((2, 3),), plain=0),
+    Variant("two runs", runs=((1, 2), (1,)), plain=0),
+    Variant("plain beside a run", runs=((1, 1, 2),), plain=1),
     Variant("plain", runs=(), plain=2, share=0.2),
     Variant("plain, nothing synced", runs=(), plain=2, must_lose=True, share=0.05),
 ]
@@ -75,7 +76,7 @@ def _no_tools() -> str | None:
 
 
 def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    done, bad, acknowledged = 0, 0, 0
+    done, bad, acknowledged, replayed = 0, 0, 0, 0
     while done < rounds:
         home = pathlib.Path(tempfile.mkdtemp(prefix="cuts-", dir=memory_dir()))
         try:
@@ -85,6 +86,7 @@ def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | 
                     faults = epoch.round(number)
                     done += 1
                     acknowledged += epoch.acknowledged_in_round
+                    replayed += any("nothing to recover" not in said for said in epoch.recovered)
                     if faults:
                         bad += 1
                         processes.say(f"cuts: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
@@ -103,7 +105,10 @@ def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | 
     if variant.must_lose:
         found = "loses" if bad else "loses nothing"
         result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
-    result.notes.append(f"{variant.name}: {done} cuts, {bad} bad, {acknowledged:,} transactions acknowledged" + (" (must lose)" * variant.must_lose))
+    loses = " (it has to lose some)" if variant.must_lose else ""
+    result.notes.append(
+        f"{variant.name}: {done} cuts, {bad} bad{loses}, {acknowledged:,} transactions acknowledged, {replayed} recoveries with anything to do"
+    )
 
 
 class Epoch:
@@ -125,12 +130,13 @@ class Epoch:
         self.acknowledged: dict[str, int] = {}
         self.acknowledged_in_round = 0
         self.errors: list[str] = []
+        self.is_cut = False
         self.heard: set[str] = set()
         self.recovered: list[str] = []
         try:
             for pool in set(self.pools):
                 create_pool(pool, size=size, segment=segment, lanes=16)
-            counts = (*variant.runs, variant.plain)
+            counts = (*(rng.choice(run) for run in variant.runs), variant.plain)
             self.names = [[f"w{group}{member}" for member in range(count)] for group, count in enumerate(counts)]
             database.create(self.database, self.mode, [name for group in self.names for name in group])
             self.disk.write_back()
@@ -145,7 +151,8 @@ class Epoch:
         """Writes, kills, cuts, recovers: what is wrong then."""
         rng = random.Random(f"{self.seed} {self.variant.name} {number} round")
         self.errors, self.recovered, self.heard, self.acknowledged_in_round = [], [], set(), 0
-        group = Group()
+        self.is_cut = False
+        group = Group(self.home / "errors")
         try:
             commands = [
                 (names, self._in_this_boot(self._run_command(pool, self._workers(names, number)))) for pool, names in zip(self.pools, self.names)
@@ -154,9 +161,16 @@ class Epoch:
                 commands.append((self.names[-1], self._workers(self.names[-1], number)))
             self._start(group, commands, rng)
             self._write(group, rng)
+            # Now and then the device goes away under the living: what they are told fails from then on is their business.
+            if rng.random() < 0.25:
+                self._read(group, 0.0)
+                self.disk.cut()
+                self.is_cut = True
+                self._wait(group, rng.uniform(0.0, 0.2))
         finally:
             group.kill()
-        self.disk.cut()
+        if not self.is_cut:
+            self.disk.cut()
         self._read(group, 0.0, to_the_end=True)
         self.disk.mount_again()
         self.boot = uuid.uuid4()
@@ -186,17 +200,24 @@ class Epoch:
             self.errors.append(f"{sorted(wanted - self.heard)} committed nothing in {START_LIMIT_S:.0f} s")
 
     def _write(self, group: Group, rng: random.Random) -> None:
-        """Lets them write for a while; meanwhile the kernel writes back, or one of the processes is killed before the others."""
-        end = time.monotonic() + rng.uniform(0.02, 1.0)
-        write_back_at = end - rng.uniform(0.0, 0.4) if rng.random() < 0.3 else None
-        kill_at = end - rng.uniform(0.0, 0.3) if rng.random() < 0.25 else None
-        while (now := time.monotonic()) < end and not self.errors:
-            if write_back_at and now >= write_back_at:
+        """Lets them write some transactions; meanwhile the kernel writes back, or one of the processes is killed before the others."""
+        begun, number = self.acknowledged_in_round, rng.randint(2, 250)
+        write_back_at = rng.randint(0, number) if rng.random() < 0.3 else None
+        kill_at = rng.randint(0, number) if rng.random() < 0.25 else None
+        deadline = time.monotonic() + WRITE_LIMIT_S
+        while (done := self.acknowledged_in_round - begun) < number and time.monotonic() < deadline and not self.errors:
+            if write_back_at is not None and done >= write_back_at:
                 self.disk.write_back()
                 write_back_at = None
-            if kill_at and now >= kill_at:
+            if kill_at is not None and done >= kill_at:
                 group.kill_one(rng)
                 kill_at = None
+            self._read(group, 0.01)
+
+    def _wait(self, group: Group, seconds: float) -> None:
+        """Lets them go on for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
             self._read(group, 0.01)
 
     def _read(self, group: Group, wait_s: float, to_the_end: bool = False) -> None:
@@ -208,7 +229,7 @@ class Epoch:
                 self.acknowledged[name] = max(self.acknowledged.get(name, 0), int(seq))
                 self.acknowledged_in_round += 1
                 self.heard.add(name)
-            elif kind == "error":
+            elif kind == "error" and not self.is_cut:
                 self.errors.append(f"a writer failed: {rest}")
 
     def _workers(self, names: list[str], number: int) -> list[str]:
@@ -244,7 +265,7 @@ class Epoch:
         """Copies what is there, for whoever looks for the reason."""
         shutil.rmtree(to, ignore_errors=True)
         to.mkdir(parents=True)
-        for path in [*set(self.pools), *self.disk.mounted.glob("a.db*")]:
+        for path in [*set(self.pools), self.home / "errors", *self.disk.mounted.glob("a.db*")]:
             if path.exists():
                 shutil.copy2(path, to)
         text = {"about": self.about, "faults": faults, "acknowledged": self.acknowledged, "recovery": self.recovered}
@@ -254,16 +275,16 @@ class Epoch:
 class Group:
     """The processes of a round: one process group, so that one signal ends all of them at once; one pipe, which is the ledger."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: pathlib.Path) -> None:
+        # What they say on standard error, in the end of the file for each round.
+        self.errors = open(errors, "ab")
         self.ledger, self.ledger_in = os.pipe()
         self.started: list[subprocess.Popen] = []
         self.rest = b""
 
     def start(self, argv: list[str]) -> None:
         leader = self.started[0].pid if self.started else 0
-        child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self.ledger_in, stderr=subprocess.DEVNULL if not sys.flags.verbose else None, process_group=leader
-        )
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.ledger_in, stderr=self.errors, process_group=leader)
         self.started.append(child)
 
     def members(self) -> list[int]:
@@ -289,15 +310,13 @@ class Group:
 
     def kill(self) -> None:
         """Kills them all at once, and waits until none is there."""
-        if not self.started:
-            return
-        os.killpg(self.started[0].pid, signal.SIGKILL)
+        if self.started:
+            os.killpg(self.started[0].pid, signal.SIGKILL)
         for child in self.started:
             child.wait()
         processes.stop_all()
-        if self.ledger_in >= 0:
-            os.close(self.ledger_in)
-            self.ledger_in = -1
+        os.close(self.ledger_in)
+        self.errors.close()
 
     def lines(self, wait_s: float, to_the_end: bool) -> list[str]:
         """Whole lines of the ledger that are there by now."""
