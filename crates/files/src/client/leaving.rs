@@ -1,7 +1,7 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED,
+    CONFIG, FILES, FORKED, FORKS, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, interrupted,
     names::{Named, named, regular},
     others::claim_inherited,
     session::{self, Session},
@@ -100,8 +100,17 @@ pub(super) fn forget(
     });
 }
 
-/// Before the process forks.
+/// Before the process forks. A child is often waited for, and may want what another process asked for already.
 pub fn forking() {
+    if let Some(session) = session::current()
+        && !FORKED.load(Relaxed)
+        && !interrupted()
+    {
+        let asked_for = |number: &usize| session.page.files[*number].retire.load(Relaxed) != 0;
+        (0..FILES_MAX)
+            .filter(asked_for)
+            .for_each(|number| retire_or_later(session, number));
+    }
     if !FORKS.swap(true, AcqRel) && !FORKED.load(Relaxed) {
         for number in 0..FILES_MAX {
             with_file(number, |file| file.position = None);

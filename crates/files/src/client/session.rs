@@ -27,7 +27,7 @@ use forebay_pool::{
 use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     io::Errno,
-    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType},
+    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt},
     time::ClockId,
 };
 use std::{
@@ -48,6 +48,8 @@ use uuid::Uuid;
 
 /// How long to wait for the supervisor before looking whether it is still there.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long something that has no answer may take to be said.
+const TELL_WAIT: Duration = Duration::from_secs(2);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
 /// The client's own descriptors are moved above this number, where programs do not count on the next free one.
@@ -79,13 +81,19 @@ pub(super) struct Address {
 }
 
 impl Address {
-    pub(super) fn connect(&self) -> Result<OwnedFd, Errno> {
+    /// A connection; with a limit, no call of it takes longer.
+    pub(super) fn connect(&self, limit: Option<Duration>) -> Result<OwnedFd, Errno> {
         let socket = rustix::net::socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
             SocketFlags::CLOEXEC,
             None,
         )?;
+        if limit.is_some() {
+            for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+                sockopt::set_socket_timeout(&socket, which, limit)?;
+            }
+        }
         let address = SocketAddrUnix::new_abstract_name(&self.socket)?;
         rustix::net::connect(&socket, &address)?;
         Ok(socket)
@@ -93,7 +101,7 @@ impl Address {
 
     /// Tells the supervisor something that has no answer, by a connection of its own.
     pub(super) fn tell(&self, request: &Request) {
-        if let Ok(socket) = self.connect() {
+        if let Ok(socket) = self.connect(Some(TELL_WAIT)) {
             let _ = wire::send(socket.as_fd(), request, &[]);
         }
     }
@@ -103,11 +111,10 @@ impl Address {
         let hello = Request::Hello {
             version: VERSION,
             token: self.token,
-            pid: std::process::id(),
         };
         let mut attempts = 0..WELCOME_ATTEMPTS;
         loop {
-            let socket = self.connect()?;
+            let socket = self.connect(None)?;
             let answered = wire::send(socket.as_fd(), &hello, &[])
                 .and_then(|()| wire::receive::<Answer>(socket.as_fd()));
             match answered {
