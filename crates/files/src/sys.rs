@@ -337,11 +337,39 @@ pub(crate) fn born(fd: BorrowedFd<'_>) -> u64 {
     })
 }
 
-/// True if a descriptor of one process and one of another share one open file.
-pub(crate) fn share_open_file((one, fd): (u32, c_int), (other, other_fd): (u32, c_int)) -> bool {
+/// True if a descriptor of one process and one of another share one open file; none if that cannot be told.
+pub(crate) fn share_open_file(
+    (one, fd): (u32, c_int),
+    (other, other_fd): (u32, c_int),
+) -> Option<bool> {
     const KCMP_FILE: c_int = 0;
     // SAFETY: numbers only.
-    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILE, fd, other_fd) == 0 }
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILE, fd, other_fd) };
+    (order >= 0).then_some(order == 0)
+}
+
+/// Process and user at the other end of a Unix socket, when it connected. The process is 0 if it is not in our namespace.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: libc::gid_t::MAX,
+    };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the option's value is a `ucred`, for which there is room as its size says.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut bytes,
+        )
+    };
+    if done != 0 {
+        return Err(last_errno());
+    }
+    Ok((peer.pid.unsigned_abs(), peer.uid))
 }
 
 /// A process's name, as `ps` has it.

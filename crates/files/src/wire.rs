@@ -34,8 +34,6 @@ pub enum Request {
         version: u32,
         /// The secret from the environment.
         token: Uuid,
-        /// Process id.
-        pid: u32,
     },
     /// The first message of a process that wants to look. Answer: [`Answer::Status`], and the status as JSON in the file that comes along.
     Status {

@@ -214,6 +214,11 @@ fn without_a_supervisor_a_process_lets_go_of_its_files_at_its_next_call() {
     run.kill_supervisor();
     run.call("sync a").unwrap();
     assert_eq!(run.call("absorbs a"), Ok(0));
+    assert!(
+        lab.label().contains("forebay run is gone"),
+        "{}",
+        lab.label()
+    );
     fs::hard_link(&path, &link).unwrap();
     run.open("other b", &link, RDWR);
     run.call("other pwrite b 0 2 300").unwrap();

@@ -138,7 +138,9 @@ pub fn set_device(fd: c_int, number: Option<u8>, hidden: c_int) {
         return;
     }
     match (table::entry(fd), number) {
-        (Some(entry), None) if entry.file().is_none() && entry.hidden() == 0 => {
+        (Some(entry), None)
+            if entry.file().is_none() && entry.hidden() == 0 && !entry.is_inherited() =>
+        {
             table::set_entry(fd, None);
         }
         (Some(entry), number) => {

@@ -114,9 +114,19 @@ pub(super) fn forget(
     });
 }
 
-/// Before the process forks.
+/// Before the process forks. A child is often waited for, and may want what another process asked for already.
 pub fn forking() {
-    if FORKS.swap(true, AcqRel) || FORKED.load(Relaxed) {
+    let Some(session) = session::current().filter(|_| !FORKED.load(Relaxed)) else {
+        FORKS.store(true, Release);
+        return;
+    };
+    if !interrupted() {
+        let asked_for = |number: &usize| session.page.files[*number].retire.load(Relaxed) != 0;
+        (0..FILES_MAX)
+            .filter(asked_for)
+            .for_each(|number| retire_or_later(session, number));
+    }
+    if FORKS.swap(true, AcqRel) {
         return;
     }
     for (number, slot) in FILES.iter().enumerate() {

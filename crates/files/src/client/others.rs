@@ -17,7 +17,6 @@ use crate::{
 use rustix::{
     fs::{AtFlags, OFlags},
     io::Errno,
-    net::sockopt,
 };
 use std::{
     ffi::{CStr, c_int},
@@ -38,15 +37,16 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
+/// The C library's own streams write to descriptors up to this one, past the client.
+const STDERR: c_int = 2;
+
 /// Finds the table of what the run absorbs: at its path, or else from the supervisor.
 pub(super) fn find_table(config: &Config, path: &Path) -> Option<View> {
     if let Ok(view) = View::open(path) {
         return Some(view);
     }
     let token = config.address.token;
-    let socket = config.address.connect().ok()?;
-    let limit = Some(ANSWER_WAIT);
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, limit).ok()?;
+    let socket = config.address.connect(Some(ANSWER_WAIT)).ok()?;
     wire::send(socket.as_fd(), &Request::Table { token }, &[]).ok()?;
     let (_, fds) = wire::receive::<Answer>(socket.as_fd()).ok()?;
     View::of(fds.first()?.as_fd()).ok()
@@ -102,10 +102,7 @@ impl Config {
     }
 
     fn ask_for(&self, (dev, ino): Key) -> Result<(), Errno> {
-        let socket = self.address.connect()?;
-        for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-            sockopt::set_socket_timeout(&socket, which, Some(ANSWER_WAIT))?;
-        }
+        let socket = self.address.connect(Some(ANSWER_WAIT))?;
         let token = self.address.token;
         wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
         match wire::receive::<Answer>(socket.as_fd())? {
@@ -166,8 +163,9 @@ pub(super) fn note_inherited(config: &Config) {
             .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
         if writes
             && rustix::fs::fstat(raw).is_ok_and(|stat| config.is_anothers(key(&stat)))
-            && !table::set_entry(fd, Some(Entry::inherited_descriptor()))
+            && (!table::set_entry(fd, Some(Entry::inherited_descriptor())) || fd <= STDERR)
         {
+            // If it fails, the next call by the client tries again; a stream's is none.
             let _ = config.claim_open(fd);
         }
     }

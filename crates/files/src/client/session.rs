@@ -32,7 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fs::OFlags,
     io::Errno,
-    net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType},
+    net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt},
     time::ClockId,
 };
 use std::{
@@ -53,6 +53,8 @@ use uuid::Uuid;
 
 /// How long to wait for the supervisor before looking whether it is still there.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long something that has no answer may take to be said.
+const TELL_WAIT: Duration = Duration::from_secs(2);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
 /// Parts of one record at most; a write of more becomes several records.
@@ -65,13 +67,19 @@ pub(super) struct Address {
 }
 
 impl Address {
-    pub(super) fn connect(&self) -> Result<OwnedFd, Errno> {
+    /// A connection; with a limit, no call of it takes longer.
+    pub(super) fn connect(&self, limit: Option<Duration>) -> Result<OwnedFd, Errno> {
         let socket = rustix::net::socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
             SocketFlags::CLOEXEC,
             None,
         )?;
+        if limit.is_some() {
+            for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+                sockopt::set_socket_timeout(&socket, which, limit)?;
+            }
+        }
         let address = SocketAddrUnix::new_abstract_name(&self.socket)?;
         rustix::net::connect(&socket, &address)?;
         Ok(socket)
@@ -79,7 +87,7 @@ impl Address {
 
     /// Tells the supervisor something that has no answer, by a connection of its own.
     pub(super) fn tell(&self, request: &Request) {
-        if let Ok(socket) = self.connect() {
+        if let Ok(socket) = self.connect(Some(TELL_WAIT)) {
             let _ = wire::send(socket.as_fd(), request, &[]);
         }
     }
@@ -89,11 +97,10 @@ impl Address {
         let hello = Request::Hello {
             version: VERSION,
             token: self.token,
-            pid: std::process::id(),
         };
         let mut attempts = 0..WELCOME_ATTEMPTS;
         loop {
-            let socket = self.connect()?;
+            let socket = self.connect(None)?;
             let answered = wire::send(socket.as_fd(), &hello, &[])
                 .and_then(|()| wire::receive::<Answer>(socket.as_fd()));
             match answered {

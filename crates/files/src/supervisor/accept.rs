@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::{
     fs::{MemfdFlags, OFlags},
     io::Errno,
-    net::{SocketFlags, UCred, sockopt},
+    net::{SocketFlags, sockopt},
 };
 use std::{
     collections::HashMap,
@@ -90,7 +90,7 @@ pub(super) fn run(shared: &Arc<Shared>, socket: &OwnedFd) {
 
 /// Serves a connection by a thread of its own.
 fn admit(shared: &Arc<Shared>, connection: OwnedFd) {
-    let Ok(peer) = sockopt::socket_peercred(&connection) else {
+    let Ok(peer) = sys::peer(connection.as_fd()) else {
         return;
     };
     let wait = |which| sockopt::set_socket_timeout(&connection, which, Some(FIRST_WAIT));
@@ -100,7 +100,7 @@ fn admit(shared: &Arc<Shared>, connection: OwnedFd) {
     let shared = Arc::clone(shared);
     let serving = thread::Builder::new().name("client".into()).spawn(move || {
         let first = {
-            let Some(_place) = shared.silent.place(peer.uid.as_raw()) else {
+            let Some(_place) = shared.silent.place(peer.1) else {
                 return;
             };
             wire::receive::<Request>(connection.as_fd())
@@ -115,14 +115,14 @@ fn admit(shared: &Arc<Shared>, connection: OwnedFd) {
     }
 }
 
-/// Does what the `first` message of a connection asks.
-fn serve(shared: &Arc<Shared>, connection: OwnedFd, peer: UCred, first: Request) {
+/// Does what the `first` message of a connection asks; at its other end are this process and user.
+fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), first: Request) {
     let known = |token: Uuid| token == shared.token;
     let mut along = None;
     let answer = match first {
-        Request::Hello { version, token, .. } if known(token) => {
+        Request::Hello { version, token } if known(token) => {
             if version == VERSION {
-                return guest::welcome(shared, &connection, peer);
+                return guest::welcome(shared, &connection, (pid, uid));
             }
             let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
             Answer::Refused { reason }
@@ -140,7 +140,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, peer: UCred, first: Request)
             drop(shared.let_go((dev, ino), None));
             Answer::Done
         }
-        Request::OtherRun { dev, ino } => match shared.may_ask(peer.uid.as_raw(), (dev, ino)) {
+        Request::OtherRun { dev, ino } => match shared.may_ask(uid, (dev, ino)) {
             true => {
                 drop(shared.let_go((dev, ino), None));
                 Answer::Done
@@ -171,7 +171,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, peer: UCred, first: Request)
             path,
             reason,
         } if known(token) => {
-            shared.stays_plain(peer.pid.as_raw_nonzero().get(), path, reason);
+            shared.stays_plain(pid, path, reason);
             return;
         }
         _ => Answer::Refused {

@@ -10,10 +10,7 @@ use crate::{
     wire::{self, Answer, Request},
 };
 use parking_lot::{Mutex, MutexGuard};
-use rustix::{
-    io::Errno,
-    net::{UCred, sockopt},
-};
+use rustix::{fs::Stat, io::Errno, net::sockopt};
 use std::{
     ffi::OsString,
     fs::File,
@@ -47,6 +44,8 @@ pub(super) struct GuestFile {
     pub(super) key: Option<Key>,
     /// What its records may name it by.
     pub(super) identities: Vec<Vec<u8>>,
+    /// Whose it was, and who might write to it, when it was registered.
+    pub(super) stat: Stat,
     /// An open file of the supervisor's own, for reading: it shares no lock, position or flag with the program's, and keeps no program from
     /// being executed. None for a file that is released.
     pub(super) file: Option<File>,
@@ -88,9 +87,8 @@ pub(super) enum Work {
     Repaired(u32),
 }
 
-/// Serves a client, whose secret is right.
-pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, peer: UCred) {
-    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+/// Serves a client, whose secret is right, of this process and user.
+pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u32, u32)) {
     let refuse = |reason: String| {
         sys::complain(&format!("process {pid} stays plain: {reason}"));
         let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
@@ -99,7 +97,7 @@ pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, peer: UCred) {
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
     }
-    let (pool, page) = match (pool_for(shared, peer.uid.as_raw()), SharedPage::new()) {
+    let (pool, page) = match (pool_for(shared, uid), SharedPage::new()) {
         (Ok(pool), Ok(page)) => (pool, page),
         (Err(reason), _) => return refuse(reason),
         (_, Err(e)) => return refuse(format!("a page to share: {e}")),
@@ -214,7 +212,7 @@ impl Guest {
                 return true;
             }
             Request::Plain { path, reason, .. } => {
-                shared.stays_plain(self.pid.cast_signed(), path, reason);
+                shared.stays_plain(self.pid, path, reason);
                 return true;
             }
             // Nothing that is queued needs it: the lane holds nothing of the file. And its number may be given anew at once.
@@ -302,10 +300,9 @@ impl Shared {
     }
 
     /// Notes that a file that a pattern names stays plain in a process.
-    pub(super) fn stays_plain(&self, pid: i32, path: Vec<u8>, reason: String) {
+    pub(super) fn stays_plain(&self, pid: u32, path: Vec<u8>, reason: String) {
         /// More are as little to be read as these.
         const NOTED_MAX: usize = 1000;
-        let pid = pid.unsigned_abs();
         let file = PlainFile {
             path: PathBuf::from(OsString::from_vec(path)),
             pid,

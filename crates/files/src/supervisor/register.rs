@@ -53,7 +53,7 @@ impl Guest {
             Ok(()) => Answer::Absorb,
             Err(Refusal::Plain(reason)) => {
                 let bytes = path.into_os_string().into_vec();
-                shared.stays_plain(self.pid.cast_signed(), bytes, reason.clone());
+                shared.stays_plain(self.pid, bytes, reason.clone());
                 Answer::Refused { reason }
             }
             Err(Refusal::Unheard(reason)) => {
@@ -80,7 +80,7 @@ impl Guest {
         let stat = rustix::fs::fstat(&theirs).map_err(|e| e.to_string())?;
         let key = (stat.st_dev, stat.st_ino);
         let born = sys::born(theirs.as_fd());
-        self.reserve(shared, number, path, key, born)?;
+        self.reserve(shared, number, path, stat, born)?;
         let done = self.follow(shared, number, path, theirs, key, &stat);
         if done.is_err() {
             self.forget(shared, number, true);
@@ -95,9 +95,10 @@ impl Guest {
         shared: &Shared,
         number: u32,
         path: &Path,
-        key: Key,
+        stat: Stat,
         born: u64,
     ) -> Result<(), Refusal> {
+        let key = (stat.st_dev, stat.st_ino);
         // While no other client can: of two that ask at a time, the second finds the first.
         let (guests, found) = shared.let_go(key, Some(self));
         if found {
@@ -120,6 +121,7 @@ impl Guest {
             path: path.to_owned(),
             key: Some(key),
             identities: Vec::new(),
+            stat,
             file: None,
             unlinked_from: None,
             watch: None,
@@ -167,6 +169,7 @@ impl Guest {
         let known = Arc::new(GuestFile {
             path: path.to_owned(),
             key: Some(key),
+            stat: *stat,
             watch: shared.watch.add(file.as_fd(), key),
             identities: identity::all_of(file.as_fd()),
             file: Some(file),
@@ -183,7 +186,11 @@ impl Guest {
     pub(super) fn stat_of(&self, key: Key) -> Option<Stat> {
         let files = self.files.lock();
         let found = files.iter().flatten().find(|file| file.key == Some(key))?;
-        rustix::fs::fstat(found.file.as_ref()?).ok()
+        let now = found
+            .file
+            .as_ref()
+            .and_then(|file| rustix::fs::fstat(file).ok());
+        Some(now.unwrap_or(found.stat))
     }
 
     /// From now on the directory that had the file's last name is synced instead of it, if that can be.
@@ -218,6 +225,7 @@ impl Guest {
                 path: known.path.clone(),
                 identities: known.identities.clone(),
                 key: None,
+                stat: known.stat,
                 file: None,
                 unlinked_from: directory.and_then(|directory| directory.try_clone().ok()),
                 watch: None,

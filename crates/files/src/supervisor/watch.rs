@@ -155,9 +155,11 @@ fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
             let Some(absorber) = absorbers.get(&key).filter(|absorber| **absorber != pid) else {
                 continue;
             };
-            // A child's copy: it says so before it writes.
+            // A child's copy: it says so before it writes. Where copies cannot be told, so does any process of the run.
             let inherited = own[absorber].iter().any(|(theirs, its)| {
-                *its == key && sys::share_open_file((pid, fd), (*absorber, *theirs))
+                *its == key
+                    && sys::share_open_file((pid, fd), (*absorber, *theirs))
+                        .unwrap_or_else(|| shared.is_member(pid))
             });
             if !inherited && !found.contains(&(key, pid)) {
                 found.push((key, pid));
