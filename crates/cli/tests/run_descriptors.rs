@@ -246,3 +246,66 @@ print(os.pread(fd, 9, 0), struct.unpack("=I", block.raw[12:16])[0])
         ran.stderr
     );
 }
+
+/// Writes by POSIX AIO, through a descriptor that was absorbed with `O_DSYNC`, and says when the write is known to be complete.
+const POSIX_AIO: &str = r#"
+import struct
+fd = opened("a.log", os.O_DSYNC)
+logged(fd)
+mmap.mmap(fd, 1000)
+libc = ctypes.CDLL(None, use_errno=True)
+text = ctypes.create_string_buffer(b"by AIO")
+SIGEV_NONE = 1
+block = ctypes.create_string_buffer(struct.pack("=iiiiQQ12xi80xq", fd, 0, 0, 0, ctypes.addressof(text), 6, SIGEV_NONE, 0), 256)
+assert libc.aio_write(block) == 0
+while libc.aio_error(block) == 115:
+    time.sleep(0.01)
+os.write(1, b"complete")
+assert libc.aio_return(block) == 6
+"#;
+
+#[test]
+fn a_write_by_posix_aio_is_complete_when_it_is_synced_if_the_descriptor_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let mut command = std::process::Command::new("strace");
+    command
+        .args([
+            "-f",
+            "-qq",
+            "-s",
+            "20",
+            "-e",
+            "trace=pwrite64,fsync,fdatasync,write",
+            "-o",
+            "trace",
+        ])
+        .args([
+            common::FOREBAY,
+            "run",
+            "--absorb",
+            "*.log",
+            "--pool",
+            "p",
+            "--",
+            "python3",
+            "-c",
+        ])
+        .arg(format!("{BEGIN}{POSIX_AIO}"))
+        .current_dir(sandbox.path())
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let Ok(output) = command.output() else {
+        assert!(std::env::var_os("CI").is_none(), "strace is not installed");
+        println!("skipped: strace is not installed");
+        return;
+    };
+    Ran::of(output).ok();
+    let trace = std::fs::read_to_string(sandbox.file("trace")).unwrap();
+    let at = |what: &str| {
+        trace
+            .find(what)
+            .unwrap_or_else(|| panic!("no {what} in {trace}"))
+    };
+    let (written, complete) = (at("\"by AIO\""), at("\"complete\""));
+    assert!(trace[written..complete].contains("sync("), "{trace}");
+}

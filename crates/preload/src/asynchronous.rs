@@ -8,13 +8,13 @@
 )]
 
 use crate::{
-    around::{Failed, missing, tell_client},
+    around::{Failed, client, missing, tell_client},
     change::retire,
     memory,
     real::hooks,
 };
 use forebay_files::client;
-use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent, size_t};
+use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent, size_t, ssize_t};
 
 /// libaio's operations that write (`linux/aio_abi.h`).
 const IOCB_CMD_PWRITE: u16 = 1;
@@ -45,9 +45,47 @@ hooks! {
     missing missing(-1);
     plain if false;
     else |real| match retire_list(blocks, count) {
-        // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(mode, blocks, count, event) },
+        Ok(()) => {
+            // SAFETY: our caller's arguments.
+            let result = unsafe { real(mode, blocks, count, event) };
+            if result == 0
+                && mode == libc::LIO_WAIT
+                && let Err(failed) = each_write(blocks, count, sync_complete)
+            {
+                return failed.with(-1);
+            }
+            result
+        }
         Err(failed) => failed.with(-1),
+    };
+
+    // By these the program learns that a write is complete: then it is durable as well, if the program opened the file so.
+    fn [aio_error aio_error64] (block: *mut aiocb) -> c_int;
+    missing missing(-1);
+    plain if !is_absorbed(block);
+    else |real| {
+        // SAFETY: our caller's argument.
+        let result = unsafe { real(block) };
+        if result == 0
+            && let Err(failed) = sync_complete(block)
+        {
+            return failed.number();
+        }
+        result
+    };
+
+    fn [aio_return aio_return64] (block: *mut aiocb) -> ssize_t;
+    missing missing(-1);
+    plain if !is_absorbed(block);
+    else |real| {
+        // SAFETY: our caller's argument.
+        let result = unsafe { real(block) };
+        if result >= 0
+            && let Err(failed) = sync_complete(block)
+        {
+            return failed.with(-1);
+        }
+        result
     };
 
     // The functions of libaio and liburing return the negative error number.
@@ -112,14 +150,33 @@ fn retire_block(block: *mut aiocb) -> Result<(), Failed> {
     retire(unsafe { (*block).aio_fildes })
 }
 
+/// Syncs the file of a block, if the program believes that its descriptor does that and the kernel does not know.
+fn sync_complete(block: *mut aiocb) -> Result<(), Failed> {
+    // SAFETY: as above.
+    let fd = unsafe { (*block).aio_fildes };
+    if client::hidden_flags(fd) & libc::O_DSYNC == 0 {
+        return Ok(());
+    }
+    client(|| client::sync(fd))
+}
+
 fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {
+    each_write(blocks, count, retire_block)
+}
+
+/// Does something for each block of a list that writes to an absorbed descriptor.
+fn each_write(
+    blocks: *const *mut aiocb,
+    count: c_int,
+    work: impl Fn(*mut aiocb) -> Result<(), Failed>,
+) -> Result<(), Failed> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: as above; a list may have null pointers in it.
         let block = unsafe { *blocks.add(at) };
         // SAFETY: as above.
         let writes = !block.is_null() && unsafe { (*block).aio_lio_opcode } == libc::LIO_WRITE;
         if writes && is_absorbed(block) {
-            retire_block(block)?;
+            work(block)?;
         }
     }
     Ok(())

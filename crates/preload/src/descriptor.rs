@@ -6,7 +6,8 @@
 
 use crate::{
     around::{
-        cancellation_point, client, errno, missing, set_errno, tell_client, without_cancellation,
+        cancellation_point, checked, client, errno, missing, set_errno, tell_client,
+        without_cancellation,
     },
     real::hooks,
 };
@@ -136,31 +137,25 @@ fn duplicated(from: c_int, to: c_int) -> c_int {
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {
-    client::absorbs(from) || client::absorbs(to) || client::is_own(to)
+    client::absorbs(from) || client::absorbs(to) || client::may_be_own(to)
 }
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    let real = || match client::may_be_own(to) {
+        true => client(|| client::making_way(to, || checked(real())))
+            .unwrap_or_else(|failed| failed.with(-1)),
+        false => real(),
+    };
     if !client::absorbs(to) && !client::is_own(to) {
-        let result = real();
-        return duplicated(from, result);
+        return duplicated(from, real());
     }
     if !is_open(from) || !is_allowed(to) {
         return bad_descriptor();
     }
-    if client::is_own(to)
-        && let Err(failed) = client(|| client::make_way(to))
-    {
-        return failed.with(-1);
-    }
     without_cancellation(|| {
         tell_client(|| client::closing(to));
-        let result = real();
-        if client::absorbs(from) {
-            duplicated(from, result)
-        } else {
-            result
-        }
+        duplicated(from, real())
     })
 }
 

@@ -144,7 +144,7 @@ pub fn forking() {
 /// like any other.
 pub fn forked() {
     sys::note_process();
-    if session::current().is_none() && REGISTRY.try_lock().is_some() {
+    if session::current().is_none() && REGISTRY.try_lock().is_some() && own::is_unlocked() {
         return;
     }
     FORKED.store(true, Release);

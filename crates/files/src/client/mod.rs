@@ -26,7 +26,7 @@ pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, 
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
-pub use own::{make_way, make_way_from};
+pub use own::{make_way_from, making_way, may_be_own};
 pub use times::{touching, touching_path};
 pub use write::{at_position, sync, truncate, truncate_path, write};
 
@@ -118,7 +118,7 @@ pub fn is_absorbing() -> bool {
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
-/// is refused with `EBADF`, and it makes way ([`make_way`]) for what the database puts there.
+/// is refused with `EBADF`, and it makes way ([`making_way`]) for what the database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
     own::is_own(fd)

@@ -3,7 +3,7 @@
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
 //! nevertheless, they move: whoever uses one holds [`MOVING`], so none is replaced in use.
 
-use super::interrupted;
+use super::{FORKED, interrupted};
 use crate::sys;
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::io::Errno;
@@ -15,6 +15,8 @@ use std::{
 
 /// They are moved above this number if the limit of descriptors allows it.
 const OWN_MIN: c_int = 400;
+/// So far they move, if the limit allows it: who wants a number may want those beside it.
+const AWAY: c_int = 64;
 /// Standard input, output and error lie below.
 const ANY_MIN: c_int = 3;
 
@@ -29,16 +31,16 @@ pub(super) fn is_own(fd: c_int) -> bool {
     fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd) && !sys::in_vforked_child()
 }
 
-/// Moves a descriptor to where it is out of the way.
-pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    // A low limit of descriptors: then it stays where it is.
-    rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN).unwrap_or(fd)
-}
-
-/// Notes the two, which are never closed from now on.
-pub(super) fn set(socket: BorrowedFd<'_>, pool: BorrowedFd<'_>) {
-    OWN[0].store(socket.as_raw_fd(), Relaxed);
-    OWN[1].store(pool.as_raw_fd(), Relaxed);
+/// Moves the connection and the pool to where they are out of the way, and notes them. They are never closed from now on.
+pub(super) fn adopt(socket: OwnedFd, pool: OwnedFd) -> [OwnedFd; 2] {
+    // A low limit of descriptors: then one stays where it is.
+    let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN).unwrap_or(fd);
+    let _moving = MOVING.write();
+    let adopted = [high(socket), high(pool)];
+    for (own, fd) in OWN.iter().zip(&adopted) {
+        own.store(fd.as_raw_fd(), Relaxed);
+    }
+    adopted
 }
 
 /// There is no session: they are closed by who has them.
@@ -65,6 +67,11 @@ impl AsFd for Connection {
     }
 }
 
+/// True if nobody holds the lock: in a forked child its holder would not be there to give it back.
+pub(super) fn is_unlocked() -> bool {
+    MOVING.try_write().is_some()
+}
+
 /// In a forked child: closes its copies, which would keep the parent's lane locked. Takes no lock.
 pub(super) fn close_own() {
     for own in &OWN {
@@ -74,39 +81,68 @@ pub(super) fn close_own() {
     }
 }
 
-/// Before the program puts something in the place of `fd`, which is ours: it is a copy of ours from now on, which the program replaces.
+/// True if one of ours may be or come to be where the program puts something by this number.
+#[inline]
+#[must_use]
+pub fn may_be_own(fd: c_int) -> bool {
+    fd >= OWN_MIN || is_own(fd)
+}
+
+/// The program puts something in the place of `fd` by `put`: what is ours there moves first, and nothing of ours comes there meanwhile.
 ///
 /// # Errors
-/// `EMFILE` if there is no other place, `EBUSY` if a signal handler wants a descriptor that the call is using which it interrupted.
-pub fn make_way(fd: c_int) -> Result<(), Errno> {
-    let _moving = match interrupted() {
-        true => MOVING.try_write().ok_or(Errno::BUSY)?,
-        false => MOVING.write(),
-    };
-    for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
-        move_away(own)?;
+/// Those of `put`; `EMFILE` if there is no other place for ours, `EBUSY` if a signal handler wants a descriptor that the call is using
+/// which it interrupted.
+pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        if FORKED.load(Relaxed) {
+            // The parent's threads may have had the lock. And there is nothing of ours.
+            return put();
+        }
+        let stays = match interrupted() {
+            true => MOVING.try_read(),
+            false => Some(MOVING.read()),
+        };
+        if !is_own(fd) {
+            return put();
+        }
+        drop(stays);
+        let _moving = match interrupted() {
+            true => MOVING.try_write().ok_or(Errno::BUSY)?,
+            false => MOVING.write(),
+        };
+        for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
+            move_away(own)?;
+            // Until now it was known for ours: nobody else puts anything there.
+            sys::borrow(fd).into_iter().for_each(sys::close);
+        }
     }
-    Ok(())
 }
 
 /// Gives one of ours another number; the old one is a copy of it.
 fn move_away(own: &AtomicI32) -> Result<(), Errno> {
-    let raw = sys::borrow(own.load(Relaxed)).ok_or(Errno::BADF)?;
-    let moved = rustix::io::fcntl_dupfd_cloexec(raw, OWN_MIN)
-        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(raw, ANY_MIN))
-        .map_err(|_| Errno::MFILE)?;
+    let number = own.load(Relaxed);
+    let raw = sys::borrow(number).ok_or(Errno::BADF)?;
+    let moved = [number.saturating_add(AWAY), OWN_MIN, ANY_MIN]
+        .into_iter()
+        .find_map(|least| rustix::io::fcntl_dupfd_cloexec(raw, least).ok())
+        .ok_or(Errno::MFILE)?;
     own.store(moved.into_raw_fd(), Relaxed);
     Ok(())
 }
 
 /// Before the program asks for the lowest free descriptor from `least` on: those of ours are free that come before it.
 pub fn make_way_from(least: c_int) {
+    // What the kernel refuses it refuses. Between `vfork` and `exec` the descriptors are the child's, and the numbers of ours the parent's.
+    if least < 0 || FORKED.load(Relaxed) || sys::in_vforked_child() {
+        return;
+    }
     let moving = match interrupted() {
         true => MOVING.try_write(),
         false => Some(MOVING.write()),
     };
-    // Above a call that is using one it stays, and the program gets the next. What the kernel refuses it refuses.
-    if moving.is_none() || least < 0 {
+    // Above a call that is using one it stays, and the program gets the next.
+    if moving.is_none() {
         return;
     }
     for _ in &OWN {

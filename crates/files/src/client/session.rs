@@ -223,8 +223,7 @@ impl Session {
             .try_into()
             .map_err(|_| "the supervisor sent no pool".to_owned())?;
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
-        let (socket, pool_fd) = (own::out_of_the_way(socket), own::out_of_the_way(pool_fd));
-        own::set(socket.as_fd(), pool_fd.as_fd());
+        let [socket, pool_fd] = own::adopt(socket, pool_fd);
         let pool_file = rustix::fs::fstat(&pool_fd).map_err(|e| format!("the pool: {e}"))?;
         let label_failed = replay::relabelled(&label, Mark::Failed);
         let label_orphan = format!("{label} (its forebay run is gone)");

@@ -161,6 +161,9 @@ pub fn close_range(world: &mut World) {
     call!(world, "close_range", about, (first => c_uint, last => c_uint, flags => c_int) -> c_int);
 }
 
+/// Where the client has descriptors of its own.
+const OWN: std::ops::Range<c_int> = 400..404;
+
 pub fn duplicate(world: &mut World) {
     let fd = world.fd();
     let name = world.spelling(&["dup", "fcntl", "fcntl64", "__fcntl"]);
@@ -169,7 +172,9 @@ pub fn duplicate(world: &mut World) {
         call!(world, name, about, (fd => c_int) -> Fd)
     } else {
         let command = world.rng.one_of(&[libc::F_DUPFD, libc::F_DUPFD_CLOEXEC]);
-        let least = world.rng.one_of(&[0, 0, 20, -1, c_int::MAX]);
+        let least = world
+            .rng
+            .one_of(&[0, 0, 20, -1, c_int::MAX, OWN.start, OWN.start]);
         let about = format!("{about}, {command}, {least}");
         call!(world, name, about, (fd => c_int, command => c_int, least => c_int) -> Fd)
     };
@@ -183,7 +188,10 @@ pub fn duplicate_over(world: &mut World) {
     } else {
         let slot = world.fd();
         let any = FIRST.cast_signed() + world.rng.below(25) as c_int;
-        world.rng.one_of(&[slot, slot, any, from, -1, 1 << 20])
+        let own = world.rng.below(OWN.len() as u64) as c_int + OWN.start;
+        world
+            .rng
+            .one_of(&[slot, slot, any, from, -1, 1 << 20, own, own])
     };
     if world.is_thread && to < 0 {
         return;

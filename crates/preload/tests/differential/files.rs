@@ -277,6 +277,17 @@ pub fn copy(world: &mut World) {
         let about = format!("{}, FICLONE, {}", world.show(to), world.show(from));
         call!(world, "ioctl", about, (to => c_int, FICLONE => c_ulong, from => c_int) -> c_int);
     }
+    if world.rng.once_in(4) {
+        // `FS_IOC_UNRESVSP` punches, `FS_IOC_ZERO_RANGE` zeroes, `FS_IOC_RESVSP` makes room.
+        let request: c_ulong = world.rng.one_of(&[0x4030_5829, 0x4030_5839, 0x4030_5828]);
+        let (start, bytes) = (world.rng.below(3000), world.rng.below(5000));
+        // From the file's start on.
+        let range: [u64; 6] = [0, start, bytes, 0, 0, 0];
+        let about = format!("{}, {request:#x}, {start}, {bytes}", world.show(to));
+        let range = range.as_ptr();
+        call!(world, "ioctl", about, (to => c_int, request => c_ulong, range => *const u64) -> c_int);
+        world.note_state(to);
+    }
     let about = format!("{}, FIOCLEX", world.show(to));
     call!(world, "ioctl", about, (to => c_int, libc::FIOCLEX => c_ulong) -> c_int);
 }

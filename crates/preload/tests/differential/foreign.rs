@@ -264,8 +264,10 @@ pub fn asynchronous(world: &mut World) {
     while unsafe { libc::aio_error(block) } == libc::EINPROGRESS {
         unsafe { libc::aio_suspend([block.cast_const()].as_ptr(), 1, ptr::null()) };
     }
-    let (error, result) = unsafe { (libc::aio_error(block), libc::aio_return(block)) };
-    world.say(&format!("error {error}, returned {result}"));
+    let name = world.spelling(&["aio_error", "aio_error64"]);
+    call!(world, name, about, (block => *mut aiocb) -> c_int);
+    let name = world.spelling(&["aio_return", "aio_return64"]);
+    call!(world, name, about, (block => *mut aiocb) -> isize);
     world.note_state(fd);
 }
 
