@@ -205,7 +205,8 @@ fn append(world: &World, lane: &Lane, input: &mut Input<'_>) -> bool {
         12 => (KIND_TOUCHED, head.encode().to_vec()),
         13 => (KIND_KEPT, head.encode().to_vec()),
         14 => (KIND_FILE, input.bytes().to_vec()),
-        _ => (u16::from(input.byte()), input.bytes().to_vec()),
+        // Kind 0 is the pool's own.
+        _ => (u16::from(input.byte().max(1)), input.bytes().to_vec()),
     };
     matches!(
         lane.segment()
