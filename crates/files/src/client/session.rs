@@ -55,6 +55,8 @@ use uuid::Uuid;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long something that has no answer may take to be said.
 const TELL_WAIT: Duration = Duration::from_secs(2);
+/// How long the supervisor may take to have a file let go of, asked by a signal handler.
+const LET_GO_WAIT: Duration = Duration::from_secs(5);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
 /// Parts of one record at most; a write of more becomes several records.
@@ -115,7 +117,7 @@ impl Address {
 
     /// As [`foreign`](Self::foreign), for a signal handler: does not allocate.
     pub(super) fn foreign_at_once(&self, (dev, ino): (u64, u64)) -> Result<(), Errno> {
-        let socket = self.connect()?;
+        let socket = self.connect(Some(LET_GO_WAIT))?;
         let token = self.token;
         let mut message = [0; 256];
         let bytes = wire::encode(&Request::Foreign { token, dev, ino }, &mut message)?;
