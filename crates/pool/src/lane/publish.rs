@@ -190,7 +190,7 @@ fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
 /// note is cleared by its writer, so two records that have the rest in common are never there at the same time.
 #[inline]
 fn note(lsn: Lsn, end: Lsn) -> u64 {
-    (lsn / LINE as u64) << SIZE_BITS | (end - lsn) / LINE as u64
+    ((lsn / LINE as u64) << SIZE_BITS) | ((end - lsn) / LINE as u64)
 }
 
 /// The end of the record at `lsn`, if `noted` is of that one.

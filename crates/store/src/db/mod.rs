@@ -64,8 +64,9 @@ use std::{
 use uuid::Uuid;
 
 /// Writers' locks; a power of two. A key's writers exclude each other, so that the log has a key's
-/// records in the order in which the memtable got them.
-const STRIPES: usize = 64;
+/// records in the order in which the memtable got them. So many that a thread that loses its processor while it holds one is
+/// seldom in the way of the others.
+const STRIPES: usize = 1024;
 
 /// An embedded key-value store. Share it by reference between any number of threads.
 ///

@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn each_way_of_folding_copies_and_sums_as_bytes_are_summed() {
-        let source: Vec<u8> = (0..9000u32).map(|i| (i * i >> 3) as u8).collect();
+        let source: Vec<u8> = (0..9000u32).map(|i| ((i * i) >> 3) as u8).collect();
         let mut ways = vec![Folds::Sse, Folds::detect()];
         ways.retain(|way| way.step() > 0);
         for way in ways {
