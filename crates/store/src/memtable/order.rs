@@ -327,12 +327,15 @@ mod tests {
             chunk.insert(hash(&key(i)), &key(i), at(lsn, form), 0, hash);
         };
         (0..1000).for_each(|i| put(i * 4, i, Form::Record));
+        assert_eq!(all(&chunk, Lsn::MAX).len(), 1000);
         (0..900).for_each(|i| put(i * 4, 1000 + i, Form::Tombstone));
+        // One that was deleted before a scan met it never enters.
+        put(8000, 1900, Form::Tombstone);
         assert_eq!(all(&chunk, Lsn::MAX).len(), 1000);
         chunk.note_passed(1000);
         assert_eq!(all(&chunk, Lsn::MAX).len(), 100);
         let left = chunk.ordered().left.unwrap();
-        assert_eq!(*left, (key(0), key(899 * 4)));
+        assert_eq!(*left, (key(0), key(8000)));
         assert!(chunk.hides(hash(&key(4)), &key(4), Lsn::MAX));
         assert!(!chunk.hides(hash(&key(4)), &key(4), 1001));
         put(4, 5000, Form::Record);
