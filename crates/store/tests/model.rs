@@ -371,7 +371,7 @@ impl World {
                     let expected = model.range(b"queue ".to_vec()..).next().unwrap().0;
                     assert_eq!(&first, expected);
                     // Some stay, and are met again.
-                    if self.queued % 7 != 0 {
+                    if !self.queued.is_multiple_of(7) {
                         retried(&mut self.open, || store.delete(&first));
                         model.remove(&first);
                     }

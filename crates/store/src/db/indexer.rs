@@ -3,7 +3,7 @@
 //! Freezing replaces the active chunk by an empty one, under all stripes, so that no write is between log and
 //! memtable. The log below the new chunk's start is then covered by the frozen chunks and the tables. A full chunk is frozen by the
 //! writer that filled it, any other only when an ingestion is asked for, and then one at a time: so there never are more chunks
-//! than the budget says. The oldest frozen chunk goes into the tables first, one at a time as well, and its space is free:
+//! than the budget says. The oldest frozen chunk goes into the tables first, alone unless it and the next ones are small, and its space is free:
 //!
 //! 1. Sort it.
 //! 2. Make the log durable up to the next chunk's start, where it is not anyway.
@@ -14,10 +14,13 @@
 //!
 //! A crash before 4 is complete replays the log from the watermark that was reached. How writers are kept from outrunning all this: `brake`.
 
-use super::{Shared, snapshot::Snapshots};
+use super::{
+    Shared,
+    snapshot::{Snapshots, is_among},
+};
 use crate::{
     error::StoreError,
-    memtable::{Chunk, SortedChunk, View},
+    memtable::{Chunk, SortedChunk, View, merged},
     options::Options,
 };
 use forebay_pool::Lsn;
@@ -144,10 +147,9 @@ impl Shared {
     fn index_step(&self) -> Result<(), StoreError> {
         while !self.stopping() {
             let view = self.view.load_full();
-            if let Some(oldest) = view.frozen.last() {
-                let next = view.frozen.iter().rev().nth(1).or(view.active.as_ref());
-                let watermark = next.map_or(oldest.start(), |chunk| chunk.start());
-                self.ingest(oldest, watermark)?;
+            let (newer, due) = view.frozen.split_at(self.due(&view.frozen));
+            if let (Some(next), false) = (newer.last().or(view.active.as_ref()), due.is_empty()) {
+                self.ingest(due, next.start())?;
                 self.prepare_spare();
                 continue;
             }
@@ -158,6 +160,18 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// How many of the frozen chunks are newer than those to be ingested next: the oldest, and more as long as they are small together,
+    /// since an ingestion costs a few syncs however small it is.
+    fn due(&self, frozen: &[Arc<Chunk>]) -> usize {
+        let mut bytes = 0;
+        let due = frozen.iter().rev().take_while(|chunk| {
+            let first = bytes == 0;
+            bytes += chunk.bytes().max(1);
+            first || bytes <= self.options.memtable_bytes / 2
+        });
+        frozen.len() - due.count()
     }
 
     /// Freezes the active chunk. False if there is nothing in it.
@@ -171,23 +185,23 @@ impl Shared {
         filled
     }
 
-    /// Steps 1 to 5 for the oldest chunk, which ends at `watermark`.
-    fn ingest(&self, chunk: &Arc<Chunk>, watermark: Lsn) -> Result<(), StoreError> {
+    /// Steps 1 to 5 for the oldest chunks, given newest first, which end at `watermark`.
+    fn ingest(&self, chunks: &[Arc<Chunk>], watermark: Lsn) -> Result<(), StoreError> {
         while self.index.stats().runs > RUNS_MAX && !self.stopping() {
             self.request_compaction();
             thread::sleep(Duration::from_millis(5));
         }
-        let sorted = chunk.read_sorted();
+        let sorted: Vec<_> = chunks.iter().map(|chunk| chunk.read_sorted()).collect();
         self.head.make_durable()?;
         let mut from = 0;
         let moments = self.snapshots.moments().into_iter();
-        for moment in moments.filter(|m| m.limit() < watermark && m.reads(chunk)) {
+        for moment in moments.filter(|m| m.limit() < watermark && m.reads(chunks)) {
             let limit = moment.limit();
             if limit > self.watermark() {
                 self.ingest_versions(&sorted, from..limit, limit)?;
                 from = limit;
             }
-            moment.leave(chunk, self.index.snapshot());
+            moment.leave(chunks, self.index.snapshot());
         }
         self.ingest_versions(&sorted, from..Lsn::MAX, watermark)?;
         forebay_pool::failpoint!("store:ingested");
@@ -195,14 +209,14 @@ impl Shared {
         self.change_view(|view| View {
             active: view.active.clone(),
             frozen: {
-                let others = view.frozen.iter().filter(|c| !Arc::ptr_eq(c, chunk));
+                let others = view.frozen.iter().filter(|c| !is_among(chunks, c));
                 others.cloned().collect()
             },
             tables: self.index.snapshot(),
         });
         for moment in self.snapshots.moments() {
-            if moment.reads(chunk) {
-                moment.leave(chunk, self.index.snapshot());
+            if moment.reads(chunks) {
+                moment.leave(chunks, self.index.snapshot());
             }
         }
         self.background.brake.begin(self.frozen_load());
@@ -211,16 +225,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Steps 3 and 4: ingests what the chunk has of these versions.
+    /// Steps 3 and 4: ingests what the chunks have of these versions.
     fn ingest_versions(
         &self,
-        sorted: &SortedChunk<'_>,
+        sorted: &[SortedChunk<'_>],
         versions: Range<Lsn>,
         watermark: Lsn,
     ) -> Result<(), StoreError> {
-        let keys = sorted.len().max(1);
+        let keys = sorted.iter().map(SortedChunk::len).sum::<usize>().max(1);
         let last = versions.end == Lsn::MAX;
-        let mut run = sorted.between(versions).enumerate().map(|(number, found)| {
+        let mut run = merged(sorted, versions).enumerate().map(|(number, found)| {
             if last && number % PROGRESS_KEYS == 0 {
                 self.background.brake.ingested(number as f64 / keys as f64);
             }

@@ -362,14 +362,16 @@ impl Scan {
                 return Ok(None);
             };
             let dead = found.1.form == Form::Tombstone;
-            for at in number + 1..self.sources.len() {
-                let source = &mut self.sources[at];
+            let mut hides = false;
+            let sources = self.sources.iter_mut().zip(pins).enumerate();
+            for (at, (source, pin)) in sources.skip(number + 1) {
                 if source.next.as_ref().is_some_and(|(key, _)| *key == found.0) {
-                    source.advance(&pins[at], limit, reversed)?;
-                    if at == tables && dead {
-                        self.note_hidden();
-                    }
+                    source.advance(pin, limit, reversed)?;
+                    hides |= at == tables && dead;
                 }
+            }
+            if hides {
+                self.note_hidden();
             }
             if dead {
                 self.passed += 1;

@@ -130,21 +130,26 @@ impl Moment {
         self.view.load().find_below(hash, key, self.limit)
     }
 
-    /// True if it reads from this chunk.
-    pub(super) fn reads(&self, chunk: &Arc<Chunk>) -> bool {
-        self.view.load().chunks().any(|c| Arc::ptr_eq(c, chunk))
+    /// True if it reads from one of these chunks.
+    pub(super) fn reads(&self, chunks: &[Arc<Chunk>]) -> bool {
+        self.view.load().chunks().any(|c| is_among(chunks, c))
     }
 
-    /// Reads from `tables`, which have all that the moment sees in `chunk`, instead of from the chunk.
-    pub(super) fn leave(&self, chunk: &Arc<Chunk>, tables: Arc<dyn IndexSnapshot>) {
+    /// Reads from `tables`, which have all that the moment sees in `chunks`, instead of from these.
+    pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<dyn IndexSnapshot>) {
         let view = self.view.load();
-        let others = |c: &&Arc<Chunk>| !Arc::ptr_eq(c, chunk);
+        let others = |c: &&Arc<Chunk>| !is_among(chunks, c);
         self.view.store(Arc::new(View {
             active: view.active.as_ref().filter(others).cloned(),
             frozen: view.frozen.iter().filter(others).cloned().collect(),
             tables,
         }));
     }
+}
+
+/// True if it is one of them.
+pub(super) fn is_among(chunks: &[Arc<Chunk>], chunk: &Arc<Chunk>) -> bool {
+    chunks.iter().any(|other| Arc::ptr_eq(other, chunk))
 }
 
 impl Drop for Moment {

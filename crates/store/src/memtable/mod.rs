@@ -6,9 +6,11 @@
 //! well: `order` has its keys in order, and replaced versions stay in it as long as a snapshot sees them.
 
 mod chunk;
+mod merge;
 mod order;
 mod view;
 
 pub(crate) use chunk::{Chunk, SortedChunk};
+pub(crate) use merge::merged;
 pub(crate) use order::{Run, Stretch};
 pub(crate) use view::View;
