@@ -41,6 +41,8 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
         say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
         for case in [case for case in cases if case.verdict != "same"][:TOLD]:
             say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {report.said(case.plain)}, under Forebay {report.said(case.forebay)}")
+    if not result.absorbed_writes and not only:
+        result.missing = "nothing was absorbed, or `forebay run --explain` says it in another form (suites/place.py)"
     return result
 
 
