@@ -172,6 +172,7 @@ setup() {
         setup test
         need_debian fio fio git git rsync rsync cpio cpio mkfs.xfs xfsprogs /sbin/mke2fs e2fsprogs \
             losetup mount unshare util-linux fuser psmisc
+        /usr/bin/python3 -c 'import _gdbm' 2>/dev/null || missing+=(python3-gdbm)
         # The package of the tests is that of Debian's own Python, whatever other `python3` there is.
         /usr/bin/python3 -c 'import test.test_file' 2>/dev/null ||
             missing+=("lib$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')-testsuite")

@@ -41,7 +41,7 @@ def main() -> int:
             else:
                 results.append(suites[name](options.scratch, options.group))
             # After each: an interrupted run has what was done. The page has the last result of each suite.
-            if options.write:
+            if options.write and not options.group:
                 report.save(results[-1], kept())
                 report.write(options.write, report.to_markdown(report.saved(kept(), names), said))
     finally:

@@ -2,7 +2,7 @@
 
 A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, or None), `groups()` (names of its parts), and
 `run_group(group, place)`, which runs one part in a fresh place and gives an outcome for each test, as text that is the same wherever it ran.
-It may have `run_again(group, place, names)`, which runs only these tests of the part.
+It may have `run_again(group, place, names)`, which runs only these tests of the part, and `notes()`, what the page is to say besides.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
     if result.missing:
         say(f"{suite.NAME}: not run: {result.missing}")
         return result
+    result.notes += suite.notes() if hasattr(suite, "notes") else []
     for group in suite.groups():
         if only and only not in group:
             continue
@@ -40,6 +41,8 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
         say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
         for case in [case for case in cases if case.verdict != "same"][:TOLD]:
             say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {report.said(case.plain)}, under Forebay {report.said(case.forebay)}")
+    if not result.absorbed_writes and not only:
+        result.missing = "nothing was absorbed, or `forebay run --explain` says it in another form (suites/place.py)"
     return result
 
 

@@ -48,6 +48,8 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
         "iodepth": 8,
         "direct": direct,
         "numjobs": jobs,
+        # Several jobs are forked processes, which write what their parent made; one is a thread of the process that opened the file first.
+        "thread": int(jobs == 1),
         "fsync": 7,
         "fdatasync": 11,
         "end_fsync": 1,

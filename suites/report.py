@@ -12,7 +12,7 @@ SAME = "same"
 FLAKY = "flaky"
 DIFFERENT = "different"
 # Cases that the page names of one suite; `--json` has all.
-NAMED = 60
+NAMED = 20
 
 
 @dataclasses.dataclass
