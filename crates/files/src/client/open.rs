@@ -132,8 +132,9 @@ impl Found {
 }
 
 fn is_retired(identity: impl Fn() -> Result<Vec<u8>, Errno>) -> bool {
-    // Asked only where it matters: mostly nothing was retired.
-    !RETIRED.lock().is_empty() && identity().is_ok_and(|it| RETIRED.lock().contains(&it))
+    let none = RETIRED.lock().is_empty();
+    // Asked only where it matters, and not under the lock: mostly nothing was retired.
+    !none && identity().is_ok_and(|identity| RETIRED.lock().contains(&identity))
 }
 
 /// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.

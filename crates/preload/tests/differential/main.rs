@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cancel;
+mod closed;
 mod data;
 mod descriptors;
 mod files;
@@ -121,13 +122,18 @@ struct Outcome {
 }
 
 fn run(seed: u64, command: impl FnOnce(&Path, &Path) -> Command) -> Outcome {
+    run_worker("worker", seed, command)
+}
+
+/// Runs the test of this name, which works only then.
+fn run_worker(name: &str, seed: u64, command: impl FnOnce(&Path, &Path) -> Command) -> Outcome {
     // Not in /tmp, which may be in memory.
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let work = dir.path().join("work");
     fs::create_dir(&work).unwrap();
     let transcript = dir.path().join("transcript");
     let output = command(&env::current_exe().unwrap(), dir.path())
-        .args(["worker", "--exact", "--nocapture", "--test-threads=1"])
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(SEED, seed.to_string())
         .env(TRANSCRIPT, &transcript)
         .current_dir(&work)
