@@ -46,10 +46,13 @@ impl Sandbox {
     /// Recovers `pool` as if the machine had been started anew.
     fn recover_in_another_boot(&self, pool: &Path) -> serde_json::Value {
         let mut command = self.command("recover --json --pool");
-        command.arg(pool).env(
-            "FOREBAY_TEST_BOOT_ID",
-            "00000000-0000-4000-8000-000000000001",
-        );
+        command
+            .arg(pool)
+            .env(
+                "FOREBAY_TEST_BOOT_ID",
+                "00000000-0000-4000-8000-000000000001",
+            )
+            .env("FOREBAY_TEST_POOL_SURVIVED", "1");
         Ran::of(command.output().unwrap()).ok().json()
     }
 

@@ -153,6 +153,9 @@ fn storm(kind: Kind, strikes: usize, rewriting: bool, other_boots: bool) {
             launch
                 .environment
                 .push(("FOREBAY_TEST_BOOT_ID".into(), boot.into()));
+            launch
+                .environment
+                .push(("FOREBAY_TEST_POOL_SURVIVED".into(), "1".into()));
         }
         let mut server = Server::start_on(&launch, port).unwrap();
         let mut connection = server.connect().unwrap();

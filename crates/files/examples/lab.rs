@@ -11,8 +11,9 @@ use forebay_files::{
 };
 use forebay_pool::Pool;
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps},
     io::Errno,
+    time::{ClockId, clock_gettime},
 };
 use std::{
     collections::HashMap,
@@ -217,6 +218,34 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let (from, to) = (path(from)?, path(to)?);
             let at = libc::AT_FDCWD;
             client::rename((at, &from), (at, &to), || rustix::fs::rename(&from, &to)).map(|()| 0)
+        }
+        ["link", from, to] => {
+            let (from, to) = (path(from)?, path(to)?);
+            let at = libc::AT_FDCWD;
+            client::link((at, &from), (at, &to), 0, || rustix::fs::link(&from, &to)).map(|()| 0)
+        }
+        // touch HANDLE SECONDS: sets the modification time, SECONDS after now
+        ["touch", handle, seconds] => {
+            let seconds: i64 = seconds.parse().map_err(|_| Errno::INVAL)?;
+            let raw = fd(files, handle)?;
+            let fd = files.get(handle).ok_or(Errno::BADF)?;
+            let time = Timespec {
+                tv_sec: clock_gettime(ClockId::Realtime).tv_sec + seconds,
+                tv_nsec: 0,
+            };
+            let times = Timestamps {
+                last_access: time,
+                last_modification: time,
+            };
+            client::touching(raw, || rustix::fs::futimens(fd, &times)).map(|()| 0)
+        }
+        // room HANDLE BYTES: `fallocate` that keeps the size
+        ["room", handle, bytes] => {
+            let raw = fd(files, handle)?;
+            let fd = files.get(handle).ok_or(Errno::BADF)?;
+            let keep = FallocateFlags::KEEP_SIZE;
+            let bytes = number(bytes)?;
+            client::touching(raw, || rustix::fs::fallocate(fd, keep, 0, bytes)).map(|()| 0)
         }
         ["unlink", name] => {
             let name = path(name)?;

@@ -5,13 +5,13 @@
 
 use crate::sys;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, StatxFlags},
+    fs::{AtFlags, FileType, Mode, OFlags, StatxFlags},
     io::Errno,
 };
 use std::{
     ffi::CStr,
     fs::File,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
 };
 
@@ -25,27 +25,58 @@ const INODE: u8 = 2;
 /// # Errors
 /// `EOPNOTSUPP` where the file system knows neither handles nor birth times.
 pub fn of(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-    match sys::handle_of(fd) {
-        Ok((kind, handle)) => {
-            let mut identity = vec![HANDLE];
-            identity.extend(kind.to_le_bytes());
-            identity.extend(handle);
-            Ok(identity)
-        }
-        Err(Errno::OPNOTSUPP | Errno::OVERFLOW | Errno::NOSYS | Errno::PERM) => {
-            let wanted = StatxFlags::INO | StatxFlags::BTIME;
-            let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
-            if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
-                return Err(Errno::OPNOTSUPP);
-            }
-            let mut identity = vec![INODE];
-            identity.extend(stat.stx_ino.to_le_bytes());
-            identity.extend(stat.stx_btime.tv_sec.to_le_bytes());
-            identity.extend(stat.stx_btime.tv_nsec.to_le_bytes());
-            Ok(identity)
-        }
-        Err(errno) => Err(errno),
+    match by_handle(fd) {
+        Err(Errno::OPNOTSUPP | Errno::OVERFLOW | Errno::NOSYS | Errno::PERM) => by_birth(fd),
+        done => done,
     }
+}
+
+fn by_handle(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    let (kind, handle) = sys::handle_of(fd)?;
+    let mut identity = vec![HANDLE];
+    identity.extend(kind.to_le_bytes());
+    identity.extend(handle);
+    Ok(identity)
+}
+
+fn by_birth(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+    if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let mut identity = vec![INODE];
+    identity.extend(stat.stx_ino.to_le_bytes());
+    identity.extend(stat.stx_btime.tv_sec.to_le_bytes());
+    identity.extend(stat.stx_btime.tv_nsec.to_le_bytes());
+    Ok(identity)
+}
+
+/// All identities that a process may know the file by: one that may not ask for handles (seccomp) knows the other.
+pub(crate) fn all_of(fd: BorrowedFd<'_>) -> Vec<Vec<u8>> {
+    [by_handle(fd), by_birth(fd)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// True if the open file is the one with this identity, of whichever kind that is.
+pub(crate) fn is(fd: BorrowedFd<'_>, identity: &[u8]) -> bool {
+    let found = match identity.first() {
+        Some(&HANDLE) => by_handle(fd),
+        Some(&INODE) => by_birth(fd),
+        _ => return false,
+    };
+    found.as_deref() == Ok(identity)
+}
+
+/// The mount that an open file is on: a number that the kernel gives no other mount as long as it runs. As long as a mount is there, so is what
+/// the page cache has of its files. `None` where the kernel has no such number (before Linux 6.8).
+pub(crate) fn mount(fd: BorrowedFd<'_>) -> Option<u64> {
+    /// `STATX_MNT_ID_UNIQUE`, which is younger than the headers.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, UNIQUE).ok()?;
+    (stat.stx_mask & UNIQUE.bits() != 0 && stat.stx_mnt_id != 0).then_some(stat.stx_mnt_id)
 }
 
 /// The identity of the file with this name.
@@ -58,47 +89,64 @@ pub fn at(dir: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> Result<Vec<u8>, E
     of(rustix::fs::openat(dir, path, open, Mode::empty())?.as_fd())
 }
 
+/// The regular file at this path, if it is the one with `identity`: not opened, only held, so that it stays this one whatever becomes of the path.
+///
+/// # Errors
+/// What looking the path up says.
+pub(crate) fn look(path: &Path, identity: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let seen = rustix::fs::open(path, flags, Mode::empty())?;
+    Ok(is_it(seen.as_fd(), identity).then_some(seen))
+}
+
+fn is_it(seen: BorrowedFd<'_>, identity: &[u8]) -> bool {
+    rustix::fs::fstat(seen)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        && is(seen, identity)
+}
+
+/// The regular file with `identity` by its handle, on the file system that the paths lead to; held, as by [`look`]. `None` if it is not there, has
+/// no handle, or this process may not (`CAP_DAC_READ_SEARCH`).
+pub(crate) fn look_by_handle(identity: &[u8], paths: &[&Path]) -> Option<OwnedFd> {
+    let (&HANDLE, handle) = identity.split_first()? else {
+        return None;
+    };
+    let (kind, handle) = handle.split_first_chunk()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    paths.iter().find_map(|path| {
+        // The first directory that is there: those above it may be on other file systems.
+        let mut above = path.ancestors().skip(1);
+        let mount = above.find_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok())?;
+        let kind = i32::from_le_bytes(*kind);
+        let seen = sys::open_handle(mount.as_fd(), kind, handle, OFlags::PATH | OFlags::CLOEXEC);
+        seen.ok().filter(|seen| is_it(seen.as_fd(), identity))
+    })
+}
+
+/// Opens what is held, with the rights of this thread to it.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn reopen(seen: BorrowedFd<'_>, flags: OFlags) -> Result<File, Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::open(sys::link_of(seen), flags, Mode::empty()).map(File::from)
+}
+
 /// Opens the file with `identity` for writing: by one of its paths, or, where that is permitted, by its handle on the file system
 /// that its paths lead to. `None` if it is not there any more.
 ///
 /// # Errors
 /// What opening says, if it is there and cannot be opened.
-pub fn open(identity: &[u8], paths: &[&Path]) -> Result<Option<File>, Errno> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    for path in paths {
-        // Looked at before it is opened for writing: that could wait for another file's lease, or be a device's doing.
-        let Ok(seen) = rustix::fs::open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        else {
-            continue;
-        };
-        if of(seen.as_fd()).as_deref() != Ok(identity) {
-            continue;
-        }
-        let file = rustix::fs::open(*path, flags, Mode::empty())?;
-        if of(file.as_fd()).as_deref() == Ok(identity) {
-            return Ok(Some(file.into()));
-        }
-    }
-    let Some((&HANDLE, handle)) = identity.split_first() else {
+pub(crate) fn open(identity: &[u8], paths: &[&Path]) -> Result<Option<File>, Errno> {
+    let by_path = paths
+        .iter()
+        .find_map(|path| look(path, identity).ok().flatten());
+    let Some(seen) = by_path.or_else(|| look_by_handle(identity, paths)) else {
         return Ok(None);
     };
-    let Some((kind, handle)) = handle.split_first_chunk() else {
+    // Open elsewhere, but in no directory any more: it goes when it is closed.
+    if rustix::fs::fstat(&seen)?.st_nlink == 0 {
         return Ok(None);
-    };
-    for mount in paths.iter().flat_map(|path| path.ancestors().skip(1)) {
-        let Ok(mount) = rustix::fs::open(mount, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        else {
-            continue;
-        };
-        match sys::open_handle(mount.as_fd(), i32::from_le_bytes(*kind), handle, flags) {
-            Ok(file) => {
-                let file = File::from(file);
-                // Open elsewhere, but in no directory any more: it goes when it is closed.
-                let linked = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_nlink > 0);
-                return Ok(linked.then_some(file));
-            }
-            Err(_) => break,
-        }
     }
-    Ok(None)
+    reopen(seen.as_fd(), OFlags::RDWR).map(Some)
 }

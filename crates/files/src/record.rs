@@ -5,7 +5,8 @@
 //! ```text
 //!  0  file     4   number of the file in this lane
 //!  4  zero     4
-//!  8  at       8   write: file offset; truncate: new size
+//!  8  at       8   write: file offset; truncate: new size; file: the mount that it was on (`identity::mount`), 0 if unknown;
+//!                  gone: 1 once it is so, 0 before; touched: the modification time that the file has, ns since 1970
 //! 16  time     8   wall clock (coarse) after the kernel had the change, ns since 1970
 //! ```
 //! A `file` record goes on with
@@ -28,8 +29,14 @@ pub const KIND_FILE: u16 = 1;
 pub const KIND_WRITE: u16 = 2;
 /// A new size.
 pub const KIND_TRUNCATE: u16 = 3;
-/// The file is about to be unlinked or replaced: it may be missing.
+/// The file is about to lose its last name, or has lost it: it may be missing.
 pub const KIND_GONE: u16 = 4;
+/// The file's modification time was moved by something that changes no byte of it, or set.
+pub const KIND_TOUCHED: u16 = 5;
+/// The file has kept a name after all: it may not be missing.
+pub const KIND_KEPT: u16 = 6;
+/// A file's largest offset.
+const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of the head of every payload.
 pub const HEAD: usize = 24;
@@ -40,7 +47,7 @@ const NAME_HEAD: usize = HEAD + 20;
 pub struct Head {
     /// Number of the file in this lane.
     pub file: u32,
-    /// File offset of a write; new size of a truncation.
+    /// File offset of a write; new size of a truncation; for the others see the module's head.
     pub at: u64,
     /// Wall clock after the kernel had the change, ns since 1970.
     pub time: u64,
@@ -88,7 +95,14 @@ pub enum Change<'a> {
     /// The size was set to the head's.
     Truncate,
     /// The file may be missing.
-    Gone,
+    Gone {
+        /// It has no name any more; otherwise that was only about to happen.
+        done: bool,
+    },
+    /// The modification time is this one, ns since 1970.
+    Touched(u64),
+    /// The file may not be missing.
+    Kept,
 }
 
 /// The payload of a `file` record. Too long a path is cut: it is then a hint that leads nowhere.
@@ -134,9 +148,20 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
             };
             parts().ok_or("its lengths do not fit")?
         }
-        KIND_WRITE => Change::Write(&payload[HEAD..]),
+        KIND_WRITE => {
+            let bytes = &payload[HEAD..];
+            let end = head.at.checked_add(bytes.len() as u64);
+            end.filter(|end| *end <= OFFSET_MAX)
+                .ok_or("it lies behind the end of any file")?;
+            Change::Write(bytes)
+        }
+        KIND_TRUNCATE if head.at > OFFSET_MAX => {
+            return Err("it is larger than any file".to_owned());
+        }
         KIND_TRUNCATE => Change::Truncate,
-        KIND_GONE => Change::Gone,
+        KIND_GONE => Change::Gone { done: head.at == 1 },
+        KIND_TOUCHED => Change::Touched(head.at),
+        KIND_KEPT => Change::Kept,
         other => return Err(format!("its kind {other} is unknown")),
     };
     Ok((head, change))
@@ -169,7 +194,29 @@ mod tests {
             decode(KIND_WRITE, &write),
             Ok((head, Change::Write(b"SET a b")))
         );
-        assert_eq!(decode(KIND_GONE, &write), Ok((head, Change::Gone)));
+        assert_eq!(
+            decode(KIND_GONE, &write),
+            Ok((head, Change::Gone { done: false }))
+        );
+        assert_eq!(
+            decode(KIND_TOUCHED, &write),
+            Ok((head, Change::Touched(1 << 40)))
+        );
         assert!(decode(9, &write).unwrap_err().contains("unknown"));
+    }
+
+    #[test]
+    fn a_record_behind_the_end_of_any_file_is_refused() {
+        let at = |at| Head {
+            file: 0,
+            at,
+            time: 0,
+        };
+        let write = |head: Head| [&head.encode()[..], b"bytes"].concat();
+        for far in [u64::MAX, u64::MAX - 2, i64::MAX as u64 - 4] {
+            assert!(decode(KIND_WRITE, &write(at(far))).is_err(), "{far}");
+        }
+        assert!(decode(KIND_WRITE, &write(at(i64::MAX as u64 - 5))).is_ok());
+        assert!(decode(KIND_TRUNCATE, &at(1 << 63).encode()).is_err());
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use uuid::Uuid;
 
 /// Version of the messages, the shared page and the records.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a message at most: the status of many files.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.

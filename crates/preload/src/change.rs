@@ -6,6 +6,7 @@ use crate::{
     around::{Failed, client, missing},
     device, memory,
     real::hooks,
+    times,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
@@ -27,8 +28,13 @@ hooks! {
 
     fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if mode == libc::FALLOC_FL_KEEP_SIZE || !client::absorbs(fd);
-    else |real| match retire(fd) {
+    plain if !client::absorbs(fd);
+    else |real| match retire_unless(mode == libc::FALLOC_FL_KEEP_SIZE, fd) {
+        // Room behind the end: no byte of it changes, but its time does.
+        _ if mode == libc::FALLOC_FL_KEEP_SIZE => times::of_descriptor(fd, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, mode, offset, bytes) }
+        }),
         Ok(()) => {
             // SAFETY: our caller's arguments.
             let result = unsafe { real(fd, mode, offset, bytes) };
@@ -106,6 +112,14 @@ hooks! {
 /// Makes the file of an absorbed descriptor plain.
 pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
     client(|| client::retire(fd))
+}
+
+/// The same, unless it need not be.
+fn retire_unless(is_harmless: bool, fd: c_int) -> Result<(), Failed> {
+    match is_harmless {
+        true => Ok(()),
+        false => retire(fd),
+    }
 }
 
 /// Room was made for the file of `fd`: its device is told of the new size, which costs it nothing.

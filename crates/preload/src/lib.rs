@@ -5,7 +5,7 @@
 //! whatever the kernel does are then the C library's own. DESIGN.md, "Files tier", says what has to happen otherwise.
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
-//! [`name`] (`rename`, `unlink`, `truncate`), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
+//! [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
 //! [`map`] (and what undoes a mapping, in [`guard`]), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
 //! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit).
 //!
@@ -31,4 +31,5 @@ mod real;
 mod stdio;
 mod sync;
 mod system_call;
+mod times;
 mod write;

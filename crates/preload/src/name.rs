@@ -1,6 +1,4 @@
-//! `rename`, `unlink`, `remove`, `truncate`: what happens to a file by its name.
-//!
-//! `link` is left alone: the file keeps the name that it was registered by.
+//! `rename`, `unlink`, `remove`, `link`, `truncate`: what happens to a file by its name.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -61,6 +59,22 @@ hooks! {
         unsafe { real(path) }
     });
 
+    fn [link] (from: *const c_char, to: *const c_char) -> c_int;
+    missing missing(-1);
+    plain if is_client();
+    else |real| link_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from, to) }
+    });
+
+    fn [linkat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if is_client();
+    else |real| link_file((from_dir, from), (to_dir, to), flags, || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(from_dir, from, to_dir, to, flags) }
+    });
+
     fn [truncate truncate64] (path: *const c_char, bytes: off_t) -> c_int;
     missing missing(-1);
     plain if bytes < 0 || is_client();
@@ -111,6 +125,22 @@ fn rename_file(
         device::unlinked(replaced);
         device::renamed(moved, to);
         Ok(())
+    }))
+}
+
+fn link_file(
+    from: (c_int, *const c_char),
+    to: (c_int, *const c_char),
+    flags: c_int,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
+        return real();
+    };
+    answer(client(|| {
+        client::link((from.0, from_path), (to.0, to_path), flags, || {
+            checked(real()).map(drop)
+        })
     }))
 }
 

@@ -57,6 +57,7 @@ extern "C" fn start() {
     crate::open::find_all();
     crate::position::find_all();
     crate::stdio::find_all();
+    crate::times::find_all();
     crate::sync::find_all();
     crate::system_call::find_all();
     crate::write::find_all();

@@ -179,7 +179,7 @@ pub fn is_refused(report: &LaneReport) -> bool {
     report.outcome == Outcome::Refused
 }
 
-/// What recovery did with each lane that had anything in it, a line each, and one more for each file that was refused.
+/// What recovery did with each lane that had anything in it, a line each, and one more for each file that was refused, or of which there is more to tell.
 pub fn lanes(reports: &[LaneReport]) -> Vec<String> {
     reports.iter().flat_map(lane).collect()
 }
@@ -195,14 +195,14 @@ fn lane(report: &LaneReport) -> Vec<String> {
     let done = match report.outcome {
         Outcome::Empty => return Vec::new(),
         Outcome::InUse => "in use, left alone".to_owned(),
-        Outcome::Synced => format!("{held}, which the kernel still had: synced"),
+        Outcome::Synced => format!("{held}, which they had already: synced"),
         Outcome::Replayed => format!("{held}: written to them and synced"),
-        Outcome::Refused => format!("{held}: REFUSED, nothing was changed"),
+        Outcome::Refused => format!("{held}: REFUSED, and kept in the pool"),
         Outcome::Discarded => format!("{held}: GIVEN UP, as asked for"),
     };
     let head = format!("lane {} of {}: {done}", report.lane, report.owner);
     let refused = report.files.iter().filter_map(|file| {
-        let why = file.refused.as_ref()?;
+        let why = file.refused.as_ref().or(file.note.as_ref())?;
         Some(format!(
             "lane {}: {}: {why}",
             report.lane,
@@ -224,6 +224,7 @@ mod tests {
             records: 2,
             bytes: 1 << 20,
             refused: refused.map(str::to_owned),
+            note: None,
         };
         let report = LaneReport {
             lane: 3,

@@ -4,7 +4,7 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names` and `leaving` are what
+//! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `leaving` are what
 //! becomes of each call. docs/files-protocol.md says why it is so.
 
 mod descriptors;
@@ -13,14 +13,16 @@ mod names;
 mod open;
 mod session;
 mod table;
+mod times;
 mod write;
 
 pub use descriptors::{
     closing, device, duplicated, flags_changed, hidden_flags, is_in_pool, set_device,
 };
 pub use leaving::{exiting, forked, forking, give_up, retire, retire_path};
-pub use names::{rename, unlink};
+pub use names::{link, rename, unlink};
 pub use open::open;
+pub use times::{touching, touching_path};
 pub use write::{at_position, sync, truncate, truncate_path, write};
 
 use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TOKEN, FILES_MAX, sys};

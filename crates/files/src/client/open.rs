@@ -5,7 +5,7 @@ use super::{
     leaving::{forget, retire_or_later},
     names::{Key, key, regular, stat_at},
     session::{self, Session},
-    table::{self, Entry, File, HIDDEN_FLAGS},
+    table::{self, Entry, File, Gone, HIDDEN_FLAGS},
 };
 use crate::{FILES_MAX, identity, sys, wire::Request};
 use rustix::{
@@ -229,7 +229,10 @@ pub(super) fn register(
         named_in: None,
         end: 0,
         position: None,
-        gone: false,
+        links: Vec::new(),
+        mount: identity::mount(fd).unwrap_or(0),
+        gone: Gone::No,
+        touched: 0,
         unlogged: Vec::new(),
     });
     FILES[number].settled(file);

@@ -6,10 +6,12 @@
 //! If the supervisor is gone, the turn syncs the files itself. If a file cannot be synced and the lane is full, a write stays *unlogged*: only a
 //! real sync can acknowledge it then ([`Session::settle`]), and the file's older records must not be written over it.
 
-use super::table::{self, FILES, File};
+use super::table::{self, FILES, File, Gone};
 use crate::{
     ENV_SLOWED, FILES_MAX, identity,
-    record::{self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_TRUNCATE, KIND_WRITE},
+    record::{
+        self, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE,
+    },
     replay::{self, Mark, final_parts, write_at},
     shared::SharedPage,
     sys,
@@ -32,6 +34,7 @@ use std::{
     io::IoSlice,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::Path,
     sync::{
         OnceLock,
         atomic::{
@@ -338,16 +341,28 @@ impl Session {
         }
     }
 
-    /// Logs that the file is about to lose a name. Also if its content is unlogged: there may be records of it.
-    pub(super) fn log_gone(&self, number: usize, file: &mut File) {
-        file.gone = true;
-        let head = self.head(number, 0).encode();
-        self.log(number, file, KIND_GONE, &[IoSlice::new(&head)]);
+    /// Logs whether the file has a name. Also if its content is unlogged: there may be records of it.
+    pub(super) fn log_gone(&self, number: usize, file: &mut File, gone: Gone) {
+        // First, so that a segment that is begun meanwhile says so too.
+        file.gone = gone;
+        let (kind, at) = gone_record(gone);
+        let head = self.head(number, at).encode();
+        self.log(number, file, kind, &[IoSlice::new(&head)]);
     }
 
-    /// Names the file again, by the path it has now. Also if its content is unlogged.
-    pub(super) fn log_name(&self, number: usize, file: &mut File) {
-        let named = self.name(number, file);
+    /// Logs that the file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
+    pub(super) fn log_touched(&self, number: usize, file: &mut File, modified: u64) {
+        if file.touched != modified {
+            let head = self.head(number, modified).encode();
+            if self.log(number, file, KIND_TOUCHED, &[IoSlice::new(&head)]) {
+                file.touched = modified;
+            }
+        }
+    }
+
+    /// Names the file again, by a path. Also if its content is unlogged.
+    pub(super) fn log_name(&self, number: usize, file: &mut File, path: &Path) {
+        let named = self.name(number, file, path);
         self.log(number, file, KIND_FILE, &[IoSlice::new(&named)]);
     }
 
@@ -360,8 +375,13 @@ impl Session {
         }
     }
 
-    fn name(&self, number: usize, file: &File) -> Vec<u8> {
-        record::encode_file(self.head(number, 0), self.boot, &file.identity, &file.path)
+    fn name(&self, number: usize, file: &File, path: &Path) -> Vec<u8> {
+        record::encode_file(
+            self.head(number, file.mount),
+            self.boot,
+            &file.identity,
+            path,
+        )
     }
 
     /// Appends a record to a segment that names the file. False if it could not be, and the file is unlogged now.
@@ -405,12 +425,17 @@ impl Session {
             let appended = self.lane.append_in(segment, kind, &[IoSlice::new(payload)]);
             matches!(appended, Ok(Some(_)))
         };
-        if !append(KIND_FILE, &self.name(number, file)) {
-            return false;
+        // A segment is understood without those before it. The newest name is the last.
+        for path in file.links.iter().chain([&file.path]) {
+            if !append(KIND_FILE, &self.name(number, file, path)) {
+                return false;
+            }
         }
-        // A segment is understood without those before it.
-        if file.gone && !append(KIND_GONE, &self.head(number, 0).encode()) {
-            return false;
+        if file.gone != Gone::No {
+            let (kind, at) = gone_record(file.gone);
+            if !append(kind, &self.head(number, at).encode()) {
+                return false;
+            }
         }
         file.named_in = Some(segment);
         true
@@ -658,6 +683,15 @@ impl Session {
     }
 }
 
+/// Kind and `at` of the record that says whether a file has a name.
+fn gone_record(gone: Gone) -> (u16, u64) {
+    match gone {
+        Gone::No => (KIND_KEPT, 0),
+        Gone::Maybe => (KIND_GONE, 0),
+        Gone::Yes => (KIND_GONE, 1),
+    }
+}
+
 /// Syncs a file of the lane. The caller may have one `locked`. `EBUSY` if another thread has this one.
 fn sync_now(number: usize, locked: Option<(usize, &File)>) -> Result<(), Errno> {
     // Not under the slot's lock: who waits for the turn may hold it. What it could miss was not in the segments to be synced.
@@ -704,7 +738,13 @@ fn with_descriptor(
         }
         return done;
     }
-    match identity::open(&file.identity, &[&file.path])? {
+    let paths: Vec<&Path> = file
+        .links
+        .iter()
+        .chain([&file.path])
+        .map(|p| p.as_path())
+        .collect();
+    match identity::open(&file.identity, &paths)? {
         Some(file) => work(file.as_fd()),
         // It was unlinked and is closed: nobody can miss it.
         None => Ok(()),

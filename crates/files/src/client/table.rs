@@ -143,6 +143,15 @@ pub(super) fn descriptors_of(file: usize) -> impl Iterator<Item = (c_int, Entry)
         .filter(move |(_, entry)| entry.file() == Some(file))
 }
 
+/// Whether a file has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    No,
+    /// It is about to lose its last one.
+    Maybe,
+    Yes,
+}
+
 /// A file that is absorbed, or was closed and is still in the lane.
 pub(super) struct File {
     pub(super) dev: u64,
@@ -157,8 +166,14 @@ pub(super) struct File {
     pub(super) end: Lsn,
     /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
     pub(super) position: Option<(c_int, u64)>,
-    /// It lost a name: whoever replays it may not find it.
-    pub(super) gone: bool,
+    /// Further names that it was given.
+    pub(super) links: Vec<PathBuf>,
+    /// The mount that it is on; 0 if the kernel does not say.
+    pub(super) mount: u64,
+    /// Whether it has a name: a recovery may not find it.
+    pub(super) gone: Gone,
+    /// The modification time that was logged last, ns since 1970.
+    pub(super) touched: u64,
     /// Where it changed without the lane: its records there are older than what the kernel has.
     pub(super) unlogged: Vec<Range<u64>>,
 }

@@ -8,6 +8,7 @@ use super::{
     names::{Named, named},
     session,
     table::{self, Entry, File},
+    times::failed_write,
 };
 use crate::sys;
 use rustix::{
@@ -76,7 +77,15 @@ pub fn write(
         let Some(file) = &mut *cell else {
             return kernel_write(raw, parts, offset, flags);
         };
-        let written = kernel_write(raw, parts, offset, flags)?;
+        let written = match kernel_write(raw, parts, offset, flags) {
+            Ok(written) => written,
+            Err(errno) => {
+                if errno != Errno::AGAIN {
+                    failed_write(session, number, file, raw);
+                }
+                return Err(errno);
+            }
+        };
         if written > 0 {
             match place(fd, raw, entry, file, offset, flags, written) {
                 Ok(at) => session.log_write(number, file, at, parts, written),

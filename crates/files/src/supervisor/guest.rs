@@ -2,8 +2,8 @@
 
 use super::{Shared, drain};
 use crate::{
-    FILES_MAX,
-    replay::{self, Mark, Outcome, RecoverOptions},
+    FILES_MAX, identity,
+    replay::{self, Mark, Outcome, RecoverOptions, Whose},
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request, VERSION},
@@ -407,7 +407,13 @@ impl Shared {
         let status = guest.status();
         let keys = |file: &Option<Arc<GuestFile>>| file.as_ref().map(|f| (f.dev, f.ino));
         *guest.ending.lock() = guest.files.lock().iter().filter_map(keys).collect();
-        // Open here, they would not be found alone.
+        // What its lane may name; and its files, open since before it wrote to them, hear of every sync that failed.
+        let mut registered: Vec<Arc<GuestFile>> =
+            guest.files.lock().iter().flatten().cloned().collect();
+        let identities: Vec<Vec<u8>> = registered
+            .iter()
+            .flat_map(|known| identity::all_of(known.file.as_fd()))
+            .collect();
         let numbers = 0..u32::try_from(FILES_MAX).unwrap_or(0);
         numbers.for_each(|number| guest.forget(number));
         let deadline = Instant::now() + LOCKED_WAIT;
@@ -418,7 +424,18 @@ impl Shared {
                 Ok(true) => {}
                 Err(e) => break Some(e.to_string()),
             }
-            let done = replay::recover_lane(&self.pool, guest.owner, &RecoverOptions::default());
+            let open: Vec<&File> = registered.iter().map(|known| &known.file).collect();
+            let whose = Whose::Ended {
+                boot: self.boot,
+                identities: &identities,
+                open: &open,
+            };
+            let options = RecoverOptions::default();
+            let done = replay::recover_lane(&self.pool, guest.owner, &options, &whose);
+            if done.is_ok() {
+                // Open here, they would not be found alone.
+                registered.clear();
+            }
             match done {
                 Ok(report) if report.outcome != Outcome::Refused => break None,
                 Ok(report) if Instant::now() >= deadline => {

@@ -41,12 +41,39 @@ pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
 
 pub struct Lab {
     pub home: tempfile::TempDir,
+    /// Whose processes they are, if not this one's.
+    pub user: Option<u32>,
 }
+
+/// A user that owns nothing else.
+const NOBODY: u32 = 65_534;
 
 impl Lab {
     pub fn new() -> Self {
         // A real disk rather than tmpfs, if the tests are there.
-        let home = tempfile::tempdir_in(lab().parent().unwrap()).unwrap();
+        Self::within(lab().parent().unwrap())
+    }
+
+    /// Its processes are an ordinary user's: where the tests are root's, somebody else's.
+    pub fn of_an_ordinary_user() -> Self {
+        let mut lab = Self::within(lab().parent().unwrap());
+        if rustix::process::geteuid().is_root() {
+            lab.user = Some(NOBODY);
+            lab.give_to(NOBODY);
+        }
+        lab
+    }
+
+    /// Everything in it belongs to `user`.
+    pub fn give_to(&self, user: u32) {
+        for path in ["", "pool", "data", "synced", "run"] {
+            let path = self.home.path().join(path);
+            std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+        }
+    }
+
+    pub fn within(directory: &Path) -> Self {
+        let home = tempfile::tempdir_in(directory).unwrap();
         let options = CreateOptions {
             bytes: 4 << 20,
             segment_bytes: SEGMENT,
@@ -57,7 +84,7 @@ impl Lab {
         for directory in ["data", "synced", "run"] {
             fs::create_dir(home.path().join(directory)).unwrap();
         }
-        Self { home }
+        Self { home, user: None }
     }
 
     pub fn pool(&self) -> PathBuf {
@@ -90,8 +117,8 @@ impl Lab {
         run
     }
 
-    fn run_with(&self, change: impl FnOnce(&mut Command)) -> Running {
-        let mut command = Command::new(lab());
+    pub fn run_with(&self, change: impl FnOnce(&mut Command)) -> Running {
+        let mut command = self.command();
         command
             .arg("run")
             .arg(self.pool())
@@ -117,8 +144,16 @@ impl Lab {
         }
     }
 
-    pub fn recover_command(&self, options: &[&str]) -> Command {
+    fn command(&self) -> Command {
         let mut command = Command::new(lab());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    pub fn recover_command(&self, options: &[&str]) -> Command {
+        let mut command = self.command();
         command.arg("recover").arg(self.pool()).args(options);
         command
     }
@@ -127,11 +162,35 @@ impl Lab {
     pub fn recover(&self, boot: Option<&str>, options: &[&str]) -> Vec<Value> {
         let mut command = self.recover_command(options);
         if let Some(boot) = boot {
-            command.env("FOREBAY_TEST_BOOT_ID", boot);
+            command
+                .env("FOREBAY_TEST_BOOT_ID", boot)
+                .env("FOREBAY_TEST_POOL_SURVIVED", "1");
         }
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A recovery in another boot with an emulated pool that is nothing but emulated, or one that has to fail: its reports or its words.
+    pub fn recover_really(&self, boot: &str, options: &[&str]) -> Result<Vec<Value>, String> {
+        let mut command = self.recover_command(options);
+        let output = command.env("FOREBAY_TEST_BOOT_ID", boot).output().unwrap();
+        match output.status.success() {
+            true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+            false => Err(output_of(&output)),
+        }
+    }
+
+    /// A recovery that is cut after so many steps; false if it took fewer.
+    pub fn cut(&self, boot: Option<&str>, steps: usize) -> bool {
+        let mut command = self.recover_command(&[]);
+        command.env("FOREBAY_TEST_CUT_REPLAY", steps.to_string());
+        if let Some(boot) = boot {
+            command
+                .env("FOREBAY_TEST_BOOT_ID", boot)
+                .env("FOREBAY_TEST_POOL_SURVIVED", "1");
+        }
+        !command.output().unwrap().status.success()
     }
 
     /// What a power cut does: every absorbed file is put back to what was really synced last.

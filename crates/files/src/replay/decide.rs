@@ -1,0 +1,261 @@
+//! What is to become of a file: looked at, and nothing changed. docs/files-protocol.md, "Replay".
+//!
+//! | the file | then |
+//! |---|---|
+//! | holds what the lane says | it is synced; if a sync of it failed in this boot, the same bytes are written first |
+//! | holds something else, and was not changed after the last record | the lane's records are written |
+//! | was changed later, in this boot, and its mount was there all the time | it is the truth: synced |
+//! | was changed later | refused |
+//! | is in no directory any more, as the lane says | nothing |
+//! | is not found | refused |
+
+use super::{
+    RecoverOptions,
+    find::Found,
+    image::Image,
+    label::Mark,
+    logged::{Gone, Logged},
+};
+use crate::{FilesError, identity};
+use rustix::{fs::OFlags, io::Errno};
+use std::{
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
+    path::Path,
+    time::Duration,
+};
+
+/// What a recovery knows before it looks at the files.
+pub(super) struct Situation<'a> {
+    /// The page cache may have everything that was written.
+    pub(super) same_boot: bool,
+    /// The pool has what was appended last: it is persistent memory, or this is the same boot.
+    pub(super) pool_is_whole: bool,
+    /// The device that the pool's file is on, if it is emulated.
+    pub(super) emulated_on: Option<u64>,
+    pub(super) pool: &'a Path,
+    pub(super) mark: Mark,
+    pub(super) options: &'a RecoverOptions,
+}
+
+/// What is to become of a file.
+pub(super) enum Plan {
+    /// Nothing: why, if that is worth telling.
+    Nothing(Option<String>),
+    /// Its whole file system is to be synced: it is somewhere in there.
+    SyncAll(File, String),
+    /// It is right as it is.
+    Sync(Target, Again),
+    /// The lane's records are to be written.
+    Write(Target),
+    /// Why it cannot be recovered, and what to do.
+    Refuse(String),
+}
+
+/// Whether a file's bytes are written once more although it has them: a sync that failed may have left them clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    No,
+    /// If nobody else has it open, and it can be written to.
+    IfAlone,
+    /// Or the lane is refused.
+    Must,
+}
+
+/// A file that was found.
+pub(super) struct Target {
+    /// Held, to be opened anew.
+    pub(super) seen: OwnedFd,
+    /// Open for reading, or else for writing.
+    pub(super) file: File,
+    pub(super) is_readable: bool,
+    pub(super) accessed: (i64, i64),
+    pub(super) modified: Duration,
+}
+
+impl Target {
+    fn open(seen: OwnedFd) -> Result<Self, Errno> {
+        let open = |flags| identity::reopen(seen.as_fd(), flags);
+        // Not to be seen by the access time, where that is permitted.
+        let read = open(OFlags::RDONLY | OFlags::NOATIME).or_else(|_| open(OFlags::RDONLY));
+        let (file, is_readable) = match read {
+            Ok(file) => (file, true),
+            Err(errno) => (open(OFlags::WRONLY).map_err(|_| errno)?, false),
+        };
+        let meta = file
+            .metadata()
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        let seconds = u64::try_from(meta.mtime()).unwrap_or(0);
+        let nanoseconds = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
+        Ok(Self {
+            seen,
+            file,
+            is_readable,
+            accessed: (meta.atime(), meta.atime_nsec()),
+            modified: Duration::new(seconds, nanoseconds),
+        })
+    }
+}
+
+impl Situation<'_> {
+    /// What is to become of the file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn decide(&self, file: &Logged<'_>, found: Found) -> Result<Plan, FilesError> {
+        let seen = match found {
+            Found::Here(seen) => seen,
+            Found::Unlinked => return Ok(Plan::Nothing(None)),
+            Found::Missing(obstacle) => return Ok(self.missing(file, obstacle)),
+        };
+        let mount = identity::mount(seen.as_fd());
+        let target = match Target::open(seen) {
+            Ok(target) => target,
+            Err(errno) => return Ok(self.unopened(file, mount, errno)),
+        };
+        let path = file.path().display();
+        let is_in = target.is_readable
+            && Image::of(&file.changes)
+                .is_in(&target.file)
+                .map_err(FilesError::io(format!("reading {path}")))?;
+        if is_in {
+            let again = match self.same_boot {
+                true if self.mark.failed() => Again::Must,
+                true => Again::IfAlone,
+                false => Again::No,
+            };
+            return Ok(Plan::Sync(target, again));
+        }
+        Ok(self.differs(file, mount, target))
+    }
+
+    /// The file holds something else than the lane says.
+    fn differs(&self, file: &Logged<'_>, mount: Option<u64>, target: Target) -> Plan {
+        let path = file.path().display();
+        if self.options.force {
+            return Plan::Write(target);
+        }
+        // Unmounted and mounted again, the file is what the disk had of it, as after a power cut.
+        let is_mounted_anew = matches!((file.mount, mount), (Some(then), Some(now)) if then != now);
+        let lost_with_it = is_mounted_anew
+            && self.emulated_on.is_some()
+            && self.emulated_on == target.file.metadata().ok().map(|meta| meta.dev());
+        if !self.pool_is_whole || lost_with_it {
+            return Plan::Refuse(self.may_be_older(file));
+        }
+        let is_ours = self.mark.made(target.modified);
+        let later = file.changed_later(target.modified).filter(|_| !is_ours);
+        let was_there = self.same_boot && !is_mounted_anew;
+        if self.mark.failed() && was_there && !is_ours {
+            return Plan::Refuse(failed(
+                file,
+                "it holds something else than the pool says: if that is right",
+            ));
+        }
+        let Some(later) = later else {
+            return Plan::Write(target);
+        };
+        if was_there && file.mount.is_some() && file.mount == mount && target.is_readable {
+            return Plan::Sync(target, Again::No);
+        }
+        Plan::Refuse(format!(
+            "{path} was changed {:.1} s after the last write that the pool knows of: was the database started without a recovery? If what the \
+             file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
+            later.as_secs_f64()
+        ))
+    }
+
+    /// The pool may have lost records, and the file may have what they said.
+    fn may_be_older(&self, file: &Logged<'_>) -> String {
+        let pool = self.pool.display();
+        format!(
+            "{} holds something else than the pool says, and the pool is emulated: what it has may be older than the file, since the machine (or \
+             their disk) went down with both. Nothing is written. `forebay recover --pool {pool} --discard` gives up the pool's {} writes, {} bytes, as \
+             a database without Forebay and with `appendfsync no` would have; `forebay recover --pool {pool} --force` writes them over what the \
+             file holds",
+            file.path().display(),
+            file.changes.len(),
+            file.bytes()
+        )
+    }
+
+    /// The file is there, and cannot be opened.
+    fn unopened(&self, file: &Logged<'_>, mount: Option<u64>, errno: Errno) -> Plan {
+        let path = file.path().display();
+        if file.changes.is_empty() {
+            return Plan::Nothing(None);
+        }
+        if self.kept_all(file, mount)
+            && let Some(directory) = file.parents().into_iter().find_map(|p| directory(p).ok())
+        {
+            let why =
+                format!("{path} cannot be opened ({errno}): its whole file system was synced");
+            return Plan::SyncAll(directory, why);
+        }
+        Plan::Refuse(format!(
+            "{path} cannot be opened: {errno}. Run the recovery as a user who may, or let this one (chmod u+rw)"
+        ))
+    }
+
+    /// True if the kernel has everything that was written to files of this mount.
+    fn kept_all(&self, file: &Logged<'_>, mount: Option<u64>) -> bool {
+        self.same_boot && !self.mark.failed() && mount.is_some() && mount == file.mount
+    }
+
+    fn missing(&self, file: &Logged<'_>, obstacle: Option<Errno>) -> Plan {
+        let path = file.path().display();
+        match file.gone {
+            Gone::Yes => return Plan::Nothing(None),
+            Gone::No if file.changes.is_empty() => return Plan::Nothing(None),
+            Gone::Maybe => {
+                let why = format!(
+                    "{path} is not there: the program was about to remove it or to replace it"
+                );
+                return Plan::Nothing(Some(why));
+            }
+            Gone::No => {}
+        }
+        let held = file.parents().into_iter().find_map(|parent| {
+            let open = directory(parent).ok()?;
+            self.kept_all(file, identity::mount(open.as_fd()))
+                .then_some(open)
+        });
+        if let Some(open) = held {
+            let why = format!(
+                "{path} is not there any more: its whole file system was synced, wherever in it the file is now"
+            );
+            return Plan::SyncAll(open, why);
+        }
+        if self.options.force {
+            let why = format!(
+                "{path} is missing: its {} writes, {} bytes, are GIVEN UP, as asked for",
+                file.changes.len(),
+                file.bytes()
+            );
+            return Plan::Nothing(Some(why));
+        }
+        let obstacle = obstacle.map_or_else(String::new, |errno| format!(" ({errno})"));
+        Plan::Refuse(format!(
+            "{path} is missing, or another file has its name{obstacle}. Put it back, or mount its file system, and recover again (as root it is found \
+             in other places too); or go on without it by `forebay recover --force`"
+        ))
+    }
+}
+
+/// A sync of the file failed, and it cannot be written again because of `why`.
+pub(super) fn failed(file: &Logged<'_>, why: &str) -> String {
+    format!(
+        "a sync of {} failed, so its last writes have to be written again, but {why}, `forebay recover --discard` drops the \
+         pool's writes; if the pool's are, `forebay recover --force` writes them",
+        file.path().display()
+    )
+}
+
+/// Opens a directory, and nothing else.
+pub(super) fn directory(path: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map(File::from)
+}

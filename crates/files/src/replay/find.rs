@@ -1,0 +1,131 @@
+//! Finding a file of a lane again: by its paths, by its handle, or close to where it was.
+
+use super::logged::Logged;
+use crate::{identity, sys};
+use rustix::io::Errno;
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+/// Directories above a file in which its way is looked for under other names.
+const LEVELS: usize = 3;
+/// Entries of each that are looked at.
+const ENTRIES: usize = 4096;
+
+/// Where a file is.
+pub(super) enum Found {
+    /// Here; held, not opened.
+    Here(OwnedFd),
+    /// In no directory any more: it goes when the last process closes it.
+    Unlinked,
+    /// It was not found; the first thing that stood in the way, if anything did.
+    Missing(Option<Errno>),
+}
+
+/// What a file's handle says of it to a process that may ask. The paths come from the lane: nothing is opened by them but directories.
+pub(super) enum ByHandle {
+    Nothing,
+    Unlinked,
+    Here(OwnedFd),
+}
+
+impl ByHandle {
+    pub(super) fn of(file: &Logged<'_>) -> Self {
+        match identity::look_by_handle(file.identity, &file.paths) {
+            None => Self::Nothing,
+            Some(seen) if rustix::fs::fstat(&seen).is_ok_and(|stat| stat.st_nlink == 0) => {
+                Self::Unlinked
+            }
+            Some(seen) => Self::Here(seen),
+        }
+    }
+
+    /// For a thread with fewer rights: only the way to it, which it has to go itself.
+    pub(super) fn way(self) -> Way {
+        match self {
+            Self::Nothing => Way::Unknown,
+            Self::Unlinked => Way::Unlinked,
+            Self::Here(seen) => rustix::fs::readlink(sys::link_of(seen.as_fd()), Vec::new())
+                .ok()
+                .map(|path| {
+                    use std::os::unix::ffi::OsStringExt;
+                    PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes()))
+                })
+                .map_or(Way::Unknown, Way::Path),
+        }
+    }
+}
+
+/// What a process with more rights learned by a file's handle.
+pub(super) enum Way {
+    Unknown,
+    Unlinked,
+    Path(PathBuf),
+}
+
+/// Looks for a file with this thread's rights; `way` is what one with more has learned, if there is one.
+pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
+    let mut obstacle = None;
+    let mut look = |path: &Path| match identity::look(path, file.identity) {
+        Ok(seen) => seen,
+        Err(errno) => {
+            if errno != Errno::NOENT {
+                obstacle.get_or_insert(errno);
+            }
+            None
+        }
+    };
+    if let Some(seen) = file.paths.iter().rev().find_map(|path| look(path)) {
+        return Found::Here(seen);
+    }
+    match way {
+        Some(Way::Unlinked) => return Found::Unlinked,
+        Some(Way::Path(path)) => {
+            if let Some(seen) = look(path) {
+                return Found::Here(seen);
+            }
+        }
+        Some(Way::Unknown) => {}
+        None => match ByHandle::of(file) {
+            ByHandle::Here(seen) => return Found::Here(seen),
+            ByHandle::Unlinked => return Found::Unlinked,
+            ByHandle::Nothing => {}
+        },
+    }
+    match file
+        .paths
+        .iter()
+        .rev()
+        .find_map(|path| close_to(path, file.identity))
+    {
+        Some(seen) => Found::Here(seen),
+        None => Found::Missing(obstacle),
+    }
+}
+
+/// The file, if one part of its path has another name by now: it, or a directory that it is in, was renamed.
+fn close_to(path: &Path, identity: &[u8]) -> Option<OwnedFd> {
+    let mut rest = PathBuf::new();
+    let mut at = path;
+    for _ in 0..LEVELS {
+        let above = at.parent().filter(|above| above.parent().is_some())?;
+        let entries = std::fs::read_dir(above).into_iter().flatten();
+        let found = entries.take(ENTRIES).flatten().find_map(|entry| {
+            let mut candidate = entry.path();
+            if !rest.as_os_str().is_empty() {
+                candidate.push(&rest);
+            }
+            identity::look(&candidate, identity).ok().flatten()
+        });
+        if found.is_some() {
+            return found;
+        }
+        rest = match rest.as_os_str().is_empty() {
+            true => PathBuf::from(at.file_name()?),
+            false => Path::new(at.file_name()?).join(&rest),
+        };
+        at = above;
+    }
+    None
+}

@@ -1,0 +1,219 @@
+//! What a lane says of its files.
+
+use crate::{
+    FilesError,
+    record::{self, Change, Head},
+};
+use forebay_pool::{Pool, Recovered};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
+
+/// A file that changed later than this after its last record was changed by a process that does not absorb it. Record and change take their time
+/// from the same coarse clock, the record afterwards; a file system may take the finer clock for the change, which is a tick ahead at most.
+pub(super) const SLACK: Duration = Duration::from_millis(100);
+/// A record is written at most this long after the change, for most.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Whether the file has a name still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    No,
+    /// It was about to lose its last one.
+    Maybe,
+    Yes,
+}
+
+/// A file of a lane.
+pub(super) struct Logged<'a> {
+    pub(super) identity: &'a [u8],
+    /// Absolute; the last is the newest.
+    pub(super) paths: Vec<&'a Path>,
+    pub(super) boot: [u8; 16],
+    /// The mount that it was on, if that is known.
+    pub(super) mount: Option<u64>,
+    pub(super) gone: Gone,
+    /// Writes and truncations, in order.
+    pub(super) changes: Vec<(Head, Change<'a>)>,
+    /// Wall clock of the last record.
+    last: Duration,
+    /// The modification time that the program left it with, if the lane says so.
+    pub(super) left: Option<Duration>,
+    /// Wall clocks of all records, and modification times that were set: also those before a clock was set back.
+    known: BTreeSet<Duration>,
+}
+
+impl<'a> Logged<'a> {
+    fn new(identity: &'a [u8], boot: [u8; 16]) -> Self {
+        Self {
+            identity,
+            paths: Vec::new(),
+            boot,
+            mount: None,
+            gone: Gone::No,
+            changes: Vec::new(),
+            last: Duration::ZERO,
+            left: None,
+            known: BTreeSet::new(),
+        }
+    }
+
+    /// The path that it was known by last.
+    pub(super) fn path(&self) -> &'a Path {
+        self.paths.last().copied().unwrap_or(Path::new("(no path)"))
+    }
+
+    /// Bytes written in its records.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = self.changes.iter().map(|(_, change)| match change {
+            Change::Write(bytes) => bytes.len() as u64,
+            _ => 0,
+        });
+        bytes.sum()
+    }
+
+    /// The directories that have its names.
+    pub(super) fn parents(&self) -> BTreeSet<&'a Path> {
+        self.paths.iter().filter_map(|path| path.parent()).collect()
+    }
+
+    /// How long after the last record a file with this modification time was changed; none if it was the program that did.
+    pub(super) fn changed_later(&self, modified: Duration) -> Option<Duration> {
+        if modified <= self.last + SLACK {
+            return None;
+        }
+        let near = modified.saturating_sub(SLACK)..=modified + LATE;
+        let is_known = self.known.range(near).next().is_some();
+        (!is_known).then(|| modified - self.last)
+    }
+
+    fn add(&mut self, head: Head, change: Change<'a>) {
+        let time = Duration::from_nanos(head.time);
+        self.last = time;
+        self.known.insert(time);
+        match change {
+            Change::File { path, .. } => {
+                self.mount = (head.at != 0).then_some(head.at).or(self.mount);
+                // Any other would be looked for where the recovering process happens to be.
+                if path.is_absolute() {
+                    self.paths.retain(|known| *known != path);
+                    self.paths.push(path);
+                }
+            }
+            Change::Write(_) | Change::Truncate => {
+                self.left = Some(time);
+                self.changes.push((head, change));
+            }
+            Change::Touched(modified) => {
+                let modified = Duration::from_nanos(modified);
+                self.left = Some(modified);
+                self.known.insert(modified);
+            }
+            Change::Gone { done } => self.gone = if done { Gone::Yes } else { Gone::Maybe },
+            Change::Kept => self.gone = Gone::No,
+        }
+    }
+}
+
+/// The files of a lane with their changes, in order.
+pub(super) fn read<'a>(
+    pool: &Pool,
+    lane: u32,
+    recovered: &'a Recovered,
+) -> Result<Vec<Logged<'a>>, FilesError> {
+    let mut files: Vec<Logged<'a>> = Vec::new();
+    let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
+    for record in recovered.records() {
+        let unknown = |what: String| FilesError::Record {
+            path: pool.path().to_owned(),
+            lane,
+            lsn: record.header.lsn,
+            what,
+        };
+        let (head, change) = record::decode(record.header.kind, record.payload).map_err(unknown)?;
+        let known = numbers.get(&head.file).copied();
+        let at = match (known, change) {
+            // A number is given to another file when nothing of the first is left.
+            (known, Change::File { boot, identity, .. }) => {
+                let known = known.filter(|at| files[*at].identity == identity);
+                let at = known.unwrap_or_else(|| {
+                    files.push(Logged::new(identity, boot));
+                    files.len() - 1
+                });
+                numbers.insert(head.file, at);
+                at
+            }
+            (Some(at), _) => at,
+            // All of that file was drained.
+            (None, Change::Gone { .. } | Change::Kept | Change::Touched(_)) => continue,
+            (None, _) => {
+                return Err(unknown(format!(
+                    "file {} was not named before it",
+                    head.file
+                )));
+            }
+        };
+        files[at].add(head, change);
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    fn logged(records: &[(f64, Change<'static>)]) -> Logged<'static> {
+        let mut file = Logged::new(b"", [0; 16]);
+        for (time, change) in records {
+            let head = Head {
+                file: 0,
+                at: 0,
+                time: u64::try_from(seconds(*time).as_nanos()).unwrap(),
+            };
+            file.add(head, *change);
+        }
+        file
+    }
+
+    #[test]
+    fn a_change_after_the_last_record_is_told_from_the_programs_own() {
+        let file = logged(&[(50.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
+        for ours in [0.0, 49.0, 75.0, 100.0, 100.004] {
+            assert_eq!(file.changed_later(seconds(ours)), None, "{ours}");
+        }
+        assert_eq!(file.changed_later(seconds(103.0)), Some(seconds(3.0)));
+        assert_eq!(file.left, Some(seconds(100.0)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_hides_no_later_change_and_refuses_no_earlier_one() {
+        let file = logged(&[(5000.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
+        for ours in [100.0, 4999.9, 5000.0] {
+            assert_eq!(file.changed_later(seconds(ours)), None, "{ours}");
+        }
+        assert!(file.changed_later(seconds(200.0)).is_some());
+    }
+
+    #[test]
+    fn a_time_that_the_program_set_is_its_own_however_late() {
+        let set = Change::Touched(9_000_000_000_000);
+        let file = logged(&[(100.0, Change::Write(b"a")), (101.0, set)]);
+        assert_eq!(file.changed_later(seconds(9000.0)), None);
+        assert_eq!(file.left, Some(seconds(9000.0)));
+        assert!(file.changed_later(seconds(8000.0)).is_some());
+    }
+
+    #[test]
+    fn a_file_that_kept_its_name_after_all_may_not_be_missing() {
+        let (about, done) = (Change::Gone { done: false }, Change::Gone { done: true });
+        assert_eq!(logged(&[(1.0, about)]).gone, Gone::Maybe);
+        assert_eq!(logged(&[(1.0, about), (1.0, done)]).gone, Gone::Yes);
+        assert_eq!(logged(&[(1.0, about), (1.0, Change::Kept)]).gone, Gone::No);
+    }
+}

@@ -1,0 +1,363 @@
+//! Doing what was decided: syncing, writing the same bytes again, writing the lane's records.
+//!
+//! 1. Mark the lane: from here on, changes of its files that fall in this time are the recovery's own.
+//! 2. Write a file, and sync it.
+//! 3. Set its times to what the program left, and sync those: it is as if the recovery had never written to it.
+//! 4. Sync the directories that have its names.
+//!
+//! A cut anywhere leaves the lane as it was, and files that the next recovery knows as its own doing (1) or as the program's (3).
+
+use super::{
+    decide::{Again, Plan, Target, directory, failed},
+    image::Image,
+    label::{BEAT, Mark, relabelled},
+    logged::Logged,
+};
+use crate::{
+    identity,
+    record::{Change, Head},
+    sys,
+};
+use forebay_pool::Lane;
+use rustix::{
+    fs::{OFlags, Timespec, Timestamps},
+    io::Errno,
+};
+use std::{
+    fs::File,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// How a file's recovery ended.
+pub(super) enum Done {
+    /// It is durable as it was.
+    Synced,
+    /// The lane's records were written to it.
+    Written,
+    /// Why it could not be, and what to do.
+    Refused(String),
+}
+
+/// The work on one lane's files.
+pub(super) struct Work<'a> {
+    lane: &'a Lane,
+    label: &'a str,
+    mark: Mark,
+    beat: Option<Instant>,
+    force: bool,
+}
+
+/// A failure: of a sync, after which the files' content is not taken for durable because a later one succeeds, or of anything else.
+enum Failed {
+    Sync(Errno),
+    Other(Errno),
+}
+
+impl From<Errno> for Failed {
+    fn from(errno: Errno) -> Self {
+        Self::Other(errno)
+    }
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(lane: &'a Lane, label: &'a str, mark: Mark, force: bool) -> Self {
+        Self {
+            lane,
+            label,
+            mark,
+            beat: None,
+            force,
+        }
+    }
+
+    /// Does what is planned with a file.
+    pub(super) fn carry_out(&mut self, file: &Logged<'_>, plan: Plan) -> Done {
+        let (done, otherwise) = match plan {
+            Plan::Nothing(_) => (sync_parents(file), Done::Synced),
+            Plan::Refuse(why) => return Done::Refused(why),
+            Plan::SyncAll(directory, _) => (
+                rustix::fs::syncfs(&directory).map_err(Failed::Sync),
+                Done::Synced,
+            ),
+            Plan::Sync(target, Again::No) => {
+                let left = self.left(file, target.modified);
+                let synced = match left == target.modified {
+                    true => sync(file, &target.file),
+                    false => self.settle(file, &target.file, target.accessed, left),
+                };
+                (synced, Done::Synced)
+            }
+            Plan::Sync(target, again) => match self.write_again(file, target, again) {
+                Ok(None) => (Ok(()), Done::Synced),
+                Ok(Some(refused)) => return Done::Refused(refused),
+                Err(failed) => (Err(failed), Done::Synced),
+            },
+            Plan::Write(target) => (self.write(file, target), Done::Written),
+        };
+        match done {
+            Ok(()) => otherwise,
+            Err(failed) => Done::Refused(self.stopped(file, &failed)),
+        }
+    }
+
+    /// Syncs a file by a descriptor that was open while it was written to: it hears of every sync that failed.
+    pub(super) fn sync_registered(&mut self, file: &Logged<'_>, open: BorrowedFd<'_>) -> Done {
+        let synced = rustix::fs::fsync(open).map_err(Failed::Sync);
+        match synced.and_then(|()| sync_parents(file)) {
+            Ok(()) => Done::Synced,
+            Err(failed) => Done::Refused(self.stopped(file, &failed)),
+        }
+    }
+
+    /// In words: why the recovery of a file stopped. After a failed sync the lane says so.
+    fn stopped(&mut self, file: &Logged<'_>, failed: &Failed) -> String {
+        let path = file.path().display();
+        match failed {
+            Failed::Sync(errno) => {
+                self.mark = match self.mark {
+                    Mark::Replay(replay) => Mark::Replay(super::label::Replaying {
+                        failed: true,
+                        ..replay
+                    }),
+                    _ => Mark::Failed,
+                };
+                self.lane.relabel(&relabelled(self.label, self.mark));
+                format!(
+                    "{path} cannot be synced: {errno}. Remedy that, then recover again: its writes are kept in the pool until then"
+                )
+            }
+            Failed::Other(errno) => format!(
+                "{path} cannot be written to: {errno}. Remedy that (free space, chmod u+w, chattr -i), or run the recovery as a user who may, \
+                 then recover again: its writes are kept in the pool until then"
+            ),
+        }
+    }
+
+    /// The modification time that the program left, of a file that has this one: a replay that was cut before may have moved it.
+    fn left(&self, file: &Logged<'_>, modified: Duration) -> Duration {
+        match self.mark.made(modified) {
+            true => file.left.unwrap_or(modified).min(modified),
+            false => modified,
+        }
+    }
+
+    /// Says, at most once a [`BEAT`], that the replay goes on.
+    fn beat(&mut self) {
+        if self.beat.is_some_and(|last| last.elapsed() < BEAT) {
+            return;
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        self.mark = self.mark.replaying(now);
+        self.lane.relabel(&relabelled(self.label, self.mark));
+        self.beat = Some(Instant::now());
+        step();
+    }
+
+    /// Writes what the file holds already, and syncs it. In words why that had to be and could not.
+    fn write_again(
+        &mut self,
+        file: &Logged<'_>,
+        target: Target,
+        again: Again,
+    ) -> Result<Option<String>, Failed> {
+        let (accessed, modified) = (target.accessed, target.modified);
+        let refused = |why: &str| {
+            let must = again == Again::Must && !self.force;
+            must.then(|| failed(file, why))
+        };
+        let Ok(open) = identity::reopen(target.seen.as_fd(), OFlags::RDWR) else {
+            let why = "it cannot be opened for writing: permit that (chmod u+w, chattr -a -i) and recover again. If what the file holds is right";
+            if let Some(refused) = refused(why) {
+                return Ok(Some(refused));
+            }
+            return sync(file, &target.file).map(|()| None);
+        };
+        let Target {
+            seen,
+            file: reading,
+            ..
+        } = target;
+        drop((reading, seen));
+        let why = "another process has it open: stop that and recover again. If what the file holds is right";
+        let refused = refused(why);
+        // Nobody opens it from looking to having written, all in memory. The sync takes longer, and no opener waits for it.
+        if !sys::take_lease(open.as_fd()) {
+            return match refused {
+                Some(refused) => Ok(Some(refused)),
+                None => sync(file, &open).map(|()| None),
+            };
+        }
+        let image = Image::of(&file.changes);
+        let is_in = image.is_in(&open).map_err(errno_of)?;
+        if is_in {
+            self.beat();
+            for (at, bytes) in &image.parts {
+                write_at(open.as_fd(), bytes, *at)?;
+                step();
+            }
+        }
+        sys::give_lease(open.as_fd());
+        let left = self.left(file, modified);
+        self.settle(file, &open, accessed, left)?;
+        Ok(refused.filter(|_| !is_in))
+    }
+
+    /// Writes the lane's records, in order.
+    fn write(&mut self, file: &Logged<'_>, target: Target) -> Result<(), Failed> {
+        let left = file.left.unwrap_or(target.modified);
+        let open = match identity::reopen(target.seen.as_fd(), OFlags::RDWR) {
+            Ok(open) => open,
+            Err(errno) => match identity::reopen(target.seen.as_fd(), OFlags::WRONLY) {
+                Ok(open) => open,
+                Err(Errno::PERM) => return self.append(file, &target, left),
+                Err(_) => return Err(errno.into()),
+            },
+        };
+        self.beat();
+        for (head, change) in &file.changes {
+            self.beat();
+            apply(open.as_fd(), *head, *change)?;
+            forebay_pool::failpoint!("files:replay");
+            step();
+        }
+        self.settle(file, &open, target.accessed, left)
+    }
+
+    /// Writes what is missing at the end of a file that may only be appended to (`chattr +a`).
+    fn append(&mut self, file: &Logged<'_>, target: &Target, left: Duration) -> Result<(), Failed> {
+        let size = target.file.metadata().map_err(errno_of)?.len();
+        let image = Image::of(&file.changes);
+        let tail = image.missing(&target.file, size).map_err(errno_of)?;
+        let tail = tail
+            .filter(|_| image.size.is_none_or(|expected| expected >= size))
+            .ok_or(Errno::PERM)?;
+        let open = identity::reopen(target.seen.as_fd(), OFlags::WRONLY | OFlags::APPEND)?;
+        self.beat();
+        let mut end = size;
+        let grown = image.size.unwrap_or(0);
+        let tail = tail
+            .into_iter()
+            .chain((grown > size).then_some((grown, &[][..])));
+        for (at, bytes) in tail {
+            while end < at {
+                let zeros = [0; 4096];
+                let gap = usize::try_from(at - end).map_or(zeros.len(), |gap| gap.min(zeros.len()));
+                write_at(open.as_fd(), &zeros[..gap], end)?;
+                end += gap as u64;
+            }
+            self.beat();
+            write_at(open.as_fd(), bytes, at)?;
+            end = end.max(at + bytes.len() as u64);
+            step();
+        }
+        self.settle(file, &open, target.accessed, left)
+    }
+
+    /// After it was written to: makes it durable, with the times that the program left.
+    fn settle(
+        &self,
+        file: &Logged<'_>,
+        open: &File,
+        accessed: (i64, i64),
+        modified: Duration,
+    ) -> Result<(), Failed> {
+        rustix::fs::fsync(open).map_err(Failed::Sync)?;
+        step();
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: accessed.0,
+                tv_nsec: accessed.1,
+            },
+            last_modification: Timespec {
+                tv_sec: i64::try_from(modified.as_secs()).unwrap_or(0),
+                tv_nsec: i64::from(modified.subsec_nanos()),
+            },
+        };
+        match rustix::fs::futimens(open, &times) {
+            // A file of another user that this one may write to has the time at which it was.
+            Ok(()) | Err(Errno::PERM | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        step();
+        sync(file, open)?;
+        step();
+        Ok(())
+    }
+}
+
+fn errno_of(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// Syncs a file, and the directories that have its names.
+fn sync(file: &Logged<'_>, open: &File) -> Result<(), Failed> {
+    rustix::fs::fsync(open).map_err(Failed::Sync)?;
+    sync_parents(file)
+}
+
+fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {
+    for parent in file.parents() {
+        // One that is gone since needs no sync; one that may not be read has to be synced by who may.
+        if let Ok(open) = directory(parent) {
+            rustix::fs::fsync(&open).map_err(Failed::Sync)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes one change to a file. Changing it again changes nothing.
+fn apply(fd: BorrowedFd<'_>, head: Head, change: Change<'_>) -> Result<(), Errno> {
+    match change {
+        Change::Write(bytes) => write_at(fd, bytes, head.at),
+        Change::Truncate => rustix::fs::ftruncate(fd, head.at),
+        _ => Ok(()),
+    }
+}
+
+/// Writes all of `bytes` at offset `at`.
+pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let done = match rustix::io::pwrite(fd, bytes, at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(done) => done,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        };
+        bytes = &bytes[done..];
+        at += done as u64;
+    }
+    Ok(())
+}
+
+/// In tests: dies in the middle of a recovery, after as many steps as the environment says (`7`), or waits there for so many milliseconds (`7:500`);
+/// several of these, apart by commas.
+fn step() {
+    static STEPS: AtomicU64 = AtomicU64::new(0);
+    static CUTS: OnceLock<Vec<(u64, Option<Duration>)>> = OnceLock::new();
+    let cuts = CUTS.get_or_init(|| {
+        let text = std::env::var("FOREBAY_TEST_CUT_REPLAY").unwrap_or_default();
+        let cut = |text: &str| {
+            let (steps, wait) = text.split_once(':').unwrap_or((text, ""));
+            let wait = wait.parse().ok().map(Duration::from_millis);
+            Some((steps.parse().ok()?, wait))
+        };
+        text.split(',').filter_map(cut).collect()
+    });
+    if cuts.is_empty() {
+        return;
+    }
+    let now = STEPS.fetch_add(1, Relaxed) + 1;
+    for (_, wait) in cuts.iter().filter(|(steps, _)| *steps == now) {
+        match wait {
+            Some(wait) => std::thread::sleep(*wait),
+            None => std::process::abort(),
+        }
+    }
+}
