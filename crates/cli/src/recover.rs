@@ -11,7 +11,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     long_about = "Brings the acknowledged writes that a run left in the pool to the files that they belong to, and syncs those. After a crash \
-                  of processes the kernel has it all, and syncing is enough; after a power cut the writes are done again. \
+                  of processes the kernel has it all, and syncing is enough; after a power cut the writes are done again. Run by root, it acts with the \
+                  rights of the user whom the pool belongs to. \
                   forebay run does the same before it starts its program; this is for scripts that want it done earlier (a unit ordered before \
                   the database), and for what forebay run refuses.\n\n\
                   A file that is gone, was replaced, or was changed since is not touched: the reasons are told, and its writes stay in the pool \
@@ -25,7 +26,7 @@ pub struct Recover {
     /// The pool [default: the one of forebay run --emulated]
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
-    /// Write also to files that were changed since: what was written to them then may be overwritten
+    /// Write also to files that were changed since, or whose pool is older than they are: what was written to them then may be overwritten
     #[arg(long, conflicts_with = "discard")]
     force: bool,
     /// Give up what cannot be brought to its files. ACKNOWLEDGED WRITES ARE LOST
@@ -49,15 +50,17 @@ struct Report {
 
 impl Recover {
     pub fn run(self) -> Result<(), Failure> {
-        let path = self.pool.unwrap_or_else(run::emulated_path);
-        let pool = Pool::open(&path, self.emulated)?;
+        let pool = match &self.pool {
+            Some(path) => Pool::open(path, self.emulated)?,
+            None => run::open_default()?,
+        };
         let options = RecoverOptions {
             force: self.force,
             discard: self.discard,
         };
         let lanes = replay::recover(&pool, &options)?;
         let report = Report {
-            pool: path,
+            pool: pool.path().to_owned(),
             done: !lanes.iter().any(run::is_refused),
             lanes,
         };
@@ -81,8 +84,8 @@ fn human(report: &Report) -> String {
     }
     if !report.done {
         text.push_str(&format!(
-            "Nothing of what was refused was changed; it is still in the pool. Put the files back and repeat this; or \
-             forebay recover --pool {pool} --force to write to changed files nevertheless; or --discard to give it up\n"
+            "What was refused is still in the pool. Do what the reasons say and repeat this; or \
+             forebay recover --pool {pool} --force to write to the files nevertheless; or --discard to give it up\n"
         ));
     }
     text

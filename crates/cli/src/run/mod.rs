@@ -12,7 +12,7 @@ mod pool;
 mod program;
 
 pub use explain::{is_refused, is_well, lanes, running};
-pub use pool::emulated_path;
+pub use pool::open_default;
 
 use crate::{failure::Failure, size};
 use child::Signals;
@@ -202,7 +202,7 @@ fn recover_first(pool: &Pool) -> Result<(), Failure> {
     }
     if reports.iter().any(is_refused) {
         return Err(Failure::Failed(format!(
-            "the pool holds acknowledged writes of an earlier run that cannot be brought to their files as things are; nothing was changed. \
+            "the pool holds acknowledged writes of an earlier run that cannot be brought to their files as things are, and keeps them. \
              Look at the reasons above, then: forebay recover --pool {0} (or --force to write them nevertheless, or --discard to give them up)",
             pool.path().display()
         )));

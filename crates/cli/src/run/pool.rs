@@ -3,9 +3,10 @@
 use crate::{failure::Failure, size};
 use forebay_bench::scratch::memory_dir;
 use forebay_pool::{CreateOptions, Pool, PoolErrorKind};
+use rustix::fs::OFlags;
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -71,29 +72,76 @@ const SEGMENTS: u64 = 16;
 const SEGMENT_MIN: u64 = 64 << 10;
 const SEGMENT_MAX: u64 = 4 << 20;
 
+/// The pool that `--emulated` means, as it is.
+pub fn open_default() -> Result<Pool, Failure> {
+    let path = emulated_path();
+    match open_own(&path)? {
+        Some((pool, _)) => Ok(pool),
+        None => Err(Failure::Failed(format!(
+            "there is no pool {}, which forebay run --emulated would have made; name another with --pool",
+            path.display()
+        ))),
+    }
+}
+
 fn open_emulated(path: &Path, bytes: u64) -> Result<Pool, Failure> {
-    if !path.exists() {
+    if fs::symlink_metadata(path).is_err() {
         make_emulated(path, bytes)?;
     }
-    let found = fs::metadata(path).map_err(Failure::io("looking at", path.display()))?;
-    // Memory that everybody may write to is anybody's.
-    if found.uid() != rustix::process::getuid().as_raw() || found.mode() & 0o022 != 0 {
-        return Err(Failure::Failed(format!(
-            "{} belongs to somebody else, or others may write to it, so it is not used; make a pool elsewhere: \
-             forebay pool create PATH --emulated, and give it with --pool",
-            path.display()
-        )));
-    }
-    if found.len() != bytes {
+    let (pool, found) = open_own(path)?.ok_or_else(|| {
+        Failure::Failed(format!("{} is gone again; try once more", path.display()))
+    })?;
+    if found != bytes {
         return Err(Failure::Failed(format!(
             "the emulated pool {0} is there already and has {1}, not {2}. Use it with --pool {0}; or give it up: \
              forebay recover --pool {0} && rm {0}",
             path.display(),
-            size::show(found.len()),
+            size::show(found),
             size::show(bytes)
         )));
     }
-    open(path)
+    Ok(pool)
+}
+
+/// Opens a pool in a directory that everybody may write to, with its bytes: a file of this user's, which no other may write to. What is looked at is
+/// what is used. None if there is none.
+fn open_own(path: &Path) -> Result<Option<(Pool, u64)>, Failure> {
+    let open = fs::File::options()
+        .read(true)
+        .write(true)
+        // A link is somebody else's word, and opening a FIFO waits.
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(path);
+    let file = match open {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied) => {
+            return Err(not_own(path));
+        }
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) => {
+            return Err(not_own(path));
+        }
+        Err(error) => return Err(Failure::io("opening", path.display())(error)),
+    };
+    let found = file
+        .metadata()
+        .map_err(Failure::io("looking at", path.display()))?;
+    // Memory that everybody may write to is anybody's.
+    if !found.is_file()
+        || found.uid() != rustix::process::geteuid().as_raw()
+        || found.mode() & 0o022 != 0
+    {
+        return Err(not_own(path));
+    }
+    Ok(Some((Pool::open_file(path, file)?, found.len())))
+}
+
+fn not_own(path: &Path) -> Failure {
+    Failure::Failed(format!(
+        "{} is not a file of this user, or others may write to it, so it is not used: whoever made it could have forebay write anything. Remove it \
+         if it is yours; or make a pool elsewhere: forebay pool create PATH --emulated, and give it with --pool",
+        path.display()
+    ))
 }
 
 /// Makes it aside and links it into place, so that nobody sees half of it, and of several who do so at once one wins.
@@ -142,6 +190,30 @@ mod tests {
             panic!("a pool of another size was taken");
         };
         assert!(message.contains("2 MiB, not 4 MiB"), "{message}");
+    }
+
+    #[test]
+    fn what_another_user_may_have_planted_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("emulated.pool"), dir.path().join("other"));
+        drop(open_emulated(&elsewhere, 2 << 20).unwrap());
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let refused = |path: &Path| match open_own(path).map(drop) {
+            Err(Failure::Failed(message)) => assert!(message.contains("not used"), "{message}"),
+            _ => panic!("{} was used", path.display()),
+        };
+        refused(&path);
+        assert!(open_emulated(&path, 2 << 20).is_err());
+        let fifo = dir.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        refused(&fifo);
+        refused(dir.path());
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&elsewhere, Some(65_534), None).unwrap();
+            refused(&elsewhere);
+        }
+        assert!(open_own(&dir.path().join("nothing")).unwrap().is_none());
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod image;
 mod label;
 mod logged;
 mod rights;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(crate) use image::final_parts;

@@ -1,0 +1,168 @@
+//! Lanes that no client of this version writes: forged ones, and those of clients that know less of their files.
+
+use super::*;
+use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
+use forebay_pool::CreateOptions;
+use std::{
+    fs,
+    io::IoSlice,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+struct Place {
+    home: tempfile::TempDir,
+    pool: Pool,
+}
+
+impl Place {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let options = CreateOptions {
+            bytes: 1 << 20,
+            segment_bytes: 64 << 10,
+            emulated: true,
+            ..CreateOptions::default()
+        };
+        let pool = Pool::create(&home.path().join("pool"), options).unwrap();
+        Self { home, pool }
+    }
+
+    fn file(&self, name: &str) -> (PathBuf, File) {
+        let path = self.home.path().join(name);
+        let open = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path);
+        (path, open.unwrap())
+    }
+
+    /// A lane that says that `bytes` were written at the beginning of a file.
+    fn lane(&self, identity: &[u8], path: &Path, boot: Uuid, bytes: &[u8]) -> Uuid {
+        let owner = Uuid::new_v4();
+        let claim = ClaimOptions {
+            label: label(Mark::None, "forger 1"),
+            ..ClaimOptions::default()
+        };
+        let (lane, _) = self.pool.claim(owner, &claim).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let head = Head {
+            file: 0,
+            at: 0,
+            time: u64::try_from(now.as_nanos()).unwrap(),
+        };
+        let named = encode_file(head, *boot.as_bytes(), identity, path);
+        lane.append(crate::record::KIND_FILE, &[IoSlice::new(&named)])
+            .unwrap();
+        let write = [&head.encode()[..], bytes].concat();
+        lane.append(KIND_WRITE, &[IoSlice::new(&write)]).unwrap();
+        owner
+    }
+}
+
+#[test]
+fn the_lane_of_a_client_that_ended_names_only_what_it_registered() {
+    let place = Place::new();
+    let ((path, file), (_, other)) = (place.file("a"), place.file("b"));
+    let boot = boot::id().unwrap();
+    let known = identity::all_of(other.as_fd());
+    let identity = identity::of(file.as_fd()).unwrap();
+    for (lanes_boot, identities) in [
+        (boot, &known[..]),
+        (Uuid::new_v4(), &[identity.clone()][..]),
+    ] {
+        let owner = place.lane(&identity, &path, lanes_boot, b"forged");
+        let options = RecoverOptions::default();
+        let whose = Whose::Ended {
+            boot,
+            identities,
+            open: &[&other],
+        };
+        // Nor is it believed once the supervisor is gone, too.
+        for whose in [whose, Whose::Left] {
+            let report = recover_lane(&place.pool, owner, &options, &whose).unwrap();
+            assert_eq!(report.outcome, Outcome::Refused);
+            let why = report.files[0].refused.clone().unwrap();
+            assert!(
+                why.contains("not registered") || why.contains("another boot"),
+                "{why}"
+            );
+            assert_eq!(fs::read(&path).unwrap(), b"");
+        }
+        let discard = RecoverOptions {
+            discard: true,
+            ..options
+        };
+        let report = recover_lane(&place.pool, owner, &discard, &Whose::Left).unwrap();
+        assert_eq!(report.outcome, Outcome::Discarded);
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+    // What it did register it may name, by either identity.
+    for identity in identity::all_of(file.as_fd()) {
+        let owner = place.lane(&identity, &path, boot, b"");
+        let whose = Whose::Ended {
+            boot,
+            identities: &identity::all_of(file.as_fd()),
+            open: &[&file],
+        };
+        let report = recover_lane(&place.pool, owner, &RecoverOptions::default(), &whose).unwrap();
+        assert_eq!(report.outcome, Outcome::Synced);
+    }
+}
+
+#[test]
+fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handles() {
+    let place = Place::new();
+    let (path, file) = place.file("a");
+    let identities = identity::all_of(file.as_fd());
+    assert_eq!(identities.len(), 2, "no handles or no birth times here");
+    for identity in identities {
+        file.set_len(0).unwrap();
+        let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+        let options = RecoverOptions::default();
+        let report = recover_lane(&place.pool, owner, &options, &Whose::Left).unwrap();
+        assert_eq!(report.outcome, Outcome::Replayed, "{report:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let place = Place::new();
+    let path = place.home.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let held = rustix::fs::open(&path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+    let identity = identity::of(held.unwrap().as_fd()).unwrap();
+    // Opening it for reading and writing would succeed, for reading alone wait.
+    let owner = place.lane(&identity, &path, boot::id().unwrap(), b"forged");
+    let options = RecoverOptions::default();
+    let report = recover_lane(&place.pool, owner, &options, &Whose::Left).unwrap();
+    assert_ne!(report.outcome, Outcome::Replayed);
+}
+
+#[test]
+fn an_old_version_without_confirmations_is_understood() {
+    let place = Place::new();
+    let (path, file) = place.file("a");
+    let identity = identity::of(file.as_fd()).unwrap();
+    let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+    let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::default()).unwrap();
+    drop(recovered);
+    let head = Head {
+        file: 0,
+        at: 0,
+        time: 0,
+    };
+    for kind in [KIND_TRUNCATE, KIND_GONE] {
+        lane.append(kind, &[IoSlice::new(&head.encode())]).unwrap();
+    }
+    drop(lane);
+    drop(file);
+    fs::remove_file(&path).unwrap();
+    let options = RecoverOptions::default();
+    let report = recover_lane(&place.pool, owner, &options, &Whose::Left).unwrap();
+    assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+    assert!(report.files[0].note.is_some());
+}
