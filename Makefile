@@ -6,7 +6,7 @@ BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
-FUZZ_TARGETS := record recovery
+FUZZ_TARGETS := record recovery replay
 # The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
 N ?= 20
 WORKLOAD ?= all

@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite; libeatmydata, strace
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite; libeatmydata, strace; ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -126,6 +126,7 @@ setup() {
     test)
         need_rust
         need_debian cc build-essential pkg-config pkg-config \
+            /sbin/mkfs.ext4 e2fsprogs /sbin/mkfs.xfs xfsprogs mount mount \
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1

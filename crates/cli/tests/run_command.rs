@@ -530,3 +530,104 @@ fn a_pool_may_be_slowed_to_a_device_for_measurements() {
         .run("run --pool p --media-profile tape --absorb x -- true")
         .fails(2, &["no such device", "xpoint-mm"]);
 }
+
+/// What is left in the pool after `script` wrote to `a.log` and all of its run was killed, with its data cut off as by a power cut.
+fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
+    // The program kills its supervisor and itself.
+    let script = format!(
+        "import ctypes, os, signal, time\n\
+         libc = ctypes.CDLL(None, use_errno=True)\n\
+         fd = os.open('a.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\
+         os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
+         time.sleep(0.3)\n\
+         {script}\n\
+         os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    );
+    sandbox.python(pool, &script);
+    // The supervisor's death is what was waited for; the program's follows it.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        let status = sandbox
+            .run(&format!("pool status {} --json", pool.display()))
+            .ok();
+        if !status.text().contains("\"in_use\": true") {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    for name in ["a.log", "b.log", "d/a.log"] {
+        let path = sandbox.file(name);
+        if let Ok(file) = fs::File::options().write(true).open(path) {
+            let times = file.metadata().unwrap().modified().unwrap();
+            file.set_len(0).unwrap();
+            file.set_modified(times).unwrap();
+        }
+    }
+}
+
+#[test]
+fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
+    for (script, name) in [
+        // A buffer that is not there.
+        (
+            "assert libc.write(fd, ctypes.c_void_p(1), 100) == -1",
+            "a.log",
+        ),
+        // FALLOC_FL_KEEP_SIZE
+        (
+            "assert libc.fallocate(fd, 1, ctypes.c_long(0), ctypes.c_long(1 << 16)) == 0",
+            "a.log",
+        ),
+        ("os.utime(fd, (2e9, 2e9))", "a.log"),
+        ("os.utime('a.log', (2e9, 2e9))", "a.log"),
+        (
+            "os.utime('a.log', (2e9, 2e9), follow_symlinks=False)",
+            "a.log",
+        ),
+        ("os.link('a.log', 'b.log'); os.unlink('a.log')", "b.log"),
+        ("os.mkdir('d'); os.rename('a.log', 'd/a.log')", "d/a.log"),
+    ] {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        left_by(&sandbox, pool.path(), script);
+        assert_eq!(fs::read(sandbox.file(name)).unwrap(), b"", "{script}");
+        let report = sandbox.recover_in_another_boot(pool.path());
+        assert_eq!(
+            report["lanes"][0]["outcome"], "replayed",
+            "{script}: {report}"
+        );
+        assert_eq!(
+            fs::read(sandbox.file(name)).unwrap(),
+            b"acknowledged",
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn an_emulated_pool_of_another_boot_keeps_a_run_from_starting_and_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    left_by(&sandbox, pool.path(), "");
+    let run = || {
+        let mut command = sandbox.command("run --absorb *.log --pool");
+        command.arg(pool.path()).args(["--", "true"]);
+        command.env(
+            "FOREBAY_TEST_BOOT_ID",
+            "00000000-0000-4000-8000-000000000001",
+        );
+        Ran::of(command.output().unwrap())
+    };
+    run().fails(
+        1,
+        &["emulated", "forebay recover --pool", "--discard", "--force"],
+    );
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"");
+    sandbox
+        .run(&format!(
+            "recover --pool {} --discard",
+            pool.path().display()
+        ))
+        .ok();
+    run().ok();
+}

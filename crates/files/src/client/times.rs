@@ -73,8 +73,7 @@ pub(super) fn failed_write(session: &Session, number: usize, file: &mut File, fd
 
 fn modified(stat: &Stat) -> u64 {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-    let nanoseconds = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     seconds
         .saturating_mul(1_000_000_000)
-        .saturating_add(nanoseconds)
+        .saturating_add(stat.st_mtime_nsec)
 }

@@ -77,15 +77,8 @@ pub fn write(
         let Some(file) = &mut *cell else {
             return kernel_write(raw, parts, offset, flags);
         };
-        let written = match kernel_write(raw, parts, offset, flags) {
-            Ok(written) => written,
-            Err(errno) => {
-                if errno != Errno::AGAIN {
-                    failed_write(session, number, file, raw);
-                }
-                return Err(errno);
-            }
-        };
+        let written = kernel_write(raw, parts, offset, flags)
+            .inspect_err(|_| failed_write(session, number, file, raw))?;
         if written > 0 {
             match place(fd, raw, entry, file, offset, flags, written) {
                 Ok(at) => session.log_write(number, file, at, parts, written),

@@ -6,10 +6,13 @@ use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt
 /// Zeros that are compared at a time.
 const CHUNK: usize = 64 << 10;
 
+/// Bytes, and their offset.
+pub(crate) type Part<'a> = (u64, &'a [u8]);
+
 /// What is known of a file's content after all changes of it.
 pub(super) struct Image<'a> {
     /// Bytes at offsets; disjoint.
-    pub(super) parts: Vec<(u64, &'a [u8])>,
+    pub(super) parts: Vec<Part<'a>>,
     /// Ranges that were cut off and grown again; disjoint.
     zeros: Vec<Range<u64>>,
     /// The size, if the file was cut to one.
@@ -51,11 +54,7 @@ impl<'a> Image<'a> {
     }
 
     /// What a file of `size` bytes lacks at its end, in order; none if anything before that is not as it is to be.
-    pub(super) fn missing(
-        &self,
-        file: &File,
-        size: u64,
-    ) -> io::Result<Option<Vec<(u64, &'a [u8])>>> {
+    pub(super) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<Part<'a>>>> {
         let mut tail = Vec::new();
         for (at, bytes) in &self.parts {
             let there = usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX);
@@ -119,7 +118,7 @@ enum Remains<'a> {
 pub(crate) fn final_parts<'a>(
     changes: &[(Head, Change<'a>)],
     newer: &[Range<u64>],
-) -> Vec<(u64, &'a [u8])> {
+) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
     remains(changes, newer, |range, remains| {
         if let Remains::Bytes(bytes) = remains {
