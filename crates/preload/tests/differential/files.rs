@@ -335,8 +335,72 @@ pub fn unlink(world: &mut World) {
 /// A second name.
 pub fn link(world: &mut World) {
     let (from, to) = (world.path(), world.path());
-    let result = unsafe { libc::link(from.as_ptr(), to.as_ptr()) };
-    world.say(&format!("link {} {}: {result}", short(&from), short(&to)));
+    let (from_pointer, to_pointer) = (world.pointer(&from), world.pointer(&to));
+    let name = world.spelling(&["link", "linkat"]);
+    let about = format!("{}, {}", short(&from), short(&to));
+    if name == "link" {
+        call!(world, name, about, (from_pointer => *const c_char, to_pointer => *const c_char) -> c_int);
+    } else {
+        let flags = world
+            .rng
+            .one_of(&[0, libc::AT_SYMLINK_FOLLOW, libc::AT_EMPTY_PATH, 1]);
+        let about = format!("{about}, {flags}");
+        let dir = libc::AT_FDCWD;
+        call!(
+            world, name, about,
+            (dir => c_int, from_pointer => *const c_char, dir => c_int, to_pointer => *const c_char, flags => c_int) -> c_int
+        );
+    }
+}
+
+/// A file's times.
+pub fn times(world: &mut World) {
+    let name = world.spelling(&[
+        "futimens",
+        "futimes",
+        "futimesat",
+        "lutimes",
+        "utime",
+        "utimensat",
+        "utimes",
+    ]);
+    // Now; long ago; or at no time that there is.
+    let nowhere = match name {
+        "futimens" | "utimensat" => NOWHERE as *const c_void,
+        // The C library itself reads what the others are given.
+        _ => ptr::null(),
+    };
+    let past = [[1_000_000_000i64, 5]; 2];
+    let times = world
+        .rng
+        .one_of(&[ptr::null(), past.as_ptr().cast::<c_void>(), nowhere]);
+    let about = format!("{}, {}", times.is_null(), times == nowhere);
+    if name.starts_with("futimen") || name == "futimes" {
+        let fd = world.fd();
+        let about = format!("{}, {about}", world.show(fd));
+        call!(world, name, about, (fd => c_int, times => *const c_void) -> c_int);
+        return;
+    }
+    let path = world.path();
+    let pointer = world.pointer(&path);
+    let about = format!("{}, {about}", short(&path));
+    let dir = libc::AT_FDCWD;
+    match name {
+        "futimesat" => {
+            call!(world, name, about, (dir => c_int, pointer => *const c_char, times => *const c_void) -> c_int);
+        }
+        "utimensat" => {
+            let flags = world.rng.one_of(&[0, libc::AT_SYMLINK_NOFOLLOW, 1]);
+            let about = format!("{about}, {flags}");
+            call!(
+                world, name, about,
+                (dir => c_int, pointer => *const c_char, times => *const c_void, flags => c_int) -> c_int
+            );
+        }
+        _ => {
+            call!(world, name, about, (pointer => *const c_char, times => *const c_void) -> c_int);
+        }
+    }
 }
 
 /// Opens for direct I/O and asks for the flags. Nothing is written: an absorbed file takes what direct I/O would refuse.

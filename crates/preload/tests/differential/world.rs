@@ -137,6 +137,7 @@ const KEEPING: &[Operation] = &[
     files::truncate,
     files::rename,
     files::unlink,
+    files::times,
     numbers::system_call,
 ];
 
