@@ -11,6 +11,8 @@ use rustix::{
     mm::ProtFlags,
 };
 use std::{
+    mem::offset_of,
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
@@ -200,18 +202,28 @@ impl View {
     /// As [`open`](Self::open).
     pub(crate) fn copy_of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         let copy = rustix::fs::memfd_create("forebay", rustix::fs::MemfdFlags::CLOEXEC)?;
-        let bytes = size_of::<Page>();
-        let mut buffer = vec![0; bytes];
-        let mut at = 0;
-        while at < bytes {
-            match rustix::io::pread(fd, &mut buffer[at..], at as u64)? {
-                0 => return Err(Errno::INVAL),
-                read => at += read,
-            }
-        }
-        crate::replay::write_at(copy.as_fd(), &buffer, 0)?;
-        Self::of(copy.as_fd())
+        rustix::fs::ftruncate(&copy, size_of::<Page>() as u64)?;
+        // First what says how many entries there are, then those: most tables have a few.
+        copy_range(fd, copy.as_fd(), 0..offset_of!(Page, entries))?;
+        let head = Self::of(copy.as_fd())?;
+        let used = (head.used.load(Relaxed) as usize).min(ENTRIES);
+        let start = offset_of!(Page, entries);
+        copy_range(fd, copy.as_fd(), start..start + used * size_of::<Entry>())?;
+        Ok(head)
     }
+}
+
+/// Copies a part of a file to the same place of another.
+fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: Range<usize>) -> Result<(), Errno> {
+    let mut buffer = vec![0; range.len()];
+    let mut at = 0;
+    while at < buffer.len() {
+        match rustix::io::pread(from, &mut buffer[at..], (range.start + at) as u64)? {
+            0 => return Err(Errno::INVAL),
+            read => at += read,
+        }
+    }
+    crate::replay::write_at(to, &buffer, range.start as u64)
 }
 
 /// Opens what may be a table. Of whoever it is, it is not waited for.
@@ -287,6 +299,11 @@ impl Table {
     pub(crate) fn publish(&self, holder: u64, pid: u32, key: Key, born: u64) -> bool {
         let _writing = self.writing.lock();
         self.page.publish(holder, pid, key, born)
+    }
+
+    /// True if any client absorbs the file, or ended with records of it that could not be brought to it.
+    pub(crate) fn is_held(&self, key: Key) -> bool {
+        self.page.holder_but(0, key).is_some()
     }
 
     /// Says that it does not any more.

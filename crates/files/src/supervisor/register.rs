@@ -104,6 +104,13 @@ impl Guest {
         if found {
             return Err("another process of this run writes to it".to_owned().into());
         }
+        if shared.table.is_held(key) {
+            return Err(
+                "records of a process that ended wait in the pool for forebay recover"
+                    .to_owned()
+                    .into(),
+            );
+        }
         let mut files = self.files.lock();
         let place = files
             .get_mut(number as usize)
