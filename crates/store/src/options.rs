@@ -78,8 +78,8 @@ pub struct Options {
     pub chunk_log_bytes: u64,
     /// Memory of the cache, which holds blocks of the index and values that were read more than once.
     pub cache_bytes: u64,
-    /// Files that the store has open at a time, 16 or more: value-log files, index tables, large values. Those that are being written are
-    /// open beyond that. None: half of what the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
+    /// Files that the store has open at a time, 16 or more: half of them value-log files and large values, the other half left for the
+    /// index's tables, each of which is open (32 MiB each). Those that are being written are open beyond that. None: half of what the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
     pub open_files: Option<usize>,
     /// Collect garbage in the background.
     pub gc: bool,
@@ -92,8 +92,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// How many files of the value log, and how many tables, may be open at a time.
-    pub(crate) fn open_files_each(&self) -> usize {
+    /// How many files of the value log and large values may be open at a time; the rest is for the index's tables.
+    pub(crate) fn open_log_files(&self) -> usize {
         self.open_files.unwrap_or_else(descriptors::default_limit) / 2
     }
 

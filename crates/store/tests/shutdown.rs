@@ -18,11 +18,11 @@ const DISK_BYTES: u64 = 192 << 20;
 /// Enough that a file system which loses a block now and then loses one.
 const ROUNDS: u64 = 15;
 
-fn run(program: &str, args: &[&str]) -> Result<(), String> {
+fn run(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|e| format!("{program}: {e}"))?;
     match output.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
         false => Err(format!(
             "{program} {}: {}",
             args.join(" "),
@@ -35,6 +35,7 @@ fn run(program: &str, args: &[&str]) -> Result<(), String> {
 struct Ext4 {
     image: PathBuf,
     at: PathBuf,
+    device: String,
 }
 
 impl Ext4 {
@@ -44,31 +45,41 @@ impl Ext4 {
         fs::create_dir(&at).unwrap();
         run("xfs_io", &["-V"])?;
         run("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()])?;
-        let disk = Self { image, at };
+        let mut disk = Self {
+            image,
+            at,
+            device: String::new(),
+        };
         disk.mount()?;
         Ok(disk)
     }
 
-    fn mount(&self) -> Result<(), String> {
-        let (image, at) = (self.image.to_str().unwrap(), self.at.to_str().unwrap());
-        run("mount", &["-o", "loop", image, at])
+    /// On another device each time: a process with mounts of its own may still hold the file system that was shut down.
+    fn mount(&mut self) -> Result<(), String> {
+        self.device = run("losetup", &["-f", "--show", self.image.to_str().unwrap()])?;
+        run("mount", &[&self.device, self.at.to_str().unwrap()])?;
+        Ok(())
     }
 
     fn shut_down(&self) -> Result<(), String> {
         run(
             "xfs_io",
             &["-x", "-c", "shutdown", self.at.to_str().unwrap()],
-        )
+        )?;
+        Ok(())
     }
 
     fn unmount(&self) -> Result<(), String> {
-        run("umount", &[self.at.to_str().unwrap()])
+        run("umount", &[self.at.to_str().unwrap()])?;
+        run("losetup", &["-d", &self.device])?;
+        Ok(())
     }
 }
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.at).output();
+        let _ = Command::new("losetup").arg("-d").arg(&self.device).output();
     }
 }
 
@@ -77,13 +88,13 @@ fn key(round: u64, i: u64) -> Vec<u8> {
 }
 
 fn value(i: u64) -> Vec<u8> {
-    vec![i as u8 + 1; 100 + (i as usize * 37) % 3000]
+    vec![(i % 255) as u8 + 1; 100 + (i as usize * 37) % 3000]
 }
 
 #[test]
 fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = match Ext4::make(dir.path()) {
+    let mut disk = match Ext4::make(dir.path()) {
         Ok(disk) => disk,
         Err(why) => {
             eprintln!("skipped: {why}");

@@ -56,7 +56,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] for everything that can be wrong; nothing is changed or lost then.
     pub fn open(dir: &Path, pool: Option<&Pool>, options: &Options) -> Result<Self, StoreError> {
-        let disk = RealDisk::with_open_files(options.open_files_each());
+        let disk = RealDisk::with_open_files(options.open_log_files());
         let meter = disk.meter();
         Self::open_on(Arc::new(disk), Some(meter), dir, pool, options)
     }
@@ -107,7 +107,6 @@ impl Store {
             IndexOptions {
                 create: state.epoch == 0,
                 cache_bytes: options.cache_bytes,
-                open_tables: options.open_files_each(),
                 ..IndexOptions::default()
             },
         )?;

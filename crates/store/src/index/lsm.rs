@@ -37,7 +37,7 @@ use super::{
     table::{self, TableFile},
     writer::{NewTables, RunWriter, TableMaker},
 };
-use lsm_tree::{Cache, DescriptorTable};
+use lsm_tree::Cache;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashSet,
@@ -62,21 +62,18 @@ pub struct IndexOptions {
     /// How much memory whole filters and block indexes may take before the oldest run's are cached in
     /// parts, bytes. Takes effect when tables are written.
     pub pinned_bytes: u64,
-    /// Size at which a table is closed and the next begun, bytes.
+    /// Size at which a table is closed and the next begun, bytes. One file is open for each table.
     pub table_bytes: u64,
-    /// Tables whose files are open at a time; another one is opened when a block of it is read.
-    pub open_tables: usize,
 }
 
 impl Default for IndexOptions {
-    /// Creates; 64 MiB of cache, 256 MiB pinned (some 170 million entries), tables of 32 MiB, 256 of them open.
+    /// Creates; 64 MiB of cache, 256 MiB pinned (some 170 million entries), tables of 32 MiB.
     fn default() -> Self {
         Self {
             create: true,
             cache_bytes: 64 << 20,
             pinned_bytes: 256 << 20,
             table_bytes: 32 << 20,
-            open_tables: 256,
         }
     }
 }
@@ -121,7 +118,6 @@ impl LsmIndex {
             None => create(dir, options.create)?,
         };
         let cache = Arc::new(Cache::with_capacity_bytes(options.cache_bytes));
-        let descriptors = Arc::new(DescriptorTable::new(options.open_tables));
         let mut runs = Vec::with_capacity(manifest.runs.len());
         let mut named = HashSet::new();
         for facts in &manifest.runs {
@@ -131,7 +127,7 @@ impl LsmIndex {
                     let found = format!("the manifest names table {} twice", facts.id);
                     return Err(failed(dir, "opening the index", IndexCause::Corrupt(found)));
                 }
-                tables.push(Arc::new(TableFile::open(dir, facts, &cache, &descriptors)?));
+                tables.push(Arc::new(TableFile::open(dir, facts, &cache)?));
             }
             runs.extend(Run::new(dir, tables)?);
         }
@@ -149,7 +145,6 @@ impl LsmIndex {
                 dir: dir.into(),
                 next_id: Arc::new(AtomicU64::new(next_id)),
                 cache,
-                descriptors,
                 table_bytes: options.table_bytes,
             },
             pinned_bytes: options.pinned_bytes,
@@ -227,8 +222,6 @@ impl LsmIndex {
             if !held {
                 // A file that cannot be unlinked now is a leftover at the next open.
                 let _ = fs::remove_file(table.path());
-                // And its space comes back when it is closed.
-                table.close(&self.maker.descriptors);
             }
             held
         });

@@ -152,7 +152,7 @@ pub struct IndexStats {
     pub tombstones: u64,
     /// Memory pinned by filters and block indexes, and the block cache's present size, bytes.
     ///
-    /// What is not counted: a few hundred bytes for each table, and while a table is
+    /// What is not counted: one open file and a few hundred bytes for each table, and while a table is
     /// written 8 bytes for each of its keys.
     pub memory_bytes: u64,
 }

@@ -4,8 +4,7 @@
 //! nothing above them. Every entry has sequence number 0: which of two entries for a key is newer follows
 //! from the order of the runs that hold them, and a run holds a key once.
 //!
-//! Tables' files are open as far as a bound allows, and opened again for a block that is read; a file is unlinked only when no view
-//! holds its table. Blocks carry their own
+//! A table keeps its file open, so it stays readable after the file is unlinked. Blocks carry their own
 //! checksums, which are checked when a block is read from the file; the whole file's checksum stands in
 //! the manifest and is checked by [`TableFile::verify`].
 use super::{
@@ -13,7 +12,7 @@ use super::{
     lookup::{self, Fences, Lookup},
 };
 use lsm_tree::{
-    Cache, Checksum, DescriptorTable, GlobalTableId, InternalValue, Slice, Table, ValueType,
+    Cache, Checksum, GlobalTableId, InternalValue, Slice, Table, ValueType,
     checksum::ChecksummedWriter,
     table::{Scanner, filter::standard_bloom::Builder as Bloom},
 };
@@ -107,7 +106,6 @@ impl TableFile {
         dir: &Path,
         facts: TableFacts,
         cache: &Arc<Cache>,
-        descriptors: &Arc<DescriptorTable>,
     ) -> Result<Self, IndexError> {
         const DOING: &str = "opening a table";
         let path = path_of(dir, facts.id);
@@ -142,8 +140,7 @@ impl TableFile {
         let recovered = catch_unwind(AssertUnwindSafe(|| {
             let checksum = Checksum::from_raw(facts.checksum);
             let cache = Arc::clone(cache);
-            let files = Some(Arc::clone(descriptors));
-            let table = Table::recover(path.clone(), checksum, 0, TREE, cache, files, true, true)?;
+            let table = Table::recover(path.clone(), checksum, 0, TREE, cache, None, true, true)?;
             let fences = Fences::read(&table)?;
             Ok((table, fences))
         }));
@@ -159,11 +156,6 @@ impl TableFile {
             facts,
             fences,
         })
-    }
-
-    /// Closes its file, which was unlinked.
-    pub(super) fn close(&self, descriptors: &DescriptorTable) {
-        descriptors.remove_for_table(&GlobalTableId::from((TREE, self.facts.id)));
     }
 
     /// What the manifest is to say of this table.

@@ -12,7 +12,7 @@ use super::{
     table::{self, TableFacts, TableFile},
 };
 use lsm_tree::{
-    Cache, DescriptorTable, InternalValue, Slice, ValueType,
+    Cache, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
 };
 use std::{
@@ -47,7 +47,6 @@ pub(super) struct TableMaker {
     pub(super) next_id: Arc<AtomicU64>,
     /// The block cache that tables read through.
     pub(super) cache: Arc<Cache>,
-    pub(super) descriptors: Arc<DescriptorTable>,
     /// A table is closed when it has about this many bytes.
     pub(super) table_bytes: u64,
 }
@@ -219,12 +218,7 @@ impl RunWriter {
             bytes,
             checksum: checksum.into_u128(),
         };
-        let table = TableFile::open(
-            &self.maker.dir,
-            facts,
-            &self.maker.cache,
-            &self.maker.descriptors,
-        )?;
+        let table = TableFile::open(&self.maker.dir, facts, &self.maker.cache)?;
         self.finished.push(Arc::new(table));
         Ok(())
     }

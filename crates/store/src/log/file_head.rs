@@ -196,17 +196,13 @@ impl FileHead {
         };
         let encoded = header.encode(self.owner, parts);
         let length = record_bytes(payload);
-        if !self.sync_each {
-            state.pages.clear();
-        }
-        let in_page = state.pages.used();
         // A write that failed half-way is overwritten by the next one at the same place.
-        let pages = state.pages.with(&encoded, parts);
         let written = if self.sync_each {
-            let page = state.at - in_page as u64;
+            let page = state.at - state.pages.used() as u64;
+            let pages = state.pages.with(&encoded, parts);
             file.file.write_pages_at(pages, file.offset(page))
         } else {
-            let record = &pages[..length as usize];
+            let record = state.pages.alone(&encoded, parts);
             file.file.write_all_at(record, file.offset(state.at))
         };
         written.map_err(StoreError::io("writing", &file.path))?;

@@ -1,6 +1,6 @@
 //! [`Pages`]: the bytes of a log's last page and of what is appended to it, where a write past the page cache can take them from.
 
-use forebay_pool::layout::PAGE;
+use forebay_pool::{layout::PAGE, persist::LINE};
 use std::io::IoSlice;
 
 const PAGE_BYTES: usize = PAGE as usize;
@@ -28,17 +28,27 @@ impl Pages {
 
     /// Whole pages with what is in use, then `header` and `parts`, and zeros. Nothing of that is in use yet: a write of it may fail.
     pub(super) fn with(&mut self, header: &[u8], parts: &[IoSlice<'_>]) -> &[u8] {
+        self.gather(header, parts, PAGE_BYTES)
+    }
+
+    /// `header` and `parts` alone, in whole lines.
+    pub(super) fn alone(&mut self, header: &[u8], parts: &[IoSlice<'_>]) -> &[u8] {
+        self.clear();
+        self.gather(header, parts, LINE)
+    }
+
+    fn gather(&mut self, header: &[u8], parts: &[IoSlice<'_>], unit: usize) -> &[u8] {
         let parts = || std::iter::once(header).chain(parts.iter().map(|part| &**part));
         let bytes: usize = parts().map(<[u8]>::len).sum();
-        let pages = (self.used + bytes).next_multiple_of(PAGE_BYTES);
-        self.reserve(pages);
+        let whole = (self.used + bytes).next_multiple_of(unit);
+        self.reserve(whole);
         let mut at = self.start + self.used;
         for part in parts() {
             self.memory[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        self.memory[at..self.start + pages].fill(0);
-        &self.memory[self.start..self.start + pages]
+        self.memory[at..self.start + whole].fill(0);
+        &self.memory[self.start..self.start + whole]
     }
 
     /// So many bytes that [`with`](Self::with) was given are in use now; only the last page's are kept.
@@ -90,7 +100,8 @@ mod tests {
             log.extend(part);
             assert_eq!(pages.used(), log.len() % PAGE_BYTES);
         }
-        pages.clear();
+        assert_eq!(pages.alone(&[9], &[IoSlice::new(&[8; 64])])[..2], [9, 8]);
+        assert_eq!(pages.alone(&[9], &[IoSlice::new(&[8; 64])]).len(), 128);
         assert_eq!(pages.with(&[9], &[])[..2], [9, 0]);
     }
 }
