@@ -12,7 +12,6 @@ use std::{
 };
 
 #[test]
-#[ignore = "fails: the thread that answers panics, since serde_json refuses such a path"]
 fn a_file_name_that_is_not_utf8_leaves_the_status_readable() {
     let attacked = Attacked::new();
     let path = attacked.data().join("a.log");
@@ -29,7 +28,6 @@ fn a_file_name_that_is_not_utf8_leaves_the_status_readable() {
 }
 
 #[test]
-#[ignore = "fails: the client's thread waits for a writer of the FIFO, for ever, and may hold the lock of its files"]
 fn a_name_below_a_fifo_does_not_hold_up_the_supervisor() {
     let attacked = Attacked::new();
     let fifo = attacked.data().join("fifo");

@@ -5,7 +5,7 @@
 
 use super::{FORKED, interrupted};
 use crate::sys;
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
@@ -31,16 +31,18 @@ pub(super) fn is_own(fd: c_int) -> bool {
     fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd) && !sys::in_vforked_child()
 }
 
-/// Moves the connection and the pool to where they are out of the way, and notes them. They are never closed from now on.
-pub(super) fn adopt(socket: OwnedFd, pool: OwnedFd) -> [OwnedFd; 2] {
+/// Moves the connection and the pool to where they are out of the way, and notes them. They are never closed from now on, and have these numbers as
+/// long as the connection is used.
+pub(super) fn adopt(socket: OwnedFd, pool: OwnedFd) -> ([OwnedFd; 2], Connection) {
     // A low limit of descriptors: then one stays where it is.
     let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN).unwrap_or(fd);
-    let _moving = MOVING.write();
+    let moving = MOVING.write();
     let adopted = [high(socket), high(pool)];
     for (own, fd) in OWN.iter().zip(&adopted) {
         own.store(fd.as_raw_fd(), Relaxed);
     }
-    adopted
+    let _stays = RwLockWriteGuard::downgrade(moving);
+    (adopted, Connection { _stays })
 }
 
 /// There is no session: they are closed by who has them.

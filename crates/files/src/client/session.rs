@@ -225,7 +225,8 @@ impl Session {
             .try_into()
             .map_err(|_| "the supervisor sent no pool".to_owned())?;
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
-        let [socket, pool_fd] = own::adopt(socket, pool_fd);
+        // The pool is mapped and locked by this number: it does not move before.
+        let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
         let pool_file = rustix::fs::fstat(&pool_fd).map_err(|e| format!("the pool: {e}"))?;
         let label_failed = replay::relabelled(&label, Mark::Failed);
         let label_orphan = format!("{label} (its forebay run is gone)");
@@ -248,7 +249,7 @@ impl Session {
                 return Err(e.to_string());
             }
         };
-        drop(recovered);
+        drop((recovered, stays));
         let lane: &'static Lane = Box::leak(Box::new(lane));
         // From now on it is where `own` says.
         let _ = socket.into_raw_fd();

@@ -63,6 +63,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, Serialize)]
 pub struct FileReport {
     /// The last path it is known by.
+    #[serde(serialize_with = "crate::readable")]
     pub path: PathBuf,
     /// Records of it.
     pub records: u64,

@@ -23,6 +23,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileStatus {
     /// Its path.
+    #[serde(serialize_with = "crate::readable")]
     pub path: PathBuf,
     /// Writes that went to the pool too.
     pub writes: u64,
@@ -67,6 +68,7 @@ pub struct GuestStatus {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlainFile {
     /// Its path.
+    #[serde(serialize_with = "crate::readable")]
     pub path: PathBuf,
     /// The process.
     pub pid: u32,
@@ -84,6 +86,7 @@ pub struct Status {
     /// The database.
     pub program: String,
     /// The pool.
+    #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
     /// What the pool is.
     pub medium: String,

@@ -109,13 +109,11 @@ fn is_the_same(kind: u64) {
 }
 
 #[test]
-#[ignore = "the supervisor keeps its open file writable"]
 fn a_file_that_was_written_and_closed_is_executed_at_once() {
     is_the_same(0);
 }
 
 #[test]
-#[ignore = "the supervisor shares the program's open file"]
 fn locks_of_an_open_file_go_with_its_last_descriptor() {
     is_the_same(1);
 }
