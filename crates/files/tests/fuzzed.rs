@@ -34,6 +34,7 @@ fn seeds() -> PathBuf {
 fn whatever_a_client_sends_the_supervisor_goes_on_and_keeps_nothing_of_it() {
     count_panics();
     let attacked = Attacked::new();
+    attacked.must_welcome();
     let mut number = 0;
     for seed in fs::read_dir(seeds()).unwrap() {
         let path = seed.unwrap().path();

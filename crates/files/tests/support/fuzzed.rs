@@ -134,6 +134,14 @@ impl Attacked {
         json!({"hello": {"version": 3, "token": self.token, "pid": std::process::id()}})
     }
 
+    /// A client that says hello is welcomed: what comes after it is not in vain.
+    pub fn must_welcome(&self) {
+        let client = self.connect();
+        client.send(&self.hello(), &[]);
+        let answer = client.receive().expect("the supervisor answers hello");
+        assert!(answer["welcome"].is_object(), "{answer}");
+    }
+
     /// It answers, and says something sensible.
     pub fn must_be_well(&self) {
         let client = self.connect();
