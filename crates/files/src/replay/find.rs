@@ -1,6 +1,6 @@
 //! Finding a file of a lane again: by its paths, by its handle, or close to where it was.
 
-use super::logged::Logged;
+use super::logged::{Gone, Logged};
 use crate::{identity, sys};
 use rustix::io::Errno;
 use std::{
@@ -93,12 +93,12 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
             ByHandle::Nothing => {}
         },
     }
-    match file
-        .paths
-        .iter()
-        .rev()
-        .find_map(|path| close_to(path, file.identity))
-    {
+    // One that lost its last name, or was about to, was not renamed: it is where it was, or nowhere.
+    let renamed = || {
+        let mut paths = file.paths.iter().rev();
+        paths.find_map(|path| close_to(path, file.identity))
+    };
+    match (file.gone == Gone::No).then(renamed).flatten() {
         Some(seen) => Found::Here(seen),
         None => Found::Missing(obstacle),
     }

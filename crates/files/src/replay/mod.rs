@@ -21,7 +21,7 @@ pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, label, relabelled};
 pub(crate) use write::write_at;
 
-use crate::{FilesError, boot, identity, sys};
+use crate::{FilesError, boot, sys};
 use decide::{Again, Plan, Situation};
 use find::{ByHandle, Way, find};
 use forebay_pool::{ClaimOptions, Lane, Pool, media::Survives};
@@ -98,8 +98,8 @@ pub(crate) enum Whose<'a> {
         boot: Uuid,
         /// The identities of the files that it registered; it may name no other.
         identities: &'a [Vec<u8>],
-        /// Those files, open since they were registered; none at a further attempt.
-        open: &'a [&'a File],
+        /// Those files by their identities, open since they were registered; none at a further attempt.
+        open: &'a [(&'a [Vec<u8>], &'a File)],
     },
 }
 
@@ -279,8 +279,8 @@ impl Recovery<'_> {
             return None;
         };
         open.iter()
-            .find(|open| identity::is(open.as_fd(), file.identity))
-            .copied()
+            .find(|(identities, _)| identities.iter().any(|known| known == file.identity))
+            .map(|(_, open)| *open)
     }
 
     fn sync_registered(&mut self, file: &Logged<'_>) -> Done {

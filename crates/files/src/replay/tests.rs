@@ -1,6 +1,7 @@
 //! Lanes that no client of this version writes: forged ones, and those of clients that know less of their files.
 
 use super::*;
+use crate::identity;
 use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
 use forebay_pool::CreateOptions;
 use std::{
@@ -77,7 +78,7 @@ fn the_lane_of_a_client_that_ended_names_only_what_it_registered() {
         let whose = Whose::Ended {
             boot,
             identities,
-            open: &[&other],
+            open: &[(identities, &other)],
         };
         // Nor is it believed once the supervisor is gone, too.
         for whose in [whose, Whose::Left] {
@@ -101,10 +102,11 @@ fn the_lane_of_a_client_that_ended_names_only_what_it_registered() {
     // What it did register it may name, by either identity.
     for identity in identity::all_of(file.as_fd()) {
         let owner = place.lane(&identity, &path, boot, b"");
+        let identities = identity::all_of(file.as_fd());
         let whose = Whose::Ended {
             boot,
-            identities: &identity::all_of(file.as_fd()),
-            open: &[&file],
+            identities: &identities,
+            open: &[(&identities, &file)],
         };
         let report = recover_lane(&place.pool, owner, &RecoverOptions::default(), &whose).unwrap();
         assert_eq!(report.outcome, Outcome::Synced);

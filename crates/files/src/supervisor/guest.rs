@@ -339,9 +339,9 @@ impl Shared {
                 Ok(true) => {}
                 Err(e) => break Some(e.to_string()),
             }
-            let open: Vec<&File> = registered
+            let open: Vec<(&[Vec<u8>], &File)> = registered
                 .iter()
-                .filter_map(|known| known.file.as_ref())
+                .filter_map(|known| Some((&known.identities[..], known.file.as_ref()?)))
                 .collect();
             let whose = Whose::Ended {
                 boot: self.boot,
