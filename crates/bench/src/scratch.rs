@@ -12,22 +12,33 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
 /// The scratch directories that exist.
 static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes every scratch directory of this process. For the handler of a signal that ends it.
+/// Attempts to remove a directory in which the threads of an interrupted measurement may still be making files.
+const REMOVALS: u32 = 200;
+/// Time between two of them.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Removes every scratch directory of this process. For the handler of a signal that ends it: no other is made from now on.
 pub fn remove_all() {
-    for path in ALIVE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .drain(..)
-    {
-        // Nobody is left to be told; what cannot be removed stays.
-        drop(fs::remove_dir_all(path));
+    let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in alive.drain(..) {
+        for _ in 0..REMOVALS {
+            match fs::remove_dir_all(&path) {
+                Ok(()) => break,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
+                // Nobody is left to be told; what cannot be removed stays.
+                Err(_) => thread::sleep(AGAIN),
+            }
+        }
     }
+    std::mem::forget(alive);
 }
 
 /// A directory of our own.
@@ -41,14 +52,12 @@ impl ScratchDir {
     /// I/O errors.
     pub fn new_in(parent: &Path) -> Result<Self, BenchError> {
         fs::create_dir_all(parent).map_err(BenchError::io("creating the directory", parent))?;
+        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::Builder::new()
             .prefix("forebay-scratch-")
             .tempdir_in(parent)
             .map_err(BenchError::io("creating a directory in", parent))?;
-        ALIVE
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(dir.path().to_owned());
+        alive.push(dir.path().to_owned());
         Ok(Self(dir))
     }
 
@@ -61,10 +70,10 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        ALIVE
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|path| path != self.0.path());
+        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: a signal that ends the process meanwhile finds it removed, or removes it.
+        drop(fs::remove_dir_all(self.0.path()));
+        alive.retain(|path| path != self.0.path());
     }
 }
 
