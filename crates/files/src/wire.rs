@@ -4,8 +4,9 @@
 use rustix::{
     io::Errno,
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, sockopt,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -14,6 +15,7 @@ use std::{
     mem::MaybeUninit,
     os::fd::{BorrowedFd, OwnedFd},
     path::PathBuf,
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -146,6 +148,27 @@ pub enum Answer {
     Done,
     /// The supervisor's state comes along.
     Status,
+}
+
+/// Connects to the supervisor that listens at the abstract address `name`. With a limit, no later call on the connection takes longer.
+/// Does not allocate.
+///
+/// # Errors
+/// What the kernel says; `ECONNREFUSED` if nothing listens there.
+pub fn connect(name: &[u8], limit: Option<Duration>) -> Result<OwnedFd, Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    if limit.is_some() {
+        for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, which, limit)?;
+        }
+    }
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    Ok(socket)
 }
 
 /// Writes a message into `space` without allocating: its bytes.

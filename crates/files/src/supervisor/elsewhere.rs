@@ -9,11 +9,7 @@ use crate::{
     sys,
     wire::{self, Answer, Request},
 };
-use rustix::{
-    fs::Stat,
-    io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt},
-};
+use rustix::{fs::Stat, io::Errno};
 use std::{os::fd::AsFd, path::Path, thread, time::Duration};
 use uuid::Uuid;
 
@@ -107,16 +103,7 @@ fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
 }
 
 fn ask_once(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-        sockopt::set_socket_timeout(&socket, which, Some(ANSWER_WAIT))?;
-    }
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(socket_name)?)?;
+    let socket = wire::connect(socket_name, Some(ANSWER_WAIT))?;
     wire::send(socket.as_fd(), &Request::OtherRun { dev, ino }, &[])?;
     match wire::receive::<Answer>(socket.as_fd())? {
         (Answer::Done, _) => Ok(()),

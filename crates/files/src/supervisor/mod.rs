@@ -19,7 +19,7 @@ pub use status::{FileStatus, GuestStatus, PlainFile, Status, status_of_running};
 use crate::{
     ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
     absorbed::{self, Table},
-    boot, sys,
+    boot, sys, wire,
 };
 use forebay_device::Devices;
 use forebay_pool::Pool;
@@ -188,12 +188,7 @@ impl Supervisor {
         drop(guests);
         self.shared.stopping.store(true, Release);
         // A last connection ends the wait for one.
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
-        if let (Ok(socket), Ok(address)) =
-            (socket, SocketAddrUnix::new_abstract_name(&self.socket_name))
-        {
-            let _ = rustix::net::connect(&socket, &address);
-        }
+        let _ = wire::connect(&self.socket_name, None);
         let status = self.shared.status();
         match status.guests.iter().find_map(|guest| guest.left.clone()) {
             Some(why) => Err(FilesError::Config(format!(

@@ -5,7 +5,6 @@ use crate::{
     FilesError,
     wire::{self, Answer, Request},
 };
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -252,16 +251,7 @@ pub fn status_of_running(run_dir: &Path) -> Result<Vec<Status>, FilesError> {
 }
 
 fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::net::connect(
-        &socket,
-        &SocketAddrUnix::new_abstract_name(note.socket.as_bytes())?,
-    )?;
+    let socket = wire::connect(note.socket.as_bytes(), None)?;
     wire::send(socket.as_fd(), &Request::Status { token: note.token }, &[])?;
     match wire::receive::<Answer>(socket.as_fd())? {
         (Answer::Status, fds) => {
