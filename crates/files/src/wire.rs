@@ -212,12 +212,25 @@ pub fn send(
     }
 }
 
+/// Bytes of the next message, when it is there; 0 if the other side is gone.
+fn waiting(socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+    loop {
+        let none: &mut [u8] = &mut [];
+        match rustix::net::recv(socket, none, RecvFlags::PEEK | RecvFlags::TRUNC) {
+            Ok((_, bytes)) if bytes > MESSAGE_MAX => return Err(Errno::PROTO),
+            Ok((_, bytes)) => return Ok(bytes),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
 /// Receives a message and its descriptors.
 ///
 /// # Errors
 /// What the kernel says; `ECONNRESET` if the other side is gone, `EPROTO` for what is no message.
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<(T, Vec<OwnedFd>), Errno> {
-    let mut bytes = vec![0; MESSAGE_MAX];
+    let mut bytes = vec![0; waiting(socket)?];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = loop {

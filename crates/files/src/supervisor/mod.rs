@@ -10,11 +10,15 @@ mod charge;
 mod drain;
 mod elsewhere;
 mod guest;
+mod hold;
+mod let_go;
+mod notice;
 mod register;
 mod status;
 mod watch;
 
 pub use status::{FileStatus, GuestStatus, PlainFile, Status, status_of_running};
+pub use watch::Outside;
 
 use crate::{
     ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
@@ -67,11 +71,13 @@ struct Shared {
     changed: Condvar,
     /// What is absorbed, for all to see.
     table: Table,
+    /// Where those of other runs are.
+    tables: elsewhere::Tables,
     /// Clients so far.
     holders: AtomicU64,
     /// Connections that have said nothing yet.
     silent: accept::Silent,
-    /// Notices who opens what is absorbed.
+    /// Sees who opens what is absorbed.
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
@@ -121,6 +127,7 @@ impl Supervisor {
             guests: Mutex::default(),
             changed: Condvar::new(),
             table,
+            tables: elsewhere::Tables::default(),
             holders: AtomicU64::new(0),
             silent: accept::Silent::default(),
             watch: watch::Watch::new(),
@@ -166,6 +173,12 @@ impl Supervisor {
         let devices = self.shared.options.devices.as_ref();
         environment.extend(devices.and_then(|devices| devices.environment()));
         environment
+    }
+
+    /// What becomes of processes outside the run that open an absorbed file for writing.
+    #[must_use]
+    pub fn outside(&self) -> Outside {
+        self.shared.watch.outside()
     }
 
     /// What it is doing.

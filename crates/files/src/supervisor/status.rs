@@ -1,6 +1,6 @@
 //! What a supervisor says of itself, and how those who look find it.
 
-use super::{Shared, guest::Guest};
+use super::{Outside, Shared, guest::Guest};
 use crate::{
     FilesError,
     wire::{self, Answer, Request},
@@ -93,6 +93,8 @@ pub struct Status {
     pub survives: String,
     /// Patterns of the files that are absorbed.
     pub patterns: Vec<String>,
+    /// What becomes of a process outside the run that opens an absorbed file for writing.
+    pub outside_writer: Outside,
     /// How long it has been running, seconds.
     pub uptime_seconds: f64,
     /// Bytes of the pool that one process may have in use at most.
@@ -171,6 +173,7 @@ impl Shared {
             medium: self.pool.describe(),
             survives: self.pool.survives().to_string(),
             patterns: self.options.patterns.clone(),
+            outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             lane_bytes: segment_bytes * u64::from(self.options.buffers),
             guests,
