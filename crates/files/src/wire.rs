@@ -98,6 +98,9 @@ pub enum Request {
         file: u32,
         /// The name that it had, as bytes.
         path: Vec<u8>,
+        /// True if the program has closed it, too: as [`Request::Released`].
+        #[serde(default)]
+        closed: bool,
     },
     /// A file lost its last name, and the program closed its last descriptor: nothing of it is needed any more. No answer.
     Released {

@@ -200,8 +200,11 @@ impl Guest {
                 Work::Drain(end, files)
             }
             Request::Repaired { file } => Work::Repaired(file),
-            Request::Unlinked { file, path } => {
+            Request::Unlinked { file, path, closed } => {
                 self.unlinked(file, &PathBuf::from(OsString::from_vec(path)));
+                if closed {
+                    self.release(shared, file);
+                }
                 return true;
             }
             Request::Released { file } => {

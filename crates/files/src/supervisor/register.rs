@@ -89,6 +89,8 @@ impl Guest {
         let key = (stat.st_dev, stat.st_ino);
         let born = sys::born(theirs.as_fd());
         self.reserve(shared, number, path, stat, born)?;
+        // Before it is watched, or the supervisor would be seen itself.
+        let own = open_own(&theirs, UNCOUNTED).ok();
         let watched = shared.watch.add(theirs.as_fd(), key);
         let done = watched
             .map_err(|errno| {
@@ -96,7 +98,9 @@ impl Guest {
                     "who else opens it cannot be watched (fanotify or inotify: {errno})"
                 ))
             })
-            .and_then(|watched| self.follow(shared, number, path, &theirs, (&stat, born), watched));
+            .and_then(|watched| {
+                self.follow(shared, number, path, (&theirs, own), (&stat, born), watched)
+            });
         if done.is_err() {
             if let Ok(watched) = &watched {
                 shared.watch.remove(watched, theirs.as_fd());
@@ -161,7 +165,7 @@ impl Guest {
         shared: &Shared,
         number: u32,
         path: &Path,
-        theirs: &OwnedFd,
+        (theirs, uncounted): (&OwnedFd, Option<File>),
         (stat, born): (&Stat, u64),
         watched: Watched,
     ) -> Result<(), Refusal> {
@@ -186,10 +190,12 @@ impl Guest {
                 .into());
             }
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let own = rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())
-            .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?;
-        let file = Arc::new(File::from(own));
+        let own = match uncounted {
+            Some(own) => own,
+            None => open_own(theirs, OFlags::RDONLY)
+                .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
+        };
+        let file = Arc::new(own);
         let known = Arc::new(GuestFile {
             path: path.to_owned(),
             key: Some(key),
@@ -307,6 +313,16 @@ impl Guest {
         }
         Some(file)
     }
+}
+
+/// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
+/// file. So it hinders no lease.
+const UNCOUNTED: OFlags = OFlags::from_bits_retain(libc::O_ACCMODE.unsigned_abs());
+
+/// Opens what is open as `theirs` anew, for the supervisor.
+fn open_own(theirs: &OwnedFd, access: OFlags) -> Result<File, Errno> {
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())?.into())
 }
 
 fn is_nameless(file: &File) -> bool {
