@@ -44,6 +44,7 @@ pub mod segment;
 pub mod status;
 pub mod superblock;
 pub mod table;
+mod waits;
 
 /// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
 #[cfg(feature = "failpoints")]
@@ -84,3 +85,4 @@ pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, CreateOptions, Pool};
 pub use record::Lsn;
+pub use waits::{WaitMeter, Waiting, Waits};

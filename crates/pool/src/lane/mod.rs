@@ -10,12 +10,14 @@
 //! waiting for another lock. Appends and reads take no lock.
 
 mod append;
+mod crowding;
 mod drain;
 mod publish;
 mod read;
 pub(crate) mod recover;
 mod resume;
 
+use crowding::Crowding;
 use drain::WrittenAhead;
 pub use drain::{Ahead, AheadBytes, Sealed, Work};
 use publish::Finished;
@@ -53,6 +55,8 @@ pub struct Lane {
     tail: OwnLine<AtomicU64>,
     /// Records that are durable before an earlier one is.
     finished: Finished,
+    /// Whether the drain falls behind.
+    crowding: Crowding,
     /// Everything that changes once a segment.
     control: Mutex<Control>,
     /// A slot became free, the head moved, or the lane stalled or closed.
