@@ -223,7 +223,8 @@ fn measure_one(
         _ => None,
     };
     let pinned = pinned(clients);
-    launch.wrapper = wrapper(config, &launch.data(), mode, pool.as_ref(), pinned.as_ref());
+    launch.wrapper = wrapper(config, &launch.data(), mode, pool.as_ref());
+    launch.processors = pinned.as_ref().map(|(server, _)| server.clone());
     launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.path().join("run").into())];
     if mode == Mode::Eatmydata
         && config.device.is_none()
@@ -269,17 +270,8 @@ fn pinned(clients: u64) -> Option<(String, usize)> {
 }
 
 /// What stands before the server.
-fn wrapper(
-    config: &Config,
-    data: &Path,
-    mode: Mode,
-    pool: Option<&ScratchPool>,
-    pinned: Option<&(String, usize)>,
-) -> Vec<OsString> {
+fn wrapper(config: &Config, data: &Path, mode: Mode, pool: Option<&ScratchPool>) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
-    if let Some((processors, _)) = pinned {
-        words.extend(["taskset", "--cpu-list", processors].map(OsString::from));
-    }
     if pool.is_some() || config.device.is_some() {
         words.extend([config.forebay.clone().into(), "run".into()]);
         match pool {

@@ -70,6 +70,8 @@ pub struct Launch {
     pub dir: PathBuf,
     /// What stands before it on the command line: a program that starts it as its child. May be empty.
     pub wrapper: Vec<OsString>,
+    /// Processors that it, and what stands before it, may run on, as `taskset` has them.
+    pub processors: Option<String>,
     /// Environment on top of ours.
     pub environment: Vec<(OsString, OsString)>,
     /// Its file of options; none of the machine's are read without.
@@ -88,6 +90,7 @@ impl Launch {
             program: program("mariadbd")?,
             dir: dir.to_owned(),
             wrapper: Vec::new(),
+            processors: None,
             environment: Vec::new(),
             defaults: None,
             options: Vec::new(),
@@ -107,15 +110,13 @@ impl Launch {
     }
 
     fn command(&self) -> Command {
-        let mut words = self.wrapper.iter().cloned();
-        let mut command = match words.next() {
-            Some(first) => {
-                let mut command = Command::new(first);
-                command.args(words).arg(&self.program);
-                command
-            }
-            None => Command::new(&self.program),
-        };
+        let pinned = self.processors.iter();
+        let pinned = pinned.flat_map(|list| ["taskset", "--cpu-list", list].map(OsString::from));
+        let mut words = pinned
+            .chain(self.wrapper.iter().cloned())
+            .chain([self.program.clone().into()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         match &self.defaults {
             Some(file) => command.arg(option("--defaults-file=", file)),
             None => command.arg("--no-defaults"),

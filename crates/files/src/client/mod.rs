@@ -16,6 +16,7 @@ mod others;
 mod own;
 mod session;
 mod table;
+mod tail;
 mod times;
 mod write;
 

@@ -9,6 +9,7 @@ use super::{
     others::claim_inherited,
     session::{self, Session},
     table::{self, Entry, File},
+    tail,
     times::failed_write,
 };
 use crate::sys;
@@ -94,7 +95,7 @@ pub fn write(
             .inspect_err(|_| failed_write(session, number, file, raw))?;
         if written > 0 {
             match place(fd, raw, entry, file, offset, flags, written) {
-                Ok(at) => session.log_write(number, file, at, parts, written),
+                Ok(at) => tail::log_write(session, number, file, at, parts, written),
                 Err(_) => FILES[number].lose_track(),
             }
         }
