@@ -2,8 +2,9 @@
 //! `forebay run`.
 //!
 //! Each number of clients is measured in all modes in turn, round after round, each time on a fresh copy of one data directory. The load is
-//! sysbench's `oltp_write_only` over a Unix socket. [`server`] is also what the tests start servers with.
+//! sysbench's `oltp_write_only` over a Unix socket. [`server`] and [`client`] are also what the tests use.
 
+pub mod client;
 pub mod load;
 mod rows;
 pub mod server;
