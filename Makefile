@@ -101,6 +101,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	$(call measure,wisckey,wisckey --peers)
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
+	$(call measure,mariadb,mariadb)
 	$(call measure,fam,fam)
 	$(call papers,,papers)
 
@@ -112,6 +113,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,wisckey-quick,wisckey --peers --quick)
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
+	$(call measure,mariadb-quick,mariadb --quick)
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
