@@ -143,7 +143,8 @@ setup() {
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
-            /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench
+            /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench \
+            mariadb-backup mariadb-backup
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
         need_redis

@@ -16,6 +16,7 @@ mod others;
 mod own;
 mod session;
 mod table;
+mod tail;
 mod times;
 mod write;
 
@@ -28,9 +29,12 @@ pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
 pub use times::{touching, touching_path};
-pub use write::{at_position, sync, truncate, truncate_path, write};
+pub use write::{at_position, extending, sync, truncate, truncate_path, write};
 
-use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, absorbed::View, sys};
+use crate::{
+    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, IO_URING_REFUSED,
+    absorbed::View, sys,
+};
 use names::Key;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -48,6 +52,8 @@ use table::{FILES, File};
 struct Config {
     address: Address,
     patterns: Vec<CString>,
+    /// Making an `io_uring` fails.
+    refuse_io_uring: bool,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     table: Option<View>,
 }
@@ -88,6 +94,8 @@ pub fn start() {
         let mut config = Config {
             address: Address { socket, token },
             patterns,
+            refuse_io_uring: std::env::var_os(ENV_IO_URING)
+                .is_some_and(|is| is == IO_URING_REFUSED),
             table: None,
         };
         let table = std::env::var_os(ENV_TABLE)?;
@@ -108,6 +116,12 @@ pub fn start() {
 #[must_use]
 pub fn absorbs(fd: c_int) -> bool {
     table::entry(fd).is_some()
+}
+
+/// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile knows that the database does without then.
+#[must_use]
+pub fn refuses_io_uring() -> bool {
+    CONFIG.get().is_some_and(|config| config.refuse_io_uring)
 }
 
 /// True once any file was absorbed.

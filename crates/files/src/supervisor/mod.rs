@@ -21,7 +21,7 @@ pub use status::{FileStatus, GuestStatus, PlainFile, Status, status_of_running};
 pub use watch::Outside;
 
 use crate::{
-    ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
+    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError, IO_URING_REFUSED,
     absorbed::{self, Table},
     boot, sys, wire,
 };
@@ -48,6 +48,8 @@ use uuid::Uuid;
 pub struct SupervisorOptions {
     /// `fnmatch` patterns of the files to absorb.
     pub patterns: Vec<String>,
+    /// The database's attempts to make an `io_uring` fail with `ENOSYS`.
+    pub refuse_io_uring: bool,
     /// Segments of each client's lane.
     pub buffers: u16,
     /// Where running supervisors leave a note of themselves, for [`status_of_running`].
@@ -170,6 +172,9 @@ impl Supervisor {
                 self.shared.options.patterns.join("\n").into(),
             ),
         ];
+        if self.shared.options.refuse_io_uring {
+            environment.push((ENV_IO_URING.into(), IO_URING_REFUSED.into()));
+        }
         let devices = self.shared.options.devices.as_ref();
         environment.extend(devices.and_then(|devices| devices.environment()));
         environment
