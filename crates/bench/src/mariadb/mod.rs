@@ -7,6 +7,7 @@
 pub mod load;
 mod rows;
 pub mod server;
+pub mod workload;
 
 pub use rows::{Report, Row};
 
