@@ -36,8 +36,8 @@ impl Experiment {
                 size.pick(64, 1024, 1024) * MIB,
             ),
             // The data directory, a round's copy, and what compactions make meanwhile.
-            Measurement::WriteAhead(_) => (size.pick(1024, 4096, 12 * 1024) * MIB, pool),
-            Measurement::RandomWrites => (128 * MIB, 0),
+            Measurement::WriteAhead(_) => (0, size.pick(1024, 3072, 10 * 1024) * MIB),
+            Measurement::RandomWrites => (0, 128 * MIB),
             Measurement::Command(_) => (1024 * MIB, 512 * MIB),
         };
         Needs { disk, memory }
