@@ -594,6 +594,7 @@ pub fn rocksdb(report: &rocksdb::Report) -> String {
         "mode",
         "bytes",
         "threads",
+        "log on",
         "Puts/s",
         "p50 µs",
         "p99 µs",
@@ -605,13 +606,12 @@ pub fn rocksdb(report: &rocksdb::Report) -> String {
         "a Put survives",
     ]);
     for row in &report.rows {
-        let ratio = report
-            .ratios
-            .get(&format!("forebay_over_{}_{}", row.mode, row.value_bytes));
+        let ratio = report.ratios.get(&row.ratio_name());
         table.row(vec![
             row.mode.to_string(),
             grouped(row.value_bytes as i64),
             row.threads.to_string(),
+            row.wal_device.clone().unwrap_or_else(|| "this disk".into()),
             figure(Some(row.ops_per_s)),
             figure(row.latency.p50_us),
             figure(row.latency.p99_us),
