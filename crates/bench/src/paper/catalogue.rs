@@ -794,7 +794,7 @@ const P3_LINKBENCH: Experiment = Experiment {
         .headline(&[]),
     ],
     measurement: Measurement::WriteAhead(Mix::LinkBench),
-    seconds: [100, 600, 3600],
+    seconds: [25, 900, 2700],
 };
 
 const P3_TPCC: Experiment = Experiment {
@@ -851,7 +851,7 @@ const P3_TPCC: Experiment = Experiment {
         .headline(&[]),
     ],
     measurement: Measurement::WriteAhead(Mix::Tpcc),
-    seconds: [150, 700, 3600],
+    seconds: [40, 1000, 3000],
 };
 
 const P5_DEVICE: Experiment = Experiment {

@@ -79,14 +79,7 @@ impl Mix {
         }
     }
 
-    /// The panel of the rates; that of the latencies has `_p99` behind it.
-    fn panel(self) -> &'static str {
-        match self {
-            Self::LinkBench => "linkbench",
-            Self::Tpcc => "tpcc",
-        }
-    }
-
+    /// The panels: rates, and latencies by request.
     fn panels(self) -> [&'static str; 2] {
         match self {
             Self::LinkBench => ["linkbench", "linkbench_p99"],
@@ -95,7 +88,15 @@ impl Mix {
     }
 }
 
-/// Whether a commit is synced: the paper does not say.
+/// Whether a commit is synced, which the paper does not say, and numbers of connections. At toy size the paper's alone.
+fn settings(size: Size) -> Vec<(bool, &'static [u64])> {
+    size.pick(
+        vec![(true, &CLIENTS[1..])],
+        vec![(true, &CLIENTS), (false, &CLIENTS)],
+        vec![(true, &CLIENTS), (false, &CLIENTS)],
+    )
+}
+
 fn x(clients: u64, is_synced: bool) -> String {
     let clients = match clients {
         1 => "1 client".to_owned(),
@@ -124,8 +125,10 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let mut measured = Measured::default();
     let why = lacking().or_else(|| lab.has(Place::Emulated(DATA)).err());
     if let Some(why) = why {
-        let row = |log: &Log| Row::missing(mix.panel(), DATA, log.name(), "", &why);
-        measured.rows = LOGS.iter().map(row).collect();
+        for panel in mix.panels() {
+            let row = |log: &Log| Row::missing(panel, DATA, log.name(), "", &why);
+            measured.rows.extend(LOGS.iter().map(row));
+        }
         return Ok(measured);
     }
     // An emulated device only adds to what a call takes.
@@ -144,8 +147,8 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     };
     let mut rates: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     let mut latencies: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
-    for is_synced in [true, false] {
-        for clients in CLIENTS {
+    for (is_synced, all_clients) in settings(lab.size) {
+        for &clients in all_clients {
             let x = x(clients, is_synced);
             for turn in 0..lab.rounds() {
                 let mut order = LOGS;
