@@ -41,6 +41,7 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     sync::{OnceLock, atomic::AtomicBool},
+    time::Duration,
 };
 use table::{FILES, File};
 
@@ -50,6 +51,8 @@ struct Config {
     patterns: Vec<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     table: Option<View>,
+    /// How long to try to be heard by a supervisor that lives.
+    heard_wait: Duration,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -89,6 +92,7 @@ pub fn start() {
             address: Address { socket, token },
             patterns,
             table: None,
+            heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
         config.table = others::find_table(&config, Path::new(&table));
