@@ -174,11 +174,16 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let name = path(name)?;
             let flags = c_int::try_from(number(flags)?).map_err(|_| Errno::INVAL)?;
             let mut opened = None;
-            client::open(libc::AT_FDCWD, &name, flags, |flags| {
+            let done = client::open(libc::AT_FDCWD, &name, flags, |flags| {
                 let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
                 let fd = rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644))?;
                 Ok(opened.insert(fd).as_raw_fd())
-            })?;
+            });
+            if let Err(errno) = done {
+                // What was opened in vain the client has closed.
+                std::mem::forget(opened);
+                return Err(errno);
+            }
             let opened = opened.ok_or(Errno::BADF)?;
             let absorbed = client::absorbs(opened.as_raw_fd());
             files.insert(handle.to_owned(), opened);

@@ -188,6 +188,39 @@ fn connections_that_say_nothing_keep_no_process_from_being_heard() {
 }
 
 #[test]
+fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answer() {
+    // An ordinary user's: root's holds the open itself up.
+    let lab = Lab::of_an_ordinary_user();
+    let path = lab.data("a.log");
+    let mut run = lab.run_with(|command| {
+        command.env("FOREBAY_TEST_HEARD_WAIT_MS", "2500");
+    });
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 1 300").unwrap();
+    run.call("other give_up").unwrap();
+    let supervisor = rustix::process::Pid::from_child(&run.supervisor);
+    let signal = |signal| rustix::process::kill_process(supervisor, signal).unwrap();
+    signal(rustix::process::Signal::STOP);
+    for flags in [libc::O_WRONLY, libc::O_RDWR | libc::O_TRUNC] {
+        let open = format!("other open b {} {flags}", path.display());
+        assert_eq!(run.call(open), Err(libc::EIO), "{flags:o}");
+    }
+    // Who reads changes nothing.
+    let open = format!("other open b {} {}", path.display(), libc::O_RDONLY);
+    assert_eq!(run.call(open), Ok(0));
+    assert_eq!(run.call("absorbs a"), Ok(1));
+    signal(rustix::process::Signal::CONT);
+    assert_eq!(run.open("other b", &path, libc::O_WRONLY), 0);
+    run.call("write a 2 300").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [content(1, 300), content(2, 300)].concat()
+    );
+    run.end();
+}
+
+#[test]
 fn without_a_supervisor_a_process_lets_go_of_its_files_at_its_next_call() {
     let lab = Lab::new();
     let (path, link) = (lab.data("a.log"), lab.home.path().join("other-name"));

@@ -45,6 +45,7 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     sync::{OnceLock, atomic::AtomicBool},
+    time::Duration,
 };
 use table::{FILES, File};
 
@@ -56,6 +57,8 @@ struct Config {
     refuse_io_uring: bool,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     table: Option<View>,
+    /// How long to try to be heard by a supervisor that lives.
+    heard_wait: Duration,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -97,6 +100,7 @@ pub fn start() {
             refuse_io_uring: std::env::var_os(ENV_IO_URING)
                 .is_some_and(|is| is == IO_URING_REFUSED),
             table: None,
+            heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
         config.table = others::find_table(&config, Path::new(&table));

@@ -207,8 +207,12 @@ fn is_for_reading(call: &str) -> bool {
         Some(libc::SYS_execve | libc::SYS_execveat) => Some(0),
         _ => None,
     };
-    let writes = (libc::O_ACCMODE | libc::O_TRUNC).unsigned_abs();
-    flags.is_some_and(|flags| flags & u64::from(writes) == 0)
+    // Access mode 3 is neither reading nor writing: so another supervisor opens what it syncs.
+    flags.is_some_and(|flags| {
+        let access = flags & u64::from(libc::O_ACCMODE.unsigned_abs());
+        let writes = [libc::O_WRONLY, libc::O_RDWR].map(|mode| u64::from(mode.unsigned_abs()));
+        !writes.contains(&access) && flags & u64::from(libc::O_TRUNC.unsigned_abs()) == 0
+    })
 }
 
 fn errno(errno: nix::errno::Errno) -> Errno {
@@ -230,6 +234,7 @@ mod tests {
             libc::O_RDONLY | libc::O_CLOEXEC
         )));
         assert!(is_for_reading(&call(libc::SYS_execve, 0)));
+        assert!(is_for_reading(&call(openat, libc::O_ACCMODE)));
         assert!(!is_for_reading(&call(openat, libc::O_WRONLY)));
         assert!(!is_for_reading(&call(
             openat,
