@@ -337,7 +337,7 @@ fn scanned(report: &Report) -> String {
                 name,
                 figure(Some(f.ops_per_s)),
                 grouped(scanned.scans as i64),
-                percent(Some(scanned.scan_core_share)),
+                percent(scanned.scan_core_share),
                 figure(scanned.scan_mean_us),
                 figure(scanned.scan_max_us),
             ]);

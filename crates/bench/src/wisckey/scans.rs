@@ -34,8 +34,8 @@ const STEP: u64 = 1024;
 pub struct Scanned {
     /// Scans that were done beside the puts.
     pub scans: u64,
-    /// Processor time of the thread that scanned, over wall time: its share of a core.
-    pub scan_core_share: f64,
+    /// Processor time of the thread that scanned, over wall time: its share of a core; `null` without any.
+    pub scan_core_share: Option<f64>,
     /// A scan, mean, microseconds; `null` without any.
     pub scan_mean_us: Option<f64>,
     /// The longest, microseconds.
@@ -130,7 +130,7 @@ fn scan_until(store: &Store, done: &AtomicBool) -> Result<Scanned, BenchError> {
     let cpu = clock::thread_cpu_seconds() - cpu;
     Ok(Scanned {
         scans,
-        scan_core_share: cpu / begun.elapsed().as_secs_f64(),
+        scan_core_share: (scans > 0).then(|| cpu / begun.elapsed().as_secs_f64()),
         scan_mean_us: (scans > 0).then(|| seconds * 1e6 / scans as f64),
         scan_max_us: (scans > 0).then_some(longest * 1e6),
     })

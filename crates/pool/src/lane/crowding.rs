@@ -48,11 +48,13 @@ impl Lane {
 
     /// Waits until a segment is free beside the open one, no longer than `most`.
     pub fn wait_free(&self, most: Duration) {
-        let until = Instant::now() + most;
+        let until = Instant::now().checked_add(most);
         let mut control = self.control.lock();
         while !control.states.contains(&SlotState::Free) && !control.closed {
-            if self.freed.wait_until(&mut control, until).timed_out() {
-                return;
+            match until {
+                Some(until) if self.freed.wait_until(&mut control, until).timed_out() => return,
+                Some(_) => {}
+                None => self.freed.wait(&mut control),
             }
         }
     }

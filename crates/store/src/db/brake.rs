@@ -28,7 +28,8 @@ use std::{
 const FREE: f64 = 2.0;
 /// Load at the end of the budget, chunks.
 const END: f64 = FROZEN_MAX as f64 + 1.0;
-/// Load at which writers stand still, whatever the price: only one that the index cannot be written at, or values of many megabytes, reach.
+/// Load of the memtable alone at which writers stand still, whatever the price: only one that the index cannot be written at, or values of
+/// many megabytes, reach.
 const STOP: f64 = END + 0.25;
 /// What a write at load [`FREE`] costs, nanoseconds, and how often that doubles until [`END`].
 const PRICE_MIN: f64 = 1000.0;
@@ -108,13 +109,16 @@ impl Brake {
         self.runs.store(runs, Relaxed);
     }
 
-    fn load_beside_active(&self) -> f64 {
-        let chunks = self
-            .frozen
-            .load(Relaxed)
-            .saturating_sub(self.ingested.load(Relaxed));
+    /// Chunks that are frozen and not ingested.
+    fn frozen_left(&self) -> f64 {
+        let frozen = self.frozen.load(Relaxed);
+        frozen.saturating_sub(self.ingested.load(Relaxed)) as f64 / 1000.0
+    }
+
+    /// What the index's runs count for. However many they are, snapshots make as many as they like, they alone slow writers only.
+    fn runs_load(&self) -> f64 {
         let runs = self.runs.load(Relaxed).saturating_sub(RUNS_FREE);
-        chunks as f64 / 1000.0 + runs as f64 / RUNS_PER_CHUNK
+        (runs as f64 / RUNS_PER_CHUNK).min(END - FREE)
     }
 }
 
@@ -149,16 +153,17 @@ impl Shared {
         Ok(())
     }
 
-    fn load(&self) -> f64 {
+    /// The memtable's part of the load.
+    fn memtable_load(&self) -> f64 {
         let view = self.view.load();
         let active = view.active.as_ref().map_or(0.0, |active| active.fullness());
-        self.background.brake.load_beside_active() + active
+        self.background.brake.frozen_left() + active
     }
 
     /// Waits as long as the load says.
     #[cold]
     fn slow_down(&self) -> Result<(), StoreError> {
-        let load = self.load();
+        let load = self.memtable_load() + self.background.brake.runs_load();
         let pause = match load {
             ..FREE => return Ok(()),
             END.. => {
@@ -172,7 +177,7 @@ impl Shared {
         };
         let _waiting = self.background.brake.waits.begin();
         thread::sleep(pause);
-        while self.load() >= STOP && !self.stopping() {
+        while self.memtable_load() >= STOP && !self.stopping() {
             self.check_index()?;
             thread::sleep(PAUSE_MAX);
         }
@@ -216,15 +221,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ingested_of_the_oldest_chunk_and_runs_that_wait_count() {
+    fn what_is_ingested_of_the_oldest_chunk_counts_no_more_and_runs_that_wait_do() {
         let brake = Brake::default();
         assert!(!brake.on.load(SeqCst));
         brake.begin(3.0);
         assert!(brake.on.load(SeqCst));
         brake.ingested(0.5);
-        assert_eq!(brake.load_beside_active(), 2.5);
+        assert_eq!((brake.frozen_left(), brake.runs_load()), (2.5, 0.0));
         brake.set_runs(RUNS_FREE + 8);
-        assert_eq!(brake.load_beside_active(), 3.5);
+        assert_eq!((brake.frozen_left(), brake.runs_load()), (2.5, 1.0));
+        // With an empty memtable writers are never stopped.
+        brake.set_runs(10_000);
+        assert!(price(brake.runs_load() + 0.5) < PAUSE_MAX / 10);
         brake.begin(0.0);
         assert!(!brake.on.load(SeqCst));
     }
