@@ -312,9 +312,9 @@ fn the_other_workloads_get_their_rows() {
 }
 
 #[test]
-fn stalls_and_deletes_get_their_rows() {
+fn stalls_deletes_and_scans_get_their_rows() {
     let sandbox = Sandbox::new();
-    let line = "bench wisckey --quick --json --no-puts --stalls --queue --dir .";
+    let line = "bench wisckey --quick --json --no-puts --stalls --queue --scans --dir .";
     let report = sandbox.run(line).ok().json();
     let rows = report["rows"].as_array().unwrap();
     let find = |workload: &str| rows.iter().find(|row| row["workload"] == workload).unwrap();
@@ -324,6 +324,15 @@ fn stalls_and_deletes_get_their_rows() {
     assert!(is_figure(&find("queue")["slowest_pops_us"]));
     assert!(is_figure(&find("delete_all")["empty_scan_us"]));
     assert_eq!(find("delete_all")["index_entries"], 0);
+    assert!(is_figure(&find("stalls")["floor"]["max_us"]));
+    let waits = find("stalls")["waits"].as_object().unwrap();
+    assert!(waits.contains_key("index") && waits.contains_key("segment"));
+    let scanned: Vec<_> = rows
+        .iter()
+        .filter(|row| row["workload"] == "scans")
+        .map(|row| row["scans"].as_u64().unwrap())
+        .collect();
+    assert!(scanned.len() == 2 && scanned[0] == 0 && scanned[1] > 0);
 }
 
 #[test]

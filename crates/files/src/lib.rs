@@ -11,6 +11,7 @@ pub mod client;
 mod error;
 pub mod identity;
 pub mod policy;
+mod processes;
 pub mod record;
 pub mod replay;
 mod shared;

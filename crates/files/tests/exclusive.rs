@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lab, Running, content};
+use common::{Lab, content};
 use std::{
     fs,
     path::Path,
@@ -125,23 +125,6 @@ fn two_runs_that_share_a_pool_absorb_a_file_once() {
     // Another's is absorbed by either.
     assert_eq!(other.open("c", &lab.data("c.log"), RDWR), 1);
     other.end();
-    run.end();
-}
-
-#[test]
-fn a_process_outside_that_opens_an_absorbed_file_for_writing_makes_it_plain() {
-    let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
-    drop(fs::File::open(&path).unwrap());
-    let stranger = fs::File::options().write(true).open(&path).unwrap();
-    let plain = |run: &mut Running| {
-        run.call("write a 1 10").unwrap();
-        run.call("absorbs a") == Ok(0)
-    };
-    assert!(eventually(|| plain(&mut run)));
-    drop(stranger);
     run.end();
 }
 

@@ -41,9 +41,11 @@ pub mod persist;
 mod pool;
 pub mod record;
 pub mod segment;
+mod shared;
 pub mod status;
 pub mod superblock;
 pub mod table;
+mod waits;
 
 /// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
 #[cfg(feature = "failpoints")]
@@ -84,3 +86,5 @@ pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, CreateOptions, Pool};
 pub use record::Lsn;
+pub use shared::{Member, Segment, SharedLane};
+pub use waits::{WaitMeter, Waiting, Waits};

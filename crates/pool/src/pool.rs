@@ -568,21 +568,7 @@ impl Pool {
             segment_bytes,
             options.salvage,
         )?;
-        let exhausted = || {
-            core.fail(PoolErrorKind::Damaged {
-                what: format!("lane {lane} has used up its session numbers"),
-            })
-        };
-        let epoch = state
-            .epoch
-            .max(options.epoch_above)
-            .checked_add(1)
-            .ok_or_else(exhausted)?;
-        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
-        for _ in 0..2 {
-            core.tables()
-                .write_lane(lane, &mut entry, LaneState { epoch, ..state });
-        }
+        let epoch = self.begin_session(lane, &mut entry, state, options.epoch_above)?;
         // A segment without records, opened by the last session, is opened again. Behind a first record that
         // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
         // while the header, which they know to have been durable, is written anew. So they go first.
@@ -607,6 +593,51 @@ impl Pool {
             &mut recovered,
         );
         Ok((lane, recovered))
+    }
+
+    /// Gives the lane's next session its number.
+    fn begin_session(
+        &self,
+        lane: u32,
+        entry: &mut LaneEntry,
+        state: LaneState,
+        above: u32,
+    ) -> Result<u32, PoolError> {
+        let core = &self.core;
+        let exhausted = || {
+            core.fail(PoolErrorKind::Damaged {
+                what: format!("lane {lane} has used up its session numbers"),
+            })
+        };
+        let epoch = state.epoch.max(above).checked_add(1);
+        let epoch = epoch.ok_or_else(exhausted)?;
+        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
+        for _ in 0..2 {
+            core.tables()
+                .write_lane(lane, entry, LaneState { epoch, ..state });
+        }
+        Ok(epoch)
+    }
+
+    /// Gives a new `owner` a lane, empty, with its first session begun.
+    pub(crate) fn claim_new(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<Claimed, PoolError> {
+        let mut claimed = {
+            let _pool = self.core.lock_pool()?;
+            self.core.tables().settle_pool();
+            if let Some((lane, entry)) = self.lane_of(owner)? {
+                let label = entry.label;
+                return Err(self.core.fail(PoolErrorKind::InUse { lane, label }));
+            }
+            self.make_lane(owner, options)?
+        };
+        if let Some(state) = claimed.entry.state {
+            self.begin_session(claimed.lane, &mut claimed.entry, state, options.epoch_above)?;
+        }
+        Ok(claimed)
     }
 
     /// Maps the pages of a segment, see [`Media::prepare`].
@@ -636,11 +667,11 @@ impl Pool {
 }
 
 /// A lane that was found or made, and is ours.
-struct Claimed {
-    lane: u32,
-    lock: Guard,
-    entry: LaneEntry,
-    segments: Vec<u64>,
+pub(crate) struct Claimed {
+    pub(crate) lane: u32,
+    pub(crate) lock: Guard,
+    pub(crate) entry: LaneEntry,
+    pub(crate) segments: Vec<u64>,
 }
 
 fn prepare(core: &Core, offset: u64, bytes: u64, write: bool) -> Result<(), PoolError> {

@@ -8,6 +8,7 @@ pub mod client;
 pub mod load;
 mod rows;
 pub mod server;
+pub mod workload;
 
 pub use rows::{Report, Row};
 

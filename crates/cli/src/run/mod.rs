@@ -175,6 +175,7 @@ impl Run {
                 devices: devices.cloned(),
             },
         )?;
+        eprintln!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
         environment.extend(
             self.media_profile

@@ -40,7 +40,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use session::Address;
 use std::{
-    cell::Cell,
+    cell::{Cell, OnceCell},
     ffi::{CString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
@@ -179,14 +179,17 @@ fn interrupted() -> bool {
 /// A file that is closed may be gone, and its inode another file's: `identity` says whose it is.
 fn find(wanted: Key, identity: impl Fn() -> Result<Vec<u8>, Errno>) -> Option<usize> {
     session::current()?;
-    (0..FILES_MAX).find(|number| {
+    // Asked for once: an inode is used again as soon as it is free, so many files that are closed and gone may have had it.
+    let asked = OnceCell::new();
+    let is_it = |known: &Vec<u8>| asked.get_or_init(&identity).as_ref() == Ok(known);
+    let candidates = (0..FILES_MAX).filter(|number| FILES[*number].key() == Some(wanted));
+    candidates.into_iter().find(|number| {
         let guard = FILES[*number].file.lock();
         let Ok(cell) = guard.try_borrow() else {
             return false;
         };
         cell.as_ref().is_some_and(|file| {
-            (file.dev, file.ino) == wanted
-                && (file.descriptors > 0 || identity().as_ref() == Ok(&file.identity))
+            (file.dev, file.ino) == wanted && (file.descriptors > 0 || is_it(&file.identity))
         })
     })
 }

@@ -10,15 +10,18 @@
 //! waiting for another lock. Appends and reads take no lock.
 
 mod append;
+mod crowding;
 mod drain;
 mod publish;
 mod read;
 pub(crate) mod recover;
 mod resume;
 
+pub(crate) use append::{payload_of, write_record};
+use crowding::Crowding;
 use drain::WrittenAhead;
 pub use drain::{Ahead, AheadBytes, Sealed, Work};
-use publish::Finished;
+pub(crate) use publish::Finished;
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 
@@ -53,6 +56,8 @@ pub struct Lane {
     tail: OwnLine<AtomicU64>,
     /// Records that are durable before an earlier one is.
     finished: Finished,
+    /// Whether the drain falls behind.
+    crowding: Crowding,
     /// Everything that changes once a segment.
     control: Mutex<Control>,
     /// A slot became free, the head moved, or the lane stalled or closed.
@@ -167,13 +172,13 @@ impl Lane {
 
 /// The slot and the log address packed into a tail.
 #[inline]
-fn split(tail: u64) -> (usize, Lsn) {
+pub(crate) fn split(tail: u64) -> (usize, Lsn) {
     const SLOT: u64 = crate::persist::LINE as u64 - 1;
     ((tail & SLOT) as usize, tail & !SLOT)
 }
 
 #[inline]
-fn pack(slot: usize, lsn: Lsn) -> u64 {
+pub(crate) fn pack(slot: usize, lsn: Lsn) -> u64 {
     debug_assert!(split(lsn).0 == 0 && slot < crate::persist::LINE);
     lsn | slot as u64
 }

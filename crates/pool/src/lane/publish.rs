@@ -15,9 +15,13 @@
 //! does not. So a note can be missed by the writer that moves the mark to it. Its own writer then sees the mark while it waits busily, much later than a
 //! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]).
 //!
-//! All state is words without addresses of memory in them, so several processes could share it.
+//! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`).
 
-use crate::{media::Window, persist::LINE, record::Lsn};
+use crate::{
+    media::{OwnLine, Window},
+    persist::LINE,
+    record::Lsn,
+};
 use rustix::thread::{Timespec, futex};
 use std::{
     hint,
@@ -52,6 +56,50 @@ const SIZE_BITS: u32 = 20;
 
 const _: () = assert!(crate::layout::SEGMENT_MAX / (LINE as u64) <= 1 << SIZE_BITS);
 
+/// The address up to which everything is published.
+pub(crate) trait PublishMark {
+    /// Where it stands.
+    fn at(&self) -> Lsn;
+    /// Moves it, by the only one who may.
+    fn set(&self, to: Lsn);
+    /// Moves it, if it stands at `from`. Sequentially consistent.
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool;
+}
+
+impl PublishMark for Window {
+    #[inline]
+    fn at(&self) -> Lsn {
+        self.visible()
+    }
+
+    #[inline]
+    fn set(&self, to: Lsn) {
+        self.publish(to);
+    }
+
+    #[inline]
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool {
+        self.publish_from(from, to)
+    }
+}
+
+impl PublishMark for OwnLine<AtomicU64> {
+    #[inline]
+    fn at(&self) -> Lsn {
+        self.0.load(SeqCst)
+    }
+
+    #[inline]
+    fn set(&self, to: Lsn) {
+        self.0.store(to, Release);
+    }
+
+    #[inline]
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool {
+        (self.0).compare_exchange(from, to, SeqCst, SeqCst).is_ok()
+    }
+}
+
 /// Where a writer notes that the record at some address is finished.
 #[derive(Default)]
 #[repr(align(16))]
@@ -66,67 +114,106 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
 /// The finished records of a lane that are not published.
-pub(super) struct Finished([Cell; CELLS]);
+pub(crate) struct Finished([Cell; CELLS]);
 
 impl Finished {
     pub(super) fn new() -> Self {
         Self(std::array::from_fn(|_| Cell::default()))
     }
 
+    /// Starts, at or above `from`, of records that are noted as finished. `from` is not far below all of them.
+    pub(crate) fn noted(&self, from: Lsn) -> impl Iterator<Item = Lsn> {
+        const HIGH: u64 = !((1 << (64 - SIZE_BITS)) - 1);
+        let lines = from / LINE as u64;
+        self.0.iter().filter_map(move |cell| {
+            let noted = cell.record.load(SeqCst);
+            let low = noted >> SIZE_BITS;
+            let lsn = (lines & HIGH | low) * LINE as u64;
+            (noted != 0 && lsn >= from).then_some(lsn)
+        })
+    }
+
+    /// True if the record at `lsn` is noted as finished.
+    pub(crate) fn end(&self, lsn: Lsn) -> Option<Lsn> {
+        end_of(self.cell(lsn).record.load(SeqCst), lsn)
+    }
+
+    /// Notes that `[lsn, end)`, which a dead writer had reserved, is durable; or publishes it, if its cell is taken and the mark stands there. False
+    /// if neither can be.
+    pub(crate) fn note_dead(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
+        let noted = note(lsn, end);
+        (self.cell(lsn).record)
+            .compare_exchange(0, noted, SeqCst, SeqCst)
+            .is_ok()
+            || mark.move_from(lsn, end)
+    }
+
+    /// Frees the cells of records below `mark`, which are published: their writers are dead, or do not miss the note.
+    pub(crate) fn forget_below(&self, mark: Lsn) {
+        for cell in &self.0 {
+            let noted = cell.record.load(SeqCst);
+            let lines = noted >> SIZE_BITS;
+            if noted != 0 && lines < (mark / LINE as u64) & ((1 << (64 - SIZE_BITS)) - 1) {
+                let _ = cell.record.compare_exchange(noted, 0, SeqCst, SeqCst);
+            }
+        }
+    }
+
     /// Publishes the durable record `[lsn, end)` of `window` once all before it are published, and returns then.
     #[inline]
-    pub(super) fn publish(&self, window: &Window, lsn: Lsn, end: Lsn) {
-        if window.visible() == lsn {
-            self.publish_first(window, end);
+    pub(crate) fn publish(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) {
+        if mark.at() == lsn {
+            self.publish_first(mark, end);
         } else {
-            self.finish_early(window, lsn, end);
+            self.finish_early(mark, lsn, end);
         }
     }
 
     /// Publishes the record up to `end`, which the mark stands at and of which there is no note, so that no other thread moves the mark.
     #[inline]
-    fn publish_first(&self, window: &Window, end: Lsn) {
-        window.publish(end);
+    fn publish_first(&self, mark: &impl PublishMark, end: Lsn) {
+        mark.set(end);
         if self.cell(end).record.load(Relaxed) != 0 {
-            self.advance(window);
+            self.advance(mark);
         }
     }
 
     /// The same for a record before which some are not published.
     #[cold]
-    fn finish_early(&self, window: &Window, lsn: Lsn, end: Lsn) {
+    fn finish_early(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) {
         // An earlier writer that has a processor is done in less than a note takes to get from one processor to another.
-        if spin(SPINS_BEFORE_NOTE, || window.visible() == lsn) {
-            return self.publish_first(window, end);
+        if spin(SPINS_BEFORE_NOTE, || mark.at() == lsn) {
+            return self.publish_first(mark, end);
         }
         let cell = self.cell(lsn);
         if (cell.record)
             .compare_exchange(0, note(lsn, end), SeqCst, Relaxed)
             .is_err()
         {
-            wait_for_earlier(window, lsn);
-            return self.publish_first(window, end);
+            wait_for_earlier(mark, lsn);
+            return self.publish_first(mark, end);
         }
         let published = || {
-            self.advance(window);
-            window.visible() >= end
+            self.advance(mark);
+            mark.at() >= end
         };
         if !spin(SPINS, published) {
             cell.sleep_until(published);
         }
-        cell.record.store(0, Release);
+        // By exchange: the owner of a shared lane may have freed it, and it may be another writer's.
+        let _ = (cell.record).compare_exchange(note(lsn, end), 0, SeqCst, Relaxed);
     }
 
     /// Moves the mark over all finished records that it stands at, and wakes their writers.
     #[inline]
-    fn advance(&self, window: &Window) {
+    pub(crate) fn advance(&self, mark: &impl PublishMark) {
         loop {
-            let at = window.visible();
+            let at = mark.at();
             let cell = self.cell(at);
             let Some(end) = end_of(cell.record.load(SeqCst), at) else {
                 return;
             };
-            if window.publish_from(at, end) {
+            if mark.move_from(at, end) {
                 cell.wake();
             }
         }
@@ -150,7 +237,7 @@ impl Cell {
                 break;
             }
             // Woken, or not asleep any more, or interrupted, or at the end of it: in any case it is looked at again.
-            let _ = futex::wait(&self.sleep, futex::Flags::PRIVATE, ASLEEP, Some(&SLEEP));
+            let _ = futex::wait(&self.sleep, futex::Flags::empty(), ASLEEP, Some(&SLEEP));
         }
         self.sleep.store(AWAKE, Relaxed);
     }
@@ -160,15 +247,15 @@ impl Cell {
     fn wake(&self) {
         if self.sleep.load(SeqCst) == ASLEEP && self.sleep.swap(AWAKE, SeqCst) == ASLEEP {
             // Cannot fail: the word is there and aligned.
-            let _ = futex::wake(&self.sleep, futex::Flags::PRIVATE, 1);
+            let _ = futex::wake(&self.sleep, futex::Flags::empty(), 1);
         }
     }
 }
 
 /// Waits until everything below `lsn` is published: for once a segment, and for who has no cell.
-pub(super) fn wait_for_earlier(window: &Window, lsn: Lsn) {
-    if !spin(SPINS, || window.visible() == lsn) {
-        while window.visible() != lsn {
+pub(super) fn wait_for_earlier(mark: &impl PublishMark, lsn: Lsn) {
+    if !spin(SPINS, || mark.at() == lsn) {
+        while mark.at() != lsn {
             thread::sleep(NAP);
         }
     }

@@ -10,6 +10,7 @@
 mod file;
 mod held;
 mod line_cache;
+mod mapped;
 mod mapping;
 mod profile;
 mod sim;
@@ -19,6 +20,7 @@ mod window;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
+pub use mapped::{Atomics, Mapped};
 pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;

@@ -1,8 +1,12 @@
 //! [`Snapshot`]: the store as of one moment.
 //!
-//! A [`Moment`] is the log address that was the tail when it was taken, under all stripes, so between no write's append and its
-//! insert: it sees what lies below in the log, and nothing behind. Taking one freezes and copies nothing. Snapshots with nothing written
-//! between them share one.
+//! A [`Moment`] is the log address that was the tail when it was taken: it sees what lies below in the log, and nothing behind. Taking one
+//! freezes and copies nothing, and keeps no writer waiting. Snapshots with nothing written between them share one:
+//!
+//! 1. From now on writers keep every version that they replace.
+//! 2. The tail is read. Who appends behind it has found 1 to be so when it inserts.
+//! 3. Each stripe that is locked is waited for: who appended before the tail holds its stripe until it has inserted.
+//! 4. From now on writers keep versions below the highest open moment only.
 //!
 //! What a moment sees is kept as follows, so that it costs memory within the memtable's budget only:
 //!
@@ -27,7 +31,11 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
     },
 };
 
@@ -38,13 +46,15 @@ const MOMENTS_MAX: usize = 1000;
 #[derive(Default)]
 pub(super) struct Snapshots {
     open: Mutex<Open>,
-    /// Versions below are seen by an open moment: the highest one's limit. Raised under all stripes.
+    /// Versions below are seen by an open moment: the highest one's limit; or by one that is being taken: all.
     keep_below: AtomicU64,
 }
 
 #[derive(Default)]
 struct Open {
     taken: u64,
+    /// One is being taken.
+    taking: bool,
     /// By number; limits rise with them.
     moments: BTreeMap<u64, (Lsn, Weak<Moment>)>,
 }
@@ -64,9 +74,12 @@ impl Snapshots {
             .is_none_or(|(&first, _)| first >= number)
     }
 
-    /// The log address below which a writer keeps the versions that it replaces.
+    /// The log address below which a writer that has appended keeps the versions that it replaces.
     #[inline]
     pub(super) fn keep_below(&self) -> Lsn {
+        // Between the reservation of its place in the log and this load: on x86-64 the reservation is a barrier itself.
+        #[cfg(not(target_arch = "x86_64"))]
+        fence(SeqCst);
         self.keep_below.load(Relaxed)
     }
 
@@ -77,7 +90,24 @@ impl Snapshots {
         moments.filter_map(|(_, moment)| moment.upgrade()).collect()
     }
 
-    /// Opens a moment at `limit`, the log's tail, with the present view. The caller holds all stripes.
+    /// Step 1; step 4 when it is dropped. The caller holds `view_change`, so there is one at a time.
+    fn begin(&self) -> Taking<'_> {
+        self.open.lock().taking = true;
+        self.keep_below.store(Lsn::MAX, SeqCst);
+        fence(SeqCst);
+        Taking(self)
+    }
+
+    /// Lets writers keep what the open moments see.
+    fn keep_what_is_seen(&self, open: &Open) {
+        if !open.taking {
+            let highest = open.moments.last_key_value();
+            let limit = highest.map_or(0, |(_, (limit, _))| *limit);
+            self.keep_below.store(limit, Relaxed);
+        }
+    }
+
+    /// Opens a moment at `limit`, with the present view, while one is being taken.
     fn open(self: &Arc<Self>, limit: Lsn, view: Arc<View>) -> Result<Arc<Moment>, StoreError> {
         let mut open = self.open.lock();
         let last = open.moments.last_key_value();
@@ -102,8 +132,18 @@ impl Snapshots {
         });
         open.moments
             .insert(number, (limit, Arc::downgrade(&moment)));
-        self.keep_below.store(limit, Relaxed);
         Ok(moment)
+    }
+}
+
+/// A moment is being taken.
+struct Taking<'a>(&'a Snapshots);
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        let mut open = self.0.open.lock();
+        open.taking = false;
+        self.0.keep_what_is_seen(&open);
     }
 }
 
@@ -156,9 +196,7 @@ impl Drop for Moment {
     fn drop(&mut self) {
         let mut open = self.snapshots.open.lock();
         open.moments.remove(&self.number);
-        let highest = open.moments.last_key_value();
-        let limit = highest.map_or(0, |(_, (limit, _))| *limit);
-        self.snapshots.keep_below.store(limit, Relaxed);
+        self.snapshots.keep_what_is_seen(&open);
     }
 }
 
@@ -184,9 +222,16 @@ impl Snapshot {
         let moment = {
             // Against an ingestion, which tells those that are open then to read from the tables.
             let _changing = shared.view_change.lock();
-            let _stripes: Vec<_> = shared.stripes.iter().map(|s| s.0.lock()).collect();
-            let view = shared.view.load_full();
-            shared.snapshots.open(shared.head.tail(), view)?
+            let _taking = shared.snapshots.begin();
+            let limit = shared.head.tail();
+            for stripe in &shared.stripes {
+                if stripe.0.is_locked() {
+                    drop(stripe.0.lock());
+                }
+            }
+            // What was inserted under those that were not locked any more is seen from now on.
+            fence(SeqCst);
+            shared.snapshots.open(limit, shared.view.load_full())?
         };
         Ok(Self {
             shared: Arc::clone(shared),
