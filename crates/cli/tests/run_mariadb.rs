@@ -7,12 +7,18 @@ mod common;
 use common::{
     Sandbox,
     databases::{Strike, moment, random, small_pool},
-    mariadb::{Writer, absorbed_writes, boot_anew, check, explained, file, launch_in, make_table},
+    disk::Disk,
+    mariadb::{
+        Writer, absorbed_writes, boot_anew, check, explained, faults, file, launch, launch_in,
+        make_table,
+    },
 };
 use forebay_bench::mariadb::{
     client::Connection,
     server::{self, Launch, Server, said_by},
 };
+use forebay_bench::processes::{find_eatmydata, preload};
+use rustix::process::Signal;
 use std::{
     fs,
     process::Command,
@@ -284,4 +290,85 @@ fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
     );
     assert!(has(&after, &found), "the backup has what never was");
     restored.stop().unwrap();
+}
+
+/// The file system is cut off under the writing server, both are killed, and what the device has is mounted; so many times. The pool lies elsewhere and
+/// plays the persistent memory. What was wrong then; none where there can be no such disk.
+fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
+    let mut random = random(kind);
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut disk = Disk::make(sandbox.path(), kind)?;
+    let mut launch = launch(&disk.at.join("mariadb"), pool.path())?;
+    launch
+        .environment
+        .push(("FOREBAY_RUN_DIR".into(), sandbox.file("run").into()));
+    change(&mut launch);
+    disk.sync();
+    let mut writers = Writer::several(4, &mut random);
+    for number in 0..=rounds {
+        boot_anew(&mut launch, number);
+        let server = match Server::start(&launch) {
+            Ok(server) => server,
+            Err(why) => return Some(Err(why.to_string())),
+        };
+        match number {
+            0 => make_table(&server),
+            _ => {
+                if let Err(fault) = faults(&server, &mut writers) {
+                    return Some(Err(fault));
+                }
+            }
+        }
+        if number == 0 {
+            disk.sync();
+        }
+        let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
+        let wait = Duration::from_millis(100) + moment(&mut random, 700);
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                scope.spawn(|| writer.write(server.socket(), &done, &all));
+            }
+            thread::sleep(wait);
+            disk.cut();
+            server.outer().signal(Signal::KILL);
+            server.server().signal(Signal::KILL);
+        });
+        println!("{kind}, cut {number}: {} acknowledged", all.load(Relaxed));
+        drop(server);
+        disk.mount_again();
+    }
+    boot_anew(&mut launch, rounds + 1);
+    let server = match Server::start(&launch) {
+        Ok(server) => server,
+        Err(why) => return Some(Err(why.to_string())),
+    };
+    Some(faults(&server, &mut writers))
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
+    for kind in ["ext4", "xfs"] {
+        if let Some(found) = cut(kind, 2, |_| ()) {
+            found.unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_nothing_is_synced_the_same_cut_loses() {
+    let Some(library) = find_eatmydata() else {
+        println!("skipped: libeatmydata is not installed");
+        return;
+    };
+    let found = cut("ext4", 2, |launch| {
+        launch.wrapper.clear();
+        launch
+            .environment
+            .push(("LD_PRELOAD".into(), preload(&library)));
+    });
+    assert!(
+        !matches!(found, Some(Ok(()))),
+        "nothing was lost: the cut is none"
+    );
 }

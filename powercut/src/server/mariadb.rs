@@ -46,18 +46,18 @@ impl MariaDb {
 
 impl Engine for MariaDb {
     fn apply(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
-        let connection = self.connection.get_mut();
-        connection.query("BEGIN")?;
+        let mut statements = "BEGIN".to_owned();
         for (key, value) in changes {
             let key = literal(&key);
-            connection.query(&match value {
-                Some(value) => format!("REPLACE INTO lab.kv VALUES ({key}, {})", literal(&value)),
-                None => format!("DELETE FROM lab.kv WHERE k = {key}"),
-            })?;
+            statements += &match value {
+                Some(value) => format!("; REPLACE INTO lab.kv VALUES ({key}, {})", literal(&value)),
+                None => format!("; DELETE FROM lab.kv WHERE k = {key}"),
+            };
         }
         self.count += 1;
-        connection.query(&format!("UPDATE lab.transactions SET n = {}", self.count))?;
-        connection.query("COMMIT")?;
+        let count = self.count;
+        statements += &format!("; UPDATE lab.transactions SET n = {count}; COMMIT");
+        self.connection.get_mut().query(&statements)?;
         Ok(())
     }
 

@@ -10,8 +10,11 @@ use std::{
 /// A row: its columns as text, or none for NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
 
-/// `CLIENT_LONG_PASSWORD`, `CLIENT_PROTOCOL_41`, `CLIENT_TRANSACTIONS`, `CLIENT_SECURE_CONNECTION`, `CLIENT_PLUGIN_AUTH`.
-const CAPABILITIES: u32 = 1 | 0x200 | 0x2000 | 0x8000 | 0x8_0000;
+/// `CLIENT_LONG_PASSWORD`, `CLIENT_PROTOCOL_41`, `CLIENT_TRANSACTIONS`, `CLIENT_SECURE_CONNECTION`, `CLIENT_MULTI_STATEMENTS`,
+/// `CLIENT_MULTI_RESULTS`, `CLIENT_PLUGIN_AUTH`.
+const CAPABILITIES: u32 = 1 | 0x200 | 0x2000 | 0x8000 | 0x1_0000 | 0x2_0000 | 0x8_0000;
+/// `SERVER_MORE_RESULTS_EXISTS`: another statement's result follows.
+const MORE_RESULTS: u16 = 8;
 /// utf8mb4.
 const CHARACTER_SET: u8 = 45;
 /// A packet that is longer is followed by its rest.
@@ -59,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// Has a statement carried out; its rows.
+    /// Has a statement carried out, or several with semicolons between them; their rows.
     ///
     /// # Errors
     /// I/O errors: then it is not known whether it was; `Other` with the server's own words if it refuses.
@@ -68,19 +71,25 @@ impl Connection {
         let mut message = vec![COM_QUERY];
         message.extend(statement.as_bytes());
         self.send(&message)?;
+        let mut rows = Vec::new();
+        while self.result(&mut rows)? & MORE_RESULTS != 0 {}
+        Ok(rows)
+    }
+
+    /// Adds the rows of one statement; gives the server's status.
+    fn result(&mut self, rows: &mut Vec<Row>) -> io::Result<u16> {
         let head = self.receive()?;
         match head.first() {
-            Some(&OK) => return Ok(Vec::new()),
+            Some(&OK) => return status_of_ok(&head).ok_or_else(|| refused(&head)),
             Some(&ERROR) | None => return Err(refused(&head)),
             Some(_) => {}
         }
         // The columns' names and types.
         while !is_end(&self.receive()?) {}
-        let mut rows = Vec::new();
         loop {
             let packet = self.receive()?;
-            if is_end(&packet) {
-                return Ok(rows);
+            if let (true, [_, _, _, low, high, ..]) = (is_end(&packet), &packet[..]) {
+                return Ok(u16::from_le_bytes([*low, *high]));
             }
             if packet.first() == Some(&ERROR) {
                 return Err(refused(&packet));
@@ -134,33 +143,39 @@ fn refused(packet: &[u8]) -> io::Error {
     io::Error::other(format!("the server says: {text}"))
 }
 
+/// What the server says of itself in the packet of a statement that succeeded, behind two numbers.
+fn status_of_ok(packet: &[u8]) -> Option<u16> {
+    let rest = number(number(packet.get(1..)?)?.1)?.1;
+    Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?))
+}
+
+/// A number of the protocol, of one to nine bytes, and what follows it. 0 also for NULL.
+fn number(packet: &[u8]) -> Option<(u64, &[u8])> {
+    let (&first, rest) = packet.split_first()?;
+    let bytes = match first {
+        0xFB => return Some((0, rest)),
+        0xFC => 2,
+        0xFD => 3,
+        0xFE => 8,
+        short => return Some((short.into(), rest)),
+    };
+    let mut number = [0; 8];
+    number[..bytes].copy_from_slice(rest.get(..bytes)?);
+    Some((u64::from_le_bytes(number), &rest[bytes..]))
+}
+
 /// A row's columns, each with its length before it.
 fn row(mut packet: &[u8]) -> Option<Row> {
     let mut columns = Row::new();
-    while let Some((&first, rest)) = packet.split_first() {
-        let (bytes, from) = match first {
-            0xFB => {
-                columns.push(None);
-                packet = rest;
-                continue;
-            }
-            0xFC => (
-                usize::from(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?)),
-                2,
-            ),
-            0xFD => {
-                let [a, b, c] = rest.get(..3)?.try_into().ok()?;
-                (u32::from_le_bytes([a, b, c, 0]) as usize, 3)
-            }
-            0xFE => (
-                usize::try_from(u64::from_le_bytes(rest.get(..8)?.try_into().ok()?)).ok()?,
-                8,
-            ),
-            short => (usize::from(short), 0),
-        };
-        let rest = &rest[from..];
-        columns.push(Some(rest.get(..bytes)?.to_vec()));
-        packet = &rest[bytes..];
+    while let Some(first) = packet.first() {
+        let is_null = *first == 0xFB;
+        let (bytes, rest) = number(packet)?;
+        let bytes = usize::try_from(bytes).ok()?;
+        columns.push(match is_null {
+            true => None,
+            false => Some(rest.get(..bytes)?.to_vec()),
+        });
+        packet = rest.get(bytes..)?;
     }
     Some(columns)
 }

@@ -149,7 +149,10 @@ impl Config {
 /// The first thing that goes wrong; if libeatmydata is not installed, that is reported, and is no error.
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
-    let scratch = ScratchDir::new_in(&config.dir)?;
+    // The server has its own directory as the current one, so no path may depend on that.
+    std::fs::create_dir_all(&config.dir).map_err(BenchError::io("creating", &config.dir))?;
+    let dir = config.dir.canonicalize();
+    let scratch = ScratchDir::new_in(&dir.map_err(BenchError::io("finding", &config.dir))?)?;
     note("measuring the device");
     let mut report = Report::new(config, device::measure(scratch.path(), config.effort)?);
     let mut modes = config.modes.clone();

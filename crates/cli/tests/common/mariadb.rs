@@ -136,13 +136,23 @@ fn parts(writer: u64, seq: u64) -> u64 {
 /// Everything that was acknowledged is in the table, each transaction whole; at most one more of each writer; the table is sound; and the binary logs
 /// have the same transactions. From now on what was found counts as acknowledged.
 pub fn check(server: &Server, writers: &mut [Writer]) {
-    let mut connection = Connection::new(server.socket()).unwrap();
-    let checked = connection.query("CHECK TABLE ledger.t EXTENDED").unwrap();
+    faults(server, writers).unwrap();
+}
+
+/// As [`check`]: what is wrong.
+pub fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+    let failed = |e: io::Error| e.to_string();
+    let mut connection = Connection::new(server.socket()).map_err(failed)?;
+    let checked = connection
+        .query("CHECK TABLE ledger.t EXTENDED")
+        .map_err(failed)?;
     let last = checked.last().and_then(|row| row.last()?.clone());
-    assert_eq!(last.as_deref(), Some(&b"OK"[..]), "{checked:?}");
+    if last.as_deref() != Some(&b"OK"[..]) {
+        return Err(format!("CHECK TABLE: {checked:?}"));
+    }
     let rows = connection
         .query("SELECT writer, seq, part FROM ledger.t")
-        .unwrap();
+        .map_err(failed)?;
     let number = |column: &Option<Vec<u8>>| -> u64 {
         String::from_utf8_lossy(column.as_ref().unwrap())
             .parse()
@@ -156,35 +166,36 @@ pub fn check(server: &Server, writers: &mut [Writer]) {
     for writer in writers {
         let last = found.iter().filter(|row| row.0 == writer.number);
         let last = last.map(|row| row.1).max().unwrap_or(0);
-        assert!(
-            (writer.acknowledged..=writer.acknowledged + 1).contains(&last),
-            "writer {}: {} transactions were acknowledged, {last} are there",
-            writer.number,
-            writer.acknowledged
-        );
+        if !(writer.acknowledged..=writer.acknowledged + 1).contains(&last) {
+            return Err(format!(
+                "writer {}: {} transactions were acknowledged, {last} are there",
+                writer.number, writer.acknowledged
+            ));
+        }
         writer.acknowledged = last;
         for seq in 1..=last {
             expected.extend((0..parts(writer.number, seq)).map(|part| (writer.number, seq, part)));
         }
     }
-    assert_eq!(found, expected, "transactions are not whole");
-    assert_eq!(
-        logged(&mut connection),
-        found,
-        "the binary logs have other transactions than InnoDB"
-    );
+    if found != expected {
+        return Err("transactions are not whole".to_owned());
+    }
+    match logged(&mut connection).map_err(failed)? == found {
+        true => Ok(()),
+        false => Err("the binary logs have other transactions than InnoDB".to_owned()),
+    }
 }
 
 /// The rows that the committed transactions of all binary logs insert.
-fn logged(connection: &mut Connection) -> BTreeSet<(u64, u64, u64)> {
+fn logged(connection: &mut Connection) -> io::Result<BTreeSet<(u64, u64, u64)>> {
     let text = |column: &Option<Vec<u8>>| {
         String::from_utf8_lossy(column.as_deref().unwrap_or_default()).into_owned()
     };
     let mut rows = BTreeSet::new();
-    for log in connection.query("SHOW BINARY LOGS").unwrap() {
+    for log in connection.query("SHOW BINARY LOGS")? {
         let mut open = Vec::new();
         let events = format!("SHOW BINLOG EVENTS IN '{}'", text(&log[0]));
-        for event in connection.query(&events).unwrap() {
+        for event in connection.query(&events)? {
             match (text(&event[2]).as_str(), text(&event[5])) {
                 ("Gtid", _) => open.clear(),
                 ("Xid", _) => rows.extend(open.drain(..)),
@@ -192,7 +203,7 @@ fn logged(connection: &mut Connection) -> BTreeSet<(u64, u64, u64)> {
             }
         }
     }
-    rows
+    Ok(rows)
 }
 
 /// What an INSERT of a [`Writer`] inserts.
