@@ -10,9 +10,7 @@
 //! Writers copy in parallel and wait for each other only in step 4.
 //! The slow path, once a segment, is [`Lane::make_room`].
 
-use super::{
-    Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, publish::wait_for_earlier, split,
-};
+use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
 use crate::{
     error::AppendError,
     media::{Media, Window},
@@ -236,7 +234,7 @@ impl Lane {
             self.finished.publish(window, lsn, end);
             end
         } else {
-            wait_for_earlier(window, lsn);
+            self.finished.wait_for_earlier(window, lsn);
             limit
         };
         window.freeze();

@@ -21,7 +21,7 @@ pub(crate) use append::{payload_of, write_record};
 use crowding::Crowding;
 use drain::WrittenAhead;
 pub use drain::{Ahead, AheadBytes, Sealed, Work};
-pub(crate) use publish::Finished;
+pub(crate) use publish::{Finished, PublishMark};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 

@@ -15,19 +15,16 @@
 //! does not. So a note can be missed by the writer that moves the mark to it. Its own writer then sees the mark while it waits busily, much later than a
 //! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]).
 //!
-//! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`).
+//! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`). A process may write nonsense there:
+//! addresses wrap rather than overflow.
 
-use crate::{
-    media::{OwnLine, Window},
-    persist::LINE,
-    record::Lsn,
-};
+use crate::{media::Window, persist::LINE, record::Lsn};
 use rustix::thread::{Timespec, futex};
 use std::{
     hint,
     sync::atomic::{
         AtomicU32, AtomicU64,
-        Ordering::{Relaxed, Release, SeqCst},
+        Ordering::{Relaxed, SeqCst},
     },
     thread,
     time::Duration,
@@ -64,6 +61,11 @@ pub(crate) trait PublishMark {
     fn set(&self, to: Lsn);
     /// Moves it, if it stands at `from`. Sequentially consistent.
     fn move_from(&self, from: Lsn, to: Lsn) -> bool;
+
+    /// True if it may stand still for ever: then writers behind it give up.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
 }
 
 impl PublishMark for Window {
@@ -80,23 +82,6 @@ impl PublishMark for Window {
     #[inline]
     fn move_from(&self, from: Lsn, to: Lsn) -> bool {
         self.publish_from(from, to)
-    }
-}
-
-impl PublishMark for OwnLine<AtomicU64> {
-    #[inline]
-    fn at(&self) -> Lsn {
-        self.0.load(SeqCst)
-    }
-
-    #[inline]
-    fn set(&self, to: Lsn) {
-        self.0.store(to, Release);
-    }
-
-    #[inline]
-    fn move_from(&self, from: Lsn, to: Lsn) -> bool {
-        (self.0).compare_exchange(from, to, SeqCst, SeqCst).is_ok()
     }
 }
 
@@ -121,15 +106,11 @@ impl Finished {
         Self(std::array::from_fn(|_| Cell::default()))
     }
 
-    /// Starts, at or above `from`, of records that are noted as finished. `from` is not far below all of them.
+    /// Starts, at or above `from`, of records that are noted as finished.
     pub(crate) fn noted(&self, from: Lsn) -> impl Iterator<Item = Lsn> {
-        const HIGH: u64 = !((1 << (64 - SIZE_BITS)) - 1);
-        let lines = from / LINE as u64;
         self.0.iter().filter_map(move |cell| {
-            let noted = cell.record.load(SeqCst);
-            let low = noted >> SIZE_BITS;
-            let lsn = (lines & HIGH | low) * LINE as u64;
-            (noted != 0 && lsn >= from).then_some(lsn)
+            let ahead = lines_ahead(from, cell.record.load(SeqCst))?;
+            Some(from.saturating_add(ahead.saturating_mul(LINE as u64)))
         })
     }
 
@@ -152,20 +133,21 @@ impl Finished {
     pub(crate) fn forget_below(&self, mark: Lsn) {
         for cell in &self.0 {
             let noted = cell.record.load(SeqCst);
-            let lines = noted >> SIZE_BITS;
-            if noted != 0 && lines < (mark / LINE as u64) & ((1 << (64 - SIZE_BITS)) - 1) {
+            if noted != 0 && lines_ahead(mark, noted).is_none() {
                 let _ = cell.record.compare_exchange(noted, 0, SeqCst, SeqCst);
             }
         }
     }
 
-    /// Publishes the durable record `[lsn, end)` of `window` once all before it are published, and returns then.
+    /// Publishes the durable record `[lsn, end)` once all before it are published, and returns then. False if the mark is
+    /// abandoned and it is not.
     #[inline]
-    pub(crate) fn publish(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) {
+    pub(crate) fn publish(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
         if mark.at() == lsn {
             self.publish_first(mark, end);
+            true
         } else {
-            self.finish_early(mark, lsn, end);
+            self.finish_early(mark, lsn, end)
         }
     }
 
@@ -180,28 +162,53 @@ impl Finished {
 
     /// The same for a record before which some are not published.
     #[cold]
-    fn finish_early(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) {
+    fn finish_early(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
         // An earlier writer that has a processor is done in less than a note takes to get from one processor to another.
         if spin(SPINS_BEFORE_NOTE, || mark.at() == lsn) {
-            return self.publish_first(mark, end);
+            self.publish_first(mark, end);
+            return true;
         }
         let cell = self.cell(lsn);
         if (cell.record)
             .compare_exchange(0, note(lsn, end), SeqCst, Relaxed)
             .is_err()
         {
-            wait_for_earlier(mark, lsn);
-            return self.publish_first(mark, end);
+            let first = self.wait_for_earlier(mark, lsn);
+            if first {
+                self.publish_first(mark, end);
+            }
+            return first;
         }
         let published = || {
             self.advance(mark);
             mark.at() >= end
         };
         if !spin(SPINS, published) {
-            cell.sleep_until(published);
+            cell.sleep_until(|| published() || mark.is_abandoned());
+        }
+        if mark.at() < end {
+            // The note stays: the record is durable.
+            return false;
         }
         // By exchange: the owner of a shared lane may have freed it, and it may be another writer's.
         let _ = (cell.record).compare_exchange(note(lsn, end), 0, SeqCst, Relaxed);
+        true
+    }
+
+    /// Waits until everything below `lsn` is published: for once a segment, and for who has no cell. False if the mark is abandoned.
+    pub(super) fn wait_for_earlier(&self, mark: &impl PublishMark, lsn: Lsn) -> bool {
+        if spin(SPINS, || mark.at() == lsn) {
+            return true;
+        }
+        while mark.at() != lsn {
+            if mark.is_abandoned() {
+                return false;
+            }
+            thread::sleep(NAP);
+            // A note before it may be of a process that died, and missed by the one that moved the mark to it.
+            self.advance(mark);
+        }
+        true
     }
 
     /// Moves the mark over all finished records that it stands at, and wakes their writers.
@@ -252,15 +259,6 @@ impl Cell {
     }
 }
 
-/// Waits until everything below `lsn` is published: for once a segment, and for who has no cell.
-pub(super) fn wait_for_earlier(mark: &impl PublishMark, lsn: Lsn) {
-    if !spin(SPINS, || mark.at() == lsn) {
-        while mark.at() != lsn {
-            thread::sleep(NAP);
-        }
-    }
-}
-
 /// Waits busily for a moment. False if it is still not `done`.
 #[inline]
 fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
@@ -277,14 +275,23 @@ fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
 /// note is cleared by its writer, so two records that have the rest in common are never there at the same time.
 #[inline]
 fn note(lsn: Lsn, end: Lsn) -> u64 {
-    ((lsn / LINE as u64) << SIZE_BITS) | ((end - lsn) / LINE as u64)
+    ((lsn / LINE as u64) << SIZE_BITS) | (end.wrapping_sub(lsn) / LINE as u64)
+}
+
+/// Lines from `from` on to the record that is `noted`, if there is one and it is not below. The nearer way round counts: the address's highest bits
+/// are missing.
+#[inline]
+fn lines_ahead(from: Lsn, noted: u64) -> Option<u64> {
+    const ROUND: u64 = 1 << (64 - SIZE_BITS);
+    let ahead = (noted >> SIZE_BITS).wrapping_sub(from / LINE as u64) % ROUND;
+    (noted != 0 && ahead < ROUND / 2).then_some(ahead)
 }
 
 /// The end of the record at `lsn`, if `noted` is of that one.
 #[inline]
 fn end_of(noted: u64, lsn: Lsn) -> Option<Lsn> {
     let lines = noted & ((1 << SIZE_BITS) - 1);
-    let end = lsn + lines * LINE as u64;
+    let end = lsn.wrapping_add(lines * LINE as u64);
     (lines > 0 && noted == note(lsn, end)).then_some(end)
 }
 
@@ -386,5 +393,33 @@ mod tests {
             assert_eq!(end_of(note(lsn, end), lsn + 64), None);
             assert_eq!(end_of(0, lsn), None);
         }
+    }
+
+    #[test]
+    fn where_the_bits_of_a_note_wrap_those_ahead_are_kept_and_those_behind_forgotten() {
+        let wrap = (1 << (64 - SIZE_BITS)) * LINE as u64;
+        for mark in [wrap - 128, wrap, wrap + 128, 5 * wrap - 64] {
+            let finished = Finished::new();
+            for (lsn, end) in [(mark - 192, mark - 64), (mark + 64, mark + 192)] {
+                finished.cell(lsn).record.store(note(lsn, end), SeqCst);
+            }
+            assert_eq!(finished.noted(mark).collect::<Vec<_>>(), [mark + 64]);
+            finished.forget_below(mark);
+            assert_eq!(finished.end(mark - 192), None);
+            assert_eq!(finished.end(mark + 64), Some(mark + 192));
+        }
+    }
+
+    #[test]
+    fn a_note_that_only_a_writer_without_a_cell_can_see_is_published_by_it() {
+        let (window, finished) = (window(), Finished::new());
+        // As a process that died left it, and as the one before it missed it.
+        finished.cell(0).record.store(note(0, 64), SeqCst);
+        finished
+            .cell(64)
+            .record
+            .store(note(1 << 40, (1 << 40) + 64), SeqCst);
+        assert!(finished.publish(&window, 64, 128));
+        assert_eq!(window.visible(), 128);
     }
 }

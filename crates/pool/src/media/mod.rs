@@ -130,4 +130,10 @@ pub trait Media: Send + Sync + 'static {
 
     /// Gives lock number `lock` back.
     fn unlock(&self, lock: u32);
+
+    /// Leaves lock number `lock` to the open file (see [`descriptor`](Self::descriptor)): others are refused until no process has that open any
+    /// more; through this medium it can be taken again.
+    fn leave(&self, lock: u32) {
+        self.unlock(lock);
+    }
 }

@@ -6,26 +6,46 @@
 //! So lines below `T` and above the mark that no living writer claims were a dead one's, and whoever could have written there is gone.
 
 use super::{
-    owner::SharedLane,
+    owner::{Control, MOMENT, SharedLane},
     state::{Seen, Writer, first},
 };
-use crate::{lane::split, record::Lsn};
-use std::{
-    sync::atomic::Ordering::SeqCst,
-    time::{Duration, Instant},
-};
-
-/// How long a living writer may have announced itself without claiming anything, before the owner gives up for now.
-const RESOLVE: Duration = Duration::from_millis(5);
+use crate::{lane::split, persist::LINE, record::Lsn};
+use std::{sync::atomic::Ordering::SeqCst, time::Instant};
 
 impl SharedLane {
     /// Member `member` is dead, all its threads: what it reserved and did not publish becomes void. False if that cannot be told from what a living
-    /// member is about to claim (it may be stopped): call again.
+    /// member is about to claim (it may be stopped): call again. After true its number may be given to another process.
+    ///
+    /// A member is dead when nothing can run any more that appends by its number: a process that executes another program is another member then, and
+    /// so is each child, also one that still shares its memory (`vfork`).
     #[must_use]
     pub fn bury(&self, member: u32) -> bool {
         let mut control = self.control.lock();
         if !control.dead.contains(&member) {
             control.dead.push(member);
+        }
+        if !self.fill_holes(&mut control) {
+            return false;
+        }
+        for writer in self.state().writers() {
+            let seen = writer.seen();
+            if control.dead.contains(&seen.member()) {
+                writer.free_dead(seen);
+            }
+        }
+        // Nothing in the lane has their numbers now.
+        control.dead.clear();
+        drop(control);
+        self.prepare();
+        true
+    }
+
+    /// Makes void what no living member has reserved. False if that cannot be told yet, or has to wait.
+    pub(super) fn fill_holes(&self, control: &mut Control) -> bool {
+        if !self.is_sane(control) {
+            // A member has written nonsense there: the lane can do no more than end.
+            self.close();
+            return true;
         }
         let Some(holes) = self.holes(&control.dead) else {
             return false;
@@ -33,36 +53,39 @@ impl SharedLane {
         let state = self.state();
         let segments = control.segments();
         let filled = (holes.iter()).all(|hole| self.fill(&segments, *hole));
-        state.finished.advance(&state.mark);
+        state.finished.advance(state);
         state.finished.forget_below(self.us.published());
-        if !filled {
+        control.has_holes = !filled;
+        filled
+    }
+
+    /// True if mark and tail are where the owner's own segments are.
+    fn is_sane(&self, control: &Control) -> bool {
+        let mark = self.us.published();
+        // Read after the mark, which is never above it.
+        let (_, tail) = split(self.state().tail.0.load(SeqCst));
+        let bytes = self.us.core.superblock.geometry.segment_bytes;
+        let (Some((_, front)), Some((_, back))) = (control.order.front(), control.order.back())
+        else {
             return false;
-        }
-        for writer in state.writers() {
-            let seen = writer.seen();
-            if control.dead.contains(&seen.member()) {
-                writer.free_dead(seen);
-            }
-        }
-        // A number is given once, so the dead need not be remembered.
-        control.dead.clear();
-        drop(control);
-        self.prepare();
-        true
+        };
+        mark.is_multiple_of(LINE as u64)
+            && (first(*front)..=tail).contains(&mark)
+            && tail <= back + bytes
     }
 
     /// Lines below the tail that no living writer will publish; none if that cannot be told yet.
     fn holes(&self, dead: &[u32]) -> Option<Vec<(Lsn, Lsn)>> {
         let state = self.state();
         let (_, tail) = split(state.tail.0.load(SeqCst));
-        let deadline = Instant::now() + RESOLVE;
+        let deadline = Instant::now() + MOMENT;
         let mut taken: Vec<(Lsn, Lsn)> = Vec::new();
         for writer in state.writers() {
             let seen = resolved(writer, dead, deadline)?;
             let lives = !dead.contains(&seen.member());
             if seen.is_claimed() && lives {
                 // If it is done with them by now, the mark is above them.
-                taken.extend(writer.claimed(seen));
+                taken.extend(writer.claimed(seen).map(whole_lines));
             }
         }
         let mark = self.us.published();
@@ -88,21 +111,20 @@ impl SharedLane {
     }
 
     /// Makes the hole void and finished, segment by segment. False if it has to wait for what precedes it.
-    fn fill(&self, segments: &[(u64, Lsn)], (from, to): (Lsn, Lsn)) -> bool {
+    pub(super) fn fill(&self, segments: &[(u64, Lsn)], (from, to): (Lsn, Lsn)) -> bool {
         let state = self.state();
         let bytes = self.us.core.superblock.geometry.segment_bytes;
         segments.iter().all(|(offset, start)| {
             let header = first(*start);
             // It is there: the segment was prepared.
-            let has_header = from > *start
-                || to < header
-                || state.finished.note_dead(&state.mark, *start, header);
+            let has_header =
+                from > *start || to < header || state.finished.note_dead(state, *start, header);
             let (first, end) = (from.max(header), to.min(start + bytes));
             if first >= end {
                 return has_header;
             }
             self.us.void(offset + (first - start), first, end);
-            has_header && state.finished.note_dead(&state.mark, first, end)
+            has_header && state.finished.note_dead(state, first, end)
         })
     }
 }
@@ -120,4 +142,13 @@ fn resolved(writer: &Writer, dead: &[u32], deadline: Instant) -> Option<Seen> {
         seen = writer.seen();
     }
     Some(seen)
+}
+
+/// The lines that a claim touches. A member may have written nonsense there.
+fn whole_lines((from, to): (Lsn, Lsn)) -> (Lsn, Lsn) {
+    let line = LINE as u64;
+    let end = to
+        .checked_next_multiple_of(line)
+        .unwrap_or(Lsn::MAX - line + 1);
+    (from - from % line, end)
 }

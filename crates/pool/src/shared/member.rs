@@ -51,10 +51,14 @@ enum Try {
 }
 
 impl Pool {
-    /// Joins the shared lane whose state `state` describes, as the member with the number that its owner gave this process.
+    /// Joins the shared lane whose state `state` describes, as the member with the number that its owner gave this process: from 1 on, below
+    /// 2^20, and none of a process that was not buried. `self` is opened from the owner's open file, which keeps the lane's lock; nothing is to be
+    /// claimed through it, since the locks on that file are the owner's as well.
+    ///
+    /// A process that is forked, also one that shares this one's memory until it executes a program, is another member.
     ///
     /// # Errors
-    /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version; I/O errors of mapping it.
+    /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O errors of mapping it.
     pub fn join(&self, state: BorrowedFd<'_>, member: u32) -> Result<Member, PoolError> {
         let state = Mapped::<State>::map(state)
             .map_err(|e| PoolError::io(self.path(), "mapping a shared lane", e.into()))?;
@@ -62,6 +66,14 @@ impl Pool {
             let what = format!(
                 "the shared lane is of version {:016x}, this program is of {VERSION:016x}",
                 state.version()
+            );
+            return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
+        }
+        let pool = self.superblock().uuid;
+        if state.pool() != pool {
+            let what = format!(
+                "the shared lane is in pool {}, this one is {pool}",
+                state.pool()
             );
             return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
         }
@@ -126,7 +138,7 @@ impl Member {
     ) -> Result<Option<Lsn>, AppendError> {
         let payload = payload_of(kind, parts, self.payload_max())?;
         let bytes = record_bytes(payload);
-        let writer = self.state.announce(self.member);
+        let writer = self.announce()?;
         step!("shared:announced");
         let reserved = match self.reserve(segment, bytes) {
             Ok(Try::Reserved(reserved)) => reserved,
@@ -142,8 +154,25 @@ impl Member {
         let header = self.header(lsn, kind, payload);
         write_record(&*self.core.media, offset, &header, self.owner, parts);
         step!("shared:written");
-        self.publish(lsn, lsn + bytes, writer);
+        self.publish(lsn, lsn + bytes, writer)?;
         Ok(Some(lsn))
+    }
+
+    #[inline]
+    fn mark(&self) -> &State {
+        &self.state
+    }
+
+    #[inline]
+    fn announce(&self) -> Result<&Writer, AppendError> {
+        let writer = self.state.announce(self.member);
+        writer.ok_or(AppendError::Closed)
+    }
+
+    /// The owner is gone, so that no hole is filled any more: nothing is appended by any member from now on, and appends of any that wait for an
+    /// earlier record end with [`AppendError::Closed`]. Their records are written; whether they are recovered depends on those before them.
+    pub fn abandon(&self) {
+        self.state.abandon();
     }
 
     /// Appends to whatever segment is open, waiting for the owner while there is no room.
@@ -173,13 +202,9 @@ impl Member {
     /// # Errors
     /// [`AppendError::Closed`].
     pub fn next_segment(&self, full: Lsn) -> Result<Option<Lsn>, AppendError> {
-        let writer = self.state.announce(self.member);
+        let writer = self.announce()?;
         step!("shared:turn-announced");
-        let turned = self.turn(full, writer);
-        if !matches!(turned, Ok((_, true))) {
-            writer.free();
-        }
-        let (start, ours) = turned?;
+        let (start, ours) = self.turn(full, writer)?;
         if ours || start.is_none() {
             wake(&self.state.turned);
         }
@@ -197,21 +222,23 @@ impl Member {
         wait(&self.state.prepared, seen, limit);
     }
 
-    /// Moves the tail into the next segment, and fills the rest of the one before: the open one's start, and true if it was this call.
+    /// Moves the tail into the next segment, and fills the rest of the one before: the open one's start, and true if it was this call. The cell is
+    /// free then.
     fn turn(&self, full: Lsn, writer: &Writer) -> Result<(Option<Lsn>, bool), AppendError> {
         loop {
-            let (tail, offset, start) = self.open_segment()?;
+            let open = self.open_segment();
+            let (tail, offset, start) = open.inspect_err(|_| writer.free())?;
             if start != full {
+                writer.free();
                 return Ok((Some(start), false));
             }
             let limit = start + self.segment_bytes;
-            let next = self.state.next.load(Acquire);
-            let (slot, next_start) = split(next);
-            if next == NONE || next_start != limit {
+            let Some(next) = self.next_tail(limit) else {
+                writer.free();
                 return Ok((None, false));
-            }
+            };
             let (_, lsn) = split(tail);
-            if !self.exchange_tail(tail, pack(slot, first(next_start))) {
+            if !self.exchange_tail(tail, next) {
                 continue;
             }
             step!("shared:turned");
@@ -220,18 +247,28 @@ impl Member {
             if lsn < limit {
                 self.void(offset + (lsn - start), lsn, limit);
                 step!("shared:turn-voided");
-                self.state.finished.publish(&self.state.mark, lsn, limit);
+                if !self.state.finished.publish(self.mark(), lsn, limit) {
+                    writer.free();
+                    return Err(AppendError::Closed);
+                }
             }
             step!("shared:turn-half");
             // The next segment's header, which is durable since it was prepared.
-            self.publish(limit, first(limit), writer);
+            self.publish(limit, first(limit), writer)?;
             return Ok((Some(limit), true));
         }
     }
 
+    /// The tail at the first record of the segment that starts at `limit`, if that one is prepared.
+    pub(super) fn next_tail(&self, limit: Lsn) -> Option<u64> {
+        let next = self.state.next.load(Acquire);
+        let (slot, start) = split(next);
+        (next != NONE && start == limit).then(|| pack(slot, first(start)))
+    }
+
     /// Tail, offset in the pool and start of the open segment.
     #[inline]
-    fn open_segment(&self) -> Result<(u64, u64, Lsn), AppendError> {
+    pub(super) fn open_segment(&self) -> Result<(u64, u64, Lsn), AppendError> {
         let geometry = &self.core.superblock.geometry;
         loop {
             let tail = self.state.tail.0.load(Acquire);
@@ -269,7 +306,7 @@ impl Member {
     }
 
     #[inline]
-    fn exchange_tail(&self, from: u64, to: u64) -> bool {
+    pub(super) fn exchange_tail(&self, from: u64, to: u64) -> bool {
         (self.state.tail.0)
             .compare_exchange(from, to, AcqRel, Relaxed)
             .is_ok()
@@ -301,9 +338,14 @@ impl Member {
     }
 
     #[inline]
-    fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) {
-        self.state.finished.publish(&self.state.mark, from, to);
+    fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) -> Result<(), AppendError> {
+        let published = self.state.finished.publish(self.mark(), from, to);
         step!("shared:published");
         writer.free();
+        if published {
+            Ok(())
+        } else {
+            Err(AppendError::Closed)
+        }
     }
 }

@@ -22,6 +22,7 @@
 //! Records of the next segment are written while some of the one before it are not published. At most two segments are unpublished at a time:
 //! the owner prepares no third.
 
+mod breathe;
 mod bury;
 mod member;
 mod owner;

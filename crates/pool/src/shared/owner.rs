@@ -23,9 +23,12 @@ use std::{
         Arc,
         atomic::Ordering::{Acquire, SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use uuid::Uuid;
+
+/// How long the owner waits for what members do without waiting themselves.
+pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
 /// A segment that is complete: everything in it is published, and nothing is appended to it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,25 +45,36 @@ pub struct SharedLane {
     state_fd: OwnedFd,
     lane: u32,
     pub(super) control: Mutex<Control>,
-    /// Until the lane is dropped; beyond that as long as another process has the pool's open file.
-    _lock: Guard,
+    /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which other processes may have.
+    lock: Option<Guard>,
+    /// Where further segments come from. Its lock is taken before `control`.
+    pub(super) pool: Pool,
 }
 
 /// What the owner's threads share.
 pub(super) struct Control {
-    entry: LaneEntry,
+    pub(super) entry: LaneEntry,
     /// Where each slot's segment lies in the pool.
-    offsets: Vec<u64>,
+    pub(super) offsets: Vec<u64>,
     /// Slots that hold nothing.
-    free: Vec<usize>,
-    /// Slots in use and their starts, in log order, the prepared one included.
-    order: VecDeque<(usize, Lsn)>,
+    pub(super) free: Vec<usize>,
+    /// Slots whose segment was given back to the pool.
+    pub(super) vacant: Vec<usize>,
+    /// Slots in use and their starts, in log order, the prepared one included. The one that the tail points into is always there.
+    pub(super) order: VecDeque<(usize, Lsn)>,
     /// Members that are gone.
     pub(super) dead: Vec<u32>,
-    given_back: bool,
+    /// Something that no living member has reserved is not void yet.
+    pub(super) has_holes: bool,
+    pub(super) given_back: bool,
 }
 
 impl Control {
+    /// Number of segments of the lane.
+    pub(super) fn segment_count(&self) -> usize {
+        self.offsets.len() - self.vacant.len()
+    }
+
     /// Offset in the pool and start of each segment in use, in log order.
     pub(super) fn segments(&self) -> Vec<(u64, Lsn)> {
         let place = |(slot, start): &(usize, Lsn)| (self.offsets[*slot], *start);
@@ -69,10 +83,10 @@ impl Control {
 }
 
 impl Pool {
-    /// Claims a lane for a new `owner` that several processes are to append to.
+    /// Claims a lane for a new `owner` that several processes are to append to. It has two segments at least.
     ///
     /// The lane's lock is the pool's open file's: members that were sent that one (not one that they opened) keep the lane from being recovered
-    /// as long as they live.
+    /// as long as they live, also after the owner dropped the lane. Only this [`Pool`] and its clones claim it again then.
     ///
     /// # Errors
     /// [`PoolErrorKind::Full`](crate::PoolErrorKind), [`PoolErrorKind::InUse`](crate::PoolErrorKind) if the owner has a lane already; I/O errors
@@ -89,13 +103,13 @@ impl Pool {
             lock,
             entry,
             segments,
-        } = self.claim_new(owner, options)?;
+        } = self.claim_new(owner, &at_least_two(options))?;
         let geometry = self.core.superblock.geometry;
         for &segment in &segments {
             self.prepare_segment(segment, true)?;
         }
         let epoch = entry.state.map_or(0, |state| state.epoch);
-        state.begin(owner, epoch, options.start);
+        state.begin(self.superblock().uuid, owner, epoch, options.start);
         let lane = SharedLane {
             us: Member::new(Arc::clone(&self.core), Arc::new(state), 0),
             state_fd,
@@ -105,13 +119,34 @@ impl Pool {
                 free: (0..segments.len()).rev().collect(),
                 offsets: segments.iter().map(|s| geometry.segment(*s)).collect(),
                 order: VecDeque::new(),
+                vacant: Vec::new(),
                 dead: Vec::new(),
+                has_holes: false,
                 given_back: false,
             }),
-            _lock: lock,
+            lock: Some(lock),
+            pool: self.clone(),
         };
         lane.begin(options.start);
         Ok(lane)
+    }
+}
+
+impl Drop for SharedLane {
+    fn drop(&mut self) {
+        if !self.control.get_mut().given_back
+            && let Some(lock) = self.lock.take()
+        {
+            lock.leave();
+        }
+    }
+}
+
+/// The open segment is released once it is complete and another one is open.
+fn at_least_two(options: &ClaimOptions) -> ClaimOptions {
+    ClaimOptions {
+        buffers: options.buffers.max(2),
+        ..options.clone()
     }
 }
 
@@ -175,11 +210,15 @@ impl SharedLane {
     pub fn prepare(&self) -> bool {
         let state = self.state();
         let mut control = self.control.lock();
+        if control.has_holes {
+            self.fill_holes(&mut control);
+        }
         let (_, lsn) = split(state.tail.0.load(Acquire));
         let Some(&(_, last)) = control.order.back() else {
             return false;
         };
-        if control.given_back || lsn < last {
+        // At the end of the one before, the tail stands at the start of this one and does not point into it.
+        if control.given_back || lsn < first(last) {
             // It is there still.
             return !control.given_back;
         }
@@ -188,7 +227,7 @@ impl SharedLane {
         if mark < last {
             return false;
         }
-        // What the owner noted for the dead.
+        // What the owner, and the dead, noted.
         state.finished.forget_below(mark);
         let start = last + self.segment_bytes();
         let Some(slot) = self.write_header(&mut control, start) else {
@@ -210,7 +249,7 @@ impl SharedLane {
         wait(&self.state().turned, seen, limit);
     }
 
-    /// Complete segments that are not released, in log order.
+    /// Complete segments that are not released, in log order. The last one is not among them before the next one is begun.
     #[must_use]
     pub fn complete(&self) -> Vec<Segment> {
         let mark = self.us.published();
@@ -220,23 +259,44 @@ impl SharedLane {
             start: *start,
             end: start + bytes,
         });
-        segments.take_while(|segment| segment.end <= mark).collect()
+        // At its end the mark may stand while the tail still points into it.
+        segments.take_while(|segment| segment.end < mark).collect()
     }
 
     /// Ends the open segment, if it holds any record: log address up to which [`release`](Self::release) must come for everything appended
-    /// before this call. `None` while no segment is prepared.
+    /// before this call. `None` while no segment is prepared. It is [`complete`](Self::complete) once members that are appending to it are done, which
+    /// is waited for no longer than a moment.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
     pub fn seal(&self) -> Result<Option<Lsn>, AppendError> {
-        let segment = self.us.segment()?;
-        let (_, lsn) = split(self.state().tail.0.load(Acquire));
-        if lsn == first(segment) {
-            return Ok(Some(segment));
-        }
         self.prepare();
-        let next = self.us.next_segment(segment)?;
-        Ok(next.map(|_| segment + self.segment_bytes()))
+        let mut control = self.control.lock();
+        let (from, limit) = loop {
+            let (tail, _, start) = self.us.open_segment()?;
+            let (_, lsn) = split(tail);
+            if lsn == first(start) {
+                return Ok(Some(start));
+            }
+            let limit = start + self.segment_bytes();
+            let Some(next) = self.us.next_tail(limit) else {
+                return Ok(None);
+            };
+            if self.us.exchange_tail(tail, next) {
+                break (lsn, limit);
+            }
+        };
+        // Not claimed: only the owner looks at claims, under this lock. It does not wait for members, who may wait for it.
+        let hole = (from, first(limit));
+        control.has_holes |= !self.fill(&control.segments(), hole);
+        self.state().finished.advance(self.state());
+        drop(control);
+        wake(&self.state().turned);
+        let deadline = Instant::now() + MOMENT;
+        while self.us.published() <= limit && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        Ok(Some(limit))
     }
 
     /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments are free.
@@ -247,7 +307,8 @@ impl SharedLane {
         let mut freed = Vec::new();
         let mut head = None;
         while let Some(&(slot, start)) = control.order.front()
-            && start + bytes <= end.min(mark)
+            && start + bytes <= end
+            && start + bytes < mark
         {
             control.order.pop_front();
             freed.push(slot);
@@ -292,7 +353,7 @@ impl SharedLane {
             head: control.entry.state.map_or(0, |state| state.head),
             tail,
             segments_used: control.order.iter().filter(|(_, s)| *s < tail).count(),
-            segments: control.offsets.len(),
+            segments: control.segment_count(),
         }
     }
 
@@ -301,7 +362,7 @@ impl SharedLane {
         self.us.core.tables().write_label(self.lane, label);
     }
 
-    /// Nothing is appended from now on: members are told that the lane is closed.
+    /// Nothing is appended from now on: members are told that the lane is closed. What is being appended is finished.
     pub fn close(&self) {
         self.state().close();
     }
@@ -313,11 +374,13 @@ impl SharedLane {
         self.close();
         let mut control = self.control.lock();
         let (_, lsn) = split(self.state().tail.0.load(SeqCst));
-        let empty = control.order.iter().all(|(_, start)| first(*start) >= lsn);
-        let Some(state) = control.entry.state.filter(|_| empty) else {
+        // The open segment is the first one, and holds nothing.
+        let open = control.order.front().copied();
+        let empty = open.filter(|(_, start)| first(*start) == lsn);
+        let (Some((_, open)), Some(state)) = (empty, control.entry.state) else {
             return false;
         };
-        let head = lsn.next_multiple_of(PAGE);
+        let head = open + PAGE;
         let freed = LaneState {
             taken: false,
             head,

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{
-    lane::Finished,
+    lane::{Finished, PublishMark},
     layout::{BUFFERS_MAX, Geometry, PAGE},
     media::{Atomics, OwnLine},
     record::Lsn,
@@ -18,9 +18,10 @@ use std::{
     },
     time::Duration,
 };
+use uuid::Uuid;
 
 /// Changes with the layout: members of another version are refused.
-pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0001;
+pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0002;
 /// A tail, or a next segment, that there is not.
 pub(super) const NONE: u64 = u64::MAX;
 /// Appends at a time; more wait for one to end.
@@ -53,14 +54,23 @@ struct Slot {
     offset: AtomicU64,
 }
 
+/// Something is appended.
+const OPEN: u32 = 0;
+/// Nothing is appended any more.
+const CLOSED: u32 = 1;
+/// Nor does what was being appended wait for what precedes it: a hole may be there that no owner fills.
+const ABANDONED: u32 = 2;
+
 /// The state of a shared lane.
 #[repr(C)]
 pub(super) struct State {
     version: AtomicU64,
     /// The log's owner, two halves.
     owner: [AtomicU64; 2],
+    /// The pool, likewise.
+    pool: [AtomicU64; 2],
     pub(super) epoch: AtomicU32,
-    /// Why nothing is appended any more, 0 if something is.
+    /// [`OPEN`], [`CLOSED`] or [`ABANDONED`].
     closed: AtomicU32,
     /// Where the next record goes, as in a lane of one process: log address and slot.
     pub(super) tail: OwnLine<AtomicU64>,
@@ -82,10 +92,9 @@ unsafe impl Atomics for State {}
 
 impl State {
     /// What the owner of a new lane says first.
-    pub(super) fn begin(&self, owner: uuid::Uuid, epoch: u32, start: Lsn) {
-        let (high, low) = owner.as_u64_pair();
-        self.owner[0].store(high, Relaxed);
-        self.owner[1].store(low, Relaxed);
+    pub(super) fn begin(&self, pool: Uuid, owner: Uuid, epoch: u32, start: Lsn) {
+        store_uuid(&self.owner, owner);
+        store_uuid(&self.pool, pool);
         self.epoch.store(epoch, Relaxed);
         for slot in &self.slots {
             slot.start.store(NONE, Relaxed);
@@ -100,19 +109,29 @@ impl State {
         self.version.load(Acquire)
     }
 
-    pub(super) fn owner(&self) -> uuid::Uuid {
-        uuid::Uuid::from_u64_pair(self.owner[0].load(Relaxed), self.owner[1].load(Relaxed))
+    pub(super) fn owner(&self) -> Uuid {
+        load_uuid(&self.owner)
+    }
+
+    pub(super) fn pool(&self) -> Uuid {
+        load_uuid(&self.pool)
     }
 
     pub(super) fn close(&self) {
-        self.closed.store(1, SeqCst);
+        self.closed.fetch_max(CLOSED, SeqCst);
+        wake(&self.prepared);
+        wake(&self.turned);
+    }
+
+    pub(super) fn abandon(&self) {
+        self.closed.store(ABANDONED, SeqCst);
         wake(&self.prepared);
         wake(&self.turned);
     }
 
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Relaxed) != 0
+        self.closed.load(Relaxed) != OPEN
     }
 
     /// Offset in the pool and log address of the segment in `slot`; none if it is not in use, or lies where no segment of the pool does.
@@ -120,7 +139,7 @@ impl State {
     pub(super) fn segment(&self, slot: usize, geometry: &Geometry) -> Option<(u64, Lsn)> {
         let slot = self.slots.get(slot)?;
         let start = slot.start.load(Acquire);
-        let offset = slot.offset.load(Relaxed);
+        let offset = slot.offset.load(Acquire);
         let last = geometry.segment(geometry.segments - 1);
         let possible = offset.is_multiple_of(PAGE)
             && (geometry.data()..=last).contains(&offset)
@@ -135,8 +154,8 @@ impl State {
         self.slots[slot].start.store(start, Release);
     }
 
-    /// A cell for an append of `member`.
-    pub(super) fn announce(&self, member: u32) -> &Writer {
+    /// A cell for an append of `member`; none if all are taken and the lane is closed.
+    pub(super) fn announce(&self, member: u32) -> Option<&Writer> {
         thread_local! {
             /// Where this thread looks first.
             static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -160,10 +179,13 @@ impl State {
                     .compare_exchange(state, announced, SeqCst, Relaxed)
                     .is_ok()
             {
-                return writer;
+                return Some(writer);
             }
             at += 1;
             if at.is_multiple_of(WRITERS) {
+                if self.is_closed() {
+                    return None;
+                }
                 std::thread::yield_now();
             }
         }
@@ -178,8 +200,9 @@ impl Writer {
     /// The lines that it reserved.
     #[inline]
     pub(super) fn claim(&self, from: Lsn, to: Lsn) {
-        self.from.store(from, Relaxed);
-        self.to.store(to, Relaxed);
+        // The owner that reads one of these finds the cell in this use, or a later one, when it looks at it again.
+        self.from.store(from, Release);
+        self.to.store(to, Release);
         let state = self.state.load(Relaxed);
         self.state.store(state & !PHASE | CLAIMED, Release);
     }
@@ -227,6 +250,38 @@ impl Seen {
     }
 }
 
+impl PublishMark for State {
+    #[inline]
+    fn at(&self) -> Lsn {
+        self.mark.0.load(SeqCst)
+    }
+
+    #[inline]
+    fn set(&self, to: Lsn) {
+        self.mark.0.store(to, Release);
+    }
+
+    #[inline]
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool {
+        let mark = &self.mark.0;
+        mark.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.closed.load(Relaxed) == ABANDONED
+    }
+}
+
+fn store_uuid(words: &[AtomicU64; 2], uuid: Uuid) {
+    let (high, low) = uuid.as_u64_pair();
+    words[0].store(high, Relaxed);
+    words[1].store(low, Relaxed);
+}
+
+fn load_uuid(words: &[AtomicU64; 2]) -> Uuid {
+    Uuid::from_u64_pair(words[0].load(Relaxed), words[1].load(Relaxed))
+}
+
 /// The place of a first record.
 pub(super) const fn first(start: Lsn) -> Lsn {
     start + SEGMENT_HEADER
@@ -235,8 +290,8 @@ pub(super) const fn first(start: Lsn) -> Lsn {
 /// Counts on, and wakes all that sleep on the counter.
 pub(super) fn wake(counter: &AtomicU32) {
     counter.fetch_add(1, SeqCst);
-    // Cannot fail: the word is there and aligned.
-    let _ = futex::wake(counter, futex::Flags::empty(), u32::MAX);
+    // Cannot fail: the word is there and aligned. The kernel takes the number for a signed one: a negative one wakes one sleeper.
+    let _ = futex::wake(counter, futex::Flags::empty(), i32::MAX.cast_unsigned());
 }
 
 /// Sleeps until the counter is not `seen` any more, or `limit` is over; or for no reason.

@@ -1,6 +1,10 @@
 //! Every moment at which a member can die, beside every moment at which another can stand still; and many at random.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod attack;
+mod kills;
+mod power;
+
 use super::{Member, SharedLane, steps};
 use crate::{ClaimOptions, CreateOptions, Pool, record::record_bytes};
 use std::{
