@@ -199,8 +199,7 @@ fn logged(connection: &mut Connection) -> io::Result<BTreeSet<(u64, u64, u64)>> 
     let mut rows = BTreeSet::new();
     for log in connection.query("SHOW BINARY LOGS")? {
         let mut open = Vec::new();
-        let events = format!("SHOW BINLOG EVENTS IN '{}'", text(&log[0]));
-        for event in connection.query(&events)? {
+        for event in connection.binary_log(&text(&log[0]))? {
             match (text(&event[2]).as_str(), text(&event[5])) {
                 ("Gtid", _) => open.clear(),
                 ("Xid", _) => rows.extend(open.drain(..)),
