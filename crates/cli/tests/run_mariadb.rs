@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{Strike, moment, random, small_pool},
+    databases::{PATIENCE, Strike, moment, random, small_pool},
     disk::Disk,
     mariadb::{
         Writer, absorbed_writes, boot_anew, check, explained, faults, file, launch, launch_in,
@@ -24,21 +24,23 @@ use std::{
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Has the writers write until so many more transactions are acknowledged.
 fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
     let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        for writer in writers {
+        for writer in &mut *writers {
             scope.spawn(|| writer.write(server.socket(), &done, &all));
         }
-        while all.load(Relaxed) < transactions {
+        let until = Instant::now() + PATIENCE;
+        while all.load(Relaxed) < transactions && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
         }
         done.store(true, Relaxed);
     });
+    assert!(all.load(Relaxed) >= transactions, "the server is stuck");
 }
 
 #[test]
@@ -111,6 +113,8 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
             acknowledged.load(Relaxed)
         );
         strike.check(status);
+        let refused: Vec<_> = writers.iter().filter_map(|w| w.refused.clone()).collect();
+        assert!(refused.is_empty(), "{refused:?}");
     }
     let server = Server::start(&launch).unwrap();
     check(&server, &mut writers);

@@ -10,6 +10,7 @@ pub mod boot;
 pub mod client;
 mod error;
 pub mod identity;
+pub mod marks;
 pub mod policy;
 mod processes;
 pub mod record;

@@ -107,7 +107,7 @@ fn check_binary_log(connection: &mut Connection, last: u64) -> Result<(), Failur
     let logs = connection.query("SHOW BINARY LOGS")?;
     for log in (0..logs.len()).rev() {
         let name = text(&logs, log, 0);
-        let events = connection.query(&format!("SHOW BINLOG EVENTS IN '{name}'"))?;
+        let events = connection.binary_log(&name)?;
         let (mut open, mut committed) = (None, Vec::new());
         for event in 0..events.len() {
             match text(&events, event, 2).as_str() {

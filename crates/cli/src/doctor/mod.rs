@@ -2,6 +2,7 @@
 
 mod advice;
 mod persistent;
+mod standing;
 
 use crate::{
     bench::clean_up_on_signals,
@@ -21,9 +22,13 @@ use std::{fs, path::PathBuf, thread::available_parallelism};
     long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
                   disk under a directory: how long a synced write takes, and how fast large ones go. Then says what \
                   to do next on this machine. A quarter of a gigabyte is written to the directory, and removed.",
-    after_long_help = "Example:\n  forebay doctor --dir /var/lib/db"
+    after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
+    /// Say instead whether a pool holds acknowledged writes for the files below this directory, so that a database must not be started there without
+    /// Forebay; exit status 1 if so
+    #[arg(value_name = "DATA", conflicts_with = "dir")]
+    data: Option<PathBuf>,
     /// The directory that a store is to lie in
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -63,6 +68,9 @@ struct Directory {
 
 impl Doctor {
     pub fn run(self) -> Result<(), Failure> {
+        if let Some(data) = &self.data {
+            return standing::report(data, self.json);
+        }
         clean_up_on_signals()?;
         let (copy, flush) = Persist::detect().names();
         let mut report = Report {

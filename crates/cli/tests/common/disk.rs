@@ -65,16 +65,25 @@ impl Disk {
         run("xfs_io", &words).unwrap();
     }
 
-    /// Mounts what is on the device. Those who used the file system must have ended.
+    /// Mounts what is on the device. Those who used the file system must have ended. Another process's mount namespace may hold it a little longer: an
+    /// XFS cannot be mounted a second time until then.
     pub fn mount_again(&mut self) {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let begun = Instant::now();
-        while let Err(why) = run("umount", &[self.at.to_str().unwrap()]) {
-            assert!(begun.elapsed() < PATIENCE, "{why}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        patiently(|| run("umount", &[self.at.to_str().unwrap()]));
         run("losetup", &["-d", &self.device]).unwrap();
-        self.mount().unwrap();
+        patiently(|| {
+            self.mount().inspect_err(|_| {
+                let _ = run("losetup", &["-d", &self.device]);
+            })
+        });
+    }
+}
+
+fn patiently<T>(mut work: impl FnMut() -> Result<T, String>) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let begun = Instant::now();
+    while let Err(why) = work() {
+        assert!(begun.elapsed() < PATIENCE, "{why}");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Writer {
     random: Random,
     /// The last transaction whose commit returned.
     pub acknowledged: u64,
+    /// What the server said instead of carrying one out, if it did.
+    pub refused: Option<String>,
 }
 
 impl Writer {
@@ -85,6 +87,7 @@ impl Writer {
             number,
             random: Random::new(random.below(u64::MAX)),
             acknowledged: 0,
+            refused: None,
         };
         (0..count).map(writer).collect()
     }
@@ -97,8 +100,10 @@ impl Writer {
         while !done.load(Relaxed) {
             match self.transaction(&mut connection) {
                 Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::Other => panic!("{e}"),
-                Err(_) => return,
+                Err(e) => {
+                    self.refused = (e.kind() == io::ErrorKind::Other).then(|| e.to_string());
+                    return;
+                }
             }
             self.acknowledged += 1;
             all.fetch_add(1, Relaxed);
@@ -194,8 +199,7 @@ fn logged(connection: &mut Connection) -> io::Result<BTreeSet<(u64, u64, u64)>> 
     let mut rows = BTreeSet::new();
     for log in connection.query("SHOW BINARY LOGS")? {
         let mut open = Vec::new();
-        let events = format!("SHOW BINLOG EVENTS IN '{}'", text(&log[0]));
-        for event in connection.query(&events)? {
+        for event in connection.binary_log(&text(&log[0]))? {
             match (text(&event[2]).as_str(), text(&event[5])) {
                 ("Gtid", _) => open.clear(),
                 ("Xid", _) => rows.extend(open.drain(..)),

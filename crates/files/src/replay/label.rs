@@ -98,6 +98,11 @@ pub(crate) fn label(mark: Mark, whose: &str) -> String {
     }
 }
 
+/// True if a lane with this label is one of this tier.
+pub(crate) fn is_files(label: &str) -> bool {
+    parse(label).is_some()
+}
+
 /// The same lane's label with another mark.
 pub(crate) fn relabelled(before: &str, mark: Mark) -> String {
     label(mark, parse(before).map_or("", |(_, whose)| whose))

@@ -18,7 +18,7 @@ mod tests;
 mod write;
 
 pub(crate) use image::final_parts;
-pub(crate) use label::{Mark, label, relabelled};
+pub(crate) use label::{Mark, is_files, label, relabelled};
 pub(crate) use write::write_at;
 
 use crate::{FilesError, boot, sys};

@@ -23,7 +23,9 @@ pub use watch::Outside;
 use crate::{
     ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError, IO_URING_REFUSED,
     absorbed::{self, Table},
-    boot, sys, wire,
+    boot,
+    marks::Marks,
+    sys, wire,
 };
 use forebay_device::Devices;
 use forebay_pool::Pool;
@@ -86,6 +88,8 @@ struct Shared {
     /// Files of clients that ended.
     ended: Mutex<Vec<GuestStatus>>,
     stopping: AtomicBool,
+    /// Which directories say that this pool may hold something of theirs.
+    marks: Marks,
 }
 
 /// A running supervisor.
@@ -136,6 +140,7 @@ impl Supervisor {
             plain: Mutex::default(),
             ended: Mutex::default(),
             stopping: AtomicBool::new(false),
+            marks: Marks::default(),
             options,
         });
         let note = status::leave_note(&shared, &socket_name)?;
@@ -213,7 +218,13 @@ impl Supervisor {
                 "{why}. Its records stay in the pool; when the cause is remedied: forebay recover --pool {}",
                 self.shared.pool.path().display()
             ))),
-            None => Ok(status),
+            None => {
+                // Of another run there may be something.
+                if self.shared.pool.lanes().is_empty() {
+                    self.shared.marks.take_back(self.shared.pool.path());
+                }
+                Ok(status)
+            }
         }
     }
 }

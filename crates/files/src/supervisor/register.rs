@@ -350,6 +350,7 @@ fn sync_first(shared: &Shared, known: &GuestFile) -> Result<(), String> {
             if found.map(|stat| Some((stat.st_dev, stat.st_ino))) != Ok(known.key) {
                 return Err("its name is not in the directory where it was".to_owned());
             }
+            shared.marks.note(parent, &directory, shared.pool.path());
             let begun = clock::now_ns();
             directory
                 .sync_all()

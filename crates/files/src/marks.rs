@@ -1,0 +1,182 @@
+//! Which pools may hold what belongs into the files of a directory: an extended attribute of the directory, `user.forebay.pools`, one path a line.
+//!
+//! A supervisor adds its pool's path before it absorbs the first file of a directory, and the directory's sync makes that durable. It is taken away at the end of a
+//! run that left nothing in the pool. So it outlives a crash, and whoever is about to start a database without Forebay can be told
+//! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
+//! a mark says is looked for in the pool itself.
+
+use crate::replay;
+use forebay_pool::{Pool, status::LaneCheck};
+use parking_lot::Mutex;
+use rustix::{
+    fs::{FlockOperation, XattrFlags},
+    io::Errno,
+};
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+const NAME: &str = "user.forebay.pools";
+/// Longer lists are taken for none.
+const BYTES_MAX: usize = 1 << 14;
+
+/// The directories that a run has marked.
+#[derive(Default)]
+pub(crate) struct Marks(Mutex<Vec<PathBuf>>);
+
+impl Marks {
+    /// Marks a directory, the first time that it is named. Its sync makes that durable.
+    pub(crate) fn note(&self, path: &Path, directory: &File, pool: &Path) {
+        let mut marked = self.0.lock();
+        if !marked.iter().any(|known| known == path) {
+            change(directory, pool, true);
+            marked.push(path.to_owned());
+        }
+    }
+
+    /// Takes all marks away.
+    pub(crate) fn take_back(&self, pool: &Path) {
+        for path in self.0.lock().drain(..) {
+            if let Ok(directory) = File::open(path) {
+                change(&directory, pool, false);
+            }
+        }
+    }
+}
+
+/// Adds a pool to a directory's mark, or takes it out. What the file system refuses is left as it is.
+fn change(directory: &File, pool: &Path, is_added: bool) {
+    let Ok(pool) = pool.canonicalize() else {
+        return;
+    };
+    // Another supervisor may be at it too. Somebody else's lock is not waited for.
+    let locked = rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
+    let before = of_directory(directory).unwrap_or_default();
+    let mut pools = before.clone();
+    pools.retain(|known| *known != pool);
+    if is_added && !pool.as_os_str().as_bytes().contains(&b'\n') {
+        pools.push(pool);
+    }
+    let lines: Vec<&[u8]> = pools
+        .iter()
+        .map(|pool| pool.as_os_str().as_bytes())
+        .collect();
+    let text = lines.join(&b'\n');
+    let _ = match () {
+        () if pools == before => Ok(()),
+        () if pools.is_empty() => rustix::fs::fremovexattr(directory, NAME),
+        () if text.len() > BYTES_MAX => Err(Errno::NOSPC),
+        () => rustix::fs::fsetxattr(directory, NAME, &text, XattrFlags::empty()),
+    };
+    if locked.is_ok() {
+        let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
+    }
+}
+
+fn of_directory(directory: &File) -> Result<Vec<PathBuf>, Errno> {
+    let mut text = vec![0; BYTES_MAX];
+    let bytes = match rustix::fs::fgetxattr(directory, NAME, &mut text[..]) {
+        Ok(bytes) => bytes,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => 0,
+        Err(errno) => return Err(errno),
+    };
+    let lines = text[..bytes].split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty());
+    Ok(lines
+        .map(|line| PathBuf::from(OsString::from_vec(line.to_vec())))
+        .collect())
+}
+
+/// What a directory's mark comes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum State {
+    /// The pool holds nothing of a run.
+    Empty,
+    /// A run is using it.
+    InUse,
+    /// A run that ended left so many records in it.
+    Holds {
+        /// Their number.
+        records: u64,
+    },
+    /// It is not there, or cannot be looked at: what it may hold is not known.
+    Unknown {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A directory that is marked, and one of its pools.
+#[derive(Clone, Debug, Serialize)]
+pub struct Standing {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The pool.
+    pub pool: PathBuf,
+    /// What it comes to.
+    #[serde(flatten)]
+    pub state: State,
+}
+
+impl Standing {
+    /// True if a database may be started here without Forebay.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        self.state == State::Empty
+    }
+}
+
+/// All marks of a directory and those below it, on whatever file systems they are. Links are not followed.
+///
+/// # Errors
+/// I/O errors: of a directory that cannot be read it is not known whether it is marked.
+pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for pool in of_directory(&File::open(&directory)?)? {
+            found.push(Standing {
+                state: state(&pool),
+                directory: directory.clone(),
+                pool,
+            });
+        }
+        for entry in std::fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    found.sort_by(|a, b| (&a.directory, &a.pool).cmp(&(&b.directory, &b.pool)));
+    Ok(found)
+}
+
+fn state(pool: &Path) -> State {
+    // It is only looked at: where it lies now is no matter.
+    let pool = match Pool::open(pool, true) {
+        Ok(pool) => pool,
+        Err(e) => return State::Unknown { why: e.to_string() },
+    };
+    let mut records = 0;
+    for lane in pool
+        .lanes()
+        .iter()
+        .filter(|lane| replay::is_files(&lane.label))
+    {
+        match pool.check_lane(lane.lane) {
+            LaneCheck::InUse => return State::InUse,
+            LaneCheck::Whole { records: more, .. } => records += more,
+            LaneCheck::Damaged(e) => return State::Unknown { why: e.to_string() },
+        }
+    }
+    match records {
+        0 => State::Empty,
+        records => State::Holds { records },
+    }
+}
