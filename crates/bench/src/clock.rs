@@ -13,6 +13,13 @@ pub fn process_cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// Processor time that this thread has used so far, in seconds.
+#[must_use]
+pub fn thread_cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// What one reading of the clock costs, in nanoseconds.
 #[must_use]
 pub fn reading_ns() -> f64 {

@@ -2,7 +2,7 @@
 
 use crate::{
     device::Speed,
-    emulated, pool_bench, redis, rocksdb,
+    emulated, mariadb, pool_bench, redis, rocksdb,
     wisckey::{Figures, PeerOutcome, Report},
 };
 use std::fmt::Write;
@@ -130,6 +130,8 @@ pub fn wisckey(report: &Report) -> String {
     text.push_str(&others(report));
     text.push_str(&stalls(report));
     text.push_str(&deleted(report));
+    text.push_str(&scanned(report));
+    text.push_str(&waits(report));
     for peer in &report.peers {
         if let PeerOutcome::Missing { error } = &peer.outcome {
             let _ = writeln!(text, "{}: {error}", peer.name);
@@ -165,6 +167,7 @@ fn puts(report: &Report) -> String {
         "p99 µs",
         "p99.9 µs",
         "max µs",
+        "floor p99.9 µs",
         "CPU in fsync",
         "write amp.",
         "min-max ops/s",
@@ -188,6 +191,7 @@ fn puts(report: &Report) -> String {
             figure(f.latency.p99_us),
             figure(f.latency.p999_us),
             figure(f.latency.max_us),
+            figure(f.floor.and_then(|floor| floor.p999_us)),
             percent(f.fsync_cpu_share),
             figure(f.write_amplification),
             min_max(f.ops_per_s_span),
@@ -257,6 +261,86 @@ fn stalls(report: &Report) -> String {
                 .up_to_us
                 .map_or_else(|| "more".to_owned(), |us| grouped(us as i64));
             table.row(vec![name.clone(), bound, grouped(step.ops as i64)]);
+        }
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render() + "\n"
+    }
+}
+
+/// What writers waited for, where they did.
+fn waits(report: &Report) -> String {
+    let mut table = Table::new(&[
+        "waited for",
+        "workload",
+        "who",
+        "bytes",
+        "threads",
+        "times",
+        "seconds",
+        "longest µs",
+    ]);
+    for (name, f) in all_rows(report) {
+        let mut row = |of: &str, times: String, seconds, longest_us| {
+            table.row(vec![
+                of.to_owned(),
+                f.workload.to_owned(),
+                name.clone(),
+                grouped(f.value_bytes as i64),
+                f.threads.to_string(),
+                times,
+                figure(seconds),
+                figure(longest_us),
+            ]);
+        };
+        for (of, wait) in f.waits.iter().flat_map(|waits| waits.named()) {
+            if wait.times > 0 {
+                let longest_us = Some(wait.longest_seconds * 1e6);
+                row(
+                    of,
+                    grouped(wait.times as i64),
+                    Some(wait.seconds),
+                    longest_us,
+                );
+            }
+        }
+        if let (Some(floor), true) = (f.floor, f.workload == "stalls") {
+            row(
+                "processor (busy threads)",
+                "-".to_owned(),
+                None,
+                floor.max_us,
+            );
+        }
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render() + "\n"
+    }
+}
+
+fn scanned(report: &Report) -> String {
+    let mut table = Table::new(&[
+        "puts",
+        "puts/s",
+        "scans beside",
+        "of a core",
+        "mean µs",
+        "longest µs",
+    ]);
+    for (name, f) in all_rows(report) {
+        if let Some(scanned) = &f.scanned {
+            table.row(vec![
+                name,
+                figure(Some(f.ops_per_s)),
+                grouped(scanned.scans as i64),
+                percent(scanned.scan_core_share),
+                figure(scanned.scan_mean_us),
+                figure(scanned.scan_max_us),
+            ]);
         }
     }
     if table.is_empty() {
@@ -447,6 +531,59 @@ pub fn redis(report: &redis::Report) -> String {
     text
 }
 
+/// The report of `forebay bench mariadb`.
+#[must_use]
+pub fn mariadb(report: &mariadb::Report) -> String {
+    let mut text = device(&report.device);
+    let settings = &report.settings;
+    if let Some(profile) = &report.emulated {
+        let _ = writeln!(text, "the data directory is on an emulated {profile}");
+    }
+    let _ = writeln!(
+        text,
+        "pool: {}, {} buffers of {} MiB; {} tables of {} rows; medians of {} rounds of {} s; {} processors\n",
+        settings.pool,
+        settings.buffers,
+        settings.buffer_bytes >> 20,
+        settings.tables,
+        grouped(settings.rows_of_a_table as i64),
+        settings.rounds,
+        settings.seconds,
+        settings.processors
+    );
+    let mut table = Table::new(&[
+        "clients",
+        "mode",
+        "transactions/s",
+        "p50 µs",
+        "p99 µs",
+        "forebay is x",
+        "min-max transactions/s",
+        "a transaction survives",
+    ]);
+    for row in &report.rows {
+        let ours = report.ours_beside(row);
+        table.row(vec![
+            row.clients.to_string(),
+            row.mode.to_string(),
+            figure(Some(row.ops_per_s)),
+            figure(Some(row.p50_us)),
+            figure(Some(row.p99_us)),
+            figure(ours.map(|ours| ours.ops_per_s / row.ops_per_s)),
+            min_max(row.ops_per_s_span),
+            row.mode.survives().to_owned(),
+        ]);
+    }
+    text.push_str(&table.render());
+    for missing in &report.missing {
+        let _ = writeln!(text, "{missing}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
 /// The report of `forebay bench rocksdb`.
 #[must_use]
 pub fn rocksdb(report: &rocksdb::Report) -> String {
@@ -460,6 +597,7 @@ pub fn rocksdb(report: &rocksdb::Report) -> String {
         "mode",
         "bytes",
         "threads",
+        "log on",
         "Puts/s",
         "p50 µs",
         "p99 µs",
@@ -471,13 +609,12 @@ pub fn rocksdb(report: &rocksdb::Report) -> String {
         "a Put survives",
     ]);
     for row in &report.rows {
-        let ratio = report
-            .ratios
-            .get(&format!("forebay_over_{}_{}", row.mode, row.value_bytes));
+        let ratio = report.ratios.get(&row.ratio_name());
         table.row(vec![
             row.mode.to_string(),
             grouped(row.value_bytes as i64),
             row.threads.to_string(),
+            row.wal_device.clone().unwrap_or_else(|| "this disk".into()),
             figure(Some(row.ops_per_s)),
             figure(row.latency.p50_us),
             figure(row.latency.p99_us),

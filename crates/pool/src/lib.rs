@@ -45,6 +45,7 @@ mod shared;
 pub mod status;
 pub mod superblock;
 pub mod table;
+mod waits;
 
 /// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
 #[cfg(feature = "failpoints")]
@@ -86,3 +87,4 @@ pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed,
 pub use pool::{ClaimOptions, CreateOptions, Pool};
 pub use record::Lsn;
 pub use shared::{Member, Segment, SharedLane};
+pub use waits::{WaitMeter, Waiting, Waits};

@@ -285,3 +285,49 @@ fn a_pool_of_one_process_is_seen_by_another_medium_over_the_same_bytes() {
     assert_eq!(reopen(&sim).superblock(), pool.superblock());
     assert_eq!(sim.bytes(), 1 << 20);
 }
+
+#[test]
+fn a_lane_is_crowded_at_the_end_of_its_last_free_segment_until_one_is_released() {
+    for buffers in [1, 2, 3] {
+        let (_sim, pool) = pool();
+        let options = ClaimOptions {
+            buffers,
+            ..Default::default()
+        };
+        let (lane, recovered) = pool.claim(OWNER, &options).unwrap();
+        drop(recovered);
+        let mut sealed = Vec::new();
+        for segment in 1..=buffers {
+            let start = lane.segment();
+            let mut crowded: Vec<f64> = Vec::new();
+            while lane.usage().tail + 2 * 64 < start.unwrap() + SEGMENT {
+                let lsn = append(&lane, b"a line");
+                match lane.crowding(lsn) {
+                    Some(far) => crowded.push(far),
+                    None => assert!(crowded.is_empty(), "{crowded:?}"),
+                }
+            }
+            if segment < buffers || buffers == 1 {
+                assert!(crowded.is_empty());
+                lane.seal();
+                sealed.push(lane.take_sealed(Duration::ZERO).unwrap());
+            } else {
+                assert!(crowded.len() > 10 && crowded.is_sorted(), "{crowded:?}");
+                assert!(crowded[0] < 0.1 && crowded.last().unwrap() > &0.9);
+            }
+            if segment < buffers {
+                append(&lane, b"opens the next");
+            }
+        }
+        if buffers > 1 {
+            // Nothing comes free, and it is not waited for longer than that.
+            lane.wait_free(Duration::from_millis(1));
+            let last = lane.usage().tail;
+            assert!(lane.crowding(last).is_some());
+            sealed.remove(0).release();
+            assert!(lane.crowding(last).is_none());
+            lane.wait_free(Duration::MAX);
+        }
+        assert_eq!(lane.blocked().times, 0);
+    }
+}

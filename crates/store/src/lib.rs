@@ -50,7 +50,7 @@ pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
 pub use index::KEY_BYTES_MAX;
 pub use options::{Options, Variant};
-pub use stats::{GcReport, SetAside, Stats, VerifyReport};
+pub use stats::{GcReport, SetAside, Stats, VerifyReport, Wait, Waits};
 
 /// Longest value, bytes: 1 GiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;

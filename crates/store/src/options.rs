@@ -79,7 +79,9 @@ pub struct Options {
     /// Memory of the cache, which holds blocks of the index and values that were read more than once.
     pub cache_bytes: u64,
     /// Files that the store has open at a time, 16 or more: half of them value-log files and large values, the other half left for the
-    /// index's tables, each of which is open (32 MiB each). Those that are being written are open beyond that. None: half of what the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
+    /// index's tables, each of which is open. Those have 32 MiB, and up to 1 GiB in a large index: some 50 hold 180 GB of values of 100 bytes,
+    /// 260 hold 1 TB, with as many again for a moment while all are merged. Files that are being written are open beyond that. None: half of what
+    /// the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
     pub open_files: Option<usize>,
     /// Collect garbage in the background.
     pub gc: bool,

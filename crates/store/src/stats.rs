@@ -41,12 +41,10 @@ pub struct Stats {
     pub memory_bytes_max: u64,
     /// Keys in the memtable chunks, older versions included.
     pub memtable_keys: u64,
-    /// Times that a writer paused so that the index keeps up.
-    pub index_waits: u64,
     /// Deleted keys, or ones that memory hides, that scans have passed over since the store was opened; tombstones in tables not counted.
     pub scan_passed_keys: u64,
-    /// Times that a writer waited for garbage collection.
-    pub gc_waits: u64,
+    /// What writers waited for since the store was opened.
+    pub waits: Waits,
     /// The index.
     pub index: IndexStats,
     /// Times that a value-log file was synced since the store was opened.
@@ -63,6 +61,56 @@ pub struct Stats {
     pub given_up: Vec<String>,
     /// Why the value log or the index cannot be written, or no garbage be collected, at present, if so.
     pub trouble: Option<String>,
+}
+
+/// What writers waited for, apart from a processor and the disk of an `fsync`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Waits {
+    /// The index to keep up with the memtable: pauses, little by little.
+    pub index: Wait,
+    /// Garbage collection to keep up.
+    pub collector: Wait,
+    /// The drain to keep up: pauses, little by little, as the last free segment of the pool fills.
+    pub drain: Wait,
+    /// A free segment, when there was none left.
+    pub segment: Wait,
+    /// A full memtable chunk to be replaced by an empty one.
+    pub freeze: Wait,
+}
+
+impl Waits {
+    /// Each with its name.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, Wait); 5] {
+        [
+            ("index", self.index),
+            ("collector", self.collector),
+            ("drain", self.drain),
+            ("segment", self.segment),
+            ("freeze", self.freeze),
+        ]
+    }
+}
+
+/// Waits of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Wait {
+    /// How many.
+    pub times: u64,
+    /// All together, seconds, over all threads.
+    pub seconds: f64,
+    /// The longest, seconds.
+    pub longest_seconds: f64,
+}
+
+impl From<forebay_pool::Waits> for Wait {
+    fn from(waits: forebay_pool::Waits) -> Self {
+        Self {
+            times: waits.times,
+            seconds: waits.seconds,
+            longest_seconds: waits.longest_seconds,
+        }
+    }
 }
 
 /// A value-log file that cannot be collected: it stays, and the others are collected.

@@ -41,6 +41,32 @@ fn check(store: &Store, keys: std::ops::Range<u32>, fill: u8) {
     }
 }
 
+/// A whole session that puts these keys.
+fn session(bench: &Bench, options: &Options, keys: std::ops::Range<u32>) {
+    let store = bench.open(options);
+    put(&store, keys, 1);
+    store.close().unwrap();
+}
+
+/// The value-log files with their bytes.
+fn value_log(bench: &Bench) -> Vec<(PathBuf, Vec<u8>)> {
+    contents(&bench.path().join("vlog"))
+}
+
+/// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens, and has `keys`.
+fn refused_with_manifest(bench: &Bench, options: &Options, older: &[u8], keys: u32) {
+    let newer = fs::read(manifest(bench)).unwrap();
+    assert!(value_log_files(&bench.path()).len() > 4);
+    fs::write(manifest(bench), older).unwrap();
+    refused(
+        bench,
+        options,
+        &["MANIFEST", "salvage", "Nothing was changed"],
+    );
+    fs::write(manifest(bench), newer).unwrap();
+    check(&bench.open(options), 0..keys, 1);
+}
+
 /// Opening is refused with words on each of `says`, and changes nothing.
 fn refused(bench: &Bench, options: &Options, says: &[&str]) -> StoreError {
     let before = contents(&bench.path());
@@ -65,23 +91,10 @@ fn manifest(bench: &Bench) -> PathBuf {
 fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
     for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
         let bench = Bench::new();
-        let store = bench.open(&quiet(variant));
-        put(&store, 0..5, 1);
-        store.close().unwrap();
+        session(&bench, &quiet(variant), 0..5);
         let older = fs::read(manifest(&bench)).unwrap();
-        let store = bench.open(&quiet(variant));
-        put(&store, 5..300, 1);
-        store.close().unwrap();
-        let newer = fs::read(manifest(&bench)).unwrap();
-        assert!(value_log_files(&bench.path()).len() > 4);
-        fs::write(manifest(&bench), older).unwrap();
-        refused(
-            &bench,
-            &quiet(variant),
-            &["MANIFEST", "salvage", "Nothing was changed"],
-        );
-        fs::write(manifest(&bench), newer).unwrap();
-        check(&bench.open(&quiet(variant)), 0..300, 1);
+        session(&bench, &quiet(variant), 5..300);
+        refused_with_manifest(&bench, &quiet(variant), &older, 300);
     }
 }
 
@@ -91,14 +104,10 @@ fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() 
     for index_too in [false, true] {
         for variant in [Variant::Fsync, Variant::DOUBLE] {
             let bench = Bench::new();
-            let store = bench.open(&quiet(variant));
-            put(&store, 0..5, 1);
-            store.close().unwrap();
+            session(&bench, &quiet(variant), 0..5);
             let earlier = bench.dir.path().join("earlier");
             copy_dir(&bench.path(), &earlier);
-            let store = bench.open(&quiet(variant));
-            put(&store, 5..10, 1);
-            store.close().unwrap();
+            session(&bench, &quiet(variant), 5..10);
             let later = bench.dir.path().join("later");
             copy_dir(&bench.path(), &later);
             assert_eq!(value_log_files(&bench.path()).len(), 1);
@@ -123,16 +132,7 @@ fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused(
         let older = fs::read(manifest(&bench)).unwrap();
         put(&store, 5..300, 1);
         drop(store);
-        let newer = fs::read(manifest(&bench)).unwrap();
-        assert!(value_log_files(&bench.path()).len() > 4);
-        fs::write(manifest(&bench), older).unwrap();
-        refused(
-            &bench,
-            &quiet(variant),
-            &["MANIFEST", "salvage", "Nothing was changed"],
-        );
-        fs::write(manifest(&bench), newer).unwrap();
-        check(&bench.open(&quiet(variant)), 0..300, 1);
+        refused_with_manifest(&bench, &quiet(variant), &older, 300);
     }
 }
 
@@ -410,22 +410,12 @@ fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
 fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     let bench = Bench::new();
     let options = quiet(Variant::Fsync);
-    let store = bench.open(&options);
-    put(&store, 0..5, 1);
-    store.close().unwrap();
+    session(&bench, &options, 0..5);
     let older = fs::read(manifest(&bench)).unwrap();
     let store = bench.open(&options);
     put(&store, 5..200, 1);
     drop(store);
-    let files: Vec<_> = value_log_files(&bench.path())
-        .iter()
-        .map(|path| {
-            (
-                path.file_name().unwrap().to_owned(),
-                fs::read(path).unwrap(),
-            )
-        })
-        .collect();
+    let files = value_log(&bench);
     fs::write(manifest(&bench), older).unwrap();
     let error = refused(&bench, &options, &["salvage would give up"]);
     let later = files.len() - 1;
@@ -442,8 +432,11 @@ fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     let store = bench.open(&salvage);
     let said = store.stats().given_up.join("\n");
     check(&store, 0..5, 1);
-    for (name, bytes) in &files[1..] {
-        let kept = bench.path().join("given-up").join(name);
+    for (path, bytes) in &files[1..] {
+        let kept = bench
+            .path()
+            .join("given-up")
+            .join(path.file_name().unwrap());
         assert!(said.contains(&kept.display().to_string()), "{said}");
         assert!(fs::read(kept).unwrap() == *bytes);
     }
@@ -467,10 +460,7 @@ fn a_copy_whose_last_file_was_copied_before_it_was_written_is_refused() {
         let store = bench.open(&quiet(variant));
         put(&store, 0..5, 1);
         store.flush().unwrap();
-        let earlier: Vec<_> = value_log_files(&bench.path())
-            .iter()
-            .map(|path| (path.clone(), fs::read(path).unwrap()))
-            .collect();
+        let earlier = value_log(&bench);
         put(&store, 5..20, 1);
         // All of it is in the index, which knows what the file should have.
         store.gc().unwrap();
@@ -478,10 +468,7 @@ fn a_copy_whose_last_file_was_copied_before_it_was_written_is_refused() {
             true => store.close().unwrap(),
             false => drop(store),
         }
-        let later: Vec<_> = value_log_files(&bench.path())
-            .iter()
-            .map(|path| (path.clone(), fs::read(path).unwrap()))
-            .collect();
+        let later = value_log(&bench);
         assert_eq!(earlier.len(), later.len());
         for (path, bytes) in &earlier {
             fs::write(path, bytes).unwrap();
@@ -541,9 +528,7 @@ fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_ope
 fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow() {
     let bench = Bench::new();
     let options = quiet(Variant::Fsync);
-    let store = bench.open(&options);
-    put(&store, 0..100, 1);
-    store.close().unwrap();
+    session(&bench, &options, 0..100);
     let text = fs::read_to_string(manifest(&bench)).unwrap();
     let json = text.trim_end().rsplit_once('\n').unwrap().0;
     let state: serde_json::Value = serde_json::from_str(json).unwrap();

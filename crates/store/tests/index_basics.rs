@@ -4,6 +4,7 @@ mod index_support;
 use forebay_store::index::{Form, Index, IndexCause, KEY_BYTES_MAX, LsmIndex};
 use index_support::*;
 use std::{
+    fs,
     ops::Bound::{Excluded, Included, Unbounded},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -337,6 +338,29 @@ fn an_empty_run_moves_the_watermark() {
     assert_eq!(index.stats().runs, 0);
     drop(index);
     assert_eq!(open(dir.path()).watermark(), u64::MAX);
+}
+
+#[test]
+fn the_tables_of_a_large_run_are_larger_and_not_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (index, mut model) = (open(dir.path()), Model::new());
+    for round in 0..64 {
+        // Each run has keys between those of all others.
+        let run = run(round, 64, 4000, round * 4000);
+        ingest(&index, &mut model, &run, round + 1);
+        compact(&index);
+    }
+    index.merge_all().unwrap();
+    let bytes: u64 = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    let tables = tables(dir.path()).len() as u64;
+    assert!(bytes > 300 * small().table_bytes, "{bytes}");
+    assert!(tables <= 100, "{tables} tables of {bytes} bytes");
+    agree(&*index.snapshot(), &model);
+    drop(index);
+    agree(&*open(dir.path()).snapshot(), &model);
 }
 
 #[test]

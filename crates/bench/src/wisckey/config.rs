@@ -75,6 +75,8 @@ pub struct Config {
     pub stalls: bool,
     /// Workload: a queue, and a store of which every key is deleted. `limit` says how many.
     pub queue: bool,
+    /// Workload: new keys, alone and beside short scans. `limit` says how many.
+    pub scans: bool,
     /// How to start the process that is killed: program and arguments, to which the reopen workload
     /// appends what [`fill_until_killed`](super::fill_until_killed) needs.
     pub child: Vec<String>,
@@ -112,6 +114,7 @@ impl Default for Config {
             reopen: false,
             stalls: false,
             queue: false,
+            scans: false,
             child: Vec::new(),
         }
     }

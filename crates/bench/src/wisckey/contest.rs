@@ -51,6 +51,11 @@ pub(super) fn finalists(config: &Config, all: &[Contestant]) -> Vec<Contestant> 
         .collect()
 }
 
+/// Our main variant alone, for workloads that show a promise and compare nobody.
+pub(super) fn ours_alone(config: &Config) -> [Contestant; 1] {
+    [Contestant::Ours(config.main_variant())]
+}
+
 /// Lets everybody have a turn, round after round, and adds a row for each to the report.
 pub(super) fn take_turns(
     config: &Config,

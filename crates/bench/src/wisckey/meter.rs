@@ -132,6 +132,7 @@ impl Meter {
             fsync_wall_share: Some((stats.sync_seconds - self.stats.sync_seconds) / seconds),
             sync_calls: Some(stats.sync_calls - self.stats.sync_calls),
             resident_bytes_max: resident_bytes_max(),
+            waits: Some(stats.waits),
             ..Figures::default()
         };
         Ok(Metered {

@@ -1,7 +1,8 @@
 //! `forebay bench wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
 //!
 //! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in modules of
-//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `stalls` (the longest put), `queue` (deletes).
+//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `stalls` (the longest put), `queue` (deletes),
+//! `scans` (short scans beside puts).
 //!
 //! A row of a write workload counts its drain: the clock starts with the first operation and
 //! stops when [`Store::flush`](forebay_store::Store::flush) has returned.
@@ -15,6 +16,7 @@ mod queue;
 mod reads;
 mod reopen;
 mod rows;
+mod scans;
 mod stalls;
 
 pub use config::{Config, Limit, Watch, WatchNothing};
@@ -22,6 +24,7 @@ pub use queue::Deleted;
 pub(crate) use reads::Read;
 pub use reopen::fill_until_killed;
 pub use rows::{Figures, Peer, PeerOutcome, Reopening, Report, Row, Space};
+pub use scans::Scanned;
 pub use stalls::Step;
 
 use crate::{BenchError, device, peers::rocksdb, scratch::ScratchDir};
@@ -75,10 +78,13 @@ fn run_one(config: &Config, watch: &dyn Watch, report: &mut Report) -> Result<()
         reopen::run(config, scratch.path(), watch, report)?;
     }
     if config.stalls {
-        stalls::run(config, scratch.path(), &contestants, watch, report)?;
+        stalls::run(config, scratch.path(), watch, report)?;
     }
     if config.queue {
-        queue::run(config, scratch.path(), &contestants, watch, report)?;
+        queue::run(config, scratch.path(), watch, report)?;
+    }
+    if config.scans {
+        scans::run(config, scratch.path(), watch, report)?;
     }
     Ok(())
 }

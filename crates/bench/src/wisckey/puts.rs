@@ -8,6 +8,7 @@ use super::{
 use crate::{BenchError, clock, data, device, histogram::Latencies, live::Live, peers::rocksdb};
 use forebay_store::{Store, Variant};
 use std::{
+    hint,
     path::Path,
     sync::Arc,
     thread,
@@ -16,6 +17,8 @@ use std::{
 
 /// Operations between two looks at the clock and the counter.
 const STEP: u64 = 64;
+/// How long the floor of several threads is measured.
+const FLOOR: Duration = Duration::from_secs(1);
 
 /// Which key a Put has.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +87,41 @@ fn ours(
     let metered = meter.stop(config, "put", &subject.store, ops, &latencies)?;
     let dir = subject.dir().to_owned();
     subject.store.close()?;
-    let figures = metered.finish(&dir)?;
+    let mut figures = metered.finish(&dir)?;
     remove_dir(&dir)?;
+    if let (2.., Some(put_us)) = (config.threads, figures.latency.p50_us) {
+        let put = Duration::from_secs_f64(put_us / 1e6);
+        figures.floor = Some(floor(config.threads, put).percentiles());
+    }
     Ok(figures)
+}
+
+/// How long an operation takes each of so many threads that computes for `each`, and neither waits nor shares anything: longer than that
+/// only if the thread has no processor. No program whose operations compute as long can have fewer slow ones.
+fn floor(threads: usize, each: Duration) -> Latencies {
+    let until = Instant::now() + FLOOR;
+    thread::scope(|scope| {
+        let computing: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut latencies, mut last) = (Latencies::new(), Instant::now());
+                    while last < until {
+                        let begun = last;
+                        while begun.elapsed() < each {
+                            hint::spin_loop();
+                        }
+                        latencies.record(clock::lap_ns(&mut last));
+                    }
+                    latencies
+                })
+            })
+            .collect();
+        let mut all = Latencies::new();
+        for thread in computing {
+            all.merge(&join(thread));
+        }
+        all
+    })
 }
 
 /// Fills the data set: every key once, in random order.

@@ -4,7 +4,7 @@
 
 use super::{
     Config, Figures, Report, Watch,
-    contest::{Contestant, finalists, take_turns},
+    contest::{ours_alone, take_turns},
     meter::{Meter, Subject, remove_dir},
 };
 use crate::{BenchError, clock, data, histogram::Latencies, live::Live};
@@ -50,7 +50,6 @@ pub struct Deleted {
 pub(super) fn run(
     config: &Config,
     scratch: &Path,
-    contestants: &[Contestant],
     watch: &dyn Watch,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -59,12 +58,8 @@ pub(super) fn run(
         threads: 1,
         ..config.clone()
     };
-    let ours: Vec<_> = finalists(config, contestants)
-        .into_iter()
-        .filter(|contestant| matches!(contestant, Contestant::Ours(_)))
-        .collect();
     for workload in ["queue", "delete_all"] {
-        take_turns(config, &ours, report, |contestant, _| {
+        take_turns(config, &ours_alone(config), report, |contestant, _| {
             let live = Arc::new(Live::default());
             watch.begin(&format!("{workload}, {contestant}"), config.limit, &live);
             let subject = Subject::new(config, scratch, config.main_variant())?;

@@ -1,12 +1,13 @@
 //! The report: what is printed as JSON, and what tables are made of.
 
-use super::{Config, Deleted, Step};
+use super::{Config, Deleted, Scanned, Step};
 use crate::{
     device::Speed,
     histogram::Percentiles,
     rounds::{Span, median_round, span},
     scratch::PoolSource,
 };
+use forebay_store::Waits;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -101,7 +102,7 @@ impl Peer {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
     /// `put`, `overwrite`, `get`, `get_cold`, `scan_100`, `scan_100_cold`, `reopen`, `stalls`,
-    /// `queue`, `delete_all`.
+    /// `queue`, `delete_all`, `scans`.
     pub workload: &'static str,
     /// Name of the run, where there are several: `sustained`, `short`, `small`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -146,9 +147,19 @@ pub struct Figures {
     /// How many operations took how long (`stalls`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Step>,
+    /// What writers waited for in the store, by its own account (our rows of writes).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+    /// Latency of threads that wait for nothing but a processor, measured in the same run: `stalls`, a look at the clock by those
+    /// beside; `put` by several threads, as many that compute for as long as a put takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Percentiles>,
     /// What deleted keys cost (`queue`, `delete_all`).
     #[serde(flatten)]
     pub deleted: Option<Deleted>,
+    /// What scans beside cost (`scans`).
+    #[serde(flatten)]
+    pub scanned: Option<Scanned>,
     /// Restart (`reopen`).
     #[serde(flatten)]
     pub reopening: Option<Reopening>,

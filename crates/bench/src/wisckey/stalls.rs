@@ -1,23 +1,27 @@
 //! How long the longest put takes: many new keys of 16 bytes whose first eight are the same, as fast as they go, beside two threads
 //! that keep processors busy. Such keys cost an ingestion more than P1's keys of eight random bytes, and busy processors give
 //! it less; together they show whether writers wait for it.
+//!
+//! The threads that keep processors busy look at the clock all the time: the longest they miss is what the scheduler alone keeps a thread
+//! that always wants a processor from having one, and stands beside the longest put as its floor.
 
 use super::{
     Config, Figures, Report, Watch,
-    contest::{Contestant, finalists, take_turns},
+    contest::{ours_alone, take_turns},
     meter::{Meter, Subject, remove_dir},
+    puts::join,
 };
 use crate::{BenchError, clock, data, histogram::Latencies, live::Live};
 use forebay_store::Variant;
 use serde::Serialize;
 use std::{
-    hint::black_box,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
+    time::Instant,
 };
 
 /// Bytes of a value.
@@ -44,7 +48,6 @@ pub struct Step {
 pub(super) fn run(
     config: &Config,
     scratch: &Path,
-    contestants: &[Contestant],
     watch: &dyn Watch,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -53,33 +56,42 @@ pub(super) fn run(
         threads: 1,
         ..config.clone()
     };
-    let ours: Vec<_> = finalists(config, contestants)
-        .into_iter()
-        .filter(|contestant| matches!(contestant, Contestant::Ours(_)))
-        .collect();
-    take_turns(config, &ours, report, |contestant, _| {
+    take_turns(config, &ours_alone(config), report, |contestant, _| {
         let live = Arc::new(Live::default());
         watch.begin(&format!("stalls, {contestant}"), config.limit, &live);
-        let figures = beside_busy_threads(|| one(config, scratch, config.main_variant(), &live))?;
+        let (figures, floor) =
+            beside_busy_threads(|| one(config, scratch, config.main_variant(), &live));
+        let figures = Figures {
+            floor: Some(floor.percentiles()),
+            ..figures?
+        };
         watch.end(&figures);
         Ok(figures)
     })
 }
 
-fn beside_busy_threads<T>(work: impl FnOnce() -> T) -> T {
+/// Does `work` beside threads that never rest; how long each look at the clock took them meanwhile.
+fn beside_busy_threads<T>(work: impl FnOnce() -> T) -> (T, Latencies) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        for _ in 0..BUSY {
-            scope.spawn(|| {
-                let mut random = data::Random::new(1);
-                while !done.load(Relaxed) {
-                    black_box(random.number());
-                }
-            });
-        }
+        let busy: Vec<_> = (0..BUSY)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut gaps, mut last) = (Latencies::new(), Instant::now());
+                    while !done.load(Relaxed) {
+                        gaps.record(clock::lap_ns(&mut last));
+                    }
+                    gaps
+                })
+            })
+            .collect();
         let outcome = work();
         done.store(true, Relaxed);
-        outcome
+        let mut gaps = Latencies::new();
+        for thread in busy {
+            gaps.merge(&join(thread));
+        }
+        (outcome, gaps)
     })
 }
 
@@ -95,7 +107,7 @@ fn one(
     let ops = config.limit.ops.unwrap_or(u64::MAX);
     let mut latencies = Latencies::new();
     let mut key = *b"the key 12345678";
-    let mut last = std::time::Instant::now();
+    let mut last = Instant::now();
     for index in 0..ops {
         key[8..].copy_from_slice(&data::key(seed, index));
         subject.store.put(&key, values.value(index))?;

@@ -20,7 +20,7 @@ use std::path::PathBuf;
                   order, in every variant, and if asked for on RocksDB (db_bench of Debian's rocksdb-tools) and other stores. \
                   Contestants take turns, round after round; a row is the median round. The clock stops when the \
                   data is on the disk. The device's own sequential bandwidth is measured in the same run.\n\n\
-                  Other workloads: --overwrite, --reads, --reopen, --stalls, --queue; --full runs the first three at full size (half an \
+                  Other workloads: --overwrite, --reads, --reopen, --stalls, --queue, --scans; --full runs the first three at full size (half an \
                   hour, 20 GB of disk).",
     after_long_help = "Examples:\n  \
         forebay bench wisckey                               the paper's 262,144 Puts of 4 KiB\n  \
@@ -95,6 +95,9 @@ pub struct Wisckey {
     /// A queue of which a million keys are taken, and a store of which as many are all deleted, or --ops
     #[arg(long)]
     queue: bool,
+    /// Ten million new keys, or --ops, alone and beside short scans, twenty a second
+    #[arg(long)]
+    scans: bool,
     /// Everything at full size: sustained Puts over 8 GB, 100-byte values, and the other workloads
     #[arg(long, conflicts_with_all = ["quick", "seconds", "ops", "value_size", "preload", "no_puts"])]
     full: bool,
@@ -113,9 +116,10 @@ pub struct Wisckey {
 const DATA_BYTES: u64 = 1 << 30;
 /// What `--peers` alone means.
 const ALL_PEERS: &str = "rocksdb,rocksdb_blob,leveldb,lmdb,fjall,redb";
-/// Puts of --stalls, and pops (and keys to delete) of --queue, if nothing else is said; and at toy size.
+/// Puts of --stalls and --scans, and pops (and keys to delete) of --queue, if nothing else is said; and at toy size.
 const STALL_PUTS: u64 = 50_000_000;
 const QUEUE_POPS: u64 = 1_000_000;
+const SCANNED_PUTS: u64 = 10_000_000;
 const TOY_OPS: u64 = 20_000;
 /// The same at toy size.
 const TOY_BYTES: u64 = 4 << 20;
@@ -215,24 +219,29 @@ impl Wisckey {
                 });
             }
         }
-        for (stalls, queue, ops) in [(true, false, STALL_PUTS), (false, true, QUEUE_POPS)] {
-            if (stalls && self.stalls) || (queue && self.queue) {
-                let ops = if self.quick { TOY_OPS } else { ops };
-                configs.push(Config {
-                    stalls,
-                    queue,
-                    limit: Limit {
-                        ops: Some(self.ops.unwrap_or(ops)),
-                        seconds: None,
-                    },
-                    rounds: self.rounds.unwrap_or(1),
-                    ..base.clone()
-                });
-            }
-        }
+        let counted = |ops| Config {
+            limit: Limit {
+                ops: Some(self.ops.unwrap_or(if self.quick { TOY_OPS } else { ops })),
+                seconds: None,
+            },
+            rounds: self.rounds.unwrap_or(1),
+            ..base.clone()
+        };
+        configs.extend(self.stalls.then(|| Config {
+            stalls: true,
+            ..counted(STALL_PUTS)
+        }));
+        configs.extend(self.queue.then(|| Config {
+            queue: true,
+            ..counted(QUEUE_POPS)
+        }));
+        configs.extend(self.scans.then(|| Config {
+            scans: true,
+            ..counted(SCANNED_PUTS)
+        }));
         if configs.is_empty() {
             return Err(Failure::Usage(
-                "nothing to measure: with --no-puts, ask for --reads, --overwrite, --reopen, --stalls or --queue"
+                "nothing to measure: with --no-puts, ask for --reads, --overwrite, --reopen, --stalls, --queue or --scans"
                     .to_owned(),
             ));
         }

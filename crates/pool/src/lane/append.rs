@@ -246,6 +246,7 @@ impl Lane {
 
     /// Opens a free slot as the next segment. With none free, waits for the drain.
     fn open_next(&self, control: &mut MutexGuard<'_, Control>) -> Result<(), AppendError> {
+        let mut waiting = None;
         loop {
             if control.closed {
                 return Err(AppendError::Closed);
@@ -253,6 +254,7 @@ impl Lane {
             if control.open().is_some() || self.open_free(control) {
                 return Ok(());
             }
+            waiting.get_or_insert_with(|| self.crowding.blocked.begin());
             if control.states.contains(&SlotState::Free) {
                 // A reader is in the only free slot; it does not tell us when it leaves.
                 self.freed.wait_for(control, Duration::from_micros(50));
@@ -288,6 +290,7 @@ impl Lane {
         control.states[slot] = SlotState::Open;
         control.ahead[slot] = WrittenAhead::default();
         control.order.push_back(slot);
+        self.note_crowding(control);
         self.tail
             .0
             .store(pack(slot, start + SEGMENT_HEADER), Release);

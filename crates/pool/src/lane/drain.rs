@@ -15,8 +15,9 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// How often a drain looks whether the open segment has grown enough to write ahead.
-const AHEAD_POLL: Duration = Duration::from_micros(200);
+/// A drain looks again whether the open segment has grown enough to write ahead when that is to be expected, but no sooner and no later than
+/// this. Each look takes a processor from a writer, where there are more writers than processors.
+const AHEAD_POLL: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(5));
 
 /// How much of the open segment a drain writes ahead at a time, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,32 @@ pub(super) struct WrittenAhead {
     void: bool,
 }
 
+/// How an open segment grows.
+#[derive(Default)]
+struct Growth {
+    /// How far it was published when it was looked at last, and when that was. The address is none while no segment is open.
+    last: Option<(Instant, Option<Lsn>)>,
+}
+
+impl Growth {
+    /// `open` is, if a segment is, how far it is published at `now`, and how many bytes are lacking: when that is worth another look.
+    /// `None` if nothing has changed since the last.
+    fn look(&mut self, now: Instant, open: Option<(Lsn, u64)>) -> Option<Instant> {
+        let (soonest, latest) = AHEAD_POLL;
+        let visible = open.map(|(visible, _)| visible);
+        let wait = match (self.last.replace((now, visible)), open) {
+            (Some((_, before)), _) if before == visible => return None,
+            (Some((at, Some(before))), Some((visible, lacking))) if before < visible => {
+                let took = now.duration_since(at).as_secs_f64();
+                let seconds = took * lacking as f64 / (visible - before) as f64;
+                Duration::from_secs_f64(seconds.min(1.0)).clamp(soonest, latest)
+            }
+            _ => soonest,
+        };
+        Some(now + wait)
+    }
+}
+
 impl Lane {
     /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at once
     /// when the lane is closed and nothing is left.
@@ -83,23 +110,24 @@ impl Lane {
     pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<Work<'_>> {
         let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
-        let mut seen = None;
+        let mut growth = Growth::default();
         loop {
             if let Some(sealed) = self.next_sealed(&mut control) {
                 return Some(Work::Sealed(sealed));
             }
             let grown = ahead.and_then(|limits| match self.next_ahead(&mut control, limits) {
                 Ok(work) => Some(Ok(work)),
-                // Looked at often as long as it grows, and only then.
-                Err(visible) => (seen.replace(visible) != Some(visible)).then_some(Err(())),
+                // Looked at as long as it grows, and only then.
+                Err(lacking) => growth.look(Instant::now(), lacking).map(Err),
             });
-            if let Some(Ok(work)) = grown {
-                return Some(Work::Ahead(work));
-            }
+            let poll = match grown {
+                Some(Ok(work)) => return Some(Work::Ahead(work)),
+                Some(Err(at)) => Some(at),
+                None => None,
+            };
             if control.closed {
                 return None;
             }
-            let poll = grown.map(|_| Instant::now() + AHEAD_POLL);
             let until = match (poll, deadline) {
                 (Some(poll), Some(deadline)) => Some(poll.min(deadline)),
                 (poll, deadline) => poll.or(deadline),
@@ -139,20 +167,22 @@ impl Lane {
         })
     }
 
-    /// Pages of the open segment that are published and not written; how far it is published if there are too few.
+    /// Pages of the open segment that are published and not written; if there are too few, how far it is published, and how many bytes
+    /// are lacking.
     fn next_ahead(
         &self,
         control: &mut Control,
         limits: AheadBytes,
-    ) -> Result<Ahead<'_>, Option<Lsn>> {
+    ) -> Result<Ahead<'_>, Option<(Lsn, u64)>> {
         let slot = control.open().ok_or(None)?;
         let start = self.slots[slot].start().ok_or(None)?;
         let visible = self.slots[slot].visible();
         let written = &mut control.ahead[slot];
         let at = start + written.bytes;
         let ready = (visible.saturating_sub(at) / PAGE * PAGE).min(limits.max);
-        if written.in_flight || ready < limits.min.max(PAGE) {
-            return Err(Some(visible));
+        let min = limits.min.max(PAGE);
+        if written.in_flight || ready < min {
+            return Err(Some((visible, min.saturating_sub(ready))));
         }
         let bytes = usize::try_from(ready)
             .ok()
@@ -234,6 +264,7 @@ impl Lane {
             self.slots[slot].close();
             control.states[slot] = SlotState::Free;
         }
+        self.note_crowding(control);
         self.freed.notify_all();
     }
 }
@@ -327,5 +358,30 @@ impl Drop for Ahead<'_> {
         ahead.in_flight = false;
         ahead.void = false;
         self.lane.sealed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_that_grows_is_looked_at_again_when_it_should_have_grown_enough() {
+        let (soonest, latest) = AHEAD_POLL;
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut growth = Growth::default();
+        // Nothing is known yet.
+        let mut look = |ms, open| growth.look(at(ms), open);
+        assert_eq!(look(0, Some((1000, 900))), Some(begun + soonest));
+        // 100 bytes a millisecond.
+        assert_eq!(look(1, Some((1100, 400))), Some(at(5)));
+        assert_eq!(look(2, Some((1200, 1))), Some(at(2) + soonest));
+        assert_eq!(look(3, Some((1300, 1 << 40))), Some(at(3) + latest));
+        // It does not grow; then none is open, and then another one.
+        assert_eq!(look(4, Some((1300, 900))), None);
+        assert_eq!(look(5, None), Some(at(5) + soonest));
+        assert_eq!(look(6, None), None);
+        assert_eq!(look(7, Some((1400, 900))), Some(at(7) + soonest));
     }
 }

@@ -10,6 +10,7 @@
 //! waiting for another lock. Appends and reads take no lock.
 
 mod append;
+mod crowding;
 mod drain;
 mod publish;
 mod read;
@@ -17,6 +18,7 @@ pub(crate) mod recover;
 mod resume;
 
 pub(crate) use append::{payload_of, write_record};
+use crowding::Crowding;
 use drain::WrittenAhead;
 pub use drain::{Ahead, AheadBytes, Sealed, Work};
 pub(crate) use publish::{Finished, PublishMark};
@@ -54,6 +56,8 @@ pub struct Lane {
     tail: OwnLine<AtomicU64>,
     /// Records that are durable before an earlier one is.
     finished: Finished,
+    /// Whether the drain falls behind.
+    crowding: Crowding,
     /// Everything that changes once a segment.
     control: Mutex<Control>,
     /// A slot became free, the head moved, or the lane stalled or closed.

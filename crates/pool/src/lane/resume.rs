@@ -1,6 +1,6 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{Control, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
+use super::{Control, Crowding, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
 use crate::{
     media::{OwnLine, Window},
     pool::Core,
@@ -70,6 +70,7 @@ impl Lane {
             slots: windows.into(),
             tail: OwnLine(AtomicU64::new(NO_SEGMENT)),
             finished: Finished::new(),
+            crowding: Crowding::default(),
             control: Mutex::new(Control {
                 entry,
                 order: recovered.segments.iter().map(|s| s.slot).collect(),

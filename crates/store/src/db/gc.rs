@@ -20,7 +20,7 @@ use super::{Shared, Store, sample::Sample};
 use crate::{
     error::StoreError,
     log::{Head, VlogFile},
-    stats::{GcReport, SetAside},
+    stats::{GcReport, SetAside, Wait},
 };
 use collect::Grant;
 use forebay_pool::Lsn;
@@ -149,8 +149,8 @@ impl Collector {
         self.files_removed.load(Relaxed)
     }
 
-    /// Times that a writer waited.
-    pub(super) fn waits(&self) -> u64 {
+    /// How writers waited.
+    pub(super) fn waits(&self) -> Wait {
         self.pace.waits()
     }
 
@@ -187,11 +187,15 @@ impl Store {
 }
 
 impl Shared {
-    /// What the writer of the record at `lsn` owes the collector.
+    /// What the writer of the record of `bytes` at `lsn` owes the collector, and the drain.
     #[inline]
-    pub(super) fn keep_pace(&self, lsn: Lsn) {
+    pub(super) fn keep_pace(&self, lsn: Lsn, bytes: usize) {
         if self.collector.pace.concerns(lsn) {
-            self.collector.pace.keep(lsn, &self.background.stop);
+            let pace = &self.collector.pace;
+            pace.keep(lsn, bytes as u64, &self.background.stop);
+        }
+        if let Some((lane, far)) = self.head.crowding(lsn) {
+            self.background.brake.slow_for_drain(lane, far);
         }
     }
 

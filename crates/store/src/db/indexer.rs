@@ -52,6 +52,7 @@ impl Shared {
         if self.view.load().frozen.len() >= FROZEN_MAX {
             return;
         }
+        let _freezing = self.background.freezes.begin();
         let _changing = self.view_change.lock();
         let view = self.view.load_full();
         let is_active = |active: &Arc<Chunk>| active.start() == full;

@@ -42,12 +42,12 @@ use crate::{
     manifest::Manifest,
     memtable::{Chunk, View},
     options::Options,
-    stats::Stats,
+    stats::{Stats, Wait, Waits},
 };
 use arc_swap::ArcSwap;
 use brake::Brake;
 use dead::DeadStarts;
-use forebay_pool::Lsn;
+use forebay_pool::{Lsn, WaitMeter};
 use gc::Collector;
 use parking_lot::{Condvar, Mutex};
 use snapshot::Snapshots;
@@ -134,6 +134,8 @@ struct Background {
     /// All keys that scans have passed over, for the statistics.
     scan_passed: AtomicU64,
     brake: Brake,
+    /// Freezes of full chunks by the writers that filled them.
+    freezes: WaitMeter,
 }
 
 #[derive(Default)]
@@ -168,6 +170,22 @@ impl Shared {
         let _changing = self.view_change.lock();
         let next = change(&self.view.load());
         self.view.store(Arc::new(next));
+    }
+
+    /// What writers waited for.
+    fn waits(&self) -> Waits {
+        let (index, drain) = self.background.brake.waits();
+        let segment = match &self.head {
+            Head::Pool(lane) => lane.blocked().into(),
+            Head::Resident(_) | Head::File(_) => Wait::default(),
+        };
+        Waits {
+            index,
+            collector: self.collector.waits(),
+            drain,
+            segment,
+            freeze: self.background.freezes.read().into(),
+        }
     }
 
     /// Where the log is complete in the index.
@@ -232,9 +250,8 @@ impl Store {
             memory_bytes_max: (shared.options.memtable_bytes * Options::CHUNKS_MAX) as u64
                 + shared.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
-            index_waits: shared.background.brake.waits(),
             scan_passed_keys: shared.background.scan_passed.load(Relaxed),
-            gc_waits: shared.collector.waits(),
+            waits: shared.waits(),
             index: shared.index.stats(),
             sync_calls,
             sync_seconds,

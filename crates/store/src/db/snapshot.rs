@@ -1,8 +1,12 @@
 //! [`Snapshot`]: the store as of one moment.
 //!
-//! A [`Moment`] is the log address that was the tail when it was taken, under all stripes, so between no write's append and its
-//! insert: it sees what lies below in the log, and nothing behind. Taking one freezes and copies nothing. Snapshots with nothing written
-//! between them share one.
+//! A [`Moment`] is the log address that was the tail when it was taken: it sees what lies below in the log, and nothing behind. Taking one
+//! freezes and copies nothing, and keeps no writer waiting. Snapshots with nothing written between them share one:
+//!
+//! 1. It gets its number, before which no file is retired for good. From now on writers keep every version that they replace.
+//! 2. The tail is read. Who appends behind it has found 1 to be so when it inserts.
+//! 3. Each stripe that is locked is waited for: who appended before the tail holds its stripe until it has inserted.
+//! 4. From now on writers keep versions below the highest open moment only.
 //!
 //! What a moment sees is kept as follows, so that it costs memory within the memtable's budget only:
 //!
@@ -27,7 +31,11 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
     },
 };
 
@@ -38,13 +46,15 @@ const MOMENTS_MAX: usize = 1000;
 #[derive(Default)]
 pub(super) struct Snapshots {
     open: Mutex<Open>,
-    /// Versions below are seen by an open moment: the highest one's limit. Raised under all stripes.
+    /// Versions below are seen by an open moment: the highest one's limit; or by one that is being taken: all.
     keep_below: AtomicU64,
 }
 
 #[derive(Default)]
 struct Open {
     taken: u64,
+    /// The number of one that is being taken: what it will see is kept as if it were open.
+    taking: Option<u64>,
     /// By number; limits rise with them.
     moments: BTreeMap<u64, (Lsn, Weak<Moment>)>,
 }
@@ -57,16 +67,20 @@ impl Snapshots {
 
     /// True if no snapshot with a lower number than `number` is open.
     pub(super) fn none_before(&self, number: u64) -> bool {
-        self.open
-            .lock()
-            .moments
-            .first_key_value()
-            .is_none_or(|(&first, _)| first >= number)
+        let open = self.open.lock();
+        let first = open.moments.first_key_value().map(|(&first, _)| first);
+        first
+            .into_iter()
+            .chain(open.taking)
+            .all(|first| first >= number)
     }
 
-    /// The log address below which a writer keeps the versions that it replaces.
+    /// The log address below which a writer that has appended keeps the versions that it replaces.
     #[inline]
     pub(super) fn keep_below(&self) -> Lsn {
+        // Between the reservation of its place in the log and this load: on x86-64 the reservation is a barrier itself.
+        #[cfg(not(target_arch = "x86_64"))]
+        fence(SeqCst);
         self.keep_below.load(Relaxed)
     }
 
@@ -77,7 +91,28 @@ impl Snapshots {
         moments.filter_map(|(_, moment)| moment.upgrade()).collect()
     }
 
-    /// Opens a moment at `limit`, the log's tail, with the present view. The caller holds all stripes.
+    /// Step 1; step 4 when it is dropped. The caller holds `view_change`, so there is one at a time.
+    fn begin(&self) -> Taking<'_> {
+        {
+            let mut open = self.open.lock();
+            open.taken += 1;
+            open.taking = Some(open.taken);
+        }
+        self.keep_below.store(Lsn::MAX, SeqCst);
+        fence(SeqCst);
+        Taking(self)
+    }
+
+    /// Lets writers keep what the open moments see.
+    fn keep_what_is_seen(&self, open: &Open) {
+        if open.taking.is_none() {
+            let highest = open.moments.last_key_value();
+            let limit = highest.map_or(0, |(_, (limit, _))| *limit);
+            self.keep_below.store(limit, Relaxed);
+        }
+    }
+
+    /// Opens a moment at `limit`, with the present view, while one is being taken.
     fn open(self: &Arc<Self>, limit: Lsn, view: Arc<View>) -> Result<Arc<Moment>, StoreError> {
         let mut open = self.open.lock();
         let last = open.moments.last_key_value();
@@ -92,7 +127,6 @@ impl Snapshots {
                 open: open.moments.len(),
             });
         }
-        open.taken += 1;
         let number = open.taken;
         let moment = Arc::new(Moment {
             number,
@@ -102,8 +136,18 @@ impl Snapshots {
         });
         open.moments
             .insert(number, (limit, Arc::downgrade(&moment)));
-        self.keep_below.store(limit, Relaxed);
         Ok(moment)
+    }
+}
+
+/// A moment is being taken.
+struct Taking<'a>(&'a Snapshots);
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        let mut open = self.0.open.lock();
+        open.taking = None;
+        self.0.keep_what_is_seen(&open);
     }
 }
 
@@ -156,9 +200,7 @@ impl Drop for Moment {
     fn drop(&mut self) {
         let mut open = self.snapshots.open.lock();
         open.moments.remove(&self.number);
-        let highest = open.moments.last_key_value();
-        let limit = highest.map_or(0, |(_, (limit, _))| *limit);
-        self.snapshots.keep_below.store(limit, Relaxed);
+        self.snapshots.keep_what_is_seen(&open);
     }
 }
 
@@ -184,9 +226,16 @@ impl Snapshot {
         let moment = {
             // Against an ingestion, which tells those that are open then to read from the tables.
             let _changing = shared.view_change.lock();
-            let _stripes: Vec<_> = shared.stripes.iter().map(|s| s.0.lock()).collect();
-            let view = shared.view.load_full();
-            shared.snapshots.open(shared.head.tail(), view)?
+            let _taking = shared.snapshots.begin();
+            let limit = shared.head.tail();
+            for stripe in &shared.stripes {
+                if stripe.0.is_locked() {
+                    drop(stripe.0.lock());
+                }
+            }
+            // What was inserted under those that were not locked any more is seen from now on.
+            fence(SeqCst);
+            shared.snapshots.open(limit, shared.view.load_full())?
         };
         Ok(Self {
             shared: Arc::clone(shared),
@@ -216,5 +265,65 @@ impl Snapshot {
     /// I/O errors and damage.
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         Ok(Scan::new(self.clone(), range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Snapshots;
+    use crate::{Options, Store, Variant};
+    use std::{
+        sync::{Arc, mpsc},
+        thread,
+        time::Duration,
+    };
+
+    #[test]
+    fn what_is_retired_while_a_snapshot_is_being_taken_is_kept_for_it() {
+        let snapshots = Arc::new(Snapshots::default());
+        let before = snapshots.next_number();
+        let taking = snapshots.begin();
+        // A file whose records were written again behind the tail that the snapshot has read.
+        let retired = snapshots.next_number();
+        assert!(!snapshots.none_before(retired));
+        assert!(snapshots.none_before(before));
+        drop(taking);
+        assert!(snapshots.none_before(retired));
+    }
+
+    #[test]
+    fn a_snapshot_that_waits_for_one_writer_keeps_no_other_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            variant: Variant::NoSync,
+            ..Options::default()
+        };
+        let store = Store::open(&dir.path().join("store"), None, &options).unwrap();
+        let stripe_of = |key: &[u8]| store.shared.stripe_number(store.shared.hash(key));
+        let key = |i: u32| i.to_be_bytes();
+        store.put(&key(0), b"before").unwrap();
+        // As a writer that lost its processor between its append and its insert; and a key of an earlier stripe.
+        let held = &store.shared.stripes[stripe_of(&key(0))].0;
+        let other = (1..).find(|&i| stripe_of(&key(i)) < stripe_of(&key(0)));
+        let (Some(other), writer) = (other, held.lock()) else {
+            return;
+        };
+        thread::scope(|scope| {
+            let snapshot = scope.spawn(|| store.snapshot().unwrap());
+            while !store.shared.snapshots.open.lock().taking.is_none() {
+                thread::yield_now();
+            }
+            let (done, is_done) = mpsc::channel();
+            let (store, key) = (&store, &key);
+            scope.spawn(move || done.send(store.put(&key(other), b"meanwhile")));
+            let put = is_done.recv_timeout(Duration::from_secs(60));
+            assert!(!snapshot.is_finished());
+            drop(writer);
+            put.expect("the put waits for the snapshot").unwrap();
+            let snapshot = snapshot.join().unwrap();
+            assert_eq!(&*snapshot.get(&key(0)).unwrap().unwrap(), b"before");
+        });
+        let settled = store.shared.snapshots.keep_below();
+        assert_eq!(settled, 0, "versions are kept though no snapshot is open");
     }
 }

@@ -4,7 +4,7 @@
 //! 2. Under the key's stripe: append the record. It is durable when the append returns.
 //! 3. Still under the stripe: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
-//! 5. Keep the collector's pace (`gc`; one load tells whether it concerns this write).
+//! 5. Keep the collector's and the drain's pace (`gc`, `brake`; one load each tells whether it concerns this write).
 //!
 //! The stripe makes a key's order in the log its order in the memtable, lets garbage collection compare and
 //! relocate as one step, and lets a freeze, which takes all stripes, find no write between 2 and 3.
@@ -170,7 +170,7 @@ impl Shared {
             self.write_one(claim, kind, key, body, form, || true)
         })?;
         if let Some(lsn) = written {
-            self.keep_pace(lsn);
+            self.keep_pace(lsn, key.len() + body.len());
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Shared {
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
-        self.keep_pace(lsn);
+        self.keep_pace(lsn, payload.len());
         Ok(())
     }
 

@@ -62,7 +62,8 @@ pub struct IndexOptions {
     /// How much memory whole filters and block indexes may take before the oldest run's are cached in
     /// parts, bytes. Takes effect when tables are written.
     pub pinned_bytes: u64,
-    /// Size at which a table is closed and the next begun, bytes. One file is open for each table.
+    /// Size at which a table of new entries is closed and the next begun, bytes. Large merges make larger ones, up to 32 times as large:
+    /// one file is open for each table.
     pub table_bytes: u64,
 }
 
@@ -238,7 +239,12 @@ impl LsmIndex {
             .sum();
         let in_parts =
             oldest && entries.saturating_mul(PINNED_PER_ENTRY_TENTHS) / 10 > self.pinned_bytes;
-        Merge::new(inputs, oldest, in_parts, self.maker.clone())
+        let bytes = inputs.iter().map(|run| run.bytes()).sum();
+        let maker = TableMaker {
+            table_bytes: policy::table_bytes(self.maker.table_bytes, bytes, in_parts),
+            ..self.maker.clone()
+        };
+        Merge::new(inputs, oldest, in_parts, maker)
     }
 
     /// Puts a finished merge's output in the place of its inputs.

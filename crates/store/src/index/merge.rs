@@ -18,8 +18,10 @@ use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 const DOING: &str = "merging runs";
 
-/// Most entries read in one step. A step ends sooner when it has filled a table, as it commonly does.
+/// Most entries read in one step, or as many as a table may have at [`ENTRY_BYTES_MIN`]. A step ends sooner when it has filled a
+/// table, as it commonly does.
 const STEP_ENTRIES: usize = 4_000_000;
+const ENTRY_BYTES_MIN: u64 = 16;
 
 /// What becomes of some of the tables.
 enum Part {
@@ -142,7 +144,10 @@ impl Merge {
     /// # Errors
     /// I/O errors and damaged tables. The merge cannot be continued then.
     pub(super) fn step(&mut self) -> Result<bool, IndexError> {
-        let mut budget = STEP_ENTRIES;
+        let entries = self.maker.table_bytes / ENTRY_BYTES_MIN;
+        let mut budget = usize::try_from(entries)
+            .unwrap_or(usize::MAX)
+            .max(STEP_ENTRIES);
         let mut writer = self.writer();
         while budget > 0 && !writer.is_full() {
             if !self.sources.is_empty() {

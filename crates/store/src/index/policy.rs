@@ -10,6 +10,9 @@
 //! costs the writing of four entries, and what a scan has to pass over is bounded by what is live; or when scans have passed over as many
 //! tombstones as there are entries, however few tombstones that are: then the merge costs what they have cost already.
 //!
+//! One file is open for each table, so a large merge makes larger tables: as many as are a bound for a run ([`TABLES`]), up to a size at
+//! which what a table's filter takes while it is written is still small beside the memtable ([`table_bytes`]).
+//!
 //! The price is space: the oldest run may hold keys that newer runs have replaced, up to about twice the
 //! live entries. An entry is some twenty bytes; the value log is the place that matters.
 
@@ -21,6 +24,23 @@ const RUNS_MAX: usize = 8;
 
 /// One in so many entries may be a tombstone.
 const TOMBSTONES: u64 = 4;
+
+/// Tables of a run that are many enough.
+const TABLES: u64 = 32;
+
+/// So many times larger than the least is the largest table; more if its filter is written in parts, which takes no memory meanwhile.
+const LARGER_MAX: u64 = 8;
+const LARGER_IN_PARTS_MAX: u64 = 32;
+
+/// Size of the tables that a merge of so many bytes makes, given the size of those that an ingestion makes.
+pub(super) fn table_bytes(least: u64, merged: u64, in_parts: bool) -> u64 {
+    let larger_max = if in_parts {
+        LARGER_IN_PARTS_MAX
+    } else {
+        LARGER_MAX
+    };
+    (merged / TABLES).clamp(least, least.saturating_mul(larger_max))
+}
 
 /// Whether all runs are to be merged for the sake of tombstones, of which scans have `passed` over so many.
 pub(super) fn is_dense(entries: u64, tombstones: u64, passed: u64) -> bool {
@@ -79,6 +99,20 @@ mod tests {
         assert!(is_dense(1000, 250, 0));
         assert!(is_dense(1000, 1, 1000));
         assert!(!is_dense(1000, 0, 1000));
+    }
+
+    #[test]
+    fn an_index_of_a_terabyte_of_small_values_has_fewer_tables_than_a_process_may_open_files() {
+        const LEAST: u64 = 32 << 20;
+        assert_eq!(table_bytes(LEAST, 0, false), LEAST);
+        assert_eq!(table_bytes(LEAST, 32 * LEAST, false), LEAST);
+        assert_eq!(table_bytes(LEAST, u64::MAX, false), 256 << 20);
+        // 100-byte values: some 28 bytes of the index each. All runs are merged, so what is merged is there twice.
+        for (values, tables_max) in [(180e9, 100), (1e12, 600)] {
+            let merged = (values / 100.0 * 28.0) as u64;
+            let tables = merged / table_bytes(LEAST, merged, true);
+            assert!(2 * tables < tables_max, "{tables}");
+        }
     }
 
     #[test]

@@ -42,6 +42,15 @@ impl Head {
         }
     }
 
+    /// The lane that drains to the value log, and how far the record at `lsn` lies in its crowded end, if it does.
+    #[inline]
+    pub(crate) fn crowding(&self, lsn: Lsn) -> Option<(&Lane, f64)> {
+        match self {
+            Self::Pool(lane) => lane.crowding(lsn).map(|far| (&**lane, far)),
+            Self::Resident(_) | Self::File(_) => None,
+        }
+    }
+
     /// Payload bytes of one record at most.
     #[inline]
     pub(crate) fn payload_max(&self) -> usize {

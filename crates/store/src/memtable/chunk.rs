@@ -51,6 +51,11 @@ struct Entry {
 const _: () = assert!(size_of::<Entry>() == 32);
 
 impl Entry {
+    /// Deleted, and no snapshot sees an older version.
+    fn is_dead(&self) -> bool {
+        self.form == Form::Tombstone && self.older == 0
+    }
+
     fn address(&self) -> Address {
         Address {
             lsn: self.lsn,
@@ -328,19 +333,24 @@ impl Chunk {
         SortedChunk { shards, order }
     }
 
-    /// What the order for scans has not taken in yet of each shard: entries and revived ones behind those `seen`, which become all.
-    pub(super) fn unordered(&self, seen: &mut [(u32, u32)]) -> Vec<(u64, u32)> {
-        let mut places = Vec::new();
+    /// Has `each` look at what the order for scans has not taken in yet of each shard, at its place, its key, and whether it is dead
+    /// (deleted, and no snapshot sees an older version): entries and revived ones behind those `seen`, which become all.
+    pub(super) fn each_unordered(
+        &self,
+        seen: &mut [(u32, u32)],
+        mut each: impl FnMut(u32, &[u8], bool),
+    ) {
         for (s, (shard, (entries, revived))) in self.shards.iter().zip(seen).enumerate() {
             let shard = shard.read();
             let new = *entries as usize..shard.entries.len();
-            places.extend(new.map(|number| (0, place(s, number))));
-            let again = shard.revived[*revived as usize..].iter();
-            places.extend(again.map(|&number| (0, place(s, number as usize))));
+            let again = &shard.revived[*revived as usize..];
+            for number in new.chain(again.iter().map(|&number| number as usize)) {
+                let entry = &shard.entries[number];
+                each(place(s, number), shard.key(entry), entry.is_dead());
+            }
             *entries = u32::try_from(shard.entries.len()).unwrap_or(u32::MAX);
             *revived = u32::try_from(shard.revived.len()).unwrap_or(u32::MAX);
         }
-        places
     }
 
     /// Has `use_key` look at the key of the entry at `place`.
@@ -367,7 +377,7 @@ impl Chunk {
             return false;
         };
         let entry = &mut shard.entries[number];
-        let dead = entry.form == Form::Tombstone && entry.older == 0;
+        let dead = entry.is_dead();
         if dead {
             entry.ordered = false;
             use_key(shard.key(&shard.entries[number]));

@@ -68,17 +68,8 @@ impl Chunk {
     /// The order of all keys that the chunk has now, but for deleted ones that left it.
     pub(crate) fn ordered(&self) -> ChunkOrder {
         let ordered = &mut *self.ordered.lock();
-        ordered.seen.resize(super::chunk::SHARDS, (0, 0));
-        let mut places = self.unordered(&mut ordered.seen);
-        // Those that were deleted meanwhile are not worth sorting.
-        let mut left = ordered.left.take();
-        places.retain(|&(_, place)| !self.leaves(place, &mut left));
-        ordered.left = left;
+        let places = self.sorted_new(ordered);
         if !places.is_empty() {
-            self.keep_shared(ordered, &places);
-            let shared = ordered.shared.as_ref().map_or(0, Vec::len);
-            let key_of = |place: u32, use_key: &mut dyn FnMut(&[u8])| self.with_key(place, use_key);
-            sort_behind(&mut places, shared, 0, &key_of);
             self.add_run(ordered, places);
         }
         let passed = self.passed.load(Relaxed);
@@ -94,24 +85,48 @@ impl Chunk {
         }
     }
 
-    /// Makes `shared` what the keys at `places` share as well, and numbers the runs anew if that is less than it was.
-    fn keep_shared(&self, ordered: &mut Ordered, places: &[(u64, u32)]) {
-        let first = || self.with_key(places[0].1, <[u8]>::to_vec);
-        let mut shared = ordered.shared.take().unwrap_or_else(first);
-        let before = shared.len();
-        for &(_, place) in places {
-            let len = self.with_key(place, |key| shared_len(&shared, key));
-            shared.truncate(len);
+    /// The places of keys that came since they were last taken in, sorted. Those that were deleted meanwhile leave at once.
+    fn sorted_new(&self, ordered: &mut Ordered) -> Vec<(u64, u32)> {
+        ordered.seen.resize(super::chunk::SHARDS, (0, 0));
+        let before = ordered.shared.take();
+        let (mut places, mut dead) = (Vec::new(), Vec::new());
+        let mut shared = before.clone();
+        // Numbered as they are met, by what the keys before them share; anew, if in the end they share less.
+        self.each_unordered(&mut ordered.seen, |place, key, is_dead| {
+            if is_dead {
+                dead.push(place);
+                return;
+            }
+            let shared = shared.get_or_insert_with(|| key.to_vec());
+            shared.truncate(shared_len(shared, key));
+            places.push((eight(key, shared.len()), place));
+        });
+        let mut left = ordered.left.take();
+        dead.retain(|&place| !self.leaves(place, &mut left));
+        ordered.left = left;
+        for place in dead {
+            // It was put again, or its shard is being read by an ingestion.
+            self.with_key(place, |key| {
+                let shared = shared.get_or_insert_with(|| key.to_vec());
+                shared.truncate(shared_len(shared, key));
+                places.push((eight(key, shared.len()), place));
+            });
         }
-        if shared.len() < before {
+        let len = shared.as_ref().map_or(0, Vec::len);
+        if before.as_ref().map(Vec::len) != Some(len) {
+            let number = |&(_, place): &(u64, u32)| {
+                let number = self.with_key(place, |key| eight(key, len));
+                (number, place)
+            };
+            places = places.iter().map(number).collect();
             for run in &mut ordered.runs {
-                let number = |&(_, place): &(u64, u32)| {
-                    (self.with_key(place, |key| eight(key, shared.len())), place)
-                };
                 *run = Arc::new(Run(run.0.iter().map(number).collect()));
             }
         }
-        ordered.shared = Some(shared);
+        ordered.shared = shared;
+        let key_of = |place: u32, use_key: &mut dyn FnMut(&[u8])| self.with_key(place, use_key);
+        sort_numbered(&mut places, len, 0, &key_of);
+        places
     }
 
     /// Adds sorted places as a run, and merges runs of like sizes.
@@ -233,6 +248,11 @@ fn sort_behind(places: &mut [(u64, u32)], skip: usize, depth: u32, key_of: &KeyO
     for (number, place) in &mut *places {
         key_of(*place, &mut |key| *number = eight(key, skip));
     }
+    sort_numbered(places, skip, depth, key_of);
+}
+
+/// The same for places that have their numbers.
+fn sort_numbered(places: &mut [(u64, u32)], skip: usize, depth: u32, key_of: &KeyOf<'_>) {
     places.sort_unstable_by_key(|&(number, _)| number);
     for group in places.chunk_by_mut(|a, b| a.0 == b.0) {
         if group.len() == 1 {

@@ -3,19 +3,26 @@
 //! The log's own addresses measure it: writers may go on up to an address, which the collector moves along as it gives space
 //! back. So the log grows no faster than garbage leaves it, however fast either is, and each write waits only for the
 //! collection that it takes. One load tells a writer that it need not look here.
+//!
+//! A wait is short: a collector that is held up, by a slow disk or for want of a processor, slows writers to so many puts a second
+//! ([`PAUSE_MAX`]) and stops none.
 
-use forebay_pool::Lsn;
+use crate::stats::Wait;
+use forebay_pool::{Lsn, WaitMeter};
 use parking_lot::{Condvar, Mutex};
 use std::{
     sync::atomic::{
         AtomicBool, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// How long one write waits at most. So writers never depend on the collector: if it cannot go on, they are slow.
-const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// How long one write of up to [`PAUSE_BYTES`] waits at most. A larger one takes as much more of the space, and waits as much longer, but
+/// no longer than [`PAUSE_END`].
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+const PAUSE_BYTES: u64 = 16 << 10;
+const PAUSE_END: Duration = Duration::from_millis(250);
 
 /// How far writers may go. Without a collector: anywhere.
 pub(super) struct Pace {
@@ -26,7 +33,7 @@ pub(super) struct Pace {
     called: Condvar,
     /// Writers may go on.
     moved: Condvar,
-    waits: AtomicU64,
+    waits: WaitMeter,
 }
 
 struct State {
@@ -34,6 +41,8 @@ struct State {
     allowed: Lsn,
     /// The collector was called, or is at work.
     called: bool,
+    /// Writers that wait.
+    waiting: usize,
 }
 
 impl Default for Pace {
@@ -43,18 +52,19 @@ impl Default for Pace {
             state: Mutex::new(State {
                 allowed: Lsn::MAX,
                 called: false,
+                waiting: 0,
             }),
             called: Condvar::new(),
             moved: Condvar::new(),
-            waits: AtomicU64::new(0),
+            waits: WaitMeter::default(),
         }
     }
 }
 
 impl Pace {
-    /// Times that a writer waited.
-    pub(super) fn waits(&self) -> u64 {
-        self.waits.load(Relaxed)
+    /// How writers waited.
+    pub(super) fn waits(&self) -> Wait {
+        self.waits.read().into()
     }
 
     /// True if the writer of the record at `lsn` has to [`keep`](Self::keep) the pace.
@@ -63,9 +73,9 @@ impl Pace {
         lsn >= self.mark.load(Relaxed)
     }
 
-    /// Calls the collector, if nobody did; waits until the record at `lsn` is allowed for, or long enough, or `stop`.
+    /// Calls the collector, if nobody did; waits until the record of `bytes` at `lsn` is allowed for, or long enough, or `stop`.
     #[cold]
-    pub(super) fn keep(&self, lsn: Lsn, stop: &AtomicBool) {
+    pub(super) fn keep(&self, lsn: Lsn, bytes: u64, stop: &AtomicBool) {
         let mut state = self.state.lock();
         if !state.called {
             state.called = true;
@@ -75,13 +85,15 @@ impl Pace {
         if lsn < state.allowed {
             return;
         }
-        self.waits.fetch_add(1, Relaxed);
-        let deadline = Instant::now() + PAUSE_MAX;
+        let waiting = self.waits.begin();
+        let deadline = waiting.begun() + pause_max(bytes);
+        state.waiting += 1;
         while lsn >= state.allowed && !stop.load(SeqCst) {
             if self.moved.wait_until(&mut state, deadline).timed_out() {
-                return;
+                break;
             }
         }
+        state.waiting -= 1;
     }
 
     /// For the collector: waits to be called, no longer than `timeout`. True if it was.
@@ -112,6 +124,14 @@ impl Pace {
     }
 }
 
+/// How long a write of so many bytes waits at most.
+fn pause_max(bytes: u64) -> Duration {
+    let parts = bytes.div_ceil(PAUSE_BYTES).max(1);
+    PAUSE_MAX
+        .saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX))
+        .min(PAUSE_END)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,9 +148,9 @@ mod tests {
         let pace = Pace::default();
         pace.rest(100, 200);
         assert!(!pace.concerns(99) && pace.concerns(100));
-        pace.keep(100, &GO_ON);
+        pace.keep(100, 100, &GO_ON);
         assert!(!pace.concerns(199) && pace.concerns(200));
-        assert_eq!(pace.waits(), 0);
+        assert_eq!(pace.waits().times, 0);
         assert!(pace.wait_for_call(Duration::ZERO));
         pace.rest(300, 400);
         assert!(!pace.wait_for_call(Duration::ZERO));
@@ -141,8 +161,8 @@ mod tests {
         let pace = &Pace::default();
         pace.allow(100);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| pace.keep(150, &GO_ON));
-            while pace.waits() == 0 {
+            let writer = scope.spawn(|| pace.keep(150, 1 << 20, &GO_ON));
+            while pace.state.lock().waiting == 0 && !writer.is_finished() {
                 std::thread::yield_now();
             }
             pace.allow(151);
@@ -152,10 +172,18 @@ mod tests {
     }
 
     #[test]
+    fn a_write_waits_as_long_as_it_is_large_and_no_longer_than_a_quarter_of_a_second() {
+        assert_eq!(pause_max(0), PAUSE_MAX);
+        assert_eq!(pause_max(PAUSE_BYTES), PAUSE_MAX);
+        assert_eq!(pause_max(4 * PAUSE_BYTES), 4 * PAUSE_MAX);
+        assert_eq!(pause_max(u64::MAX), PAUSE_END);
+    }
+
+    #[test]
     fn a_write_goes_on_in_the_end_even_if_the_collector_never_moves() {
         let pace = Pace::default();
         pace.allow(100);
-        pace.keep(100, &GO_ON);
-        assert_eq!(pace.waits(), 1);
+        pace.keep(100, 100, &GO_ON);
+        assert_eq!(pace.waits().times, 1);
     }
 }
