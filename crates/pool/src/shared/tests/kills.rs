@@ -186,7 +186,7 @@ fn processes_killed_at_every_step_and_at_any_moment_lose_nothing_and_stop_no_oth
             let step = if next(4) == 0 { "never" } else { step };
             living.push(run.start(started, step, count));
         }
-        if next(4000) == 0 {
+        if next(500) == 0 {
             let at = next(3) as usize;
             living[at].child.kill().unwrap();
         }
