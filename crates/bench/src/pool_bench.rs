@@ -4,6 +4,8 @@
 //! releases sealed ones at once, so that sealing is rare. The floor goes through
 //! [`Media::stream`] and [`Media::fence`] to a scratch medium of the same kind and size, one after the
 //! other; with several threads each has a part of it for itself.
+//!
+//! Beside threads on a lane of one process, `--processes` measures processes ([`members`]) on a shared lane.
 
 use crate::{
     BenchError,
@@ -18,6 +20,8 @@ use forebay_pool::{
     media::{Media, Profile},
     persist::{LINE, Persist},
 };
+use members::Members;
+pub use members::serve;
 use serde::Serialize;
 use std::{
     io::IoSlice,
@@ -26,6 +30,8 @@ use std::{
     time::{Duration, Instant},
 };
 use uuid::Uuid;
+
+mod members;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -40,6 +46,10 @@ pub struct Config {
     pub sizes: Vec<usize>,
     /// Numbers of threads on the one lane.
     pub threads: Vec<usize>,
+    /// Numbers of processes on a shared lane; not with a profile.
+    pub processes: Vec<usize>,
+    /// The command line that starts one, which gets one more argument and calls [`serve`] with it.
+    pub member: Vec<String>,
     /// Rounds.
     pub rounds: usize,
     /// Seconds of one slice: one size, one number of threads, appends or floor.
@@ -54,6 +64,8 @@ impl Default for Config {
             segment_bytes: 64 << 20,
             sizes: vec![64, 512, 4096, 65536],
             threads: vec![1, 2, 4, 8, 16],
+            processes: Vec::new(),
+            member: Vec::new(),
             rounds: 7,
             slice_seconds: 0.2,
         }
@@ -89,8 +101,10 @@ pub struct Report {
 pub struct Row {
     /// Payload bytes.
     pub bytes: usize,
-    /// Threads on the lane.
+    /// Threads on the lane, or of each process on it.
     pub threads: usize,
+    /// Processes on a shared lane; `null` for threads on a lane of one process.
+    pub processes: Option<usize>,
     /// Appends counted, all rounds.
     pub ops: u64,
     /// Median over the rounds.
@@ -99,7 +113,7 @@ pub struct Row {
     pub append_ns_span: Span,
     /// Payload bytes, all threads together, 10^6 a second.
     pub append_mb_s: f64,
-    /// Appends of all threads together over those of one thread; `null` where one thread was not measured.
+    /// Appends of all threads (processes) together over those of one; `null` where one was not measured.
     pub of_one_thread: Option<f64>,
     /// Of 1,000 appends 999 took at most so many microseconds: in slices of their own, of all rounds together, since the clock
     /// is read around each.
@@ -122,9 +136,15 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
             "at least one round, one thread and some time are needed".to_owned(),
         ));
     }
+    if config.processes.contains(&0) || !config.processes.is_empty() && config.profile.is_some() {
+        return Err(BenchError::Config(
+            "processes are measured at the pool's own speed, and at least one".to_owned(),
+        ));
+    }
+    let lanes = 1 + u64::from(!config.processes.is_empty());
     let scratch = ScratchPool::new(
         &config.pool,
-        u64::from(BUFFERS),
+        lanes * u64::from(BUFFERS),
         config.segment_bytes,
         config.profile,
     )?;
@@ -153,23 +173,41 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         .sizes
         .iter()
         .filter(|&&bytes| bytes <= lane.payload_max());
+    let case = |bytes, is_shared| {
+        move |&writers| Case {
+            bytes,
+            writers,
+            is_shared,
+        }
+    };
     let cases: Vec<Case> = sizes
         .flat_map(|&bytes| {
-            config
-                .threads
-                .iter()
-                .map(move |&threads| Case { bytes, threads })
+            let threads = config.threads.iter().map(case(bytes, false));
+            threads.chain(config.processes.iter().map(case(bytes, true)))
         })
         .collect();
-    if cases.len() < config.sizes.len() * config.threads.len() {
+    if cases.len() < config.sizes.len() * (config.threads.len() + config.processes.len()) {
         notes.push(format!(
             "sizes above {} bytes do not fit into half a segment and were left out",
             lane.payload_max()
         ));
     }
+    let mut members = match config.processes.iter().max() {
+        Some(&count) => Some(Members::start(pool, &config.member, count)?),
+        None => None,
+    };
     let rows = with_drain(&lane, || {
-        measure(config, &cases, &lane, floor.as_ref(), note)
+        measure(
+            config,
+            &cases,
+            (&lane, members.as_mut()),
+            floor.as_ref(),
+            note,
+        )
     });
+    if members.is_some_and(|members| !members.end()) {
+        notes.push("the shared lane could not be given back to the pool".to_owned());
+    }
     drain_all(&lane)?;
     if !lane.remove() {
         notes.push(
@@ -192,14 +230,17 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
 #[derive(Clone, Copy)]
 struct Case {
     bytes: usize,
-    threads: usize,
+    /// Threads, or processes.
+    writers: usize,
+    /// On a shared lane.
+    is_shared: bool,
 }
 
 /// All cases, round after round.
 fn measure(
     config: &Config,
     cases: &[Case],
-    lane: &Lane,
+    (lane, mut members): (&Lane, Option<&mut Members>),
     floor: Option<&ScratchMedia>,
     note: &dyn Fn(&str),
 ) -> Result<Vec<Row>, BenchError> {
@@ -208,22 +249,36 @@ fn measure(
     for round in 1..=config.rounds {
         for (case, done) in cases.iter().zip(&mut rounds) {
             note(&format!(
-                "round {round} of {}: {} bytes, {} threads",
-                config.rounds, case.bytes, case.threads
+                "round {round} of {}: {} bytes, {} {}",
+                config.rounds,
+                case.bytes,
+                case.writers,
+                if case.is_shared {
+                    "processes"
+                } else {
+                    "threads"
+                }
             ));
             if let Some(floor) = floor {
                 done.floors.push(copies(*case, &*floor.media, slice)?);
+            }
+            if let Some(members) = members.as_mut().filter(|_| case.is_shared) {
+                done.appends.push(members.appended(*case, slice)?);
+                continue;
             }
             done.appends.push(appended(*case, lane, slice)?);
             done.latencies.merge(&timed(*case, lane, slice / 2)?);
         }
     }
     let mut rows: Vec<Row> = cases.iter().zip(rounds).map(|(c, r)| row(*c, &r)).collect();
-    let alone: Vec<(usize, f64)> = (rows.iter().filter(|row| row.threads == 1))
-        .map(|row| (row.bytes, row.append_mb_s))
+    let key = |row: &Row| (row.bytes, row.processes.is_some());
+    let alone: Vec<_> = rows
+        .iter()
+        .filter(|row| row.threads * row.processes.unwrap_or(1) == 1)
+        .map(|row| (key(row), row.append_mb_s))
         .collect();
     for row in &mut rows {
-        let one = alone.iter().find(|(bytes, _)| *bytes == row.bytes);
+        let one = alone.iter().find(|(of, _)| *of == key(row));
         row.of_one_thread = one.map(|(_, one)| row.append_mb_s / one);
     }
     Ok(rows)
@@ -251,11 +306,12 @@ fn row(case: Case, rounds: &Rounds) -> Row {
     let measured = !floors.is_empty();
     Row {
         bytes: case.bytes,
-        threads: case.threads,
+        threads: if case.is_shared { 1 } else { case.writers },
+        processes: case.is_shared.then_some(case.writers),
         ops: appends.iter().map(|s| s.ops).sum(),
         append_ns: median(&append_ns),
         append_ns_span: span(&append_ns),
-        append_mb_s: case.bytes as f64 * case.threads as f64 * 1e3 / median(&append_ns),
+        append_mb_s: case.bytes as f64 * case.writers as f64 * 1e3 / median(&append_ns),
         of_one_thread: None,
         append_p999_us: rounds.latencies.percentiles().p999_us,
         floor_ns: measured.then(|| median(&floor_ns)),
@@ -280,7 +336,7 @@ const KIND: u16 = 1;
 
 /// The latency of each append.
 fn timed(case: Case, lane: &Lane, slice: Duration) -> Result<Latencies, BenchError> {
-    let latencies: Vec<Mutex<Latencies>> = (0..case.threads).map(|_| Mutex::default()).collect();
+    let latencies: Vec<Mutex<Latencies>> = (0..case.writers).map(|_| Mutex::default()).collect();
     in_threads(case, slice, |(thread, _), payload| {
         // Never waited for: it is this thread's own.
         let mut own = latencies[thread as usize]
@@ -307,7 +363,7 @@ fn appended(case: Case, lane: &Lane, slice: Duration) -> Result<Slice, BenchErro
 
 fn copies(case: Case, media: &dyn Media, slice: Duration) -> Result<Slice, BenchError> {
     let stride = (case.bytes as u64).next_multiple_of(LINE as u64);
-    let part = media.bytes() / case.threads as u64 / stride;
+    let part = media.bytes() / case.writers as u64 / stride;
     in_threads(case, slice, |(thread, turn), payload| {
         let offset = (thread * part + turn % part) * stride;
         media.stream(offset, &[IoSlice::new(payload)], 0);
@@ -323,10 +379,10 @@ fn in_threads(
     operation: impl Fn((u64, u64), &[u8]) -> Result<(), BenchError> + Sync,
 ) -> Result<Slice, BenchError> {
     // Reading the clock costs about as much as a small copy: look at it once in a few microseconds.
-    let step = (65536 / case.bytes.max(1)).clamp(1, 128) as u64;
+    let step = members::step(case.bytes);
     let values = Values::new(case.bytes);
     let outcomes: Vec<Result<Slice, BenchError>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..case.threads as u64)
+        let workers: Vec<_> = (0..case.writers as u64)
             .map(|thread| {
                 let (operation, values) = (&operation, &values);
                 scope.spawn(move || {

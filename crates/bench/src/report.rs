@@ -442,7 +442,10 @@ pub fn pool(report: &pool_bench::Report) -> String {
     for row in &report.rows {
         table.row(vec![
             row.bytes.to_string(),
-            row.threads.to_string(),
+            match row.processes {
+                Some(processes) => format!("{processes} processes"),
+                None => row.threads.to_string(),
+            },
             figure(Some(row.append_ns)),
             span(row.append_ns_span),
             figure(row.floor_ns),

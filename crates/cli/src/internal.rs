@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Subcommand;
-use forebay_bench::{crash, emulated, wisckey};
+use forebay_bench::{crash, emulated, pool_bench, wisckey};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -14,6 +14,11 @@ pub enum Command {
     /// Fill a store, say so, and go on until killed
     Fill {
         /// What to do, as JSON
+        order: String,
+    },
+    /// Append to a shared lane, as told on standard input
+    Append {
+        /// Descriptors of the pool and of the lane's state, and the member's number
         order: String,
     },
     /// Do requests to a file, and say how long they took
@@ -28,6 +33,7 @@ impl Command {
         match self {
             Self::Write { order } => crash::write_until_killed(&order)?,
             Self::Fill { order } => wisckey::fill_until_killed(&order)?,
+            Self::Append { order } => pool_bench::serve(&order)?,
             Self::Requests { order } => println!("{}", emulated::requests(&order)?),
         }
         Ok(())

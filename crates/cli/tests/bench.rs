@@ -70,6 +70,21 @@ fn the_pool_is_measured_beside_its_floor() {
         .ok()
         .text();
     assert!(table.contains("append/floor"), "{table}");
+    let report = sandbox
+        .run("bench pool --quick --sizes 100,4k --threads 1 --processes 1,3 --json")
+        .ok()
+        .json();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for row in rows.iter().filter(|row| !row["processes"].is_null()) {
+        assert_eq!(row["threads"], 1);
+        for field in ["append_ns", "of_one_thread", "floor_ns", "ratio"] {
+            assert!(is_figure(&row[field]), "{field} in {row}");
+        }
+    }
+    // Its lanes and processes are gone: no note says otherwise.
+    let notes = report["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
 }
 
 #[test]

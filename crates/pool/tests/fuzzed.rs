@@ -5,9 +5,18 @@
 #[path = "support/fuzzed.rs"]
 mod fuzzed;
 
-use forebay_pool::{crc32c, layout::PAGE};
+use forebay_pool::{
+    ClaimOptions, Pool, crc32c,
+    layout::PAGE,
+    media::Sim,
+    record::{Header, KIND_VOID, peek},
+};
 use proptest::prelude::*;
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 fn seeds(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -101,6 +110,47 @@ proptest! {
     }
 }
 
+/// Edits that make the first record of the fixture's second segment a void of `length` bytes of payload.
+fn void_edits(length: u32) -> Vec<(usize, u8)> {
+    let at = 3 * PAGE as usize + 8192 + 64;
+    let header = peek(&fuzzed::POOL[at..]).unwrap();
+    let length = (header.length ^ length).to_le_bytes();
+    let kind = (header.kind ^ KIND_VOID).to_le_bytes();
+    let of_length = (0..4).map(|byte| (at + 4 + byte, length[byte]));
+    of_length
+        .chain((0..2).map(|byte| (at + 24 + byte, kind[byte])))
+        .collect()
+}
+
+fn bytes_of(edits: &[(usize, u8)]) -> Vec<u8> {
+    let bytes = |(at, flip): &(usize, u8)| [*at as u8, (*at >> 8) as u8, *flip];
+    edits.iter().flat_map(bytes).collect()
+}
+
+#[test]
+fn voids_of_every_length_in_a_pool_are_stepped_over_or_end_its_log() {
+    for length in (0..9000)
+        .step_by(32)
+        .chain([1, 33, u32::MAX, u32::MAX - 31, 1 << 31])
+    {
+        fuzzed::recovery(&[&[1], &bytes_of(&void_edits(length))[..]].concat());
+    }
+    // One as long as the record that was there: what follows it is found.
+    let header = peek(&fuzzed::POOL[3 * PAGE as usize + 8192 + 64..]).unwrap();
+    let edits = void_edits((header.record_bytes() - 32) as u32);
+    let count = |edits: &[(usize, u8)]| -> usize {
+        let image = fuzzed::edited(&bytes_of(edits));
+        let pool = Pool::open_media(Path::new("fuzzed"), Arc::new(Sim::from_image(image))).unwrap();
+        let lanes = fuzzed::OWNERS
+            .iter()
+            .filter_map(|owner| pool.claim(*owner, &ClaimOptions::default()).ok());
+        lanes
+            .map(|(_, recovered)| recovered.records().count())
+            .sum()
+    };
+    assert_eq!(count(&edits) + 1, count(&[]));
+}
+
 #[test]
 #[ignore = "writes fuzz/seeds"]
 fn write_the_seeds() {
@@ -113,16 +163,25 @@ fn write_the_seeds() {
     put("record", "three-records", &segment(1)[64..1024]);
     put("record", "segment", &segment(1)[..2048]);
     put("record", "segment-with-a-torn-end", &segment(0)[..2048]);
+    let void = Header {
+        length: 192 - 32,
+        lsn: 64,
+        epoch: 1,
+        lag: 0,
+        kind: KIND_VOID,
+    };
+    let owner = fuzzed::OWNERS[0];
+    put(
+        "record",
+        "a-void",
+        &[&void.encode(owner, &[])[..], &[0xA5; 160]].concat(),
+    );
     put("record", "zeros", &[0; 64]);
-    let edits = |edits: &[(usize, u8)]| -> Vec<u8> {
-        edits
-            .iter()
-            .flat_map(|(at, flip)| [(*at & 0xFF) as u8, (*at >> 8) as u8, *flip])
-            .collect()
-    };
     let recovery = |name: &str, how: u8, list: &[(usize, u8)]| {
-        put("recovery", name, &[&[how], &edits(list)[..]].concat());
+        put("recovery", name, &[&[how], &bytes_of(list)[..]].concat());
     };
+    recovery("a-void", 1, &void_edits(192 - 32));
+    recovery("a-void-longer-than-its-segment", 1, &void_edits(1 << 20));
     let data = 3 * PAGE as usize;
     recovery("whole", 0, &[]);
     recovery("a-flipped-bit-in-a-record", 0, &[(data + 8192 + 300, 4)]);

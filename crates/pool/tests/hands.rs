@@ -251,7 +251,7 @@ fn a_pool_made_on_persistent_memory_and_moved_is_refused_untouched_unless_asked_
 }
 
 #[test]
-#[should_panic(expected = "kind 0 is the pool's own")]
+#[should_panic(expected = "the kind is the pool's own")]
 fn a_record_of_the_pools_own_kind_is_not_appended() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &buffers(1)).unwrap();

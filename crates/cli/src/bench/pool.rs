@@ -1,7 +1,7 @@
 //! `forebay bench pool`.
 
 use super::Slowed;
-use crate::{failure::Failure, output, size};
+use crate::{failure::Failure, internal, output, size};
 use clap::Args;
 use forebay_bench::{pool_bench, report, scratch::PoolSource};
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use std::path::PathBuf;
     after_long_help = "Examples:\n  \
         forebay bench pool\n  \
         forebay bench pool --pool /mnt/pmem/forebay.pool --json\n  \
-        forebay bench pool --profile pcm --sizes 64,4k"
+        forebay bench pool --profile pcm --sizes 64,4k\n  \
+        forebay bench pool --sizes 100,4k --threads 1,2,4,8 --processes 1,2,4,8"
 )]
 pub struct Pool {
     /// Use a lane of this pool, which gets it back
@@ -35,6 +36,9 @@ pub struct Pool {
         default_value = "1,2,4,8,16"
     )]
     threads: Vec<usize>,
+    /// Numbers of processes on a shared lane, to be measured as well
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    processes: Vec<usize>,
     /// Bytes of a segment of the emulated pool
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "64MiB", conflicts_with = "pool")]
     segment_size: u64,
@@ -65,6 +69,8 @@ impl Pool {
                 .map(|&size| usize::try_from(size).unwrap_or(usize::MAX))
                 .collect(),
             threads: self.threads,
+            processes: self.processes,
+            member: internal::command("append")?,
             rounds: self.rounds.unwrap_or(rounds),
             slice_seconds: self.seconds.unwrap_or(slice_seconds),
         };

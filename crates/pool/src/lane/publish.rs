@@ -87,7 +87,7 @@ impl PublishMark for Window {
 
 /// Where a writer notes that the record at some address is finished.
 #[derive(Default)]
-#[repr(align(16))]
+#[repr(C, align(16))]
 struct Cell {
     /// The note, see [`note`]; 0 if the cell is free.
     record: AtomicU64,
@@ -99,6 +99,7 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
 /// The finished records of a lane that are not published.
+#[repr(transparent)]
 pub(crate) struct Finished([Cell; CELLS]);
 
 impl Finished {

@@ -23,7 +23,7 @@ use std::{
 const CLOSED: u64 = u64::MAX;
 
 /// Keeps a word that every append changes off the cache lines of everything else.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct OwnLine<T>(pub(crate) T);
 
 /// A segment of the medium and the log addresses it holds at present.

@@ -26,7 +26,8 @@ use uuid::Uuid;
 
 /// One process's part in a shared lane. Shared by reference between its threads.
 ///
-/// A forked child is another process: it joins anew.
+/// A forked child is another process: it joins anew. An append that a living process leaves in the middle holds up the whole lane: none may be left
+/// by a jump out of a signal handler, by a thread's cancellation, or be waited for by an append in a handler that interrupted it.
 pub struct Member {
     pub(super) core: Arc<Core>,
     pub(super) state: Arc<Mapped<State>>,

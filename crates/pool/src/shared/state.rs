@@ -302,3 +302,31 @@ pub(super) fn wait(counter: &AtomicU32, seen: u32, limit: Duration) {
     };
     let _ = futex::wait(counter, futex::Flags::empty(), seen, Some(&limit));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    // docs/pool-format.md, "Shared lanes", draws it.
+    #[test]
+    fn the_layout_is_the_one_that_is_documented() {
+        assert_eq!(offset_of!(State, owner), 8);
+        assert_eq!(offset_of!(State, pool), 24);
+        assert_eq!(offset_of!(State, epoch), 40);
+        assert_eq!(offset_of!(State, closed), 44);
+        assert_eq!(offset_of!(State, tail), 128);
+        assert_eq!(offset_of!(State, mark), 256);
+        assert_eq!(offset_of!(State, next), 384);
+        assert_eq!(offset_of!(State, prepared), 392);
+        assert_eq!(offset_of!(State, turned), 396);
+        assert_eq!(offset_of!(State, slots), 400);
+        assert_eq!(offset_of!(Slot, offset), 8);
+        assert_eq!(offset_of!(State, writers), 1472);
+        assert_eq!((offset_of!(Writer, from), offset_of!(Writer, to)), (8, 16));
+        assert_eq!(offset_of!(State, finished), 67008);
+        assert_eq!(size_of::<Finished>(), 256 * 16);
+        assert_eq!(size_of::<State>(), 71168);
+        assert_eq!(VERSION, 0x4642_4C41_4E45_0002);
+    }
+}

@@ -72,6 +72,9 @@ impl Drop for Process {
     }
 }
 
+/// A child inherits all that another test is about to hand on: one such test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// What members inherit.
 struct Run {
     pool: OwnedFd,
@@ -150,6 +153,9 @@ fn drain(lane: &SharedLane, drained: &mut Vec<u64>) {
 
 #[test]
 fn processes_killed_at_every_step_and_at_any_moment_lose_nothing_and_stop_no_other() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let kills = std::env::var("FOREBAY_KILLS").map_or(150, |n| n.parse::<u32>().unwrap());
     let (dir, pool) = pool(8);
     let lane = lane(&pool, 4);
@@ -180,7 +186,7 @@ fn processes_killed_at_every_step_and_at_any_moment_lose_nothing_and_stop_no_oth
             let step = if next(4) == 0 { "never" } else { step };
             living.push(run.start(started, step, count));
         }
-        if next(4000) == 0 {
+        if next(500) == 0 {
             let at = next(3) as usize;
             living[at].child.kill().unwrap();
         }
@@ -235,6 +241,9 @@ fn processes_killed_at_every_step_and_at_any_moment_lose_nothing_and_stop_no_oth
 #[test]
 fn a_lane_is_not_recovered_while_a_member_lives_that_has_the_open_file_and_is_at_once_when_none_does()
  {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (dir, pool) = pool(8);
     let path = pool.path().to_owned();
     let lane = lane(&pool, 4);

@@ -1,0 +1,190 @@
+//! Processes that append to one shared lane, one thread each.
+//!
+//! Each is this program, started with a hidden subcommand; it inherits the pool's open file and the lane's state. For each slice it reads a line, payload
+//! bytes and nanoseconds, from standard input, and answers with one: operations and the nanoseconds that they took.
+
+use super::{BUFFERS, Case, KIND, Slice};
+use crate::{BenchError, clock::lap_ns, data::Values};
+use forebay_pool::{ClaimOptions, Pool, SharedLane};
+use std::{
+    fs::OpenOptions,
+    io::{BufRead, BufReader, IoSlice, Write},
+    os::fd::{AsFd, AsRawFd},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// Appends between two looks at the clock: as many as fit into some microseconds.
+pub(super) fn step(bytes: usize) -> u64 {
+    (65536 / bytes.max(1)).clamp(1, 128) as u64
+}
+
+/// The shared lane and its members.
+pub(super) struct Members {
+    lane: SharedLane,
+    members: Vec<Member>,
+}
+
+struct Member {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It ends when its orders do, too; it may be waiting for room.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Members {
+    /// Starts `count` processes by the command line `command`.
+    pub(super) fn start(pool: &Pool, command: &[String], count: usize) -> Result<Self, BenchError> {
+        let options = ClaimOptions {
+            buffers: BUFFERS,
+            label: "forebay bench pool --processes".to_owned(),
+            ..ClaimOptions::default()
+        };
+        let lane = pool.claim_shared(Uuid::new_v4(), &options)?;
+        let failed = BenchError::io("starting a member on", pool.path());
+        let (Some(file), Some((program, arguments))) = (pool.descriptor(), command.split_first())
+        else {
+            return Err(BenchError::Config(
+                "processes cannot share this pool".to_owned(),
+            ));
+        };
+        // These are not closed when a program is executed.
+        let inherited =
+            rustix::io::dup(file).and_then(|f| Ok((f, rustix::io::dup(lane.state_fd())?)));
+        let (file, state) = inherited.map_err(|e| failed(e.into()))?;
+        let members = (1..=count).map(|number| {
+            let mut child = Command::new(program)
+                .args(arguments)
+                .arg(format!(
+                    "{} {} {number}",
+                    file.as_raw_fd(),
+                    state.as_raw_fd()
+                ))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(BenchError::io("starting a member on", pool.path()))?;
+            match (child.stdin.take(), child.stdout.take()) {
+                (Some(orders), Some(answers)) => Ok(Member {
+                    child,
+                    orders,
+                    answers: BufReader::new(answers),
+                }),
+                _ => Err(BenchError::Child("has no pipes".to_owned())),
+            }
+        });
+        let members = members.collect::<Result<_, _>>()?;
+        Ok(Self { lane, members })
+    }
+
+    /// A slice of appends by as many members as `case` has writers, beside an owner that releases what is complete.
+    pub(super) fn appended(&mut self, case: Case, slice: Duration) -> Result<Slice, BenchError> {
+        let lost = |e| BenchError::Child(format!("a member of the lane is gone: {e}"));
+        let members = &mut self.members[..case.writers];
+        let lane = &self.lane;
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    let seen = lane.turned();
+                    release(lane);
+                    lane.wait(seen, Duration::from_millis(2));
+                }
+            });
+            let mut run = || {
+                for member in &mut *members {
+                    writeln!(member.orders, "{} {}", case.bytes, slice.as_nanos()).map_err(lost)?;
+                }
+                let mut all = Slice {
+                    ops: 0,
+                    thread_ns: 0,
+                };
+                for member in &mut *members {
+                    let mut line = String::new();
+                    member.answers.read_line(&mut line).map_err(lost)?;
+                    let (ops, ns) = pair(&line)?;
+                    all.ops += ops;
+                    all.thread_ns += ns;
+                }
+                Ok(all)
+            };
+            let done = run();
+            over.store(true, Relaxed);
+            done
+        })
+    }
+
+    /// Ends the processes and gives the lane back. False if it could not be.
+    pub(super) fn end(self) -> bool {
+        drop(self.members);
+        let sealed = self.lane.seal();
+        release(&self.lane);
+        sealed.is_ok() && self.lane.give_back()
+    }
+}
+
+fn release(lane: &SharedLane) {
+    if let Some(last) = lane.complete().last() {
+        lane.release(last.end);
+    }
+    lane.prepare();
+}
+
+fn pair(line: &str) -> Result<(u64, u64), BenchError> {
+    let words = line.trim().split_once(' ');
+    words
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)))
+        .ok_or_else(|| BenchError::Child(format!("two numbers expected, got {line:?}")))
+}
+
+/// A member's process: `order` is the numbers of two descriptors, and its own.
+///
+/// # Errors
+/// Those of the pool; a wrong order.
+pub fn serve(order: &str) -> Result<(), BenchError> {
+    let words: Vec<&str> = order.split(' ').collect();
+    let wrong = || BenchError::Child(format!("got a wrong order: {order}"));
+    let &[file, state, number] = &words[..] else {
+        return Err(wrong());
+    };
+    let number = number.parse().map_err(|_| wrong())?;
+    let open = |fd: &str| {
+        let path = format!("/proc/self/fd/{fd}");
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        file.map_err(BenchError::io("opening", Path::new(&path)))
+    };
+    // A mapping of its own: it locks nothing.
+    let pool = Pool::open_file(Path::new("the inherited pool"), open(file)?)?;
+    let member = pool.join(open(state)?.as_fd(), number)?;
+    let mut answers = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let failed = || BenchError::io("reading and answering", Path::new("orders"));
+        let (bytes, slice_ns) = pair(&line.map_err(failed())?)?;
+        let values = Values::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let step = step(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let (mut ops, mut ns) = (0, 0);
+        let mut last = Instant::now();
+        while ns < slice_ns {
+            for _ in 0..step {
+                member.append(KIND, &[IoSlice::new(values.value(ops))])?;
+                ops += 1;
+            }
+            ns += lap_ns(&mut last);
+        }
+        writeln!(answers, "{ops} {ns}")
+            .and_then(|()| answers.flush())
+            .map_err(failed())?;
+    }
+    Ok(())
+}
