@@ -15,15 +15,15 @@ NAME = "python"
 ABOUT = "Python's own tests: files, sqlite3, dbm, mmap, subprocess, tempfile, …"
 PYTHON = "/usr/bin/python3"
 MODULES = """
-    test_file test_fileio test_io test_bufio test_file_eintr test_fileinput test_univnewlines test_largefile test_os test_posix test_stat
-    test_pathlib test_shutil test_tempfile test_glob test_fcntl test_ioctl test_mmap test_memoryio test_select test_selectors test_poll
-    test_subprocess test_popen test_fork1 test_wait3 test_wait4 test_pipes test_pty test_signal test_threadsignals
-    test_sqlite3 test_dbm test_dbm_dumb test_dbm_gnu test_dbm_ndbm test_shelve test_pickle test_mailbox
-    test_tarfile test_zipfile test_gzip test_bz2 test_lzma test_filecmp test_linecache test_compileall test_py_compile test_logging
+    test_file test_fileio test_io test_bufio test_file_eintr test_fileinput test_largefile test_os test_posix test_stat
+    test_pathlib test_shutil test_tempfile test_glob test_fcntl test_mmap test_memoryio
+    test_subprocess test_popen test_fork1 test_wait3 test_wait4 test_pipes test_pty
+    test_sqlite3 test_dbm test_dbm_dumb test_dbm_gnu test_dbm_ndbm test_shelve test_mailbox
+    test_tarfile test_zipfile test_gzip test_filecmp test_linecache test_py_compile
 """.split()
 # A test that takes longer hangs; of a module that does, no test counts, plain or under Forebay, and its case says "timed out".
-TEST_LIMIT_S = 100
-MODULE_LIMIT_S = 150.0
+TEST_LIMIT_S = 200
+MODULE_LIMIT_S = 240.0
 
 
 def missing() -> str | None:

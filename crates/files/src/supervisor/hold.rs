@@ -47,6 +47,17 @@ const AGAIN: Duration = Duration::from_micros(100);
 /// The kernel's questions.
 pub(super) struct Gate(Fanotify);
 
+/// If the thread that answers ends by an error of ours, so does the supervisor: every `open` would wait for ever.
+struct EndsTheSupervisor;
+
+impl Drop for EndsTheSupervisor {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// An `open` that waits.
 struct Waiting {
     event: FanotifyEvent,
@@ -95,6 +106,7 @@ impl Gate {
 
     /// Answers until the supervisor stops.
     pub(super) fn run(&self, shared: &Shared) {
+        let _while_it_answers = EndsTheSupervisor;
         let mut waiting: Vec<Waiting> = Vec::new();
         while !shared.stopping.load(Acquire) || !waiting.is_empty() {
             let limit = if waiting.is_empty() {
