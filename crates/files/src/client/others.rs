@@ -168,16 +168,27 @@ pub(super) fn note_inherited(config: &Config) {
         return;
     };
     let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
+    let mut asked: Vec<Key> = Vec::new();
     for fd in numbers {
         let Some(raw) = sys::borrow(fd) else { continue };
         let writes = rustix::fs::fcntl_getfl(raw)
             .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
-        if writes
-            && rustix::fs::fstat(raw).is_ok_and(|stat| config.is_anothers(key(&stat)))
-            && (!table::set_entry(fd, Some(Entry::inherited_descriptor())) || fd <= STDERR)
-        {
-            // If it fails, the next call by the client tries again; a stream's is none.
-            let _ = config.claim_open(fd);
+        let Some(key) = rustix::fs::fstat(raw).ok().map(|stat| key(&stat)) else {
+            continue;
+        };
+        if !writes || !config.is_anothers(key) {
+            continue;
+        }
+        let entry = Entry::inherited_descriptor();
+        let is_noted = table::set_entry(fd, Some(entry));
+        if is_noted && fd > STDERR {
+            continue;
+        }
+        // If it fails, the next call by the client tries again; a stream's is none.
+        if asked.contains(&key) || config.claim(key).is_ok() {
+            asked.push(key);
+            // The same process is asked once: while the file is open here, no other begins to absorb it.
+            table::set_entry(fd, entry.claimed());
         }
     }
 }

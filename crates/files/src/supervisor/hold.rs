@@ -47,6 +47,17 @@ const AGAIN: Duration = Duration::from_micros(100);
 /// The kernel's questions.
 pub(super) struct Gate(Fanotify);
 
+/// If the thread that answers ends by an error of ours, so does the supervisor: every `open` would wait for ever.
+struct EndsTheSupervisor;
+
+impl Drop for EndsTheSupervisor {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// An `open` that waits.
 struct Waiting {
     event: FanotifyEvent,
@@ -54,6 +65,7 @@ struct Waiting {
     /// What it opens, as it was registered; and the process's name.
     path: PathBuf,
     name: String,
+    is_descendant: bool,
     patience: Patience,
 }
 
@@ -95,6 +107,7 @@ impl Gate {
 
     /// Answers until the supervisor stops.
     pub(super) fn run(&self, shared: &Shared) {
+        let _while_it_answers = EndsTheSupervisor;
         let mut waiting: Vec<Waiting> = Vec::new();
         while !shared.stopping.load(Acquire) || !waiting.is_empty() {
             let limit = if waiting.is_empty() {
@@ -112,6 +125,7 @@ impl Gate {
                         key,
                         path,
                         name: processes::name_of_process(event.pid().unsigned_abs()),
+                        is_descendant: processes::is_descendant(event.pid().unsigned_abs()),
                         event,
                         patience: Patience::new(),
                     }),
@@ -121,7 +135,7 @@ impl Gate {
                 let waits = shared.is_letting_go(open.key, &open.patience);
                 if !waits {
                     self.allow(&open.event);
-                    tell(open);
+                    tell(open, shared.token.to_string());
                 }
                 waits
             });
@@ -162,19 +176,26 @@ fn consider(shared: &Shared, event: &FanotifyEvent) -> Option<(Key, PathBuf)> {
     Some((key, path))
 }
 
-/// Says who made a file plain.
-fn tell(open: &Waiting) {
-    let pid = open.event.pid().unsigned_abs();
-    // Standard error that takes nothing at present must not keep others waiting. And another process's environment may take for ever to be
-    // read, so whether it is of this run is told by its parents.
-    if open.path.as_os_str().is_empty() || processes::is_descendant(pid) || !sys::can_complain() {
+/// Says who made a file plain, if that was no process of this run, which is known by the run's `token`. In a thread of its own: standard error may take
+/// nothing at present, and another process's environment may take for ever to be read.
+fn tell(open: &Waiting, token: String) {
+    if open.path.as_os_str().is_empty() {
         return;
     }
-    sys::complain(&format!(
-        "{} is plain from now on: process {pid} ({}), which is not of this run, opens it for writing",
-        open.path.display(),
-        open.name
-    ));
+    let (path, name, is_descendant) = (open.path.clone(), open.name.clone(), open.is_descendant);
+    let pid = open.event.pid().unsigned_abs();
+    let telling = move || {
+        // Of one that is gone already its parents have to do.
+        if processes::has_in_environment(pid, &token).unwrap_or(is_descendant) {
+            return;
+        }
+        sys::complain(&format!(
+            "{} is plain from now on: process {pid} ({name}), which is not of this run, opens it for writing",
+            path.display()
+        ));
+    };
+    // It is said in the status, too.
+    let _ = thread::Builder::new().name("telling".into()).spawn(telling);
 }
 
 /// True if the thread sleeps in a system call that opens a file for reading only. What cannot be told is taken for writing.

@@ -113,11 +113,7 @@ impl Inotify {
 impl Shared {
     /// True if the process was started with this run's environment.
     fn is_member(&self, pid: u32) -> bool {
-        let token = self.token.to_string();
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .windows(token.len())
-            .any(|part| part == token.as_bytes())
+        processes::has_in_environment(pid, &self.token.to_string()).unwrap_or(false)
     }
 }
 
