@@ -47,7 +47,7 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 		echo "skipped: the pool's tests as aarch64: Rust's $(AARCH64) is not installed ('make test-aarch64' installs it)"; \
 	fi
 
-powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	cargo build --profile failpoints --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
@@ -59,7 +59,7 @@ powercut-quick: ## Two power cuts of each workload, as part of make test
 	@if [ "$$(uname -m)" = x86_64 ]; then \
 		scripts/setup.sh powercut && \
 		cargo build $(LOCKED) $(LAB_PROGRAMS) && \
-		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite; \
+		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite,mariadb; \
 	else \
 		echo "skipped: the power-cut lab: its machines are x86-64"; \
 	fi
@@ -101,6 +101,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	$(call measure,wisckey,wisckey --peers)
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
+	$(call measure,mariadb,mariadb)
 	$(call measure,fam,fam)
 	$(call papers,,papers)
 
@@ -112,6 +113,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,wisckey-quick,wisckey --peers --quick)
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
+	$(call measure,mariadb-quick,mariadb --quick)
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 

@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB; libeatmydata, strace, sysbench; ext4's
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks; libeatmydata, strace, sysbench, fio; ext4's
                and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
@@ -143,7 +143,8 @@ setup() {
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
-            /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench
+            /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench \
+            mariadb-backup mariadb-backup /usr/lib/mysql/plugin/ha_rocksdb.so mariadb-plugin-rocksdb fio fio
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
         need_redis

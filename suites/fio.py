@@ -9,6 +9,8 @@ from .place import Place
 
 NAME = "fio"
 ABOUT = "fio, writing and verifying, with and without O_DIRECT, one process and two"
+# Those that write by system calls that Forebay follows, so that their files stay absorbed; of the others it lets go when they begin.
+FOLLOWED = {"sync", "psync", "vsync", "pvsync", "pvsync2"}
 ENGINES = ["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "mmap", "io_uring"]
 PATTERNS = ["write", "randwrite", "randrw"]
 LIMIT_S = 300.0
@@ -48,8 +50,11 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
         "iodepth": 8,
         "direct": direct,
         "numjobs": jobs,
-        # Several jobs are forked processes, which write what their parent made; one is a thread of the process that opened the file first.
+        # One job is a thread of the process that laid the file out, several are forked processes of another. `fallocate` and files that the
+        # parent of the writing process opened would be given back to the kernel before the job begins.
         "thread": int(jobs == 1),
+        "fallocate": "none",
+        "overwrite": 1,
         "fsync": 7,
         "fdatasync": 11,
         "end_fsync": 1,
@@ -58,9 +63,20 @@ def _job(place: Place, name: str, engine: str, pattern: str, direct: int, jobs: 
         "randrepeat": 1,
     }
     command = ["fio", "--minimal", *(f"--{key}={value}" for key, value in options.items())]
+    outcomes, absorbed = {}, [place.absorbed_writes]
+    if jobs > 1:
+        laid_out = place.run([*command, "--create_only=1"], limit_s=LIMIT_S, cwd=directory)
+        outcomes[f"{name}: laid out"] = f"{laid_out.outcome}{_errors(laid_out.output + laid_out.errors)}"
+    absorbed.append(place.absorbed_writes)
     wrote = place.run(command, limit_s=LIMIT_S, cwd=directory)
+    absorbed.append(place.absorbed_writes)
+    outcomes[name] = f"{wrote.outcome}{_errors(wrote.output + wrote.errors)}"
     sizes = sorted(path.stat().st_size for path in directory.glob("v.*"))
-    return {name: f"{wrote.outcome}{_errors(wrote.output + wrote.errors)}", f"{name}: files": f"{sizes}"}
+    outcomes[f"{name}: files"] = f"{sizes}"
+    # What goes on plainly has to have been absorbed first, or nothing was compared.
+    before = absorbed[1 if engine in FOLLOWED else 0]
+    outcomes[f"{name}: absorbed"] = "nothing" if place.pool and absorbed[2] == before else "some writes, where there is a pool"
+    return outcomes
 
 
 def _errors(text: str) -> str:

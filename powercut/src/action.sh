@@ -4,6 +4,21 @@ redis() {
     "$@" --port 6379 --bind 10.0.2.15 127.0.0.1 --protected-mode no --daemonize no --dir /data --save "" \
         --appendonly yes --auto-aof-rewrite-min-size 200kb --loglevel warning
 }
+# What stands before the server; then what is checked of it after a cut: verify or trust. Its data directory comes out of an archive, whole or not at all.
+mariadb() {
+    if [ ! -d /data/mariadb ]; then
+        rm -rf /data/new
+        mkdir /data/new
+        tar -xzf /lab/mariadb.tgz -C /data/new && sync && mv /data/new /data/mariadb && sync
+    fi
+    check=$1
+    shift
+    # shellcheck disable=SC2086 # several options
+    "$@" mariadbd --no-defaults --user=root --datadir=/data/mariadb/data --socket=/run/mariadb --pid-file=/run/mariadb.pid \
+        --skip-networking --log-bin=changes --innodb-log-file-size=4M --innodb-buffer-pool-size=24M --aria-pagecache-buffer-size=8M \
+        ${MARIADB_SYNC:---sync-binlog=1} > /run/mariadb.out 2>&1 &
+    lab-server mariadb /run/mariadb "$check" || tail -n 30 /run/mariadb.out
+}
 under() { forebay run --pool "$POOL" "$@"; }
 mkdir -p /data/db
 case $1 in
@@ -19,6 +34,11 @@ store-released-early) lab-server store /data/db "$POOL" trust ;;
 rocksdb) under --profile rocksdb -- rocksdb-server /data/db ;;
 sqlite) LAB_JOURNAL=wal under --profile sqlite -- sqlite-server /data/db ;;
 sqlite-journal) LAB_JOURNAL=delete under --profile sqlite -- sqlite-server /data/db ;;
+mariadb) mariadb verify forebay run --pool "$POOL" -- ;;
+mariadb-plain) mariadb verify env ;;
+# Their damage is to be seen by the client.
+mariadb-no-sync) MARIADB_SYNC='--sync-binlog=0 --innodb-flush-log-at-trx-commit=0' mariadb trust env ;;
+mariadb-eatmydata) mariadb trust env LD_PRELOAD=/lab/libeatmydata.so ;;
 logs | logs-unregistered) under --profile generic --absorb '*.log' -- lab-server logs /data/db ;;
 logs-plain) lab-server logs /data/db ;;
 *) echo "LAB failed: no action $1" ;;

@@ -5,6 +5,7 @@ use crate::{
     disk::Survival,
     initramfs::Initramfs,
     machine::{Images, Kernel, Machine},
+    mariadb,
 };
 use forebay_bench::{
     processes::find_eatmydata,
@@ -63,16 +64,20 @@ pub struct Lab {
     normal: Kernel,
     /// With failpoints.
     aimed: Option<Kernel>,
+    /// The same two, and MariaDB's programs.
+    mariadb: Vec<Kernel>,
     templates: Vec<(PoolOn, Images)>,
 }
 
 impl Lab {
-    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints.
+    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints; with MariaDB if that is
+    /// needed.
     pub fn new(
         home: &Path,
         programs: &Path,
         aimed: Option<&Path>,
         pools: &[PoolOn],
+        needs_mariadb: bool,
     ) -> Result<Self, Failure> {
         let release = installed_kernel()?;
         let image = unpacked(Path::new(&format!("/boot/vmlinuz-{release}")), home)?;
@@ -91,8 +96,27 @@ impl Lab {
             aimed: aimed
                 .map(|programs| kernel("initramfs.aimed", programs, true))
                 .transpose()?,
+            mariadb: Vec::new(),
             templates: Vec::new(),
         };
+        if needs_mariadb {
+            let more = mariadb::guest(home)?.archive();
+            for kernel in std::iter::once(&lab.normal).chain(&lab.aimed) {
+                // The kernel unpacks archives that stand one behind the other.
+                let initramfs = kernel.initramfs.with_extension(match lab.mariadb.len() {
+                    0 => "mariadb",
+                    _ => "aimed-mariadb",
+                });
+                fs::write(
+                    &initramfs,
+                    [fs::read(&kernel.initramfs)?, more.clone()].concat(),
+                )?;
+                lab.mariadb.push(Kernel {
+                    image: kernel.image.clone(),
+                    initramfs,
+                });
+            }
+        }
         for pool in pools {
             let dir = home.join(pool.name());
             fs::create_dir(&dir)?;
@@ -139,13 +163,33 @@ impl Lab {
         parameters: &str,
         failpoints: bool,
     ) -> Result<Machine, Failure> {
-        let kernel = match &self.aimed {
-            Some(aimed) if failpoints => aimed,
-            None if failpoints => {
-                return Err("there is no Forebay with failpoints: --failpoints DIR".into());
-            }
-            _ => &self.normal,
-        };
+        let kernels = std::iter::once(&self.normal).chain(&self.aimed);
+        self.boot_one_of(kernels, images, pool, parameters, failpoints)
+    }
+
+    /// The same, with MariaDB's programs.
+    pub fn boot_with_mariadb(
+        &self,
+        images: &Images,
+        pool: PoolOn,
+        parameters: &str,
+        failpoints: bool,
+    ) -> Result<Machine, Failure> {
+        self.boot_one_of(self.mariadb.iter(), images, pool, parameters, failpoints)
+    }
+
+    /// The first of the kernels is the one without failpoints, the second the one with.
+    fn boot_one_of<'a>(
+        &'a self,
+        mut kernels: impl Iterator<Item = &'a Kernel>,
+        images: &Images,
+        pool: PoolOn,
+        parameters: &str,
+        failpoints: bool,
+    ) -> Result<Machine, Failure> {
+        let kernel = kernels
+            .nth(usize::from(failpoints))
+            .ok_or("there is no such Forebay: --failpoints DIR")?;
         let parameters = format!("lab.pool={} {parameters}", pool.name());
         Machine::boot(
             kernel,
@@ -243,7 +287,7 @@ fn build_server(engine: &str, library: &str, to: &Path) -> Result<(), Failure> {
         .arg(library))
 }
 
-fn run(command: &mut Command) -> Result<(), Failure> {
+pub fn run(command: &mut Command) -> Result<(), Failure> {
     let done = command
         .output()
         .map_err(|e| format!("{command:?}: {e}. Remedy: scripts/setup.sh powercut"))?;

@@ -17,6 +17,8 @@ pub struct Workload {
     pub moments: &'static [Moment],
     /// It has no use for random cuts.
     pub only_aimed: bool,
+    /// The guest needs MariaDB's programs and a data directory.
+    pub needs_mariadb: bool,
 }
 
 /// What must be seen of a workload.
@@ -215,6 +217,31 @@ const SQLITE_JOURNAL: &[Moment] = &[
     UNLINK, REGISTER, REPLAYED, REGISTERED, DRAIN, TORN, FULL, REPLAY, RELEASE,
 ];
 
+/// Redo log, binary log and Aria's are registered when the server starts.
+const MARIADB: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    SEAL,
+    TORN,
+    DRAINED,
+    Moment::new(
+        "registration of a log, before the syncs",
+        "files:register",
+        (1, 4),
+        Then::Cut,
+    ),
+    RELEASE,
+    REPLAYED,
+    FULL,
+    Moment::new(
+        "registration of a log, synced and not said",
+        "files:registered",
+        (1, 4),
+        Then::GoOn,
+    ),
+    RELEASED,
+];
+
 const LOGS: &[Moment] = &[
     RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED,
 ];
@@ -311,6 +338,15 @@ const LARGE: Shape = Shape {
     short: 3000,
 };
 
+/// Some hundred transactions fill the pool's segments: a server in an emulated machine is slow. Keys are read one by one.
+const FEW: Shape = Shape {
+    keys: 400,
+    batch_max: 8,
+    long_every: 60,
+    long: 30_000,
+    short: 3000,
+};
+
 const PLAIN: Workload = Workload {
     name: "",
     dialect: Dialect::Batch,
@@ -319,10 +355,11 @@ const PLAIN: Workload = Workload {
     broken: None,
     moments: &[],
     only_aimed: false,
+    needs_mariadb: false,
 };
 
 /// What `--workload` can name.
-pub const WORKLOADS: [Workload; 7] = [
+pub const WORKLOADS: [Workload; 8] = [
     Workload {
         name: "store",
         shape: LARGE,
@@ -361,10 +398,17 @@ pub const WORKLOADS: [Workload; 7] = [
         moments: LOGS,
         ..PLAIN
     },
+    Workload {
+        name: "mariadb",
+        shape: FEW,
+        moments: MARIADB,
+        needs_mariadb: true,
+        ..PLAIN
+    },
 ];
 
 /// What shows that the lab sees loss where there must be some, and none where there must be none.
-pub const CONTROLS: [Workload; 10] = [
+pub const CONTROLS: [Workload; 13] = [
     Workload {
         name: "redis-always",
         dialect: Dialect::Redis,
@@ -432,6 +476,26 @@ pub const CONTROLS: [Workload; 10] = [
     },
     Workload {
         name: "logs-plain",
+        ..PLAIN
+    },
+    Workload {
+        name: "mariadb-plain",
+        shape: FEW,
+        needs_mariadb: true,
+        ..PLAIN
+    },
+    Workload {
+        name: "mariadb-no-sync",
+        shape: FEW,
+        expected: Expected::Loss,
+        needs_mariadb: true,
+        ..PLAIN
+    },
+    Workload {
+        name: "mariadb-eatmydata",
+        shape: FEW,
+        expected: Expected::Loss,
+        needs_mariadb: true,
         ..PLAIN
     },
 ];

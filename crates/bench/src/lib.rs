@@ -10,7 +10,7 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
 //! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
+//! [`rocksdb`], [`mariadb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
 //! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
 mod choice;
@@ -23,6 +23,7 @@ mod error;
 pub mod fam;
 pub mod histogram;
 pub mod live;
+pub mod mariadb;
 pub mod paper;
 pub mod peers;
 pub mod perf;

@@ -2,7 +2,7 @@
 
 use crate::{
     device::Speed,
-    emulated, pool_bench, redis, rocksdb,
+    emulated, mariadb, pool_bench, redis, rocksdb,
     wisckey::{Figures, PeerOutcome, Report},
 };
 use std::fmt::Write;
@@ -528,6 +528,59 @@ pub fn redis(report: &redis::Report) -> String {
     text
 }
 
+/// The report of `forebay bench mariadb`.
+#[must_use]
+pub fn mariadb(report: &mariadb::Report) -> String {
+    let mut text = device(&report.device);
+    let settings = &report.settings;
+    if let Some(profile) = &report.emulated {
+        let _ = writeln!(text, "the data directory is on an emulated {profile}");
+    }
+    let _ = writeln!(
+        text,
+        "pool: {}, {} buffers of {} MiB; {} tables of {} rows; medians of {} rounds of {} s; {} processors\n",
+        settings.pool,
+        settings.buffers,
+        settings.buffer_bytes >> 20,
+        settings.tables,
+        grouped(settings.rows_of_a_table as i64),
+        settings.rounds,
+        settings.seconds,
+        settings.processors
+    );
+    let mut table = Table::new(&[
+        "clients",
+        "mode",
+        "transactions/s",
+        "p50 µs",
+        "p99 µs",
+        "forebay is x",
+        "min-max transactions/s",
+        "a transaction survives",
+    ]);
+    for row in &report.rows {
+        let ours = report.ours_beside(row);
+        table.row(vec![
+            row.clients.to_string(),
+            row.mode.to_string(),
+            figure(Some(row.ops_per_s)),
+            figure(Some(row.p50_us)),
+            figure(Some(row.p99_us)),
+            figure(ours.map(|ours| ours.ops_per_s / row.ops_per_s)),
+            min_max(row.ops_per_s_span),
+            row.mode.survives().to_owned(),
+        ]);
+    }
+    text.push_str(&table.render());
+    for missing in &report.missing {
+        let _ = writeln!(text, "{missing}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
 /// The report of `forebay bench rocksdb`.
 #[must_use]
 pub fn rocksdb(report: &rocksdb::Report) -> String {
@@ -541,6 +594,7 @@ pub fn rocksdb(report: &rocksdb::Report) -> String {
         "mode",
         "bytes",
         "threads",
+        "log on",
         "Puts/s",
         "p50 µs",
         "p99 µs",
@@ -552,13 +606,12 @@ pub fn rocksdb(report: &rocksdb::Report) -> String {
         "a Put survives",
     ]);
     for row in &report.rows {
-        let ratio = report
-            .ratios
-            .get(&format!("forebay_over_{}_{}", row.mode, row.value_bytes));
+        let ratio = report.ratios.get(&row.ratio_name());
         table.row(vec![
             row.mode.to_string(),
             grouped(row.value_bytes as i64),
             row.threads.to_string(),
+            row.wal_device.clone().unwrap_or_else(|| "this disk".into()),
             figure(Some(row.ops_per_s)),
             figure(row.latency.p50_us),
             figure(row.latency.p99_us),

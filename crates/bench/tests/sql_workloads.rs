@@ -2,21 +2,17 @@
 //! inconsistent one is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_bench::processes::find_program;
+use forebay_bench::mariadb::server::{self, Launch, Server};
 use serde_json::Value;
 use std::{
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
+    path::Path,
+    process::{Command, Output},
 };
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A server with a database `bench`, reached by a socket only; it is killed and removed in the end.
 struct MariaDb {
-    server: Child,
+    server: Server,
     dir: TempDir,
 }
 
@@ -24,61 +20,28 @@ impl MariaDb {
     /// None where MariaDB or sysbench is not installed, which `scripts/setup.sh test` does.
     fn start() -> Option<Self> {
         let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
-        let missing = programs.iter().find(|name| find(name).is_none());
+        let missing = programs.iter().find_map(|name| server::program(name).err());
         if let Some(missing) = missing {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "{missing} is not installed"
-            );
-            println!("skipped: {missing} is not installed");
+            assert!(std::env::var_os("CI").is_none(), "{missing}");
+            println!("skipped: {missing}");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let data = format!("--datadir={}", dir.path().join("data").display());
-        let user = format!("--user={}", user());
-        let installed = Command::new(find("mariadb-install-db")?)
-            .args(["--no-defaults", "--skip-test-db"])
-            .args(["--auth-root-authentication-method=normal", &data, &user])
-            .output()
-            .unwrap();
-        assert!(installed.status.success(), "{installed:?}");
-        let server = Command::new(find("mariadbd")?)
-            .args(["--no-defaults", "--skip-networking", &data, &user])
-            .arg(format!("--socket={}", socket(dir.path()).display()))
-            .arg(format!("--pid-file={}", dir.path().join("pid").display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let database = Self { server, dir };
-        let begun = Instant::now();
-        while !database.sql("CREATE DATABASE bench", "").status.success() {
-            assert!(begun.elapsed() < PATIENCE, "mariadbd does not answer");
-            thread::sleep(Duration::from_millis(50));
-        }
-        Some(database)
-    }
-
-    fn sql(&self, statement: &str, database: &str) -> Output {
-        Command::new(find("mariadb").unwrap())
-            .args(["--no-defaults", "--user=root", "--execute", statement])
-            .arg(format!("--socket={}", socket(self.dir.path()).display()))
-            .args(Some(database).filter(|name| !name.is_empty()))
-            .output()
-            .unwrap()
+        let launch = Launch::new(dir.path()).unwrap();
+        server::create(&launch.data()).unwrap();
+        let server = Server::start(&launch).unwrap();
+        server.sql("CREATE DATABASE bench", "").unwrap();
+        Some(Self { server, dir })
     }
 
     fn sysbench(&self, script: &str, words: &[&str]) -> Output {
         let script = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../bench")
             .join(script);
-        Command::new(find("sysbench").unwrap())
+        Command::new(server::program("sysbench").unwrap())
             .arg(script)
             .args(["--mysql-user=root", "--mysql-db=bench"])
-            .arg(format!(
-                "--mysql-socket={}",
-                socket(self.dir.path()).display()
-            ))
+            .arg(format!("--mysql-socket={}", self.server.socket().display()))
             .args(words)
             .output()
             .unwrap()
@@ -104,30 +67,6 @@ impl MariaDb {
     }
 }
 
-impl Drop for MariaDb {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn socket(dir: &Path) -> PathBuf {
-    dir.join("socket")
-}
-
-/// A program on the path, or where Debian keeps those of administrators.
-fn find(name: &str) -> Option<PathBuf> {
-    find_program(name).or_else(|| {
-        let path = Path::new("/usr/sbin").join(name);
-        path.exists().then_some(path)
-    })
-}
-
-fn user() -> String {
-    let id = Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(id.stdout).unwrap().trim().to_owned()
-}
-
 /// Each operation's share of all, in percent.
 fn shares(report: &Value) -> Vec<(String, f64)> {
     let operations = report["operations"].as_array().unwrap();
@@ -149,12 +88,10 @@ fn linkbench_runs_its_published_mix_and_keeps_its_counts() {
     };
     let (script, size) = ("linkbench/linkbench.lua", "--ids=3000");
     database.must(script, &[size, "--threads=2", "prepare"]);
-    let links = String::from_utf8(
-        database
-            .sql("SELECT COUNT(*) FROM linktable", "bench")
-            .stdout,
-    );
-    let links: f64 = links.unwrap().lines().nth(1).unwrap().parse().unwrap();
+    let links = database
+        .server
+        .sql("SELECT COUNT(*) FROM linktable", "bench");
+    let links: f64 = links.unwrap().trim().parse().unwrap();
     // 4.74 on average, with a long tail, and a few to the same node.
     assert!((3.0..6.0).contains(&(links / 3000.0)), "{links} links");
     let report = database.run(script, size);
@@ -175,8 +112,8 @@ fn linkbench_runs_its_published_mix_and_keeps_its_counts() {
         assert!((share - published).abs() < 2.0, "{name}: {share} %");
     }
     database.must(script, &["check"]);
-    let spoiled = database.sql("UPDATE counttable SET count = count + 1 LIMIT 1", "bench");
-    assert!(spoiled.status.success());
+    let spoil = "UPDATE counttable SET count = count + 1 LIMIT 1";
+    database.server.sql(spoil, "bench").unwrap();
     assert!(!database.sysbench(script, &["check"]).status.success());
     database.must(script, &["cleanup"]);
 }
@@ -200,7 +137,7 @@ fn tpcc_deals_its_deck_and_keeps_its_consistency_conditions() {
     }
     assert!(report["tpmC"].as_f64().unwrap() > 0.0);
     database.must(script, &["check"]);
-    let spoiled = database.sql("UPDATE warehouse SET w_ytd = w_ytd + 1 LIMIT 1", "bench");
-    assert!(spoiled.status.success());
+    let spoil = "UPDATE warehouse SET w_ytd = w_ytd + 1 LIMIT 1";
+    database.server.sql(spoil, "bench").unwrap();
     assert!(!database.sysbench(script, &["check"]).status.success());
 }

@@ -492,6 +492,46 @@ fn rocksdb_is_measured_in_every_mode() {
 }
 
 #[test]
+fn mariadb_is_measured_in_every_mode() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run("bench mariadb --quick --json --dir . --clients 1,3");
+    if ran.stderr.contains("not installed: scripts/setup.sh") {
+        println!("skipped: MariaDB or sysbench is not installed");
+        return;
+    }
+    let report = ran.ok().json();
+    let rows = report["rows"].as_array().unwrap();
+    let measured: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["mode"].as_str().unwrap(),
+                row["clients"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let modes = ["plain", "no_sync", "eatmydata", "forebay"];
+    let all: Vec<_> = [1, 3]
+        .into_iter()
+        .flat_map(|clients| modes.map(|mode| (mode, clients)))
+        .collect();
+    assert_eq!(measured, all);
+    for row in rows {
+        for field in ["ops_per_s", "p50_us", "p99_us"] {
+            assert!(is_figure(&row[field]), "{field} in {row}");
+        }
+    }
+    for ratio in ["forebay_over_eatmydata_1", "forebay_over_no_sync_3"] {
+        assert!(is_figure(&report["ratios"][ratio]), "{ratio}");
+    }
+    assert_eq!(
+        fs::read_dir(sandbox.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[test]
 fn a_database_benchmark_that_cannot_be_run_says_why() {
     let sandbox = Sandbox::new();
     sandbox
@@ -506,6 +546,12 @@ fn a_database_benchmark_that_cannot_be_run_says_why() {
     sandbox
         .run("bench rocksdb --modes always")
         .fails(2, &["no such mode", "no_wal"]);
+    sandbox
+        .run("bench mariadb --clients 0")
+        .fails(2, &["measures nothing"]);
+    sandbox
+        .run("bench mariadb --quick --dir /dev/shm")
+        .fails(2, &["persistent memory", "--dir"]);
     let mut bench = sandbox.command("bench rocksdb --quick");
     common::Ran::of(bench.env("PATH", "/nowhere").output().unwrap())
         .fails(2, &["not installed: apt-get install rocksdb-tools"]);

@@ -150,6 +150,7 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
     } else {
         p4_is_complete(get);
     }
+    p3_is_complete(get);
     p5_is_complete(get);
     a_report_has_it_all(&sandbox);
     a_second_run_measures_what_is_missing(&sandbox);
@@ -190,6 +191,28 @@ fn p5_is_complete(get: impl Fn(&str) -> Value) {
             &stores,
             &["16 B", "1 KiB", "16 KiB"],
         );
+    }
+}
+
+fn p3_is_complete(get: impl Fn(&str) -> Value) {
+    let devices = ["sata-ssd", "nvme", "nvram"];
+    assert_on_each(&get("p3-devices"), "random_writes", &devices);
+    let logs = ["sata-ssd", "nvme", "nvram", "forebay", "off"];
+    for (id, panel, request) in [
+        ("p3-linkbench", "linkbench", "getlinklist"),
+        ("p3-tpcc", "tpcc", "new_order"),
+    ] {
+        let synced = ["10 clients, synced"];
+        assert_on(&get(id), "sata-ssd", panel, &logs, &synced);
+        let latencies = format!("{panel}_p99");
+        assert_on(&get(id), "sata-ssd", &latencies, &logs, &[request]);
+    }
+}
+
+/// Each device by itself.
+fn assert_on_each(result: &Value, panel: &str, devices: &[&str]) {
+    for device in devices {
+        assert_on(result, device, panel, &[device], &["4 KiB"]);
     }
 }
 

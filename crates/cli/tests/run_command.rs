@@ -195,7 +195,7 @@ fn signals_go_to_what_is_left_in_the_background() {
 fn a_program_that_is_not_served_yet_runs_with_nothing_absorbed_and_no_library() {
     let sandbox = Sandbox::new();
     sandbox.pool();
-    for (program, profile) in [("postgres", "postgres"), ("mariadbd", "mariadb")] {
+    for (program, profile) in [("postgres", "postgres"), ("postmaster", "postgres")] {
         symlink("/usr/bin/env", sandbox.file(program)).unwrap();
         let ran = sandbox.run(&format!("run --pool p -- ./{program}")).ok();
         let said = format!("{profile} is not served yet");

@@ -48,6 +48,7 @@ fn main() -> Result<ExitCode, Failure> {
 /// Supervises a database, whose process id is the first line of the output.
 fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failure> {
     let options = SupervisorOptions {
+        refuse_io_uring: false,
         patterns: patterns.iter().map(|&p| p.to_owned()).collect(),
         buffers: 2,
         run_dir: run_dir.to_owned(),
@@ -173,11 +174,16 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let name = path(name)?;
             let flags = c_int::try_from(number(flags)?).map_err(|_| Errno::INVAL)?;
             let mut opened = None;
-            client::open(libc::AT_FDCWD, &name, flags, |flags| {
+            let done = client::open(libc::AT_FDCWD, &name, flags, |flags| {
                 let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
                 let fd = rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644))?;
                 Ok(opened.insert(fd).as_raw_fd())
-            })?;
+            });
+            if let Err(errno) = done {
+                // What was opened in vain the client has closed.
+                std::mem::forget(opened);
+                return Err(errno);
+            }
             let opened = opened.ok_or(Errno::BADF)?;
             let absorbed = client::absorbs(opened.as_raw_fd());
             files.insert(handle.to_owned(), opened);

@@ -4,7 +4,7 @@
 //! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
 //! it. A word of it is marked by the kernel when the supervisor dies, however it dies.
 
-use crate::{shared::Mapped, sys};
+use crate::{processes, shared::Mapped, sys};
 use rustix::{
     fs::{FallocateFlags, FileType, Mode, OFlags},
     io::Errno,
@@ -359,7 +359,7 @@ pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
         // One that is being made has no magic yet.
         let is_left = View::copy_of(fd.as_fd()).is_ok_and(|table| {
             !table.is_of(boot)
-                || !table.is_alive() && !table.pids().into_iter().any(sys::is_process)
+                || !table.is_alive() && !table.pids().into_iter().any(processes::is_process)
         });
         if is_left {
             let _ = std::fs::remove_file(&path);

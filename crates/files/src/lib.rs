@@ -11,6 +11,7 @@ pub mod client;
 mod error;
 pub mod identity;
 pub mod policy;
+mod processes;
 pub mod record;
 pub mod replay;
 mod shared;
@@ -33,6 +34,11 @@ pub const ENV_TABLE: &str = "FOREBAY_TABLE";
 pub const ENV_SLOWED: &str = "FOREBAY_MEDIA_PROFILE";
 /// Environment of the database: `fnmatch` patterns of the files to absorb, one a line.
 pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";
+
+/// Environment of the database: [`IO_URING_REFUSED`] if making an `io_uring` is to fail with `ENOSYS`. May be absent.
+pub const ENV_IO_URING: &str = "FOREBAY_IO_URING";
+/// See [`ENV_IO_URING`].
+pub const IO_URING_REFUSED: &str = "refuse";
 
 /// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a name of a file must not silence a status.
 fn readable<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {

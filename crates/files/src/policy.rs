@@ -25,6 +25,9 @@ pub struct Profile {
     pub programs: Vec<String>,
     /// Patterns of the files that are absorbed.
     pub absorb: Vec<String>,
+    /// Its programs get no `io_uring` and no Linux AIO: making one fails with `ENOSYS`, as on a kernel without, and they read and write by calls that
+    /// can be seen.
+    pub refuse_io_uring: bool,
     /// Why its programs are not served yet, if they are not: then there are no patterns.
     pub not_served: Option<&'static str>,
 }
@@ -33,7 +36,7 @@ pub struct Profile {
 pub const GENERIC: &str = "generic";
 
 /// Name, programs, patterns.
-const BUILT_IN: [(&str, &[&str], &[&str]); 5] = [
+const BUILT_IN: [(&str, &[&str], &[&str]); 6] = [
     // The second is the name of a new append-only file until the first rewrite after CONFIG SET appendonly yes.
     (
         "redis",
@@ -52,21 +55,33 @@ const BUILT_IN: [(&str, &[&str], &[&str]); 5] = [
         &["[0-9]*.log"],
     ),
     ("sqlite", &["sqlite3"], &["*-wal", "*-journal"]),
-];
-
-/// Name, programs, and why nothing of them is absorbed.
-const NOT_SERVED: [(&str, &[&str], &str); 2] = [
+    // InnoDB's redo log, and the one that is to replace it when its size is changed; the binary and relay logs, whose names the user chooses and
+    // whose last part is always a number of six digits, seven after a million; Aria's log; MyRocks's. `aria_log_control` is rewritten at each of
+    // Aria's checkpoints, beside its log, and `tc.log` is mapped.
     (
         "mariadb",
         &["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"],
-        "InnoDB uses io_uring, and a process that does absorbs nothing",
-    ),
-    (
-        "postgres",
-        &["postgres", "postmaster"],
-        "its processes share one log, and a file is absorbed for one process only",
+        &[
+            "ib_logfile0",
+            "ib_logfile101",
+            "*.[0-9][0-9][0-9][0-9][0-9][0-9]",
+            "*.[0-9][0-9][0-9][0-9][0-9][0-9][0-9]",
+            "aria_log.[0-9]*",
+            "aria_log_control",
+            "#rocksdb/[0-9]*.log",
+        ],
     ),
 ];
+
+/// Profiles whose programs use `io_uring` where they can, and do without where they cannot.
+const REFUSING_IO_URING: [&str; 1] = ["mariadb"];
+
+/// Name, programs, and why nothing of them is absorbed.
+const NOT_SERVED: [(&str, &[&str], &str); 1] = [(
+    "postgres",
+    &["postgres", "postmaster"],
+    "its processes share one log, and a file is absorbed for one process only",
+)];
 
 /// The profiles that are built in.
 #[must_use]
@@ -76,12 +91,14 @@ pub fn built_in() -> Vec<Profile> {
         name: (*name).to_owned(),
         programs: owned(programs),
         absorb: owned(absorb),
+        refuse_io_uring: REFUSING_IO_URING.contains(name),
         not_served: None,
     });
     let others = NOT_SERVED.iter().map(|(name, programs, why)| Profile {
         name: (*name).to_owned(),
         programs: owned(programs),
         absorb: Vec::new(),
+        refuse_io_uring: false,
         not_served: Some(why),
     });
     served.chain(others).collect()
@@ -94,6 +111,8 @@ pub struct Policy {
     pub profile: String,
     /// Patterns, each once, for [`matches`].
     pub patterns: Vec<String>,
+    /// Making an `io_uring` fails with `ENOSYS`.
+    pub refuse_io_uring: bool,
 }
 
 /// What the user asks for, and about which program.
@@ -165,6 +184,7 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
         });
     }
     Ok(Policy {
+        refuse_io_uring: profile.is_some_and(|profile| profile.refuse_io_uring),
         // The patterns of one that is not served are the user's.
         profile: profile
             .filter(|profile| profile.not_served.is_none())
@@ -308,6 +328,11 @@ mod tests {
             ("valkey-server", "valkey", "/d/a.aof"),
             ("db_bench", "rocksdb", "/tmp/db/000004.log"),
             ("sqlite3", "sqlite", "/d/app.db-wal"),
+            ("mariadbd", "mariadb", "/var/lib/mysql/ib_logfile0"),
+            ("mariadbd", "mariadb", "/var/log/mysql/mysql-bin.000123"),
+            ("mysqld", "mariadb", "/srv/any-name.at.all.1000000"),
+            ("mariadbd", "mariadb", "/var/lib/mysql/aria_log.00000001"),
+            ("mariadbd", "mariadb", "/d/#rocksdb/000007.log"),
         ] {
             let policy = choose(request(&[OsStr::new(program)], &config)).unwrap();
             assert_eq!(policy.profile, profile);
@@ -325,7 +350,7 @@ mod tests {
     fn a_program_that_is_not_served_absorbs_what_its_user_says_and_nothing_else() {
         let none = Config::default();
         let absorb = ["*.wal".to_owned()];
-        for (program, profile) in [("postgres", "postgres"), ("mysqld", "mariadb")] {
+        for (program, profile) in [("postgres", "postgres"), ("postmaster", "postgres")] {
             let names = [OsStr::new(program)];
             for named in [None, Some(profile)] {
                 let asked = Request {

@@ -272,6 +272,16 @@ pub(crate) fn complain(what: &str) {
     }
 }
 
+/// True if [`complain`] returns at once: standard error is not a pipe that is full.
+pub(crate) fn can_complain() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let Some(stderr) = borrow(2) else {
+        return false;
+    };
+    let mut poll = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+    rustix::event::poll(&mut poll, Some(&Timespec::default())) == Ok(1)
+}
+
 /// True if two descriptors share one open file (or if that cannot be told).
 pub(crate) fn same_open_file(one: c_int, other: c_int) -> bool {
     const KCMP_FILE: c_int = 0;
@@ -310,19 +320,6 @@ pub(crate) fn mark_at_end_of_thread(node: &AtomicUsize, word: &AtomicU32) -> Res
     // of.
     let done = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<RobustHead>()) };
     (done == 0).then_some(()).ok_or_else(last_errno)
-}
-
-/// True if there is a process with this id that has not ended, or if that cannot be told.
-pub(crate) fn is_process(id: u32) -> bool {
-    // Behind the name, which may have any characters.
-    let state = |stat: String| {
-        stat.rsplit_once(") ")
-            .map(|(_, rest)| rest.starts_with(['Z', 'X']))
-    };
-    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
-        Ok(stat) => state(stat) != Some(true),
-        Err(e) => e.kind() != std::io::ErrorKind::NotFound,
-    }
 }
 
 /// When the file was made, ns since 1970; 0 where that is not known.
@@ -370,12 +367,6 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
         return Err(last_errno());
     }
     Ok((peer.pid.unsigned_abs(), peer.uid))
-}
-
-/// A process's name, as `ps` has it.
-pub(crate) fn name_of_process(id: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{id}/comm"));
-    name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
 }
 
 /// Puts empty memory of this process alone in the place of all mappings of a file. What was a reference into it stays valid, and leads to

@@ -4,8 +4,9 @@
 use rustix::{
     io::Errno,
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, sockopt,
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -14,6 +15,7 @@ use std::{
     mem::MaybeUninit,
     os::fd::{BorrowedFd, OwnedFd},
     path::PathBuf,
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -96,6 +98,9 @@ pub enum Request {
         file: u32,
         /// The name that it had, as bytes.
         path: Vec<u8>,
+        /// True if the program has closed it, too: as [`Request::Released`].
+        #[serde(default)]
+        closed: bool,
     },
     /// A file lost its last name, and the program closed its last descriptor: nothing of it is needed any more. No answer.
     Released {
@@ -148,6 +153,27 @@ pub enum Answer {
     Status,
 }
 
+/// Connects to the supervisor that listens at the abstract address `name`. With a limit, no later call on the connection takes longer.
+/// Does not allocate.
+///
+/// # Errors
+/// What the kernel says; `ECONNREFUSED` if nothing listens there.
+pub fn connect(name: &[u8], limit: Option<Duration>) -> Result<OwnedFd, Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    if limit.is_some() {
+        for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, which, limit)?;
+        }
+    }
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    Ok(socket)
+}
+
 /// Writes a message into `space` without allocating: its bytes.
 ///
 /// # Errors
@@ -189,12 +215,25 @@ pub fn send(
     }
 }
 
+/// Bytes of the next message, when it is there; 0 if the other side is gone.
+fn waiting(socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+    loop {
+        let none: &mut [u8] = &mut [];
+        match rustix::net::recv(socket, none, RecvFlags::PEEK | RecvFlags::TRUNC) {
+            Ok((_, bytes)) if bytes > MESSAGE_MAX => return Err(Errno::PROTO),
+            Ok((_, bytes)) => return Ok(bytes),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
 /// Receives a message and its descriptors.
 ///
 /// # Errors
 /// What the kernel says; `ECONNRESET` if the other side is gone, `EPROTO` for what is no message.
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<(T, Vec<OwnedFd>), Errno> {
-    let mut bytes = vec![0; MESSAGE_MAX];
+    let mut bytes = vec![0; waiting(socket)?];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = loop {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lab, Running, content};
+use common::{Lab, content};
 use std::{
     fs,
     path::Path,
@@ -128,23 +128,6 @@ fn two_runs_that_share_a_pool_absorb_a_file_once() {
     run.end();
 }
 
-#[test]
-fn a_process_outside_that_opens_an_absorbed_file_for_writing_makes_it_plain() {
-    let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
-    drop(fs::File::open(&path).unwrap());
-    let stranger = fs::File::options().write(true).open(&path).unwrap();
-    let plain = |run: &mut Running| {
-        run.call("write a 1 10").unwrap();
-        run.call("absorbs a") == Ok(0)
-    };
-    assert!(eventually(|| plain(&mut run)));
-    drop(stranger);
-    run.end();
-}
-
 /// The name of the run's socket.
 fn socket_of(lab: &Lab) -> String {
     let note = fs::read_dir(lab.home.path().join("run")).unwrap().next();
@@ -201,6 +184,39 @@ fn connections_that_say_nothing_keep_no_process_from_being_heard() {
     run.call("write a 1 10").unwrap();
     assert_eq!(run.call("absorbs a"), Ok(0));
     drop(silent);
+    run.end();
+}
+
+#[test]
+fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answer() {
+    // An ordinary user's: root's holds the open itself up.
+    let lab = Lab::of_an_ordinary_user();
+    let path = lab.data("a.log");
+    let mut run = lab.run_with(|command| {
+        command.env("FOREBAY_TEST_HEARD_WAIT_MS", "2500");
+    });
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 1 300").unwrap();
+    run.call("other give_up").unwrap();
+    let supervisor = rustix::process::Pid::from_child(&run.supervisor);
+    let signal = |signal| rustix::process::kill_process(supervisor, signal).unwrap();
+    signal(rustix::process::Signal::STOP);
+    for flags in [libc::O_WRONLY, libc::O_RDWR | libc::O_TRUNC] {
+        let open = format!("other open b {} {flags}", path.display());
+        assert_eq!(run.call(open), Err(libc::EIO), "{flags:o}");
+    }
+    // Who reads changes nothing.
+    let open = format!("other open b {} {}", path.display(), libc::O_RDONLY);
+    assert_eq!(run.call(open), Ok(0));
+    assert_eq!(run.call("absorbs a"), Ok(1));
+    signal(rustix::process::Signal::CONT);
+    assert_eq!(run.open("other b", &path, libc::O_WRONLY), 0);
+    run.call("write a 2 300").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [content(1, 300), content(2, 300)].concat()
+    );
     run.end();
 }
 

@@ -434,7 +434,8 @@ impl Pool {
         (0..self.core.superblock.geometry.lanes).map(|lane| (lane, self.core.tables().lane(lane)))
     }
 
-    /// The segments that the map gives to `lane`, checked against the number its state has.
+    /// The segments that the map gives to `lane`: as many as its state says, or more, where a crash cut a change of their number
+    /// (see `shared::breathe`).
     pub(crate) fn segments_of(&self, lane: u32, entry: &LaneEntry) -> Result<Vec<u64>, PoolError> {
         let damaged = |what| self.core.fail(PoolErrorKind::Damaged { what });
         let Some(state) = entry.state.filter(|s| s.taken) else {
@@ -447,7 +448,7 @@ impl Pool {
             .filter(|(owner, _)| **owner == Some((lane, state.incarnation)))
             .map(|(_, segment)| segment)
             .collect();
-        if segments.len() != state.segments as usize {
+        if segments.len() < state.segments as usize || segments.len() > usize::from(BUFFERS_MAX) {
             return Err(damaged(format!(
                 "lane {lane} has {} segments in the segment map, its entry states {}",
                 segments.len(),
@@ -464,25 +465,8 @@ impl Pool {
         let core = &self.core;
         let tables = core.tables();
         let wanted = options.buffers.clamp(1, BUFFERS_MAX);
-        // A free lane whose lock is held was given back, but something read from it is still lent out.
-        let mut free_lanes = Vec::new();
-        for (lane, entry) in self.entries() {
-            if entry.state.is_some_and(|s| !s.taken)
-                && let Some(lock) = core.try_lock_lane(lane)?
-            {
-                tables.settle_lane(lane);
-                free_lanes.push((lane, entry, lock));
-            }
-        }
-        let mut owners = tables
-            .segment_owners()
-            .map_err(|what| core.fail(PoolErrorKind::Damaged { what }))?;
-        // What a free lane has by the map is free: its owner left, or died while taking it.
-        for owner in &mut owners {
-            if owner.is_some_and(|(lane, _)| free_lanes.iter().any(|(free, ..)| *free == lane)) {
-                *owner = None;
-            }
-        }
+        let mut free_lanes = self.free_lanes()?;
+        let mut owners = self.segment_owners(&free_lanes)?;
         let Some((lane, mut entry, lock)) = (!free_lanes.is_empty()).then(|| free_lanes.remove(0))
         else {
             return Err(core.fail(PoolErrorKind::Full {
@@ -536,6 +520,75 @@ impl Pool {
         })
     }
 
+    /// Under the pool lock: the lanes that are free, each with its lock. One whose lock is held was given back, but something read from it is still
+    /// lent out.
+    fn free_lanes(&self) -> Result<Vec<(u32, LaneEntry, Guard)>, PoolError> {
+        let mut free = Vec::new();
+        for (lane, entry) in self.entries() {
+            if entry.state.is_some_and(|s| !s.taken)
+                && let Some(lock) = self.core.try_lock_lane(lane)?
+            {
+                self.core.tables().settle_lane(lane);
+                free.push((lane, entry, lock));
+            }
+        }
+        Ok(free)
+    }
+
+    /// Whose each segment is. What a free lane has by the map is free: its owner left, or died while taking it.
+    fn segment_owners(
+        &self,
+        free: &[(u32, LaneEntry, Guard)],
+    ) -> Result<Vec<Option<(u32, u32)>>, PoolError> {
+        let mut owners = (self.core.tables().segment_owners())
+            .map_err(|what| self.core.fail(PoolErrorKind::Damaged { what }))?;
+        for owner in &mut owners {
+            if owner.is_some_and(|(lane, _)| free.iter().any(|(free, ..)| *free == lane)) {
+                *owner = None;
+            }
+        }
+        Ok(owners)
+    }
+
+    /// Under the pool lock: gives a free segment, made zero, to `lane` in the map, durably. None if there is none.
+    pub(crate) fn take_segment(
+        &self,
+        lane: u32,
+        incarnation: u32,
+    ) -> Result<Option<u64>, PoolError> {
+        let core = &self.core;
+        core.tables().settle_pool();
+        let free_lanes = self.free_lanes()?;
+        let mut owners = self.segment_owners(&free_lanes)?;
+        let Some(at) = owners.iter().position(Option::is_none) else {
+            return Ok(None);
+        };
+        let segment = at as u64;
+        self.prepare_segment(segment, true)?;
+        let geometry = core.superblock.geometry;
+        zero(
+            &*core.media,
+            geometry.segment(segment),
+            geometry.segment_bytes,
+        );
+        owners[at] = Some((lane, incarnation));
+        core.tables().write_segment_owners(&owners);
+        Ok(Some(segment))
+    }
+
+    /// Under the pool lock: takes a segment from its lane in the map, durably.
+    pub(crate) fn give_segment(&self, segment: u64) -> Result<(), PoolError> {
+        let mut owners = self.segment_owners(&[])?;
+        if let Some(owner) = usize::try_from(segment)
+            .ok()
+            .and_then(|at| owners.get_mut(at))
+        {
+            *owner = None;
+        }
+        self.core.tables().write_segment_owners(&owners);
+        Ok(())
+    }
+
     /// Recovers the lane's log and starts a new session on it.
     fn open_lane(
         &self,
@@ -568,21 +621,11 @@ impl Pool {
             segment_bytes,
             options.salvage,
         )?;
-        let exhausted = || {
-            core.fail(PoolErrorKind::Damaged {
-                what: format!("lane {lane} has used up its session numbers"),
-            })
+        let state = LaneState {
+            segments: u32::try_from(segments.len()).unwrap_or(u32::MAX),
+            ..state
         };
-        let epoch = state
-            .epoch
-            .max(options.epoch_above)
-            .checked_add(1)
-            .ok_or_else(exhausted)?;
-        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
-        for _ in 0..2 {
-            core.tables()
-                .write_lane(lane, &mut entry, LaneState { epoch, ..state });
-        }
+        let epoch = self.begin_session(lane, &mut entry, state, options.epoch_above)?;
         // A segment without records, opened by the last session, is opened again. Behind a first record that
         // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
         // while the header, which they know to have been durable, is written anew. So they go first.
@@ -607,6 +650,51 @@ impl Pool {
             &mut recovered,
         );
         Ok((lane, recovered))
+    }
+
+    /// Gives the lane's next session its number.
+    fn begin_session(
+        &self,
+        lane: u32,
+        entry: &mut LaneEntry,
+        state: LaneState,
+        above: u32,
+    ) -> Result<u32, PoolError> {
+        let core = &self.core;
+        let exhausted = || {
+            core.fail(PoolErrorKind::Damaged {
+                what: format!("lane {lane} has used up its session numbers"),
+            })
+        };
+        let epoch = state.epoch.max(above).checked_add(1);
+        let epoch = epoch.ok_or_else(exhausted)?;
+        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
+        for _ in 0..2 {
+            core.tables()
+                .write_lane(lane, entry, LaneState { epoch, ..state });
+        }
+        Ok(epoch)
+    }
+
+    /// Gives a new `owner` a lane, empty, with its first session begun.
+    pub(crate) fn claim_new(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<Claimed, PoolError> {
+        let mut claimed = {
+            let _pool = self.core.lock_pool()?;
+            self.core.tables().settle_pool();
+            if let Some((lane, entry)) = self.lane_of(owner)? {
+                let label = entry.label;
+                return Err(self.core.fail(PoolErrorKind::InUse { lane, label }));
+            }
+            self.make_lane(owner, options)?
+        };
+        if let Some(state) = claimed.entry.state {
+            self.begin_session(claimed.lane, &mut claimed.entry, state, options.epoch_above)?;
+        }
+        Ok(claimed)
     }
 
     /// Maps the pages of a segment, see [`Media::prepare`].
@@ -636,11 +724,11 @@ impl Pool {
 }
 
 /// A lane that was found or made, and is ours.
-struct Claimed {
-    lane: u32,
-    lock: Guard,
-    entry: LaneEntry,
-    segments: Vec<u64>,
+pub(crate) struct Claimed {
+    pub(crate) lane: u32,
+    pub(crate) lock: Guard,
+    pub(crate) entry: LaneEntry,
+    pub(crate) segments: Vec<u64>,
 }
 
 fn prepare(core: &Core, offset: u64, bytes: u64, write: bool) -> Result<(), PoolError> {

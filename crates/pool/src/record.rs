@@ -7,7 +7,7 @@
 //! 16  epoch         4   session that wrote it (`LaneState::epoch`)
 //! 20  lag           4   in lines: its address minus the address below which everything was
 //!                       durable when its place was reserved
-//! 24  kind          2   0: end of segment; others are the owner's
+//! 24  kind          2   0: end of segment; 0xFFFF: void; others are the owner's
 //! 26  magic         2   0xFB0A
 //! 28  reserved      4   zero
 //! 32  payload       length bytes, zero-padded to whole lines
@@ -16,6 +16,9 @@
 //! current one; its epoch, so one that an earlier session wrote and nobody acknowledged never
 //! passes as a later session's; and its owner, by the checksum. The lag tells corruption from a torn tail: a valid
 //! record behind an invalid one whose lag does not reach back to it proves that the invalid one had been durable.
+//!
+//! A *void* record takes a place where nothing was written, or nothing that counts: its checksum is over the header
+//! alone, and readers step over it.
 
 use crate::{
     checksum::{Checksum, crc32c_seeded},
@@ -29,6 +32,8 @@ use uuid::Uuid;
 pub const HEADER: usize = 32;
 /// The kind of the record that ends a segment before it is full.
 pub const KIND_SEAL: u16 = 0;
+/// The kind of a record without content, which takes the place of one that was never finished.
+pub const KIND_VOID: u16 = u16::MAX;
 const MAGIC: u16 = 0xFB0A;
 
 const _: () = assert!(HEADER * 2 == LINE);
@@ -85,6 +90,18 @@ impl Header {
     #[must_use]
     pub fn durable_before(&self) -> Lsn {
         self.lsn.saturating_sub(u64::from(self.lag) * LINE as u64)
+    }
+
+    /// The header of a void record that takes `bytes` bytes of the log, whole lines, at most 4 GiB.
+    pub(crate) fn void(lsn: Lsn, bytes: u64, epoch: u32, lag: u32) -> Self {
+        debug_assert!(bytes > 0 && bytes.is_multiple_of(LINE as u64));
+        Self {
+            length: u32::try_from(bytes - HEADER as u64).unwrap_or(u32::MAX),
+            lsn,
+            epoch,
+            lag,
+            kind: KIND_VOID,
+        }
     }
 
     /// Bytes of the whole record in the log.
@@ -227,6 +244,10 @@ pub fn read(bytes: &[u8], lsn: Lsn, owner: Uuid) -> Result<Record<'_>, Invalid> 
         found: bytes.len(),
         needed,
     })?;
+    let payload = match header.kind {
+        KIND_VOID => &[],
+        _ => payload,
+    };
     let (stated, found) = (
         u32_at(bytes, 0),
         checksum(owner, &bytes[..HEADER], std::iter::once(payload)),
@@ -294,6 +315,18 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(read(&flipped, 6400, OWNER).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_void_record_is_read_whatever_stands_behind_its_header() {
+        let header = Header::void(6400, 4 * LINE as u64, 2, 1);
+        let mut bytes = header.encode(OWNER, &[]).to_vec();
+        bytes.resize(4 * LINE, 0x5A);
+        let read = read(&bytes, 6400, OWNER).unwrap();
+        assert!(read.payload.is_empty());
+        assert_eq!(read.header, header);
+        assert_eq!(read.header.record_bytes(), 4 * LINE as u64);
+        assert!(super::read(&bytes[..3 * LINE], 6400, OWNER).is_err());
     }
 
     #[test]

@@ -10,15 +10,15 @@
 //! 32  owner         16   uuid of the log's owner
 //! 48  reserved      16   zero
 //! ```
-//! The first record stands at `start + 64`. A segment ends with a seal record, or where no line is left; the
-//! next one starts at the following multiple of 4 KiB. What is drained is the segment verbatim, so a value-log file is
+//! The first record stands at `start + 64`. A segment ends with a seal record, or where no line is left; void records are
+//! stepped over. The next one starts at the following multiple of 4 KiB. What is drained is the segment verbatim, so a value-log file is
 //! a row of segments and reads by this same module.
 
 use crate::{
     checksum::crc32c,
     layout::{LSN_MAX, PAGE, u32_at, u64_at},
     persist::LINE,
-    record::{self, Header, Invalid, KIND_SEAL, Lsn, Record},
+    record::{self, Header, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record},
 };
 use uuid::Uuid;
 
@@ -160,28 +160,25 @@ impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        if self.end.is_some() {
-            return None;
-        }
-        if self.at >= self.header.start.saturating_add(self.header.bytes) {
-            self.end = Some(End::Sealed(self.at));
-            return None;
-        }
-        match self.read() {
-            Ok(record) => {
-                self.epoch = record.header.epoch;
-                self.at = self.at.saturating_add(record.header.record_bytes());
-                if record.header.kind == KIND_SEAL {
-                    self.end = Some(End::Sealed(self.at));
-                    return None;
+        while self.end.is_none() {
+            if self.at >= self.header.start.saturating_add(self.header.bytes) {
+                self.end = Some(End::Sealed(self.at));
+                break;
+            }
+            match self.read() {
+                Ok(record) => {
+                    self.epoch = record.header.epoch;
+                    self.at = self.at.saturating_add(record.header.record_bytes());
+                    match record.header.kind {
+                        KIND_SEAL => self.end = Some(End::Sealed(self.at)),
+                        KIND_VOID => {}
+                        _ => return Some(record),
+                    }
                 }
-                Some(record)
-            }
-            Err(invalid) => {
-                self.end = Some(End::Open(self.at, invalid));
-                None
+                Err(invalid) => self.end = Some(End::Open(self.at, invalid)),
             }
         }
+        None
     }
 }
 

@@ -1,7 +1,7 @@
 //! POSIX AIO, libaio and liburing.
 //!
 //! The first two name each descriptor when the work is submitted: its file is retired then. What goes through an `io_uring` cannot be seen at all, so with the
-//! first one that is made the client gives up.
+//! first one that is made the client gives up, unless the profile has them refused.
 #![expect(
     unsafe_code,
     reason = "exports C functions; reads their control blocks"
@@ -98,10 +98,18 @@ hooks! {
         Err(failed) => -failed.number(),
     };
 
+    fn [io_setup] (events: c_int, context: *mut *mut c_void) -> c_int;
+    missing -libc::ENOSYS;
+    plain if !is_refused();
+    else |_real| missing(-libc::ENOSYS);
+
     fn [io_uring_setup] (entries: c_uint, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
+        if is_refused() {
+            return missing(-libc::ENOSYS);
+        }
         give_up();
         // SAFETY: our caller's arguments.
         unsafe { real(entries, parameters) }
@@ -111,6 +119,9 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
+        if is_refused() {
+            return missing(-libc::ENOSYS);
+        }
         give_up();
         // SAFETY: our caller's arguments.
         unsafe { real(entries, ring, flags) }
@@ -120,6 +131,9 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
+        if is_refused() {
+            return missing(-libc::ENOSYS);
+        }
         give_up();
         // SAFETY: our caller's arguments.
         unsafe { real(entries, ring, parameters) }
@@ -129,10 +143,19 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
+        if is_refused() {
+            return missing(-libc::ENOSYS);
+        }
         give_up();
         // SAFETY: our caller's arguments.
         unsafe { real(entries, ring, parameters, buffer, bytes) }
     };
+}
+
+/// True if no ring and no context is to be made: the program does without, and what it does can be seen. InnoDB looks at errno for the reason, so
+/// that is set as well.
+pub(crate) fn is_refused() -> bool {
+    client::refuses_io_uring()
 }
 
 /// Makes the client absorb nothing any more.

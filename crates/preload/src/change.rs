@@ -1,15 +1,16 @@
-//! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the client; before anything else
-//! (`fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file is retired.
+//! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the client, and so is `fallocate` that only
+//! makes it longer; before anything else (other `fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file is retired.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{Failed, client, missing},
+    around::{Failed, checked, client, missing},
     device, memory,
     real::hooks,
     times,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
+use rustix::io::Errno;
 use std::ptr;
 
 hooks! {
@@ -29,33 +30,38 @@ hooks! {
     fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd);
-    else |real| match retire_unless(mode == libc::FALLOC_FL_KEEP_SIZE, fd) {
-        // Room behind the end: no byte of it changes, but its time does.
-        _ if mode == libc::FALLOC_FL_KEEP_SIZE => times::of_descriptor(fd, || {
-            // SAFETY: our caller's arguments.
-            unsafe { real(fd, mode, offset, bytes) }
-        }),
-        Ok(()) => {
-            // SAFETY: our caller's arguments.
-            let result = unsafe { real(fd, mode, offset, bytes) };
-            allocated(fd, result == 0);
-            result
+    else |real| {
+        // SAFETY: our caller's arguments.
+        let call = || unsafe { real(fd, mode, offset, bytes) };
+        match mode {
+            // Room behind the end: no byte of it changes, but its time does.
+            libc::FALLOC_FL_KEEP_SIZE => times::of_descriptor(fd, call),
+            0 => match extend(fd, || checked(call()).map(drop)) {
+                Ok(()) => 0,
+                Err(failed) => failed.with(-1),
+            },
+            _ => match retire(fd) {
+                Ok(()) => {
+                    let result = call();
+                    allocated(fd, result == 0);
+                    result
+                }
+                Err(failed) => failed.with(-1),
+            },
         }
-        Err(failed) => failed.with(-1),
     };
 
     // Returns the error number.
     fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing libc::ENOSYS;
     plain if !client::absorbs(fd);
-    else |real| match retire(fd) {
-        Ok(()) => {
-            // SAFETY: our caller's arguments.
-            let result = unsafe { real(fd, offset, bytes) };
-            allocated(fd, result == 0);
-            result
-        }
-        Err(failed) => failed.number(),
+    else |real| {
+        // SAFETY: our caller's arguments.
+        let call = || match unsafe { real(fd, offset, bytes) } {
+            0 => Ok(()),
+            number => Err(Errno::from_raw_os_error(number)),
+        };
+        extend(fd, call).map_or_else(|failed| failed.number(), |()| 0)
     };
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
@@ -114,12 +120,11 @@ pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
     client(|| client::retire(fd))
 }
 
-/// The same, unless it need not be.
-fn retire_unless(is_harmless: bool, fd: c_int) -> Result<(), Failed> {
-    match is_harmless {
-        true => Ok(()),
-        false => retire(fd),
-    }
+/// Does `call`, which makes room in the file of `fd` and may make it longer, but changes no byte that it has.
+fn extend(fd: c_int, call: impl Fn() -> Result<(), Errno>) -> Result<(), Failed> {
+    let done = client(|| client::extending(fd, call));
+    allocated(fd, done.is_ok());
+    done
 }
 
 /// Room was made for the file of `fd`: its device is told of the new size, which costs it nothing.

@@ -1,4 +1,4 @@
-//! `mmap`: a mapping of a file on an emulated device is charged page by page ([`guard`]). And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`.
+//! `mmap`: a mapping of a file on an emulated device is charged page by page ([`guard`]). And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`: the file is retired, if the kernel makes the mapping at all.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -9,19 +9,28 @@ use crate::{
 };
 use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t};
+use std::ptr;
 
 hooks! {
     fn [mmap mmap64] (address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(flags, fd);
     else |real| {
+        if is_shared(flags) && client::absorbs(fd) {
+            // A mapping that the kernel refuses changes nothing: InnoDB asks whether its log is persistent memory (`MAP_SYNC`).
+            // SAFETY: our caller's arguments; the kernel chooses the address, so nothing is mapped over.
+            let probe = unsafe { real(ptr::null_mut(), bytes, protection, flags & !AT_ONCE, fd, offset) };
+            if probe == libc::MAP_FAILED {
+                return probe;
+            }
+            // SAFETY: it was mapped just now, and the program does not know of it.
+            let _ = unsafe { rustix::mm::munmap(probe, bytes) };
+            if let Err(failed) = retire(fd) {
+                return failed.with(libc::MAP_FAILED);
+            }
+        }
         if flags & libc::MAP_FIXED != 0 {
             guard::release(address.addr(), bytes);
-        }
-        if is_shared(flags)
-            && let Err(failed) = retire(fd)
-        {
-            return failed.with(libc::MAP_FAILED);
         }
         let begun = device::begin(fd).filter(|_| guard::is_readers(protection, flags));
         // SAFETY: our caller's arguments.
@@ -34,6 +43,10 @@ hooks! {
         mapped
     };
 }
+
+/// What a mapping does at its address, or to its pages, as soon as it is made.
+const AT_ONCE: c_int =
+    libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_POPULATE | libc::MAP_LOCKED;
 
 fn is_anonymous(flags: c_int) -> bool {
     flags & libc::MAP_ANONYMOUS != 0

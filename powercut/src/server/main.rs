@@ -1,9 +1,10 @@
-//! The server inside the guest: the embedded store, or a program with log files, behind a socket.
+//! The server inside the guest: the embedded store, a program with log files, or a MariaDB server beside it, behind a socket.
 //!
 //! Redis's protocol, as guest/server.c: SET, DEL, GET, DBSIZE and BATCH (`S key value` or `D key` again and again), one client at a time, one
 //! command after the other, each acknowledged once it is durable.
 
 mod logs;
+mod mariadb;
 mod store;
 
 use std::{
@@ -37,10 +38,13 @@ fn main() -> ExitCode {
             store::EmbeddedStore::open(Path::new(dir), Path::new(pool), verify == "verify")
                 .and_then(|store| serve(Box::new(store)))
         }
+        ["mariadb", socket, verify] => {
+            mariadb::MariaDb::open(Path::new(socket), verify == "verify")
+                .and_then(|server| serve(Box::new(server)))
+        }
         ["logs", dir] => logs::Logs::open(Path::new(dir)).and_then(|logs| serve(Box::new(logs))),
         _ => Err(
-            "usage: forebay-lab-server store DIR POOL verify|trust, or forebay-lab-server logs DIR"
-                .into(),
+            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb SOCKET verify|trust, or logs DIR".into(),
         ),
     };
     match done {

@@ -17,6 +17,7 @@ mod outcome;
 mod policies;
 mod puts;
 mod run;
+mod write_ahead;
 
 pub use machine::Machine;
 pub use outcome::{FORMAT, Outcome, Row};
@@ -116,6 +117,10 @@ pub enum Measurement {
     Latency,
     /// P4: SETs during rewrites of the append-only file.
     Rewrite,
+    /// P3: a workload on MyRocks, by where its write-ahead log is.
+    WriteAhead(write_ahead::Mix),
+    /// P3: random writes of the devices by themselves.
+    RandomWrites,
     /// Another benchmark of this program, as a process: its name.
     Command(command::Bench),
 }
@@ -257,6 +262,8 @@ impl Measurement {
             Self::Memory => memory::run(lab),
             Self::Mixes => mixes::run(lab),
             Self::Latency => latency::run(lab),
+            Self::WriteAhead(mix) => write_ahead::run(mix, lab),
+            Self::RandomWrites => write_ahead::devices(lab),
             Self::Command(bench) => command::run(bench, lab),
         }
     }

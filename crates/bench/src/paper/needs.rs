@@ -35,6 +35,9 @@ impl Experiment {
                 size.pick(64, 1024, 1024) * MIB,
                 size.pick(64, 1024, 1024) * MIB,
             ),
+            // The data directory, a round's copy, and what compactions make meanwhile.
+            Measurement::WriteAhead(_) => (0, size.pick(1024, 3072, 10 * 1024) * MIB),
+            Measurement::RandomWrites => (0, 128 * MIB),
             Measurement::Command(_) => (1024 * MIB, 512 * MIB),
         };
         Needs { disk, memory }

@@ -11,14 +11,16 @@ use crate::{
         db_bench::{self, Around},
         rocksdb,
     },
+    place::device_argument,
     processes::{find_eatmydata, preload},
     redis::forebay_run,
     rounds::{Span, median, span},
-    scratch::{PoolSource, ScratchDir, ScratchPool, sync_file_system},
+    scratch::{PoolSource, ScratchDir, ScratchPool, memory_dir, sync_file_system},
 };
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -99,8 +101,10 @@ pub struct Config {
     pub modes: Vec<Mode>,
     /// Bytes of a value.
     pub sizes: Vec<u64>,
-    /// Writing threads.
-    pub threads: u64,
+    /// Numbers of writing threads.
+    pub threads: Vec<u64>,
+    /// Emulated devices that the log is put on, one after the other: profiles of `forebay run --device`. None: the log is beside the data.
+    pub wal_devices: Vec<String>,
     /// Bytes of keys and values that a round writes; `sync` writes for [`seconds_synced`](Self::seconds_synced) instead.
     pub bytes: u64,
     /// Puts of a round at most.
@@ -147,6 +151,9 @@ pub struct Row {
     pub value_bytes: u64,
     /// Threads.
     pub threads: u64,
+    /// The emulated device that the log is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wal_device: Option<String>,
     /// Puts of a round.
     pub ops: u64,
     /// Puts a second.
@@ -166,11 +173,11 @@ const KEY_BYTES: u64 = 16;
 impl Config {
     fn check(&self) -> Result<(), BenchError> {
         let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
-        if self.rounds == 0 || self.puts_max == 0 || self.threads == 0 {
+        if self.rounds == 0 || self.puts_max == 0 || self.threads.contains(&0) {
             return bad("at least one round, Put and thread are needed");
         }
-        if self.modes.is_empty() || self.sizes.is_empty() {
-            return bad("no mode or size to measure");
+        if self.modes.is_empty() || self.sizes.is_empty() || self.threads.is_empty() {
+            return bad("no mode, size or number of threads to measure");
         }
         rocksdb::find()
             .map(drop)
@@ -211,7 +218,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
             .notes
             .push("libeatmydata is not installed: apt-get install libeatmydata1".to_owned());
     }
-    for &value_bytes in &config.sizes {
+    for setting in settings(config) {
         let mut rounds: Vec<Vec<Row>> = modes.iter().map(|_| Vec::new()).collect();
         for round in 0..config.rounds {
             let mut order: Vec<usize> = (0..modes.len()).collect();
@@ -219,9 +226,9 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
                 order.reverse();
             }
             for at in order {
-                let row = measure_one(config, scratch.path(), modes[at], value_bytes)?;
+                let row = measure_one(config, scratch.path(), modes[at], setting)?;
                 note(&format!(
-                    "rocksdb {}, {value_bytes} bytes: {:.0} Puts/s",
+                    "rocksdb {}, {setting}: {:.0} Puts/s",
                     modes[at], row.ops_per_s
                 ));
                 rounds[at].push(row);
@@ -233,13 +240,84 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     Ok(report)
 }
 
+/// What all modes are measured at in turn.
+#[derive(Clone, Copy)]
+struct Setting<'a> {
+    value_bytes: u64,
+    threads: u64,
+    wal_device: Option<&'a str>,
+}
+
+impl fmt::Display for Setting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, {} threads", self.value_bytes, self.threads)?;
+        self.wal_device
+            .map_or(Ok(()), |device| write!(f, ", log on {device}"))
+    }
+}
+
+fn settings(config: &Config) -> Vec<Setting<'_>> {
+    let devices: Vec<Option<&str>> = match config.wal_devices.is_empty() {
+        true => vec![None],
+        false => config
+            .wal_devices
+            .iter()
+            .map(|name| Some(&**name))
+            .collect(),
+    };
+    let mut settings = Vec::new();
+    for wal_device in devices {
+        for &threads in &config.threads {
+            settings.extend(config.sizes.iter().map(|&value_bytes| Setting {
+                value_bytes,
+                threads,
+                wal_device,
+            }));
+        }
+    }
+    settings
+}
+
+/// What stands before `db_bench`, whose log is in `wal`.
+fn wrapper(
+    config: &Config,
+    pool: Option<&ScratchPool>,
+    wal: &Path,
+    device: Option<&str>,
+) -> Vec<OsString> {
+    let mut words = match pool {
+        Some(pool) => forebay_run(&config.forebay, pool.path(), config.buffers),
+        None if device.is_none() => return Vec::new(),
+        None => ["run", "--no-pool", "--"].map(OsString::from).to_vec(),
+    };
+    if pool.is_none() {
+        words.insert(0, config.forebay.clone().into());
+    }
+    if let Some(profile) = device {
+        let at = words.len() - 1;
+        words.splice(at..at, ["--device".into(), device_argument(wal, profile)]);
+    }
+    words
+}
+
 fn measure_one(
     config: &Config,
     scratch: &Path,
     mode: Mode,
-    value_bytes: u64,
+    setting: Setting<'_>,
 ) -> Result<Row, BenchError> {
+    let Setting {
+        value_bytes,
+        threads,
+        wal_device,
+    } = setting;
     let dir = ScratchDir::new_in(scratch)?;
+    let database = dir.path().join("db");
+    // An emulated device only adds to what a call takes.
+    let apart = wal_device
+        .map(|_| ScratchDir::new_in(&memory_dir()))
+        .transpose()?;
+    let wal = apart.as_ref().map_or(&*database, |apart| apart.path());
     let pool = match mode {
         Mode::Forebay => Some(ScratchPool::new(
             &config.pool,
@@ -252,11 +330,12 @@ fn measure_one(
     sync_file_system(dir.path())?;
     let puts = config.puts(value_bytes);
     let mut flags = vec![
-        format!("--db={}", dir.path().join("db").display()),
+        format!("--db={}", database.display()),
+        format!("--wal_dir={}", wal.display()),
         "--benchmarks=fillrandom".to_owned(),
         format!("--key_size={KEY_BYTES}"),
         format!("--value_size={value_bytes}"),
-        format!("--threads={}", config.threads),
+        format!("--threads={threads}"),
         format!("--num={puts}"),
         format!("--seed={}", crate::data::fresh_seed() >> 1),
         "--histogram=1".to_owned(),
@@ -265,12 +344,10 @@ fn measure_one(
     flags.extend(mode.flags().map(str::to_owned));
     flags.push(match mode {
         Mode::Sync => format!("--duration={}", config.seconds_synced),
-        _ => format!("--writes={}", (puts / config.threads).max(1)),
+        _ => format!("--writes={}", (puts / threads).max(1)),
     });
     let around = Around {
-        wrapper: pool.as_ref().map_or_else(Vec::new, |pool| {
-            forebay_run(&config.forebay, pool.path(), config.buffers)
-        }),
+        wrapper: wrapper(config, pool.as_ref(), wal, wal_device),
         environment: match (mode, find_eatmydata()) {
             (Mode::Eatmydata, Some(library)) => vec![("LD_PRELOAD".into(), preload(&library))],
             _ => Vec::new(),
@@ -281,7 +358,8 @@ fn measure_one(
     Ok(Row {
         mode,
         value_bytes,
-        threads: config.threads,
+        threads,
+        wal_device: wal_device.map(str::to_owned),
         ops: printed.ops,
         ops_per_s: printed.ops as f64 / printed.seconds,
         latency: printed.latency(),
@@ -311,13 +389,31 @@ fn of_rounds(rounds: Vec<Row>) -> Option<Row> {
     })
 }
 
+impl Row {
+    /// The name of the ratio of ours to this row.
+    #[must_use]
+    pub fn ratio_name(&self) -> String {
+        let threads = match self.threads {
+            1 => String::new(),
+            threads => format!("_threads_{threads}"),
+        };
+        let device = self.wal_device.as_ref();
+        let device = device.map_or(String::new(), |device| format!("_{device}"));
+        format!(
+            "forebay_over_{}_{}{threads}{device}",
+            self.mode, self.value_bytes
+        )
+    }
+}
+
 impl Report {
     fn finish(&mut self) {
         for ours in self.rows.iter().filter(|row| row.mode == Mode::Forebay) {
+            let setting = |row: &Row| (row.value_bytes, row.threads, row.wal_device.clone());
             let others = self.rows.iter().filter(|row| row.mode != Mode::Forebay);
-            for other in others.filter(|row| row.value_bytes == ours.value_bytes) {
-                let name = format!("forebay_over_{}_{}", other.mode, ours.value_bytes);
-                self.ratios.insert(name, ours.ops_per_s / other.ops_per_s);
+            for other in others.filter(|row| setting(row) == setting(ours)) {
+                self.ratios
+                    .insert(other.ratio_name(), ours.ops_per_s / other.ops_per_s);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod device;
 mod fam;
+mod mariadb;
 mod paper;
 mod pool;
 mod redis;
@@ -22,6 +23,7 @@ pub enum Command {
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
+    Mariadb(mariadb::Mariadb),
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
@@ -36,6 +38,7 @@ impl Command {
             Self::Wisckey(wisckey) => wisckey.run(),
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
+            Self::Mariadb(mariadb) => mariadb.run(),
             Self::Fam(fam) => fam.run(),
             Self::Paper(paper) => paper.run(),
             Self::Report(report) => report.run(),

@@ -19,7 +19,8 @@ use std::path::PathBuf;
                   turns, round after round; figures are medians of the rounds.",
     after_long_help = "Examples:\n  \
         forebay bench rocksdb\n  \
-        forebay bench rocksdb --sizes 100 --modes sync,no_sync,forebay --rounds 7 --json"
+        forebay bench rocksdb --sizes 100 --modes sync,no_sync,forebay --rounds 7 --json\n  \
+        forebay bench rocksdb --wal-device sata-ssd,nvme,nvram --threads 1,4,10 --modes sync,no_wal,forebay"
 )]
 pub struct Rocksdb {
     /// Modes: sync, no_sync, no_wal, eatmydata, forebay
@@ -33,9 +34,12 @@ pub struct Rocksdb {
     /// Bytes of a value
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "100,4k")]
     sizes: Vec<u64>,
-    /// Writing threads
-    #[arg(long, value_name = "T", default_value_t = 1)]
-    threads: u64,
+    /// Numbers of writing threads
+    #[arg(long, value_name = "T,…", value_delimiter = ',', default_value = "1")]
+    threads: Vec<u64>,
+    /// Put the log on these emulated devices, one after the other: sata-ssd, nvme, nvram, hdd-7200, … (forebay run --device)
+    #[arg(long, value_name = "DEVICE,…", value_delimiter = ',')]
+    wal_device: Vec<String>,
     /// Puts of a round at most; in mode sync, seconds count instead [default: 1000000]
     #[arg(long, value_name = "N")]
     puts: Option<u64>,
@@ -77,6 +81,7 @@ impl Rocksdb {
             modes: self.modes,
             sizes: self.sizes,
             threads: self.threads,
+            wal_devices: self.wal_device,
             bytes: self.bytes.unwrap_or(1 << 30),
             puts_max: self.puts.unwrap_or(puts),
             seconds_synced,

@@ -5,7 +5,7 @@ use forebay_bench::report::{Table, figure, grouped};
 use forebay_files::{
     policy::Policy,
     replay::{LaneReport, Outcome},
-    supervisor::{FileStatus, GuestStatus, PlainFile, Status},
+    supervisor::{FileStatus, GuestStatus, Outside, PlainFile, Status},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,8 +19,17 @@ pub fn summary(policy: &Policy, status: &Status) -> String {
         policy.profile,
         policy.patterns.join(" ")
     );
+    text.push_str(&format!("forebay: {}\n", outside(status.outside_writer)));
     text.push_str(&body(status));
     text
+}
+
+/// What becomes of processes outside, in one line.
+pub fn outside(outside: Outside) -> String {
+    format!(
+        "a process outside of this run that opens an absorbed file for writing {}",
+        outside.in_words()
+    )
 }
 
 /// Files and syncs.
@@ -66,6 +75,10 @@ pub fn running(status: &Status) -> String {
             format!("{}, which {}", status.pool.display(), status.survives),
         ),
         ("absorbs", status.patterns.join(" ")),
+        (
+            "who else writes",
+            format!("{} (a process outside)", status.outside_writer.in_words()),
+        ),
         (
             "lanes",
             format!(

@@ -40,7 +40,7 @@ use std::{
                   that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
                   All other files are left as they are.\n\n\
                   Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, \
-                  sqlite. --absorb adds patterns, --config changes profiles.\n\n\
+                  sqlite, mariadb. --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
                   exit status. What an earlier run left in the pool is brought to its files first.",
     after_long_help = "Examples:\n  \
@@ -168,12 +168,14 @@ impl Run {
             pool,
             SupervisorOptions {
                 patterns: policy.patterns.clone(),
+                refuse_io_uring: policy.refuse_io_uring,
                 buffers: self.buffers,
                 run_dir: run_dir()?,
                 program: program.name().to_string_lossy().into_owned(),
                 devices: devices.cloned(),
             },
         )?;
+        eprintln!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
         environment.extend(
             self.media_profile

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 pub mod databases;
+pub mod disk;
+pub mod mariadb;
 
 use std::{
     fs,

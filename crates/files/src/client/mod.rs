@@ -16,6 +16,7 @@ mod others;
 mod own;
 mod session;
 mod table;
+mod tail;
 mod times;
 mod write;
 
@@ -28,19 +29,23 @@ pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
 pub use times::{touching, touching_path};
-pub use write::{at_position, sync, truncate, truncate_path, write};
+pub use write::{at_position, extending, sync, truncate, truncate_path, write};
 
-use crate::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, absorbed::View, sys};
+use crate::{
+    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, IO_URING_REFUSED,
+    absorbed::View, sys,
+};
 use names::Key;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use session::Address;
 use std::{
-    cell::Cell,
+    cell::{Cell, OnceCell},
     ffi::{CString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     sync::{OnceLock, atomic::AtomicBool},
+    time::Duration,
 };
 use table::{FILES, File};
 
@@ -48,8 +53,12 @@ use table::{FILES, File};
 struct Config {
     address: Address,
     patterns: Vec<CString>,
+    /// Making an `io_uring` fails.
+    refuse_io_uring: bool,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     table: Option<View>,
+    /// How long to try to be heard by a supervisor that lives.
+    heard_wait: Duration,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -88,7 +97,10 @@ pub fn start() {
         let mut config = Config {
             address: Address { socket, token },
             patterns,
+            refuse_io_uring: std::env::var_os(ENV_IO_URING)
+                .is_some_and(|is| is == IO_URING_REFUSED),
             table: None,
+            heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
         config.table = others::find_table(&config, Path::new(&table));
@@ -108,6 +120,12 @@ pub fn start() {
 #[must_use]
 pub fn absorbs(fd: c_int) -> bool {
     table::entry(fd).is_some()
+}
+
+/// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile knows that the database does without then.
+#[must_use]
+pub fn refuses_io_uring() -> bool {
+    CONFIG.get().is_some_and(|config| config.refuse_io_uring)
 }
 
 /// True once any file was absorbed.
@@ -165,14 +183,17 @@ fn interrupted() -> bool {
 /// A file that is closed may be gone, and its inode another file's: `identity` says whose it is.
 fn find(wanted: Key, identity: impl Fn() -> Result<Vec<u8>, Errno>) -> Option<usize> {
     session::current()?;
-    (0..FILES_MAX).find(|number| {
+    // Asked for once: an inode is used again as soon as it is free, so many files that are closed and gone may have had it.
+    let asked = OnceCell::new();
+    let is_it = |known: &Vec<u8>| asked.get_or_init(&identity).as_ref() == Ok(known);
+    let candidates = (0..FILES_MAX).filter(|number| FILES[*number].key() == Some(wanted));
+    candidates.into_iter().find(|number| {
         let guard = FILES[*number].file.lock();
         let Ok(cell) = guard.try_borrow() else {
             return false;
         };
         cell.as_ref().is_some_and(|file| {
-            (file.dev, file.ino) == wanted
-                && (file.descriptors > 0 || identity().as_ref() == Ok(&file.identity))
+            (file.dev, file.ino) == wanted && (file.descriptors > 0 || is_it(&file.identity))
         })
     })
 }

@@ -197,15 +197,12 @@ impl Losing {
             }
         });
         if names == 0 {
-            let file = number as u32;
+            let mut closed = false;
+            with_file(number, |known| closed = known.descriptors == 0);
             self.session.tell(&Request::Unlinked {
-                file,
+                file: number as u32,
                 path: path.into_os_string().into_vec(),
-            });
-            with_file(number, |known| {
-                if known.descriptors == 0 {
-                    self.session.tell(&Request::Released { file });
-                }
+                closed,
             });
         }
     }

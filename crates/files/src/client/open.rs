@@ -7,6 +7,7 @@ use super::{
     names::{Key, key, regular},
     session::{self, Session},
     table::{self, Entry, File, Gone, HIDDEN_FLAGS},
+    tail::Tail,
     write::truncate_file,
 };
 use crate::{FILES_MAX, identity, policy, sys, wire::Request};
@@ -359,6 +360,7 @@ pub(super) fn register(
         gone: Gone::No,
         touched: 0,
         unlogged: Vec::new(),
+        tail: Tail::new(),
     });
     FILES[number].settled(file);
     FILES[number].owed.store(0, Relaxed);

@@ -34,11 +34,20 @@ const ORPHAN_WAIT: Duration = Duration::from_secs(2);
 const HEARD_WAIT: Duration = Duration::from_secs(30);
 /// How long it may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
+/// In tests: [`HEARD_WAIT`] in milliseconds.
+const ENV_HEARD_WAIT: &str = "FOREBAY_TEST_HEARD_WAIT_MS";
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The C library's own streams write to descriptors up to this one, past the client.
 const STDERR: c_int = 2;
+
+/// How long to try to be heard by a supervisor that lives.
+pub(super) fn heard_wait() -> Duration {
+    let test = std::env::var(ENV_HEARD_WAIT).ok();
+    test.and_then(|ms| ms.parse().ok())
+        .map_or(HEARD_WAIT, Duration::from_millis)
+}
 
 /// Finds the table of what the run absorbs: at its path, or else from the supervisor.
 pub(super) fn find_table(config: &Config, path: &Path) -> Option<View> {
@@ -92,7 +101,7 @@ impl Config {
             } else if self.ask_for(file).is_ok() {
                 return Ok(());
             }
-            if begun.elapsed() >= HEARD_WAIT {
+            if begun.elapsed() >= self.heard_wait {
                 complain_once();
                 return Err(Errno::IO);
             }
@@ -102,7 +111,9 @@ impl Config {
     }
 
     fn ask_for(&self, (dev, ino): Key) -> Result<(), Errno> {
-        let socket = self.address.connect(Some(ANSWER_WAIT))?;
+        let socket = self
+            .address
+            .connect(Some(ANSWER_WAIT.min(self.heard_wait)))?;
         let token = self.address.token;
         wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
         match wire::receive::<Answer>(socket.as_fd())? {

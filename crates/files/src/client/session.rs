@@ -32,7 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fs::OFlags,
     io::Errno,
-    net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt},
+    net::{RecvFlags, SendFlags},
     time::ClockId,
 };
 use std::{
@@ -71,20 +71,7 @@ pub(super) struct Address {
 impl Address {
     /// A connection; with a limit, no call of it takes longer.
     pub(super) fn connect(&self, limit: Option<Duration>) -> Result<OwnedFd, Errno> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        if limit.is_some() {
-            for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-                sockopt::set_socket_timeout(&socket, which, limit)?;
-            }
-        }
-        let address = SocketAddrUnix::new_abstract_name(&self.socket)?;
-        rustix::net::connect(&socket, &address)?;
-        Ok(socket)
+        wire::connect(&self.socket, limit)
     }
 
     /// Tells the supervisor something that has no answer, by a connection of its own.

@@ -2,6 +2,7 @@
 //!
 //! Lock order: the registry, then a file's slot, then the session's turn, then its sets. See docs/files-protocol.md, "Locks".
 
+use super::tail::Tail;
 use crate::FILES_MAX;
 use forebay_pool::Lsn;
 use parking_lot::{ReentrantMutex, const_reentrant_mutex};
@@ -194,6 +195,8 @@ pub(super) struct File {
     pub(super) touched: u64,
     /// Where it changed without the lane: its records there are older than what the kernel has.
     pub(super) unlogged: Vec<Range<u64>>,
+    /// What was logged last.
+    pub(super) tail: Tail,
 }
 
 impl File {
@@ -255,6 +258,7 @@ impl Slot {
         file.unlogged.clear();
         // Somebody may have moved it unseen.
         file.position = None;
+        file.tail.forget();
         self.unplaced.store(false, Relaxed);
         self.exposed.store(false, Relaxed);
         self.unlogged.store(false, Release);

@@ -7,8 +7,9 @@ use super::{
     leaving::{leave, retire_file, retire_orphan},
     names::{Named, named},
     others::claim_inherited,
-    session,
+    session::{self, Session},
     table::{self, Entry, File},
+    tail,
     times::failed_write,
 };
 use crate::sys;
@@ -94,7 +95,7 @@ pub fn write(
             .inspect_err(|_| failed_write(session, number, file, raw))?;
         if written > 0 {
             match place(fd, raw, entry, file, offset, flags, written) {
-                Ok(at) => session.log_write(number, file, at, parts, written),
+                Ok(at) => tail::log_write(session, number, file, at, parts, written),
                 Err(_) => FILES[number].lose_track(),
             }
         }
@@ -255,9 +256,25 @@ pub(super) fn truncate_file(
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
 ) -> Option<Result<(), Errno>> {
+    change_file(number, is_it, |logged| {
+        real()?;
+        if let Some((session, file)) = logged {
+            session.log_truncate(number, file, bytes);
+        }
+        Ok(())
+    })
+}
+
+/// Does `change` to the file with this number under its lock, unless it is another by now: then none. Where it is given no file, what it does
+/// cannot be logged, and the file is unlogged.
+fn change_file<T>(
+    number: usize,
+    is_it: impl Fn(&File) -> bool,
+    change: impl FnOnce(Option<(&Session, &mut File)>) -> T,
+) -> Option<T> {
     if interrupted() {
         FILES[number].lose_track();
-        return Some(real());
+        return Some(change(None));
     }
     let session = session::current()?;
     if session.page.files[number].retire.load(Relaxed) != 0 && retire_file(session, number).is_err()
@@ -268,14 +285,51 @@ pub(super) fn truncate_file(
     let guard = FILES[number].file.lock();
     let Ok(mut cell) = guard.try_borrow_mut() else {
         FILES[number].lose_track();
-        return Some(real());
+        return Some(change(None));
     };
     let file = cell.as_mut().filter(|file| is_it(file))?;
-    let done = real();
-    if done.is_ok() {
-        session.log_truncate(number, file, bytes);
+    Some(change(Some((session, file))))
+}
+
+/// Does `real` to an absorbed `fd`, which makes room in the file (`fallocate`, `posix_fallocate`): it may be longer then, by zeros, and no
+/// byte that it had has changed, whether that failed or not.
+///
+/// # Errors
+/// The kernel's.
+pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    loop {
+        let Some((entry, number)) = table::entry(fd).and_then(|e| Some((e, e.file()?))) else {
+            if let Some(entry) = table::entry(fd).filter(|entry| entry.is_inherited()) {
+                claim_inherited(fd, entry)?;
+            }
+            return real();
+        };
+        if FORKED.load(Relaxed) {
+            leave(raw, number)?;
+            return real();
+        }
+        let is_it = |_: &File| table::entry(fd) == Some(entry);
+        let extended = change_file(number, is_it, |logged| {
+            let before = rustix::fs::fstat(raw)?;
+            let done = real();
+            let Some((session, file)) = logged else {
+                return done;
+            };
+            match rustix::fs::fstat(raw) {
+                Ok(after) if after.st_size != before.st_size => {
+                    session.log_truncate(number, file, after.st_size.unsigned_abs());
+                }
+                // No byte of it changed, but its time may have.
+                Ok(_) => failed_write(session, number, file, raw),
+                Err(_) => FILES[number].lose_track(),
+            }
+            done
+        });
+        if let Some(done) = extended {
+            return done;
+        }
     }
-    Some(done)
 }
 
 /// Truncates by path: `real` does it. Logged if the file is absorbed.

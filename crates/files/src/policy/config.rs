@@ -6,6 +6,7 @@
 //! [profile.mydb]                  # a new profile, or changes to one that is built in
 //! programs = ["mydb-server"]
 //! absorb = ["*.wal", "journal/*"]
+//! refuse_io_uring = true          # making an io_uring fails with ENOSYS; false if it is left out of a new profile
 //! ```
 
 use super::{PolicyError, Profile, built_in, pattern};
@@ -27,6 +28,7 @@ pub struct Config {
 struct Override {
     programs: Option<Vec<String>>,
     absorb: Option<Vec<String>>,
+    refuse_io_uring: Option<bool>,
 }
 
 impl Config {
@@ -94,6 +96,7 @@ impl Config {
                     name: name.clone(),
                     programs: Vec::new(),
                     absorb: Vec::new(),
+                    refuse_io_uring: false,
                     not_served: None,
                 });
                 profiles.len() - 1
@@ -105,6 +108,9 @@ impl Config {
             if let Some(absorb) = &change.absorb {
                 profile.absorb.clone_from(absorb);
                 profile.not_served = None;
+            }
+            if let Some(refuse) = change.refuse_io_uring {
+                profile.refuse_io_uring = refuse;
             }
         }
         profiles

@@ -11,10 +11,10 @@ use super::{
     Shared,
     guest::{Guest, GuestFile, Work, errno_of},
 };
-use crate::{replay::Mark, sys};
+use crate::{absorbed::Key, replay::Mark, sys};
 use forebay_device::clock;
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs::File,
     io::{Read, Write},
     os::fd::AsFd,
@@ -105,21 +105,34 @@ fn segment(
         files.iter().filter_map(known).collect()
     };
     let mut failed: BTreeSet<u32> = BTreeSet::new();
+    // Many files of a segment may have lost their names in one directory: it is synced once, after all of them did.
+    let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
     for (number, file) in &known {
         let Some(target) = file.unlinked_from.as_ref().or(file.file.as_ref()) else {
             // Released: it has no name and no descriptor, so its content is needed by no process.
             continue;
         };
+        let directory = file.unlinked_from.as_ref().and_then(|dir| key_of(dir));
+        let earlier = directory.and_then(|key| directories.get(&key).copied());
+        if earlier == Some(Ok(())) {
+            continue;
+        }
         let started = Instant::now();
         let begun = clock::now_ns();
         guest.page.begin_sync(*number as usize);
-        let done = match &file.unlinked_from {
-            Some(directory) => directory.sync_all(),
-            None => {
+        let done = match (&file.unlinked_from, earlier) {
+            // A second sync would succeed, whatever the disk has.
+            (_, Some(Err(errno))) => Err(std::io::Error::from_raw_os_error(errno)),
+            (Some(directory), _) => directory.sync_all(),
+            (None, _) => {
                 shared.snapshot(&file.path, target);
                 fault().map_or_else(|| target.sync_data(), Err)
             }
         };
+        if let Some(key) = directory {
+            let said = done.as_ref().copied();
+            directories.insert(key, said.map_err(|e| errno_of(e).raw_os_error()));
+        }
         shared.charge_sync(target, true, begun);
         guest.syncs.fetch_add(1, Relaxed);
         guest.sync_ns.fetch_add(
@@ -156,6 +169,11 @@ fn segment(
     }
     guest.mark(shared, Mark::None);
     true
+}
+
+fn key_of(file: &File) -> Option<Key> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
 /// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`).

@@ -4,20 +4,24 @@
 //! Other runs are found by their tables ([`absorbed`](crate::absorbed)), whoever's they are; but only those count whose owner may write to
 //! the file: nobody else can keep it from being absorbed.
 
+use super::Shared;
 use crate::{
     absorbed::{self, Key, View},
-    sys,
+    processes,
     wire::{self, Answer, Request},
 };
-use rustix::{
-    fs::Stat,
-    io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt},
+use parking_lot::Mutex;
+use rustix::{fs::Stat, io::Errno, time::ClockId};
+use std::{
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
 };
-use std::{os::fd::AsFd, path::Path, thread, time::Duration};
 use uuid::Uuid;
 
-/// How long another run may take to answer: its process has [`FOREIGN_WAIT`](super::guest::FOREIGN_WAIT) to let go.
+/// How long another run may take to answer: its process has [`FOREIGN_WAIT`](super::let_go::FOREIGN_WAIT) to let go.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to reach it.
 const ATTEMPTS: u32 = 5;
@@ -32,23 +36,44 @@ pub(super) enum Elsewhere {
     Unheard(String),
 }
 
-/// Asks every other run that absorbs the file, given with the time when it was made, to let go of it, and waits.
-pub(super) fn let_go(own: &Path, boot: Uuid, file: (Key, u64), stat: &Stat) -> Elsewhere {
-    let Ok(entries) = std::fs::read_dir(absorbed::SHARED_DIR) else {
-        return Elsewhere::Nobody;
-    };
-    let mut found = Elsewhere::Nobody;
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path == own
-            || !entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(absorbed::PREFIX)
-        {
-            continue;
+/// Where the other runs' tables are: looked for anew when a file came into or went from their directory.
+#[derive(Default)]
+pub(super) struct Tables(Mutex<Option<(Look, Arc<[PathBuf]>)>>);
+
+/// What tells whether a directory is as it was: device, inode, and the time of its last change.
+type Look = (Key, (i64, u64));
+
+impl Tables {
+    /// The tables but our own.
+    fn others(&self, own: &Path) -> Arc<[PathBuf]> {
+        let directory = Path::new(absorbed::SHARED_DIR);
+        let Ok(stat) = rustix::fs::stat(directory) else {
+            return Arc::default();
+        };
+        let changed = (stat.st_mtime, stat.st_mtime_nsec);
+        let look = ((stat.st_dev, stat.st_ino), changed);
+        let mut known = self.0.lock();
+        if let Some((_, paths)) = known.as_ref().filter(|(last, _)| *last == look) {
+            return Arc::clone(paths);
         }
-        let Some((table, pid)) = absorber(&path, boot, file, stat) else {
+        let entries = std::fs::read_dir(directory);
+        let found = entries.into_iter().flatten().flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.to_string_lossy().starts_with(absorbed::PREFIX) && entry.path() != own
+        });
+        let paths: Arc<[PathBuf]> = found.map(|entry| entry.path()).collect();
+        // The clock of such times ticks: what came in the tick in which it was looked at may have the same.
+        let is_settled = rustix::time::clock_gettime(ClockId::Realtime).tv_sec > stat.st_mtime + 1;
+        *known = is_settled.then(|| (look, Arc::clone(&paths)));
+        paths
+    }
+}
+
+/// Asks every other run that absorbs the file, given with the time when it was made, to let go of it, and waits.
+pub(super) fn let_go(shared: &Shared, file: (Key, u64), stat: &Stat) -> Elsewhere {
+    let mut found = Elsewhere::Nobody;
+    for path in shared.tables.others(&shared.table.path).iter() {
+        let Some((table, pid)) = absorber(path, shared.boot, file, stat) else {
             continue;
         };
         let who = format!("process {pid} of another forebay run");
@@ -60,9 +85,9 @@ pub(super) fn let_go(own: &Path, boot: Uuid, file: (Key, u64), stat: &Stat) -> E
             }
             found = Elsewhere::LetGo(format!("{who} absorbed it"));
         } else {
-            if sys::is_process(pid) {
+            if processes::is_process(pid) {
                 // It lets go at its next call; one that does nothing logs nothing.
-                thread::sleep(super::guest::FOREIGN_WAIT);
+                thread::sleep(super::let_go::FOREIGN_WAIT);
             }
             found = Elsewhere::LetGo(format!(
                 "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"
@@ -107,16 +132,7 @@ fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
 }
 
 fn ask_once(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-        sockopt::set_socket_timeout(&socket, which, Some(ANSWER_WAIT))?;
-    }
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(socket_name)?)?;
+    let socket = wire::connect(socket_name, Some(ANSWER_WAIT))?;
     wire::send(socket.as_fd(), &Request::OtherRun { dev, ino }, &[])?;
     match wire::receive::<Answer>(socket.as_fd())? {
         (Answer::Done, _) => Ok(()),

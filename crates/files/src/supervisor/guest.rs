@@ -1,15 +1,16 @@
 //! One client of a supervisor: what it asks, and what is known of its files.
 
-use super::{PlainFile, Shared, drain, elsewhere};
+use super::{PlainFile, Shared, drain, let_go::LOCKED_WAIT, register::Watching, watch::Watched};
 use crate::{
     FILES_MAX,
     absorbed::Key,
+    processes,
     replay::{self, Mark, Outcome, RecoverOptions, Whose},
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::{fs::Stat, io::Errno, net::sockopt};
 use std::{
     ffi::OsString,
@@ -29,15 +30,11 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long somebody who wants to write to an absorbed file plainly waits for the client that absorbs it to notice. A client that does
-/// nothing does not notice; but then it logged nothing in that time, and a replay sees that the file was changed later.
-pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(2);
-/// How long a lane whose owner is gone may be locked still, by a child that is about to execute something, say.
-const LOCKED_WAIT: Duration = Duration::from_secs(10);
 /// How often that is tried.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// A file that a client absorbs.
+#[derive(Clone)]
 pub(super) struct GuestFile {
     pub(super) path: PathBuf,
     /// Device and inode; none for a file that is released, whose inode may be another's.
@@ -48,10 +45,10 @@ pub(super) struct GuestFile {
     pub(super) stat: Stat,
     /// An open file of the supervisor's own, for reading: it shares no lock, position or flag with the program's, and keeps no program from
     /// being executed. None for a file that is released.
-    pub(super) file: Option<File>,
+    pub(super) file: Option<Arc<File>>,
     /// The directory that had its last name.
-    pub(super) unlinked_from: Option<File>,
-    pub(super) watch: Option<i32>,
+    pub(super) unlinked_from: Option<Arc<File>>,
+    pub(super) watched: Watched,
 }
 
 /// A client.
@@ -66,7 +63,7 @@ pub(super) struct Guest {
     /// By number.
     pub(super) files: Mutex<Vec<Option<Arc<GuestFile>>>>,
     /// After it ended: files that its lane may hold something of, by device and inode.
-    pub(super) ending: Mutex<Vec<(u64, u64)>>,
+    pub(super) ending: Mutex<Vec<Key>>,
     /// What it absorbed before, path by path: writes, bytes, syncs; and whether it was retired at last.
     pub(super) forgotten: Mutex<Vec<(PathBuf, [u64; 3], bool)>>,
     /// Log address below which everything was synced while the client was idle.
@@ -105,7 +102,7 @@ pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u
     let (page, page_fd) = page;
     let guest = Arc::new(Guest {
         pid,
-        program: sys::name_of_process(pid),
+        program: processes::name_of_process(pid),
         owner: Uuid::new_v4(),
         holder: shared.holders.fetch_add(1, Relaxed) + 1,
         page,
@@ -203,8 +200,11 @@ impl Guest {
                 Work::Drain(end, files)
             }
             Request::Repaired { file } => Work::Repaired(file),
-            Request::Unlinked { file, path } => {
+            Request::Unlinked { file, path, closed } => {
                 self.unlinked(file, &PathBuf::from(OsString::from_vec(path)));
+                if closed {
+                    self.release(shared, file);
+                }
                 return true;
             }
             Request::Released { file } => {
@@ -243,62 +243,6 @@ impl Guest {
 }
 
 impl Shared {
-    /// Asks every client but `asking` that absorbs the file to let it be plain, and waits; also for lanes of clients that ended, and
-    /// may hold something of it. The clients, locked, and true if the file must not be absorbed.
-    pub(super) fn let_go(
-        &self,
-        key: (u64, u64),
-        asking: Option<&Guest>,
-    ) -> (MutexGuard<'_, Vec<Arc<Guest>>>, bool) {
-        let begun = Instant::now();
-        let mut found = false;
-        let mut guests = self.guests.lock();
-        loop {
-            let (mut absorbed, mut ending) = (false, false);
-            for guest in guests
-                .iter()
-                .filter(|guest| asking.is_none_or(|us| us.owner != guest.owner))
-            {
-                ending |= guest.ending.lock().contains(&key);
-                for (number, file) in guest.files.lock().iter().enumerate() {
-                    if file.as_ref().is_some_and(|f| f.key == Some(key)) {
-                        guest.page.files[number].retire.store(1, Relaxed);
-                        absorbed = true;
-                    }
-                }
-            }
-            found |= absorbed;
-            let waits = absorbed && begun.elapsed() < FOREIGN_WAIT
-                || ending && begun.elapsed() < LOCKED_WAIT;
-            if !waits {
-                return (guests, found || ending);
-            }
-            self.changed.wait_for(&mut guests, Duration::from_millis(2));
-        }
-    }
-
-    /// True if a user may have a file made plain: who may write to it.
-    pub(super) fn may_ask(&self, uid: u32, key: Key) -> bool {
-        let guests = self.guests.lock();
-        let stat = guests.iter().find_map(|guest| guest.stat_of(key));
-        stat.is_none_or(|stat| elsewhere::may_write(uid, &stat))
-    }
-
-    /// The process that absorbs the file.
-    pub(super) fn absorber(&self, key: Key) -> Option<u32> {
-        let guests = self.guests.lock();
-        let found = guests.iter().find(|guest| guest.stat_of(key).is_some());
-        found.map(|guest| guest.pid)
-    }
-
-    /// Its path, as it was registered.
-    pub(super) fn path_of(&self, key: Key) -> PathBuf {
-        let guests = self.guests.lock();
-        let mut files = guests.iter().flat_map(|guest| guest.files.lock().clone());
-        let found = files.find_map(|file| file.filter(|file| file.key == Some(key)));
-        found.map(|file| file.path.clone()).unwrap_or_default()
-    }
-
     /// Notes that a file that a pattern names stays plain in a process.
     pub(super) fn stays_plain(&self, pid: u32, path: Vec<u8>, reason: String) {
         /// More are as little to be read as these.
@@ -306,7 +250,7 @@ impl Shared {
         let file = PlainFile {
             path: PathBuf::from(OsString::from_vec(path)),
             pid,
-            program: sys::name_of_process(pid),
+            program: processes::name_of_process(pid),
             reason,
         };
         let mut plain = self.plain.lock();
@@ -329,8 +273,10 @@ impl Shared {
             .iter()
             .flat_map(|known| known.identities.iter().cloned())
             .collect();
+        // Whoever opens one of them to write waits until then.
+        let watched = self.watch.keep(&registered);
         let numbers = 0..u32::try_from(FILES_MAX).unwrap_or(0);
-        numbers.for_each(|number| drop(guest.close(self, number, false)));
+        numbers.for_each(|number| drop(guest.close(self, number, false, Watching::GoesOn)));
         let deadline = Instant::now() + LOCKED_WAIT;
         let left = loop {
             // A client that was refused by the pool has none.
@@ -341,7 +287,7 @@ impl Shared {
             }
             let open: Vec<(&[Vec<u8>], &File)> = registered
                 .iter()
-                .filter_map(|known| Some((&known.identities[..], known.file.as_ref()?)))
+                .filter_map(|known| Some((&known.identities[..], known.file.as_deref()?)))
                 .collect();
             let whose = Whose::Ended {
                 boot: self.boot,
@@ -382,6 +328,7 @@ impl Shared {
             ..status
         });
         drop(ended);
+        self.watch.let_go(watched);
         let mut guests = self.guests.lock();
         guests.retain(|known| known.owner != guest.owner);
         drop(guests);

@@ -10,16 +10,20 @@ mod charge;
 mod drain;
 mod elsewhere;
 mod guest;
+mod hold;
+mod let_go;
+mod notice;
 mod register;
 mod status;
 mod watch;
 
 pub use status::{FileStatus, GuestStatus, PlainFile, Status, status_of_running};
+pub use watch::Outside;
 
 use crate::{
-    ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
+    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError, IO_URING_REFUSED,
     absorbed::{self, Table},
-    boot, sys,
+    boot, sys, wire,
 };
 use forebay_device::Devices;
 use forebay_pool::Pool;
@@ -44,6 +48,8 @@ use uuid::Uuid;
 pub struct SupervisorOptions {
     /// `fnmatch` patterns of the files to absorb.
     pub patterns: Vec<String>,
+    /// The database's attempts to make an `io_uring` fail with `ENOSYS`.
+    pub refuse_io_uring: bool,
     /// Segments of each client's lane.
     pub buffers: u16,
     /// Where running supervisors leave a note of themselves, for [`status_of_running`].
@@ -67,11 +73,13 @@ struct Shared {
     changed: Condvar,
     /// What is absorbed, for all to see.
     table: Table,
+    /// Where those of other runs are.
+    tables: elsewhere::Tables,
     /// Clients so far.
     holders: AtomicU64,
     /// Connections that have said nothing yet.
     silent: accept::Silent,
-    /// Notices who opens what is absorbed.
+    /// Sees who opens what is absorbed.
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
@@ -121,6 +129,7 @@ impl Supervisor {
             guests: Mutex::default(),
             changed: Condvar::new(),
             table,
+            tables: elsewhere::Tables::default(),
             holders: AtomicU64::new(0),
             silent: accept::Silent::default(),
             watch: watch::Watch::new(),
@@ -163,9 +172,18 @@ impl Supervisor {
                 self.shared.options.patterns.join("\n").into(),
             ),
         ];
+        if self.shared.options.refuse_io_uring {
+            environment.push((ENV_IO_URING.into(), IO_URING_REFUSED.into()));
+        }
         let devices = self.shared.options.devices.as_ref();
         environment.extend(devices.and_then(|devices| devices.environment()));
         environment
+    }
+
+    /// What becomes of processes outside the run that open an absorbed file for writing.
+    #[must_use]
+    pub fn outside(&self) -> Outside {
+        self.shared.watch.outside()
     }
 
     /// What it is doing.
@@ -188,12 +206,7 @@ impl Supervisor {
         drop(guests);
         self.shared.stopping.store(true, Release);
         // A last connection ends the wait for one.
-        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
-        if let (Ok(socket), Ok(address)) =
-            (socket, SocketAddrUnix::new_abstract_name(&self.socket_name))
-        {
-            let _ = rustix::net::connect(&socket, &address);
-        }
+        let _ = wire::connect(&self.socket_name, None);
         let status = self.shared.status();
         match status.guests.iter().find_map(|guest| guest.left.clone()) {
             Some(why) => Err(FilesError::Config(format!(

@@ -4,6 +4,7 @@ use super::{
     Shared,
     elsewhere::{self, Elsewhere},
     guest::{Guest, GuestFile},
+    watch::Watched,
 };
 use crate::{absorbed::Key, identity, sys, wire::Answer};
 use forebay_device::clock;
@@ -21,6 +22,13 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
+
+/// Whether a file that is closed is still watched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watching {
+    Ends,
+    GoesOn,
+}
 
 /// Why a file is not absorbed.
 enum Refusal {
@@ -66,8 +74,8 @@ impl Guest {
         }
     }
 
-    /// 1. Make it this client's, for all to see, unless it is another's.
-    /// 2. Whoever opened it before is seen now, by the kernel; whoever opens it from now on finds it in the table.
+    /// 1. Make it this client's, for all to see, unless it is another's; and watch it.
+    /// 2. Who opened it before is seen now, by the kernel; who opens it from now on finds it in the table, or is seen by the watch.
     /// 3. Ask other runs: of two that do so at once at least one sees the other.
     /// 4. Sync it.
     fn absorb(
@@ -81,8 +89,22 @@ impl Guest {
         let key = (stat.st_dev, stat.st_ino);
         let born = sys::born(theirs.as_fd());
         self.reserve(shared, number, path, stat, born)?;
-        let done = self.follow(shared, number, path, theirs, key, &stat);
+        // Before it is watched, or the supervisor would be seen itself.
+        let own = open_own(&theirs, UNCOUNTED).ok();
+        let watched = shared.watch.add(theirs.as_fd(), key);
+        let done = watched
+            .map_err(|errno| {
+                Refusal::Plain(format!(
+                    "who else opens it cannot be watched (fanotify or inotify: {errno})"
+                ))
+            })
+            .and_then(|watched| {
+                self.follow(shared, number, path, (&theirs, own), (&stat, born), watched)
+            });
         if done.is_err() {
+            if let Ok(watched) = &watched {
+                shared.watch.remove(watched, theirs.as_fd());
+            }
             self.forget(shared, number, true);
             shared.changed.notify_all();
         }
@@ -131,7 +153,7 @@ impl Guest {
             stat,
             file: None,
             unlinked_from: None,
-            watch: None,
+            watched: Watched::Not,
         }));
         drop(guests);
         Ok(())
@@ -143,13 +165,13 @@ impl Guest {
         shared: &Shared,
         number: u32,
         path: &Path,
-        theirs: OwnedFd,
-        key: Key,
-        stat: &Stat,
+        (theirs, uncounted): (&OwnedFd, Option<File>),
+        (stat, born): (&Stat, u64),
+        watched: Watched,
     ) -> Result<(), Refusal> {
+        let key = (stat.st_dev, stat.st_ino);
         let alone = sys::alone(theirs.as_fd());
-        let born = sys::born(theirs.as_fd());
-        match elsewhere::let_go(&shared.table.path, shared.boot, (key, born), stat) {
+        match elsewhere::let_go(shared, (key, born), stat) {
             Elsewhere::Nobody => {}
             Elsewhere::LetGo(why) => return Err(why.into()),
             Elsewhere::Unheard(why) => return Err(Refusal::Unheard(why)),
@@ -168,16 +190,17 @@ impl Guest {
                 .into());
             }
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let own = rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())
-            .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?;
-        drop(theirs);
-        let file = File::from(own);
+        let own = match uncounted {
+            Some(own) => own,
+            None => open_own(theirs, OFlags::RDONLY)
+                .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
+        };
+        let file = Arc::new(own);
         let known = Arc::new(GuestFile {
             path: path.to_owned(),
             key: Some(key),
             stat: *stat,
-            watch: shared.watch.add(file.as_fd(), key),
+            watched,
             identities: identity::all_of(file.as_fd()),
             file: Some(file),
             unlinked_from: None,
@@ -208,11 +231,8 @@ impl Guest {
             let file = known.file.as_ref()?;
             is_nameless(file).then_some(())?;
             Some(GuestFile {
-                file: Some(file.try_clone().ok()?),
-                identities: known.identities.clone(),
-                path: known.path.clone(),
-                unlinked_from: Some(directory?),
-                ..*known
+                unlinked_from: Some(Arc::new(directory?)),
+                ..known.clone()
             })
         });
     }
@@ -221,21 +241,17 @@ impl Guest {
     pub(super) fn release(&self, shared: &Shared, number: u32) {
         self.change(number, |known| {
             is_nameless(known.file.as_ref()?).then_some(())?;
-            if let Some(watch) = known.watch {
-                shared.watch.remove(watch);
+            if let Some(file) = &known.file {
+                shared.watch.remove(&known.watched, file.as_fd());
             }
             if let Some(key) = known.key {
                 shared.table.withdraw(self.holder, key);
             }
-            let directory = known.unlinked_from.as_ref();
             Some(GuestFile {
-                path: known.path.clone(),
-                identities: known.identities.clone(),
                 key: None,
-                stat: known.stat,
                 file: None,
-                unlinked_from: directory.and_then(|directory| directory.try_clone().ok()),
-                watch: None,
+                watched: Watched::Not,
+                ..known.clone()
             })
         });
     }
@@ -252,7 +268,7 @@ impl Guest {
     /// Lets go of a file, which is plain from now on or closed.
     pub(super) fn forget(&self, shared: &Shared, number: u32, retired: bool) {
         if let Some(key) = self
-            .close(shared, number, retired)
+            .close(shared, number, retired, Watching::Ends)
             .and_then(|file| file.key)
         {
             shared.table.withdraw(self.holder, key);
@@ -265,11 +281,19 @@ impl Guest {
         shared: &Shared,
         number: u32,
         retired: bool,
+        watching: Watching,
     ) -> Option<Arc<GuestFile>> {
-        let file = self.files.lock().get_mut(number as usize)?.take()?;
-        if let Some(watch) = file.watch {
-            shared.watch.remove(watch);
+        let mut files = self.files.lock();
+        let place = files.get_mut(number as usize)?;
+        // Before another client can register it, and watch it anew.
+        if watching == Watching::Ends
+            && let Some(known) = place
+            && let Some(file) = &known.file
+        {
+            shared.watch.remove(&known.watched, file.as_fd());
         }
+        let file = place.take()?;
+        drop(files);
         self.page.recovered(number as usize);
         let counts = &self.page.files[number as usize];
         let counts =
@@ -289,6 +313,16 @@ impl Guest {
         }
         Some(file)
     }
+}
+
+/// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
+/// file. So it hinders no lease.
+const UNCOUNTED: OFlags = OFlags::from_bits_retain(libc::O_ACCMODE.unsigned_abs());
+
+/// Opens what is open as `theirs` anew, for the supervisor.
+fn open_own(theirs: &OwnedFd, access: OFlags) -> Result<File, Errno> {
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())?.into())
 }
 
 fn is_nameless(file: &File) -> bool {

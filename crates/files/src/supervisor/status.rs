@@ -1,11 +1,10 @@
 //! What a supervisor says of itself, and how those who look find it.
 
-use super::{Shared, guest::Guest};
+use super::{Outside, Shared, guest::Guest};
 use crate::{
     FilesError,
     wire::{self, Answer, Request},
 };
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -94,6 +93,8 @@ pub struct Status {
     pub survives: String,
     /// Patterns of the files that are absorbed.
     pub patterns: Vec<String>,
+    /// What becomes of a process outside the run that opens an absorbed file for writing.
+    pub outside_writer: Outside,
     /// How long it has been running, seconds.
     pub uptime_seconds: f64,
     /// Bytes of the pool that one process may have in use at most.
@@ -172,6 +173,7 @@ impl Shared {
             medium: self.pool.describe(),
             survives: self.pool.survives().to_string(),
             patterns: self.options.patterns.clone(),
+            outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             lane_bytes: segment_bytes * u64::from(self.options.buffers),
             guests,
@@ -252,16 +254,7 @@ pub fn status_of_running(run_dir: &Path) -> Result<Vec<Status>, FilesError> {
 }
 
 fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::net::connect(
-        &socket,
-        &SocketAddrUnix::new_abstract_name(note.socket.as_bytes())?,
-    )?;
+    let socket = wire::connect(note.socket.as_bytes(), None)?;
     wire::send(socket.as_fd(), &Request::Status { token: note.token }, &[])?;
     match wire::receive::<Answer>(socket.as_fd())? {
         (Answer::Status, fds) => {

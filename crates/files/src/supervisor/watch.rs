@@ -1,192 +1,137 @@
-//! Processes that no message announces: those outside the run, and what is opened past the C library. Absorbed files are watched (inotify); who
-//! opens one is looked for in /proc, and if it is for writing, the file is let go of. docs/files-protocol.md, "Processes outside".
+//! Processes that no message announces: those outside the run, and what is opened past the C library. Absorbed files are watched from
+//! before it is known that they are open nowhere else. docs/files-protocol.md, "Processes outside".
 //!
-//! That is asynchronous: what such a process writes before the file is let go of is not protected from older records. And it takes a
-//! supervisor that may look at the other process.
+//! Where the supervisor may, the kernel asks it before such a process gets a file open ([`hold`](super::hold), fanotify); elsewhere
+//! it is told afterwards ([`notice`](super::notice), inotify).
 
-use super::Shared;
+use super::{Shared, guest::GuestFile, hold::Gate, notice::Inotify};
 use crate::{absorbed::Key, sys};
-use parking_lot::Mutex;
 use rustix::{
-    event::{PollFd, PollFlags, Timespec},
-    fs::inotify::{self, CreateFlags, WatchFlags},
+    fs::{Mode, OFlags},
     io::Errno,
 };
+use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeSet, HashMap},
-    ffi::c_int,
-    fs,
-    mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    os::unix::fs::MetadataExt,
-    sync::atomic::Ordering::Acquire,
-    thread,
-    time::{Duration, Instant},
+    sync::Arc,
 };
 
-/// Time between two looks at least.
-const REST: Duration = Duration::from_millis(50);
-/// And this many times what a look takes.
-const SHARE: u32 = 20;
-/// How often to see whether the supervisor stops.
-const LOOK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 500_000_000,
-};
+/// What becomes of a process outside the run that opens an absorbed file for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outside {
+    /// Its `open` returns when the file is absorbed no longer.
+    Waits,
+    /// It is noticed a moment later, and the file is let go of.
+    NoticedLater,
+    /// It is not noticed.
+    Unnoticed,
+}
+
+impl Outside {
+    /// The same in words, after "a process outside of this run that opens an absorbed file for writing".
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Waits => "waits until the file is plain",
+            Self::NoticedLater => {
+                "is noticed a moment after (for it to wait, forebay needs CAP_SYS_ADMIN)"
+            }
+            Self::Unnoticed => "is not noticed (the kernel gives neither fanotify nor inotify)",
+        }
+    }
+}
 
 /// The watched files.
-pub(super) struct Watch {
-    /// None where the kernel gives no instance of inotify.
-    inotify: Option<OwnedFd>,
-    files: Mutex<HashMap<i32, Key>>,
+pub(super) enum Watch {
+    Gate(Gate),
+    Inotify(Inotify),
+    Nothing,
+}
+
+/// One watched file. It is watched until [`Watch::remove`].
+#[derive(Clone, Copy)]
+pub(super) enum Watched {
+    Gate,
+    Inotify(i32),
+    Not,
 }
 
 impl Watch {
     pub(super) fn new() -> Self {
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
-        Self {
-            inotify: inotify
-                .inspect_err(|errno| {
-                    sys::complain(&format!(
-                        "processes outside this run that write to an absorbed file are not noticed (inotify: {errno})"
-                    ));
-                })
-                .ok(),
-            files: Mutex::default(),
+        if let Ok(gate) = Gate::new() {
+            return Self::Gate(gate);
         }
-    }
-
-    /// Watches an open file: what it must be given to be forgotten.
-    pub(super) fn add(&self, file: BorrowedFd<'_>, key: Key) -> Option<i32> {
-        let inotify = self.inotify.as_ref()?;
-        let mut files = self.files.lock();
-        let watch = inotify::add_watch(inotify, sys::link_of(file), WatchFlags::OPEN).ok()?;
-        files.insert(watch, key);
-        Some(watch)
-    }
-
-    /// Watches it no longer.
-    pub(super) fn remove(&self, watch: i32) {
-        if let Some(inotify) = &self.inotify
-            && self.files.lock().remove(&watch).is_some()
-        {
-            // One whose file is gone is gone as well.
-            let _ = inotify::remove_watch(inotify, watch);
-        }
-    }
-
-    /// Files that were opened since the last call; waits for one, at most [`LOOK`].
-    fn opened(&self, inotify: &OwnedFd) -> BTreeSet<Key> {
-        let mut keys = BTreeSet::new();
-        let mut poll = [PollFd::new(inotify, PollFlags::IN)];
-        if rustix::event::poll(&mut poll, Some(&LOOK)) != Ok(1) {
-            return keys;
-        }
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(inotify.as_fd(), &mut buffer);
-        loop {
-            match reader.next() {
-                Ok(event) => keys.extend(self.files.lock().get(&event.wd())),
-                Err(Errno::INTR) => {}
-                Err(_) => return keys,
+        match Inotify::new() {
+            Ok(inotify) => Self::Inotify(inotify),
+            Err(errno) => {
+                sys::complain(&format!(
+                    "processes outside this run that write to an absorbed file are not noticed (inotify: {errno})"
+                ));
+                Self::Nothing
             }
+        }
+    }
+
+    /// What it is worth.
+    pub(super) fn outside(&self) -> Outside {
+        match self {
+            Self::Gate(_) => Outside::Waits,
+            Self::Inotify(_) => Outside::NoticedLater,
+            Self::Nothing => Outside::Unnoticed,
+        }
+    }
+
+    /// Watches what is open as `file`.
+    ///
+    /// # Errors
+    /// What the kernel says: then the run cannot keep what [`Watch::outside`] says.
+    pub(super) fn add(&self, file: BorrowedFd<'_>, key: Key) -> Result<Watched, Errno> {
+        match self {
+            Self::Gate(gate) => gate.add(file).map(|()| Watched::Gate),
+            Self::Inotify(inotify) => inotify.add(file, key).map(Watched::Inotify),
+            Self::Nothing => Ok(Watched::Not),
+        }
+    }
+
+    /// Watches it no longer; `file` is any open file of it.
+    pub(super) fn remove(&self, watched: &Watched, file: BorrowedFd<'_>) {
+        match (self, watched) {
+            (Self::Gate(gate), Watched::Gate) => gate.remove(file),
+            (Self::Inotify(inotify), Watched::Inotify(watch)) => inotify.remove(*watch),
+            _ => {}
+        }
+    }
+}
+
+/// Watched files that are open here by their names only (`O_PATH`): so they count as open nowhere.
+pub(super) struct Kept(Vec<(Watched, OwnedFd)>);
+
+impl Watch {
+    /// What is needed to go on watching these files when they are closed here.
+    pub(super) fn keep(&self, files: &[Arc<GuestFile>]) -> Kept {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let kept = files.iter().filter_map(|known| {
+            let link = sys::link_of(known.file.as_ref()?.as_fd());
+            let held = rustix::fs::open(link, flags, Mode::empty()).ok()?;
+            Some((known.watched, held))
+        });
+        Kept(kept.collect())
+    }
+
+    /// Watches them no longer.
+    pub(super) fn let_go(&self, kept: Kept) {
+        for (watched, file) in kept.0 {
+            self.remove(&watched, file.as_fd());
         }
     }
 }
 
 /// Works until the supervisor stops.
 pub(super) fn run(shared: &Shared) {
-    let Some(inotify) = &shared.watch.inotify else {
-        return;
-    };
-    while !shared.stopping.load(Acquire) {
-        let keys = shared.watch.opened(inotify);
-        if keys.is_empty() {
-            continue;
-        }
-        let begun = Instant::now();
-        for (key, pid) in outside_writers(shared, &keys) {
-            let path = shared.path_of(key);
-            drop(shared.let_go(key, None));
-            let name = sys::name_of_process(pid);
-            // One that is gone again cannot be asked whether it was of this run.
-            if !path.as_os_str().is_empty() && name != "?" && !shared.is_member(pid) {
-                sys::complain(&format!(
-                    "{} is plain from now on: process {pid} ({name}), which is not of this run, opened it for writing",
-                    path.display()
-                ));
-            }
-        }
-        thread::sleep(REST.max(begun.elapsed() * SHARE));
+    match &shared.watch {
+        Watch::Gate(gate) => gate.run(shared),
+        Watch::Inotify(inotify) => inotify.run(shared),
+        Watch::Nothing => {}
     }
-}
-
-impl Shared {
-    /// True if the process was started with this run's environment.
-    fn is_member(&self, pid: u32) -> bool {
-        let token = self.token.to_string();
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .windows(token.len())
-            .any(|part| part == token.as_bytes())
-    }
-}
-
-/// Processes that have one of the files open for writing by an open file that its client has not.
-fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
-    let absorbers: HashMap<Key, u32> = keys
-        .iter()
-        .filter_map(|key| Some((*key, shared.absorber(*key)?)))
-        .collect();
-    if absorbers.is_empty() {
-        return Vec::new();
-    }
-    let own: HashMap<u32, Vec<(c_int, Key)>> = absorbers
-        .values()
-        .map(|pid| (*pid, open_for_writing(*pid, keys)))
-        .collect();
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut found = Vec::new();
-    for pid in pids.filter(|pid: &u32| *pid != std::process::id()) {
-        for (fd, key) in open_for_writing(pid, keys) {
-            let Some(absorber) = absorbers.get(&key).filter(|absorber| **absorber != pid) else {
-                continue;
-            };
-            // A child's copy: it says so before it writes. Where copies cannot be told, so does any process of the run.
-            let inherited = own[absorber].iter().any(|(theirs, its)| {
-                *its == key
-                    && sys::share_open_file((pid, fd), (*absorber, *theirs))
-                        .unwrap_or_else(|| shared.is_member(pid))
-            });
-            if !inherited && !found.contains(&(key, pid)) {
-                found.push((key, pid));
-            }
-        }
-    }
-    found
-}
-
-/// The process's descriptors that write to one of the files, if we may look.
-fn open_for_writing(pid: u32, keys: &BTreeSet<Key>) -> Vec<(c_int, Key)> {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return Vec::new();
-    };
-    let open = descriptors.filter_map(|entry| {
-        let entry = entry.ok()?;
-        let fd: c_int = entry.file_name().to_str()?.parse().ok()?;
-        let meta = fs::metadata(entry.path()).ok()?;
-        let key = (meta.dev(), meta.ino());
-        (keys.contains(&key) && writes(pid, fd)).then_some((fd, key))
-    });
-    open.collect()
-}
-
-fn writes(pid: u32, fd: c_int) -> bool {
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| c_int::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }

@@ -65,6 +65,7 @@ impl Attacked {
         };
         drop(Pool::create(&pool, options).unwrap());
         let options = SupervisorOptions {
+            refuse_io_uring: false,
             patterns: vec!["*.log".to_owned()],
             buffers: 2,
             run_dir: home.path().join("run"),

@@ -10,14 +10,12 @@
 //! Writers copy in parallel and wait for each other only in step 4.
 //! The slow path, once a segment, is [`Lane::make_room`].
 
-use super::{
-    Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, publish::wait_for_earlier, split,
-};
+use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
 use crate::{
     error::AppendError,
-    media::Window,
+    media::{Media, Window},
     persist::LINE,
-    record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, Lsn, record_bytes},
+    record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, KIND_VOID, Lsn, record_bytes},
     segment::{SEGMENT_HEADER, SegmentHeader, next_start},
 };
 use parking_lot::MutexGuard;
@@ -27,6 +25,7 @@ use std::{
     sync::atomic::Ordering::{AcqRel, Acquire, Release},
     time::Duration,
 };
+use uuid::Uuid;
 
 impl Lane {
     /// The largest payload that [`append`](Self::append) takes: half a segment less the header.
@@ -44,10 +43,10 @@ impl Lane {
     /// [`AppendError`]; nothing was written then.
     ///
     /// # Panics
-    /// If `kind` is 0, which would end the segment for whoever reads it.
+    /// If `kind` is 0 or 0xFFFF, the pool's own.
     #[inline]
     pub fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, AppendError> {
-        let payload = self.payload(kind, parts)?;
+        let payload = payload_of(kind, parts, self.payload_max())?;
         let reserved = loop {
             match self.reserve(record_bytes(payload), |_| true) {
                 Ok(reserved) => break reserved,
@@ -91,7 +90,7 @@ impl Lane {
         kind: u16,
         parts: &[IoSlice<'_>],
     ) -> Result<Option<Lsn>, AppendError> {
-        let payload = self.payload(kind, parts)?;
+        let payload = payload_of(kind, parts, self.payload_max())?;
         let reserved = self.reserve(record_bytes(payload), |start| start == segment);
         Ok(reserved
             .ok()
@@ -119,18 +118,6 @@ impl Lane {
         Ok(self.open_free(&mut control).then_some(start))
     }
 
-    /// Bytes of a payload, checked.
-    #[inline]
-    fn payload(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<usize, AppendError> {
-        assert!(kind != KIND_SEAL, "kind 0 is the pool's own");
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let bytes_max = self.payload_max();
-        if bytes > bytes_max {
-            return Err(AppendError::TooLarge { bytes, bytes_max });
-        }
-        Ok(bytes)
-    }
-
     /// Writes a record to its reserved place, durably, and publishes it.
     #[inline]
     fn fill(
@@ -140,7 +127,7 @@ impl Lane {
         parts: &[IoSlice<'_>],
         payload: usize,
     ) -> Lsn {
-        let window = &self.slots[slot];
+        let window = &*self.slots[slot];
         self.write(window, start, lsn, kind, parts, payload);
         self.finished
             .publish(window, lsn, lsn + record_bytes(payload));
@@ -198,22 +185,7 @@ impl Lane {
             lag: u32::try_from(lag).unwrap_or(u32::MAX),
             kind,
         };
-        #[cfg(feature = "failpoints")]
-        let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
-        #[cfg(not(feature = "failpoints"))]
-        let torn = false;
-        let mut first = FirstLine::new(&header, self.owner, parts);
-        if payload > INLINE && !torn {
-            place.stream_once(LINE as u64, parts, INLINE, &mut first.sum);
-        }
-        place.stream(0, &[IoSlice::new(&first.finish())]);
-        #[cfg(feature = "failpoints")]
-        if torn {
-            // Before the fence lines arrive in any order: this one did, the others did not.
-            self.media().fence();
-            crate::failpoint::announce("pool:append-torn");
-        }
-        self.media().fence();
+        write_record(self.media(), place.offset(), &header, self.owner, parts);
     }
 
     /// Seals the segment that was found full at `full`, and opens the next one, waiting for the drain if need be.
@@ -252,7 +224,7 @@ impl Lane {
 
     /// Takes the rest of the open segment, ends it with a seal record, and hands it to the drain.
     fn seal_open(&self, control: &mut Control, slot: usize) {
-        let window = &self.slots[slot];
+        let window = &*self.slots[slot];
         let start = window.start().unwrap_or(control.next_start);
         let limit = start + self.segment_bytes;
         let (_, lsn) = split(self.tail.0.swap(NO_SEGMENT, AcqRel));
@@ -262,7 +234,7 @@ impl Lane {
             self.finished.publish(window, lsn, end);
             end
         } else {
-            wait_for_earlier(window, lsn);
+            self.finished.wait_for_earlier(window, lsn);
             limit
         };
         window.freeze();
@@ -324,4 +296,53 @@ impl Lane {
             .store(pack(slot, start + SEGMENT_HEADER), Release);
         true
     }
+}
+
+/// Bytes of the payload of an owner's record, checked.
+///
+/// # Panics
+/// If the kind is the pool's own.
+#[inline]
+pub(crate) fn payload_of(
+    kind: u16,
+    parts: &[IoSlice<'_>],
+    bytes_max: usize,
+) -> Result<usize, AppendError> {
+    assert!(
+        kind != KIND_SEAL && kind != KIND_VOID,
+        "the kind is the pool's own"
+    );
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    if bytes > bytes_max {
+        return Err(AppendError::TooLarge { bytes, bytes_max });
+    }
+    Ok(bytes)
+}
+
+/// Copies one record to its reserved place, `offset` in the pool, and makes it durable. The caller has checked its length.
+#[inline]
+pub(crate) fn write_record(
+    media: &dyn Media,
+    offset: u64,
+    header: &Header,
+    owner: Uuid,
+    parts: &[IoSlice<'_>],
+) {
+    let payload = header.length as usize;
+    #[cfg(feature = "failpoints")]
+    let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
+    #[cfg(not(feature = "failpoints"))]
+    let torn = false;
+    let mut first = FirstLine::new(header, owner, parts);
+    if payload > INLINE && !torn {
+        media.stream_once(offset + LINE as u64, parts, INLINE, &mut first.sum);
+    }
+    media.stream(offset, &[IoSlice::new(&first.finish())], 0);
+    #[cfg(feature = "failpoints")]
+    if torn {
+        // Before the fence lines arrive in any order: this one did, the others did not.
+        media.fence();
+        crate::failpoint::announce("pool:append-torn");
+    }
+    media.fence();
 }

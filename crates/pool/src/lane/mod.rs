@@ -17,10 +17,11 @@ mod read;
 pub(crate) mod recover;
 mod resume;
 
+pub(crate) use append::{payload_of, write_record};
 use crowding::Crowding;
 use drain::WrittenAhead;
 pub use drain::{Ahead, AheadBytes, Sealed, Work};
-use publish::Finished;
+pub(crate) use publish::{Finished, PublishMark};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 
@@ -171,13 +172,13 @@ impl Lane {
 
 /// The slot and the log address packed into a tail.
 #[inline]
-fn split(tail: u64) -> (usize, Lsn) {
+pub(crate) fn split(tail: u64) -> (usize, Lsn) {
     const SLOT: u64 = crate::persist::LINE as u64 - 1;
     ((tail & SLOT) as usize, tail & !SLOT)
 }
 
 #[inline]
-fn pack(slot: usize, lsn: Lsn) -> u64 {
+pub(crate) fn pack(slot: usize, lsn: Lsn) -> u64 {
     debug_assert!(split(lsn).0 == 0 && slot < crate::persist::LINE);
     lsn | slot as u64
 }

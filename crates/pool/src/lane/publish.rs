@@ -15,7 +15,8 @@
 //! does not. So a note can be missed by the writer that moves the mark to it. Its own writer then sees the mark while it waits busily, much later than a
 //! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]).
 //!
-//! All state is words without addresses of memory in them, so several processes could share it.
+//! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`). A process may write nonsense there:
+//! addresses wrap rather than overflow.
 
 use crate::{media::Window, persist::LINE, record::Lsn};
 use rustix::thread::{Timespec, futex};
@@ -23,7 +24,7 @@ use std::{
     hint,
     sync::atomic::{
         AtomicU32, AtomicU64,
-        Ordering::{Relaxed, Release, SeqCst},
+        Ordering::{Relaxed, SeqCst},
     },
     thread,
     time::Duration,
@@ -52,6 +53,38 @@ const SIZE_BITS: u32 = 20;
 
 const _: () = assert!(crate::layout::SEGMENT_MAX / (LINE as u64) <= 1 << SIZE_BITS);
 
+/// The address up to which everything is published.
+pub(crate) trait PublishMark {
+    /// Where it stands.
+    fn at(&self) -> Lsn;
+    /// Moves it, by the only one who may.
+    fn set(&self, to: Lsn);
+    /// Moves it, if it stands at `from`. Sequentially consistent.
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool;
+
+    /// True if it may stand still for ever: then writers behind it give up.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
+}
+
+impl PublishMark for Window {
+    #[inline]
+    fn at(&self) -> Lsn {
+        self.visible()
+    }
+
+    #[inline]
+    fn set(&self, to: Lsn) {
+        self.publish(to);
+    }
+
+    #[inline]
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool {
+        self.publish_from(from, to)
+    }
+}
+
 /// Where a writer notes that the record at some address is finished.
 #[derive(Default)]
 #[repr(align(16))]
@@ -66,67 +99,128 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
 /// The finished records of a lane that are not published.
-pub(super) struct Finished([Cell; CELLS]);
+pub(crate) struct Finished([Cell; CELLS]);
 
 impl Finished {
     pub(super) fn new() -> Self {
         Self(std::array::from_fn(|_| Cell::default()))
     }
 
-    /// Publishes the durable record `[lsn, end)` of `window` once all before it are published, and returns then.
+    /// Starts, at or above `from`, of records that are noted as finished.
+    pub(crate) fn noted(&self, from: Lsn) -> impl Iterator<Item = Lsn> {
+        self.0.iter().filter_map(move |cell| {
+            let ahead = lines_ahead(from, cell.record.load(SeqCst))?;
+            Some(from.saturating_add(ahead.saturating_mul(LINE as u64)))
+        })
+    }
+
+    /// True if the record at `lsn` is noted as finished.
+    pub(crate) fn end(&self, lsn: Lsn) -> Option<Lsn> {
+        end_of(self.cell(lsn).record.load(SeqCst), lsn)
+    }
+
+    /// Notes that `[lsn, end)`, which a dead writer had reserved, is durable; or publishes it, if its cell is taken and the mark stands there. False
+    /// if neither can be.
+    pub(crate) fn note_dead(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
+        let noted = note(lsn, end);
+        (self.cell(lsn).record)
+            .compare_exchange(0, noted, SeqCst, SeqCst)
+            .is_ok()
+            || mark.move_from(lsn, end)
+    }
+
+    /// Frees the cells of records below `mark`, which are published: their writers are dead, or do not miss the note.
+    pub(crate) fn forget_below(&self, mark: Lsn) {
+        for cell in &self.0 {
+            let noted = cell.record.load(SeqCst);
+            if noted != 0 && lines_ahead(mark, noted).is_none() {
+                let _ = cell.record.compare_exchange(noted, 0, SeqCst, SeqCst);
+            }
+        }
+    }
+
+    /// Publishes the durable record `[lsn, end)` once all before it are published, and returns then. False if the mark is
+    /// abandoned and it is not.
     #[inline]
-    pub(super) fn publish(&self, window: &Window, lsn: Lsn, end: Lsn) {
-        if window.visible() == lsn {
-            self.publish_first(window, end);
+    pub(crate) fn publish(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
+        if mark.at() == lsn {
+            self.publish_first(mark, end);
+            true
         } else {
-            self.finish_early(window, lsn, end);
+            self.finish_early(mark, lsn, end)
         }
     }
 
     /// Publishes the record up to `end`, which the mark stands at and of which there is no note, so that no other thread moves the mark.
     #[inline]
-    fn publish_first(&self, window: &Window, end: Lsn) {
-        window.publish(end);
+    fn publish_first(&self, mark: &impl PublishMark, end: Lsn) {
+        mark.set(end);
         if self.cell(end).record.load(Relaxed) != 0 {
-            self.advance(window);
+            self.advance(mark);
         }
     }
 
     /// The same for a record before which some are not published.
     #[cold]
-    fn finish_early(&self, window: &Window, lsn: Lsn, end: Lsn) {
+    fn finish_early(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
         // An earlier writer that has a processor is done in less than a note takes to get from one processor to another.
-        if spin(SPINS_BEFORE_NOTE, || window.visible() == lsn) {
-            return self.publish_first(window, end);
+        if spin(SPINS_BEFORE_NOTE, || mark.at() == lsn) {
+            self.publish_first(mark, end);
+            return true;
         }
         let cell = self.cell(lsn);
         if (cell.record)
             .compare_exchange(0, note(lsn, end), SeqCst, Relaxed)
             .is_err()
         {
-            wait_for_earlier(window, lsn);
-            return self.publish_first(window, end);
+            let first = self.wait_for_earlier(mark, lsn);
+            if first {
+                self.publish_first(mark, end);
+            }
+            return first;
         }
         let published = || {
-            self.advance(window);
-            window.visible() >= end
+            self.advance(mark);
+            mark.at() >= end
         };
         if !spin(SPINS, published) {
-            cell.sleep_until(published);
+            cell.sleep_until(|| published() || mark.is_abandoned());
         }
-        cell.record.store(0, Release);
+        if mark.at() < end {
+            // The note stays: the record is durable.
+            return false;
+        }
+        // By exchange: the owner of a shared lane may have freed it, and it may be another writer's.
+        let _ = (cell.record).compare_exchange(note(lsn, end), 0, SeqCst, Relaxed);
+        true
+    }
+
+    /// Waits until everything below `lsn` is published: for once a segment, and for who has no cell. False if the mark is abandoned.
+    pub(super) fn wait_for_earlier(&self, mark: &impl PublishMark, lsn: Lsn) -> bool {
+        if spin(SPINS, || mark.at() == lsn) {
+            return true;
+        }
+        while mark.at() != lsn {
+            if mark.is_abandoned() {
+                return false;
+            }
+            thread::sleep(NAP);
+            // A note before it may be of a process that died, and missed by the one that moved the mark to it.
+            self.advance(mark);
+        }
+        true
     }
 
     /// Moves the mark over all finished records that it stands at, and wakes their writers.
     #[inline]
-    fn advance(&self, window: &Window) {
+    pub(crate) fn advance(&self, mark: &impl PublishMark) {
         loop {
-            let at = window.visible();
+            let at = mark.at();
             let cell = self.cell(at);
             let Some(end) = end_of(cell.record.load(SeqCst), at) else {
                 return;
             };
-            if window.publish_from(at, end) {
+            if mark.move_from(at, end) {
                 cell.wake();
             }
         }
@@ -150,7 +244,7 @@ impl Cell {
                 break;
             }
             // Woken, or not asleep any more, or interrupted, or at the end of it: in any case it is looked at again.
-            let _ = futex::wait(&self.sleep, futex::Flags::PRIVATE, ASLEEP, Some(&SLEEP));
+            let _ = futex::wait(&self.sleep, futex::Flags::empty(), ASLEEP, Some(&SLEEP));
         }
         self.sleep.store(AWAKE, Relaxed);
     }
@@ -160,16 +254,7 @@ impl Cell {
     fn wake(&self) {
         if self.sleep.load(SeqCst) == ASLEEP && self.sleep.swap(AWAKE, SeqCst) == ASLEEP {
             // Cannot fail: the word is there and aligned.
-            let _ = futex::wake(&self.sleep, futex::Flags::PRIVATE, 1);
-        }
-    }
-}
-
-/// Waits until everything below `lsn` is published: for once a segment, and for who has no cell.
-pub(super) fn wait_for_earlier(window: &Window, lsn: Lsn) {
-    if !spin(SPINS, || window.visible() == lsn) {
-        while window.visible() != lsn {
-            thread::sleep(NAP);
+            let _ = futex::wake(&self.sleep, futex::Flags::empty(), 1);
         }
     }
 }
@@ -190,14 +275,23 @@ fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
 /// note is cleared by its writer, so two records that have the rest in common are never there at the same time.
 #[inline]
 fn note(lsn: Lsn, end: Lsn) -> u64 {
-    ((lsn / LINE as u64) << SIZE_BITS) | ((end - lsn) / LINE as u64)
+    ((lsn / LINE as u64) << SIZE_BITS) | (end.wrapping_sub(lsn) / LINE as u64)
+}
+
+/// Lines from `from` on to the record that is `noted`, if there is one and it is not below. The nearer way round counts: the address's highest bits
+/// are missing.
+#[inline]
+fn lines_ahead(from: Lsn, noted: u64) -> Option<u64> {
+    const ROUND: u64 = 1 << (64 - SIZE_BITS);
+    let ahead = (noted >> SIZE_BITS).wrapping_sub(from / LINE as u64) % ROUND;
+    (noted != 0 && ahead < ROUND / 2).then_some(ahead)
 }
 
 /// The end of the record at `lsn`, if `noted` is of that one.
 #[inline]
 fn end_of(noted: u64, lsn: Lsn) -> Option<Lsn> {
     let lines = noted & ((1 << SIZE_BITS) - 1);
-    let end = lsn + lines * LINE as u64;
+    let end = lsn.wrapping_add(lines * LINE as u64);
     (lines > 0 && noted == note(lsn, end)).then_some(end)
 }
 
@@ -299,5 +393,33 @@ mod tests {
             assert_eq!(end_of(note(lsn, end), lsn + 64), None);
             assert_eq!(end_of(0, lsn), None);
         }
+    }
+
+    #[test]
+    fn where_the_bits_of_a_note_wrap_those_ahead_are_kept_and_those_behind_forgotten() {
+        let wrap = (1 << (64 - SIZE_BITS)) * LINE as u64;
+        for mark in [wrap - 128, wrap, wrap + 128, 5 * wrap - 64] {
+            let finished = Finished::new();
+            for (lsn, end) in [(mark - 192, mark - 64), (mark + 64, mark + 192)] {
+                finished.cell(lsn).record.store(note(lsn, end), SeqCst);
+            }
+            assert_eq!(finished.noted(mark).collect::<Vec<_>>(), [mark + 64]);
+            finished.forget_below(mark);
+            assert_eq!(finished.end(mark - 192), None);
+            assert_eq!(finished.end(mark + 64), Some(mark + 192));
+        }
+    }
+
+    #[test]
+    fn a_note_that_only_a_writer_without_a_cell_can_see_is_published_by_it() {
+        let (window, finished) = (window(), Finished::new());
+        // As a process that died left it, and as the one before it missed it.
+        finished.cell(0).record.store(note(0, 64), SeqCst);
+        finished
+            .cell(64)
+            .record
+            .store(note(1 << 40, (1 << 40) + 64), SeqCst);
+        assert!(finished.publish(&window, 64, 128));
+        assert_eq!(window.visible(), 128);
     }
 }

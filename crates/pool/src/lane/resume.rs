@@ -30,9 +30,9 @@ impl Lane {
         let owner = entry.state.map_or_else(uuid::Uuid::nil, |s| s.owner);
         let mut states = vec![SlotState::Free; windows.len()];
         // What a process stored and did not live to fence is read now and may be gone after a power
-        // cut. The log goes on behind it, so it is made durable first. Only the last segment can hold any: a seal
-        // is fenced after all that is before it, and before the next segment's header is stored.
-        if let Some(last) = recovered.segments.last() {
+        // cut. The log goes on behind it, so it is made durable first. Only the last two segments can hold any: a shared
+        // lane's owner opens none before all that precedes the open one is published, and others none before the open one is.
+        for last in recovered.segments.iter().rev().take(2) {
             let media = &*core.media;
             settle(
                 media,

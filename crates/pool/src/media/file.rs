@@ -226,6 +226,10 @@ impl Media for FileMedia {
         lock_byte(&self.file, lock, command).inspect_err(|_| self.held.give(lock))
     }
 
+    fn leave(&self, lock: u32) {
+        self.held.give(lock);
+    }
+
     fn unlock(&self, lock: u32) {
         // Releasing a lock we hold cannot fail; if it did, closing the file drops it anyway.
         let _ = lock_byte(&self.file, lock, Lock::Release);

@@ -36,6 +36,8 @@ impl HeldLocks {
 pub(crate) struct Guard {
     media: Arc<dyn Media>,
     lock: u32,
+    /// It is the open file's now.
+    left: bool,
 }
 
 impl Guard {
@@ -45,12 +47,21 @@ impl Guard {
         Ok(Self {
             media: Arc::clone(media),
             lock,
+            left: false,
         })
+    }
+
+    /// Ends this process's part in the lock, which is held as long as any process has the medium's open file (see [`Media::leave`]).
+    pub(crate) fn leave(mut self) {
+        self.left = true;
+        self.media.leave(self.lock);
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.media.unlock(self.lock);
+        if !self.left {
+            self.media.unlock(self.lock);
+        }
     }
 }

@@ -10,6 +10,7 @@
 mod file;
 mod held;
 mod line_cache;
+mod mapped;
 mod mapping;
 mod profile;
 mod sim;
@@ -19,6 +20,7 @@ mod window;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
+pub use mapped::{Atomics, Mapped};
 pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;
@@ -128,4 +130,10 @@ pub trait Media: Send + Sync + 'static {
 
     /// Gives lock number `lock` back.
     fn unlock(&self, lock: u32);
+
+    /// Leaves lock number `lock` to the open file (see [`descriptor`](Self::descriptor)): others are refused until no process has that open any
+    /// more; through this medium it can be taken again.
+    fn leave(&self, lock: u32) {
+        self.unlock(lock);
+    }
 }

@@ -179,6 +179,10 @@ impl Media for Timed {
         self.inner.lock(lock, wait)
     }
 
+    fn leave(&self, lock: u32) {
+        self.inner.leave(lock);
+    }
+
     fn unlock(&self, lock: u32) {
         self.inner.unlock(lock);
     }

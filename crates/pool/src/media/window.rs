@@ -7,7 +7,6 @@
 //! as a pin is out, nobody, in this process or another, makes a window of its own over the segment.
 
 use super::{Guard, Media};
-use crate::checksum::Checksum;
 use std::{
     io::IoSlice,
     ops::Deref,
@@ -169,22 +168,16 @@ impl Place<'_> {
         self.behind
     }
 
+    /// Where it lies in the pool.
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Streams to `at` bytes behind the place (see [`Media::stream`]).
     #[inline]
     pub(crate) fn stream(&self, at: u64, parts: &[IoSlice<'_>]) {
         self.media.stream(self.offset + at, parts, 0);
-    }
-
-    /// The same for memory that another thread may be changing (see [`Media::stream_once`]).
-    #[inline]
-    pub(crate) fn stream_once(
-        &self,
-        at: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        self.media.stream_once(self.offset + at, parts, skip, sum);
     }
 }
 

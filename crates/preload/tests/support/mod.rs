@@ -63,6 +63,7 @@ pub const SYMBOLS: &[&str] = &[
     "futimens",
     "futimes",
     "futimesat",
+    "io_setup",
     "io_submit",
     "io_uring_queue_init",
     "io_uring_queue_init_mem",

@@ -1,0 +1,302 @@
+//! A MariaDB server of our own: a data directory made for the purpose, reached by a Unix socket only.
+//!
+//! What `forebay bench mariadb` measures, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
+//! is started on it, [`Server`] is one that runs.
+
+use crate::{
+    BenchError,
+    processes::{Handle, Process, find_program, output},
+};
+use rustix::process::Signal;
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longer than a start, with a recovery, or an orderly end takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A program of MariaDB or sysbench: on the path, or where Debian keeps those of administrators.
+///
+/// # Errors
+/// In words, that it is not installed, and the remedy.
+pub fn program(name: &str) -> Result<PathBuf, String> {
+    let admins = Path::new("/usr/sbin").join(name);
+    find_program(name)
+        .or_else(|| admins.is_file().then_some(admins))
+        .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+}
+
+/// Makes the data directory `data` by `mariadb-install-db`: the user root has no password.
+///
+/// # Errors
+/// [`BenchError::Config`] if it is not installed, [`BenchError::Child`] with what it said.
+pub fn create(data: &Path) -> Result<(), BenchError> {
+    let mut datadir = OsString::from("--datadir=");
+    datadir.push(data);
+    let done = output(
+        Command::new(program("mariadb-install-db").map_err(BenchError::Config)?)
+            .args(["--no-defaults", "--skip-test-db", &own_user()])
+            .arg("--auth-root-authentication-method=normal")
+            .arg(datadir),
+    )?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(BenchError::Child(format!(
+            "(mariadb-install-db) ended with {} and said: {}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim()
+        ))),
+    }
+}
+
+/// `--user` with the user that we are: as root the server asks for it.
+fn own_user() -> String {
+    let id = Command::new("id").arg("-un").output();
+    let name = id.map(|id| String::from_utf8_lossy(&id.stdout).trim().to_owned());
+    format!("--user={}", name.unwrap_or_default())
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The server's program.
+    pub program: PathBuf,
+    /// Where its data directory is (`data`), its socket (`socket`), and its output (`server.out`).
+    pub dir: PathBuf,
+    /// What stands before it on the command line: a program that starts it as its child. May be empty.
+    pub wrapper: Vec<OsString>,
+    /// Processors that it, and what stands before it, may run on, as `taskset` has them.
+    pub processors: Option<String>,
+    /// Environment on top of ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Its file of options; none of the machine's are read without.
+    pub defaults: Option<PathBuf>,
+    /// Its options.
+    pub options: Vec<String>,
+}
+
+impl Launch {
+    /// `mariadbd` with no option in `dir`.
+    ///
+    /// # Errors
+    /// In words, that it is not installed.
+    pub fn new(dir: &Path) -> Result<Self, String> {
+        Ok(Self {
+            program: program("mariadbd")?,
+            dir: dir.to_owned(),
+            wrapper: Vec::new(),
+            processors: None,
+            environment: Vec::new(),
+            defaults: None,
+            options: Vec::new(),
+        })
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    fn command(&self) -> Command {
+        let pinned = self.processors.iter();
+        let pinned = pinned.flat_map(|list| ["taskset", "--cpu-list", list].map(OsString::from));
+        let mut words = pinned
+            .chain(self.wrapper.iter().cloned())
+            .chain([self.program.clone().into()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        match &self.defaults {
+            Some(file) => command.arg(option("--defaults-file=", file)),
+            None => command.arg("--no-defaults"),
+        };
+        command
+            .args(["--skip-networking", &own_user()])
+            .arg(option("--datadir=", &self.data()))
+            .arg(option("--socket=", &self.socket()))
+            .arg(option("--pid-file=", &self.dir.join("pid")))
+            .args(&self.options)
+            .envs(self.environment.iter().cloned());
+        command
+    }
+}
+
+fn option(name: &str, value: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(value);
+    option
+}
+
+/// A running server, killed when this is dropped, and what stands before it too.
+#[derive(Debug)]
+pub struct Server {
+    socket: PathBuf,
+    output: PathBuf,
+    /// The server, if something else started it.
+    server: Option<Handle>,
+    /// What we started.
+    process: Process,
+}
+
+impl Server {
+    /// Starts it and waits until it serves.
+    ///
+    /// # Errors
+    /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
+    pub fn start(launch: &Launch) -> Result<Self, BenchError> {
+        let output = launch.dir.join("server.out");
+        let file = File::create(&output).map_err(BenchError::io("creating", &output))?;
+        let copy = file
+            .try_clone()
+            .map_err(BenchError::io("opening", &output))?;
+        // One that a killed server left is not to be taken for this one's.
+        drop(fs::remove_file(launch.socket()));
+        let mut command = launch.command();
+        command.stdin(Stdio::null()).stdout(file).stderr(copy);
+        let mut server = Self {
+            socket: launch.socket(),
+            output,
+            server: None,
+            process: Process::spawn(&mut command)?,
+        };
+        if !launch.wrapper.is_empty() {
+            server.server = server.process.first_child(PATIENCE);
+        }
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(status) = server.process.ended() {
+                return Err(server.said(&format!("ended with {status}")));
+            }
+            if server.sql("SELECT 1", "").is_ok() {
+                return Ok(server);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Err(server.said("did not serve within two minutes"))
+    }
+
+    fn said(&self, what: &str) -> BenchError {
+        let said = self.output();
+        let mut lines: Vec<&str> = said.lines().rev().take(12).collect();
+        lines.reverse();
+        BenchError::Child(format!("(mariadbd) {what} and said: {}", lines.join(" | ")))
+    }
+
+    /// Its socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A command line of MariaDB's client programs that leads to this server, as root.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] if it is not installed.
+    pub fn client(&self, name: &str) -> Result<Command, BenchError> {
+        let mut command = Command::new(program(name).map_err(BenchError::Config)?);
+        command
+            .args(["--no-defaults", "--user=root"])
+            .arg(option("--socket=", &self.socket));
+        Ok(command)
+    }
+
+    /// The rows that `statements` give in `database`, columns separated by tabs, without their names.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] with what the server said.
+    pub fn sql(&self, statements: &str, database: &str) -> Result<String, BenchError> {
+        let mut client = self.client("mariadb")?;
+        client.args(["--batch", "--skip-column-names", "--execute", statements]);
+        if !database.is_empty() {
+            client.arg(database);
+        }
+        said_by("mariadb", output(&mut client)?)
+    }
+
+    /// The server process itself.
+    #[must_use]
+    pub fn server(&self) -> &Handle {
+        self.server.as_ref().unwrap_or(self.process.handle())
+    }
+
+    /// What was started: the server, or what stands before it.
+    #[must_use]
+    pub fn outer(&self) -> &Handle {
+        self.process.handle()
+    }
+
+    /// What both of them have printed so far.
+    #[must_use]
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.output)
+            .map(|text| text.replace('\0', ""))
+            .unwrap_or_default()
+    }
+
+    /// Has the server end in the orderly way, and waits for the end of all. Gives what they have printed.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] if they do not end, or end with an error.
+    pub fn stop(mut self) -> Result<String, BenchError> {
+        self.server().signal(Signal::TERM);
+        let status = self.process.wait(PATIENCE)?;
+        match status.success() {
+            true => Ok(self.output()),
+            false => Err(self.said(&format!("ended with {status}"))),
+        }
+    }
+
+    /// Waits for the end of all without asking for it.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] if they do not end.
+    pub fn wait(&mut self) -> Result<ExitStatus, BenchError> {
+        let status = self.process.wait(PATIENCE)?;
+        if !self.server().wait_gone(PATIENCE) {
+            return Err(self.said("did not end"));
+        }
+        Ok(status)
+    }
+}
+
+/// The standard output of a program that succeeded.
+///
+/// # Errors
+/// [`BenchError::Child`] with what it said if it did not.
+pub fn said_by(program: &str, done: Output) -> Result<String, BenchError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match done.status.success() {
+        true => Ok(text(&done.stdout)),
+        false => Err(BenchError::Child(format!(
+            "({program}) ended with {} and said: {} {}",
+            done.status,
+            text(&done.stdout).trim(),
+            text(&done.stderr).trim()
+        ))),
+    }
+}
+
+/// Copies a data directory that no server has open.
+///
+/// # Errors
+/// I/O errors.
+pub fn copy(from: &Path, to: &Path) -> Result<(), BenchError> {
+    let words: [&OsStr; 4] = [
+        "-a".as_ref(),
+        "--".as_ref(),
+        from.as_os_str(),
+        to.as_os_str(),
+    ];
+    said_by("cp", output(Command::new("cp").args(words))?).map(drop)
+}

@@ -1,0 +1,191 @@
+//! LinkBench and TPC-C (`bench/` of the sources): sysbench scripts, which this program carries with it.
+
+use super::server::{Server, program, said_by};
+use crate::{BenchError, processes::output};
+use serde::Deserialize;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The scripts' files, by their path in `bench/`.
+const FILES: [(&str, &str); 7] = [
+    (
+        "lib/workload.lua",
+        include_str!("../../../../bench/lib/workload.lua"),
+    ),
+    (
+        "linkbench/linkbench.lua",
+        include_str!("../../../../bench/linkbench/linkbench.lua"),
+    ),
+    (
+        "tpcc/checks.lua",
+        include_str!("../../../../bench/tpcc/checks.lua"),
+    ),
+    (
+        "tpcc/load.lua",
+        include_str!("../../../../bench/tpcc/load.lua"),
+    ),
+    (
+        "tpcc/random.lua",
+        include_str!("../../../../bench/tpcc/random.lua"),
+    ),
+    (
+        "tpcc/tpcc.lua",
+        include_str!("../../../../bench/tpcc/tpcc.lua"),
+    ),
+    (
+        "tpcc/transactions.lua",
+        include_str!("../../../../bench/tpcc/transactions.lua"),
+    ),
+];
+
+/// The database that the workloads are in.
+pub const DATABASE: &str = "bench";
+
+/// A workload and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// LinkBench with so many nodes.
+    LinkBench {
+        /// Nodes.
+        ids: u64,
+    },
+    /// TPC-C with so many warehouses.
+    Tpcc {
+        /// Warehouses of some 100 MB.
+        warehouses: u64,
+    },
+}
+
+/// The scripts, unpacked in a directory, for tables of one storage engine.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    dir: PathBuf,
+    engine: &'static str,
+}
+
+/// What a run reports.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Measured {
+    /// Requests (of TPC-C: transactions) a second, all kinds together.
+    pub operations_per_s: f64,
+    /// By kind.
+    pub operations: Vec<Operation>,
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Operation {
+    /// Its name.
+    pub operation: String,
+    /// How many there were.
+    pub count: u64,
+    /// 99 of 100 took at most so many microseconds.
+    pub p99_us: f64,
+}
+
+impl Scripts {
+    /// Unpacks them into `dir`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn unpack(dir: &Path, engine: &'static str) -> Result<Self, BenchError> {
+        for (name, text) in FILES {
+            let path = dir.join(name);
+            let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+            made.and_then(|()| fs::write(&path, text))
+                .map_err(BenchError::io("unpacking", &path))?;
+        }
+        let dir = dir.to_owned();
+        Ok(Self { dir, engine })
+    }
+
+    /// Makes the tables and loads them.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] with what it said if it fails.
+    pub fn prepare(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
+        server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
+        let mut command = self.command(workload, server, 2)?;
+        run(command.arg("prepare")).map(drop)
+    }
+
+    /// Runs the workload's mix with so many connections for so many seconds.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare); a report that cannot be read.
+    pub fn run(
+        &self,
+        workload: Workload,
+        server: &Server,
+        clients: u64,
+        seconds: u64,
+    ) -> Result<Measured, BenchError> {
+        let report = self.dir.join("report.json");
+        let mut command = self.command(workload, server, clients)?;
+        command
+            .arg(format!("--time={seconds}"))
+            .arg(format!("--json_file={}", report.display()))
+            .arg("run");
+        run(&mut command)?;
+        let read = fs::read(&report).map_err(BenchError::io("reading", &report))?;
+        serde_json::from_slice(&read)
+            .map_err(|e| BenchError::Child(format!("(sysbench) reported what cannot be read: {e}")))
+    }
+
+    /// Checks that the database does not contradict itself.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare); [`BenchError::Child`] with the contradiction.
+    pub fn check(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
+        let mut command = self.command(workload, server, 1)?;
+        run(command.arg("check")).map(drop)
+    }
+
+    fn command(
+        &self,
+        workload: Workload,
+        server: &Server,
+        threads: u64,
+    ) -> Result<Command, BenchError> {
+        let (script, options) = match workload {
+            Workload::LinkBench { ids } => {
+                ("linkbench/linkbench.lua", vec![format!("--ids={ids}")])
+            }
+            Workload::Tpcc { warehouses } => (
+                "tpcc/tpcc.lua",
+                vec![
+                    format!("--warehouses={warehouses}"),
+                    // What MyRocks can do: it has no gap locks.
+                    "--isolation=READ COMMITTED".to_owned(),
+                ],
+            ),
+        };
+        let mut command = Command::new(program("sysbench").map_err(BenchError::Config)?);
+        command
+            .arg(self.dir.join(script))
+            .args([
+                "--mysql-user=root".to_owned(),
+                format!("--mysql-db={DATABASE}"),
+            ])
+            .arg(format!("--mysql-socket={}", server.socket().display()))
+            .arg(format!("--storage_engine={}", self.engine))
+            .arg(format!("--threads={threads}"))
+            .args(options);
+        Ok(command)
+    }
+}
+
+/// Runs sysbench, whose exit status says nothing of errors in a parallel command.
+fn run(command: &mut Command) -> Result<String, BenchError> {
+    let said = said_by("sysbench", output(command)?)?;
+    match said.contains("FATAL") {
+        true => Err(BenchError::Child(format!(
+            "(sysbench) said: {}",
+            said.trim()
+        ))),
+        false => Ok(said),
+    }
+}

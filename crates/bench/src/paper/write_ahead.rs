@@ -1,0 +1,380 @@
+//! P3: what MyRocks gives, by where its write-ahead log is, with LinkBench and TPC-C; and the devices by themselves.
+//!
+//! The data lies on an emulated SSD always. A round is a fresh copy of one data directory, the log where the series says, a warm-up, and the
+//! workload; its consistency is checked after each. Series take turns, round after round. Everything is in memory: an emulated device only
+//! adds to what a call takes anyway.
+
+use super::{Lab, Measured, Row, Size};
+use crate::{
+    BenchError,
+    mariadb::{
+        server::{self, Launch, Server},
+        workload::{Scripts, Workload},
+    },
+    place::{Place, device_argument},
+    processes::{find_program, output},
+    rounds::median,
+    scratch::{ScratchDir, ScratchPool, memory_dir, sync_file_system},
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, ffi::OsString, path::Path, process::Command};
+
+/// The paper's two workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// LinkBench.
+    LinkBench,
+    /// TPC-C.
+    Tpcc,
+}
+
+/// What the data is on.
+const DATA: &str = "sata-ssd";
+/// Devices of the paper's setup table.
+pub(super) const DEVICES: [&str; 3] = ["sata-ssd", "nvme", "nvram"];
+/// The paper's connections, and one.
+const CLIENTS: [u64; 2] = [1, 10];
+/// Segments of a lane, and their bytes.
+const BUFFERS: u16 = 2;
+const BUFFER_BYTES: u64 = 8 << 20;
+
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    /// On an emulated device; that of the data, if it is the same.
+    On(&'static str),
+    /// There is none.
+    Off,
+    /// On the device of the data, under `forebay run`.
+    Forebay,
+}
+
+const LOGS: [Log; 5] = [
+    Log::On("sata-ssd"),
+    Log::On("nvme"),
+    Log::On("nvram"),
+    Log::Forebay,
+    Log::Off,
+];
+
+impl Log {
+    fn name(self) -> &'static str {
+        match self {
+            Self::On(device) => device,
+            Self::Off => "off",
+            Self::Forebay => "forebay",
+        }
+    }
+}
+
+impl Mix {
+    fn workload(self, size: Size) -> Workload {
+        match self {
+            Self::LinkBench => Workload::LinkBench {
+                ids: size.pick(1000, 50_000, 1_000_000),
+            },
+            Self::Tpcc => Workload::Tpcc {
+                warehouses: size.pick(1, 1, 10),
+            },
+        }
+    }
+
+    /// The panels: rates, and latencies by request.
+    fn panels(self) -> [&'static str; 2] {
+        match self {
+            Self::LinkBench => ["linkbench", "linkbench_p99"],
+            Self::Tpcc => ["tpcc", "tpcc_p99"],
+        }
+    }
+}
+
+/// Whether a commit is synced, which the paper does not say, and numbers of connections. At toy size the paper's alone.
+fn settings(size: Size) -> Vec<(bool, &'static [u64])> {
+    size.pick(
+        vec![(true, &CLIENTS[1..])],
+        vec![(true, &CLIENTS), (false, &CLIENTS)],
+        vec![(true, &CLIENTS), (false, &CLIENTS)],
+    )
+}
+
+fn x(clients: u64, is_synced: bool) -> String {
+    let clients = match clients {
+        1 => "1 client".to_owned(),
+        clients => format!("{clients} clients"),
+    };
+    match is_synced {
+        true => format!("{clients}, synced"),
+        false => format!("{clients}, not synced"),
+    }
+}
+
+/// What is missing on this machine, in words.
+fn lacking() -> Option<String> {
+    let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
+    let program = programs.iter().find_map(|name| server::program(name).err());
+    let plugin = || {
+        let path = Path::new("/usr/lib/mysql/plugin/ha_rocksdb.so");
+        (!path.exists())
+            .then(|| "MyRocks is not installed: apt-get install mariadb-plugin-rocksdb".to_owned())
+    };
+    program.or_else(plugin)
+}
+
+/// Tables 1 and 2 of the paper.
+pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let mut measured = Measured::default();
+    let why = lacking().or_else(|| lab.has(Place::Emulated(DATA)).err());
+    if let Some(why) = why {
+        for panel in mix.panels() {
+            let row = |log: &Log| Row::missing(panel, DATA, log.name(), "", &why);
+            measured.rows.extend(LOGS.iter().map(row));
+        }
+        return Ok(measured);
+    }
+    // An emulated device only adds to what a call takes.
+    let scratch = ScratchDir::new_in(&memory_dir())?;
+    let workload = mix.workload(lab.size);
+    let scripts = Scripts::unpack(&scratch.path().join("scripts"), "rocksdb")?;
+    lab.note(&format!("loading {workload:?}"));
+    let template = scratch.path().join("template");
+    load(&scripts, workload, &template)?;
+    let round = Round {
+        lab,
+        scripts: &scripts,
+        workload,
+        template: &template,
+        scratch: scratch.path(),
+    };
+    let mut rates: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
+    let mut latencies: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
+    for (is_synced, all_clients) in settings(lab.size) {
+        for &clients in all_clients {
+            let x = x(clients, is_synced);
+            for turn in 0..lab.rounds() {
+                let mut order = LOGS;
+                if turn % 2 == 1 {
+                    order.reverse();
+                }
+                for log in order {
+                    let done = round.measure(log, clients, is_synced)?;
+                    lab.note(&format!(
+                        "{}, {x}: {:.0}/s",
+                        log.name(),
+                        done.operations_per_s
+                    ));
+                    rates
+                        .entry((x.clone(), log.name()))
+                        .or_default()
+                        .push(done.operations_per_s);
+                    if is_synced && Some(&clients) == CLIENTS.last() {
+                        for kind in done.operations.iter().filter(|kind| kind.count > 0) {
+                            latencies
+                                .entry((kind.operation.clone(), log.name()))
+                                .or_default()
+                                .push(kind.p99_us);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let [rate, latency] = mix.panels();
+    for (panel, figures) in [(rate, rates), (latency, latencies)] {
+        for log in LOGS {
+            let mine = figures.iter().filter(|((_, name), _)| *name == log.name());
+            let rows = mine.map(|((x, name), figures)| Row::of(panel, DATA, name, x, figures));
+            measured.rows.extend(rows);
+        }
+    }
+    measured.note(&[], format!(
+        "{workload:?} on MyRocks ({}); {} s a round; the paper has 10 million ids and 200 warehouses",
+        "READ COMMITTED, no binary log",
+        seconds(lab.size)
+    ));
+    Ok(measured)
+}
+
+fn seconds(size: Size) -> u64 {
+    size.pick(1, 5, 30)
+}
+
+/// What all servers have. InnoDB holds the system's tables only; its own rings would pass the emulated devices by.
+fn options(wal: &Path) -> Vec<String> {
+    vec![
+        "--plugin-load-add=ha_rocksdb".to_owned(),
+        "--default-storage-engine=rocksdb".to_owned(),
+        "--transaction-isolation=READ-COMMITTED".to_owned(),
+        "--innodb-use-native-aio=0".to_owned(),
+        "--innodb-buffer-pool-size=16M".to_owned(),
+        format!("--rocksdb-wal-dir={}", wal.display()),
+    ]
+}
+
+/// Makes the data directory that each round gets a copy of: `data`, and the log in `wal`.
+fn load(scripts: &Scripts, workload: Workload, dir: &Path) -> Result<(), BenchError> {
+    let wal = dir.join("wal");
+    std::fs::create_dir_all(&wal).map_err(BenchError::io("creating", &wal))?;
+    let mut launch = Launch::new(dir).map_err(BenchError::Config)?;
+    server::create(&launch.data())?;
+    launch.options = options(&wal);
+    launch
+        .options
+        .push("--rocksdb-flush-log-at-trx-commit=0".to_owned());
+    let server = Server::start(&launch)?;
+    scripts.prepare(workload, &server)?;
+    server.sql("SET GLOBAL rocksdb_force_flush_memtable_now = 1", "")?;
+    server.stop().map(drop)
+}
+
+/// What the rounds have in common.
+struct Round<'a> {
+    lab: &'a Lab<'a>,
+    scripts: &'a Scripts,
+    workload: Workload,
+    template: &'a Path,
+    scratch: &'a Path,
+}
+
+impl Round<'_> {
+    /// One series once, on a fresh copy.
+    fn measure(
+        &self,
+        log: Log,
+        clients: u64,
+        is_synced: bool,
+    ) -> Result<crate::mariadb::workload::Measured, BenchError> {
+        let dir = ScratchDir::new_in(self.scratch)?;
+        let mut launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
+        let wal = dir.path().join("wal");
+        server::copy(&self.template.join("data"), &launch.data())?;
+        server::copy(&self.template.join("wal"), &wal)?;
+        sync_file_system(dir.path())?;
+        let pool = match log {
+            Log::Forebay => Some(ScratchPool::new(
+                self.lab.pool,
+                u64::from(BUFFERS) * 2,
+                BUFFER_BYTES,
+                None,
+            )?),
+            _ => None,
+        };
+        launch.wrapper = self.wrapper(log, &launch.data(), &wal, pool.as_ref());
+        launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.path().join("run").into())];
+        launch.options = options(&wal);
+        launch.options.push(match (log, is_synced) {
+            (Log::Off, _) => "--rocksdb-write-disable-wal=1".to_owned(),
+            _ => String::new(),
+        });
+        launch.options.push(match (log, is_synced) {
+            (Log::Off, _) | (_, false) => "--rocksdb-flush-log-at-trx-commit=2".to_owned(),
+            (_, true) => "--rocksdb-flush-log-at-trx-commit=1".to_owned(),
+        });
+        launch.options.retain(|option| !option.is_empty());
+        let server = Server::start(&launch)?;
+        let seconds = seconds(self.lab.size);
+        // Pages and plans are in memory then.
+        self.scripts
+            .run(self.workload, &server, clients, seconds.div_ceil(5))?;
+        let done = self.scripts.run(self.workload, &server, clients, seconds)?;
+        self.scripts.check(self.workload, &server)?;
+        server.stop()?;
+        Ok(done)
+    }
+
+    /// What stands before the server.
+    fn wrapper(
+        &self,
+        log: Log,
+        data: &Path,
+        wal: &Path,
+        pool: Option<&ScratchPool>,
+    ) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![self.lab.forebay.into(), "run".into()];
+        match pool {
+            Some(pool) => words.extend([
+                "--pool".into(),
+                pool.path().into(),
+                "--buffers".into(),
+                BUFFERS.to_string().into(),
+                // Nothing else of the server's: P3 is about this log.
+                "--absorb".into(),
+                format!("{}/*.log", wal.display()).into(),
+            ]),
+            None => words.push("--no-pool".into()),
+        }
+        match log {
+            Log::On(device) if device != DATA => words.extend([
+                "--device".into(),
+                device_argument(data, DATA),
+                "--device".into(),
+                device_argument(wal, device),
+            ]),
+            // One device for both.
+            _ => {
+                let both = data.parent().unwrap_or(data);
+                words.extend(["--device".into(), device_argument(both, DATA)]);
+            }
+        }
+        words.push("--".into());
+        words
+    }
+}
+
+/// The paper's setup table: fio's random writes of 4 KiB on each emulated device.
+pub(super) fn devices(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    const PANEL: &str = "random_writes";
+    let mut measured = Measured::default();
+    let why = match find_program("fio") {
+        Some(_) => lab.has(Place::Emulated(DATA)).err(),
+        None => Some("fio is not installed: apt-get install fio".to_owned()),
+    };
+    if let Some(why) = why {
+        let row = |device: &&str| Row::missing(PANEL, device, device, "4 KiB", &why);
+        measured.rows = DEVICES.iter().map(row).collect();
+        return Ok(measured);
+    }
+    for device in DEVICES {
+        let mut figures = Vec::new();
+        for _ in 0..lab.rounds() {
+            figures.push(random_writes(lab, device)?);
+        }
+        lab.note(&format!("{device}: {:.0} KB/s", median(&figures)));
+        measured
+            .rows
+            .push(Row::of(PANEL, device, device, "4 KiB", &figures));
+    }
+    measured.note(
+        &[],
+        "fio --rw=randwrite --bs=4k --direct=1 --ioengine=psync, one job, in a file of 64 MiB that is there already",
+    );
+    Ok(measured)
+}
+
+/// Kilobytes (1,024) a second.
+fn random_writes(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
+    let dir = ScratchDir::new_in(&memory_dir())?;
+    let file = dir.path().join("file");
+    std::fs::write(&file, vec![1; 64 << 20]).map_err(BenchError::io("writing", &file))?;
+    sync_file_system(dir.path())?;
+    let mut command = Command::new(lab.forebay);
+    command
+        .args(["run", "--no-pool", "--device"])
+        .arg(device_argument(dir.path(), device))
+        .args(["--", "fio", "--name=random", "--thread", "--rw=randwrite"])
+        .args(["--bs=4k", "--direct=1", "--ioengine=psync", "--size=64m"])
+        .args(["--overwrite=1", "--time_based", "--output-format=json"])
+        .arg(format!("--runtime={}", seconds(lab.size)))
+        .arg(format!("--filename={}", file.display()))
+        .env("FOREBAY_RUN_DIR", dir.path().join("run"));
+    let done = output(&mut command)?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let json = text.find('{').map(|at| &text[at..]).unwrap_or_default();
+    let report: Value = serde_json::from_str(json).unwrap_or_default();
+    report["jobs"][0]["write"]["bw"].as_f64().ok_or_else(|| {
+        BenchError::Child(format!(
+            "(fio) ended with {} and said: {}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim()
+        ))
+    })
+}

@@ -1,0 +1,374 @@
+//! MariaDB under `forebay run`, as Debian ships and configures it: its logs are absorbed, and after SIGKILL, of whom ever and in another boot too, nothing
+//! acknowledged is missing, and InnoDB and the binary log agree.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Sandbox,
+    databases::{Strike, moment, random, small_pool},
+    disk::Disk,
+    mariadb::{
+        Writer, absorbed_writes, boot_anew, check, explained, faults, file, launch, launch_in,
+        make_table,
+    },
+};
+use forebay_bench::mariadb::{
+    client::Connection,
+    server::{self, Launch, Server, said_by},
+};
+use forebay_bench::processes::{find_eatmydata, preload};
+use rustix::process::Signal;
+use std::{
+    fs,
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+/// Has the writers write until so many more transactions are acknowledged.
+fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
+    let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for writer in writers {
+            scope.spawn(|| writer.write(server.socket(), &done, &all));
+        }
+        while all.load(Relaxed) < transactions {
+            thread::sleep(Duration::from_millis(2));
+        }
+        done.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn the_redo_log_and_the_binary_log_are_absorbed_as_debian_configures_the_server() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch_in(&sandbox, pool.path()) else {
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    make_table(&server);
+    let mut writers = Writer::several(3, &mut random("absorbed"));
+    write_some(&server, &mut writers, 200);
+    check(&server, &mut writers);
+    let said = server.stop().unwrap();
+    for (name, least) in [
+        ("/ib_logfile0", 100),
+        ("/changes.000001", 200),
+        ("/aria_log.00000001", 1),
+    ] {
+        assert!(absorbed_writes(&said, name) >= least, "{name}: {said}");
+    }
+    assert!(!said.contains("io_uring_queue_init() failed with EPERM"));
+    assert!(!said.contains("stays plain"), "{said}");
+}
+
+/// Kills `strikes` times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
+/// written to the files again.
+fn storm(name: &str, strikes: usize, other_boots: bool) {
+    let mut random = random(name);
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(mut launch) = launch_in(&sandbox, pool.path()) else {
+        return;
+    };
+    // So that InnoDB writes its pages, and a crash finds some half done.
+    launch
+        .options
+        .push("--innodb-max-dirty-pages-pct-lwm=0.001".to_owned());
+    let mut writers = Writer::several(4, &mut random);
+    for number in 0..strikes {
+        if other_boots {
+            boot_anew(&mut launch, number);
+        }
+        let mut server = Server::start(&launch).unwrap();
+        match number {
+            0 => make_table(&server),
+            _ => check(&server, &mut writers),
+        }
+        let strike = Strike::number(number);
+        let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (wait, then) = (moment(&mut random, 800), moment(&mut random, 200));
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                scope.spawn(|| writer.write(server.socket(), &done, &acknowledged));
+            }
+            thread::sleep(wait);
+            strike.strike(server.server(), server.outer(), || {
+                let before = acknowledged.load(Relaxed);
+                thread::sleep(Duration::from_millis(300) + then);
+                assert!(
+                    acknowledged.load(Relaxed) > before,
+                    "no transaction was acknowledged without the supervisor"
+                );
+            });
+        });
+        let status = server.wait().unwrap();
+        println!(
+            "{name}, strike {number}, {strike:?}: {} acknowledged",
+            acknowledged.load(Relaxed)
+        );
+        strike.check(status);
+    }
+    let server = Server::start(&launch).unwrap();
+    check(&server, &mut writers);
+    server.stop().unwrap();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_whoever_is_killed_and_binary_log_and_innodb_agree() {
+    storm("killed", 6, false);
+}
+
+#[test]
+fn nor_if_the_machine_boots_anew_each_time() {
+    storm("killed, other boots", 6, true);
+}
+
+#[test]
+fn what_a_dba_does_leaves_the_logs_absorbed() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(mut launch) = launch_in(&sandbox, pool.path()) else {
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    make_table(&server);
+    let mut writers = Writer::several(2, &mut random("a dba"));
+    let absorbed = |server: &Server, name: &str| status_writes(server, &launch, name);
+    write_some(&server, &mut writers, 50);
+    check(&server, &mut writers);
+
+    // A new binary log; the old ones go.
+    for statement in ["FLUSH BINARY LOGS", "PURGE BINARY LOGS TO 'changes.000002'"] {
+        server.sql(statement, "").unwrap();
+    }
+    write_some(&server, &mut writers, 50);
+    assert!(absorbed(&server, "/changes.000002") > 0);
+    server.sql("RESET MASTER", "").unwrap();
+    write_some(&server, &mut writers, 50);
+    assert!(absorbed(&server, "/changes.000001") > 0);
+
+    // The redo log is written anew beside the old one, which it replaces.
+    server
+        .sql("SET GLOBAL innodb_log_file_size = 16 << 20", "")
+        .unwrap();
+    let resized = || fs::metadata(file(&launch, "ib_logfile0")).unwrap().len() == 16 << 20;
+    let mut patience = 0..3000;
+    while !resized() && patience.next().is_some() {
+        write_some(&server, &mut writers, 20);
+    }
+    assert!(resized(), "the redo log was not resized");
+    // Listed by the name that it was absorbed by.
+    let before = absorbed(&server, "/ib_logfile101");
+    write_some(&server, &mut writers, 50);
+    let now = absorbed(&server, "/ib_logfile101");
+    assert!(now >= before + 10, "the new redo log is not absorbed");
+
+    // Held by one connection, the table stands still on the disk.
+    let mut holder = Connection::new(server.socket()).unwrap();
+    holder.query("FLUSH TABLES ledger.t FOR EXPORT").unwrap();
+    assert!(file(&launch, "ledger/t.cfg").exists());
+    holder.query("UNLOCK TABLES").unwrap();
+    write_some(&server, &mut writers, 50);
+
+    // Killed now, it recovers with the new log.
+    let found = rows(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    drop(server);
+    boot_anew(&mut launch, 1);
+    let server = Server::start(&launch).unwrap();
+    assert_eq!(rows(&server), found);
+    server.stop().unwrap();
+}
+
+/// All rows, one a line.
+fn rows(server: &Server) -> String {
+    server
+        .sql("SELECT writer, seq, part FROM t ORDER BY 1, 2, 3", "ledger")
+        .unwrap()
+}
+
+/// The writes to a file that `forebay status` says were absorbed so far.
+fn status_writes(server: &Server, launch: &Launch, name: &str) -> u64 {
+    let status = Command::new(common::FOREBAY)
+        .args(["status", "--json"])
+        .envs(launch.environment.iter().cloned())
+        .output()
+        .unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let pid = server.server().pid();
+    let guests = status[0]["guests"].as_array().unwrap();
+    let files = guests.iter().filter(|guest| guest["pid"] == pid);
+    let files = files.flat_map(|guest| guest["files"].as_array().unwrap());
+    let found = files.filter(|file| file["path"].as_str().unwrap().ends_with(name));
+    found.map(|file| file["writes"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn it_is_shut_down_in_each_of_innodbs_three_ways_and_begins_again() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(mut launch) = launch_in(&sandbox, pool.path()) else {
+        return;
+    };
+    let mut writers = Writer::several(2, &mut random("shutdown"));
+    for way in 0..=2 {
+        boot_anew(&mut launch, way);
+        let server = Server::start(&launch).unwrap();
+        match way {
+            0 => make_table(&server),
+            _ => check(&server, &mut writers),
+        }
+        write_some(&server, &mut writers, 50);
+        let set = format!("SET GLOBAL innodb_fast_shutdown = {way}");
+        server.sql(&set, "").unwrap();
+        let said = server.stop().unwrap();
+        assert!(absorbed_writes(&said, "/ib_logfile0") > 0, "{said}");
+    }
+    // Without Forebay: an orderly end left everything in the files.
+    launch.wrapper.clear();
+    let server = Server::start(&launch).unwrap();
+    check(&server, &mut writers);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch_in(&sandbox, pool.path()) else {
+        return;
+    };
+    let Ok(_) = server::program("mariadb-backup") else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "mariadb-backup is not installed"
+        );
+        println!("skipped: mariadb-backup is not installed");
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    make_table(&server);
+    let mut writers = Writer::several(2, &mut random("backup"));
+    write_some(&server, &mut writers, 50);
+    let before = rows(&server);
+    let backup = sandbox.file("backup");
+    fs::create_dir(&backup).unwrap();
+    let target = format!("--target-dir={}", backup.join("data").display());
+    let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for writer in &mut writers {
+            scope.spawn(|| writer.write(server.socket(), &done, &all));
+        }
+        let mut command = server.client("mariadb-backup").unwrap();
+        let data = format!("--datadir={}", launch.data().display());
+        command.args(["--backup", &target, &data]);
+        let said = said_by("mariadb-backup", command.output().unwrap());
+        done.store(true, Relaxed);
+        said.unwrap();
+    });
+    check(&server, &mut writers);
+    let after = rows(&server);
+    let said = server.stop().unwrap();
+    let redo = explained(&said, "/ib_logfile0").unwrap();
+    assert_eq!(redo.last().unwrap(), "absorbed", "{said}");
+
+    let prepare = Command::new(server::program("mariadb-backup").unwrap())
+        .args(["--prepare", &target])
+        .output();
+    said_by("mariadb-backup", prepare.unwrap()).unwrap();
+    let restored = Server::start(&Launch::new(&backup).unwrap()).unwrap();
+    let found = rows(&restored);
+    assert!(found.starts_with("0\t1\t0\n"), "{found}");
+    let has = |of: &str, rows: &str| rows.lines().all(|row| of.lines().any(|other| other == row));
+    assert!(
+        has(&found, &before),
+        "the backup lacks what was there when it began"
+    );
+    assert!(has(&after, &found), "the backup has what never was");
+    restored.stop().unwrap();
+}
+
+/// The file system is cut off under the writing server, both are killed, and what the device has is mounted; so many times. The pool lies elsewhere and
+/// plays the persistent memory. What was wrong then; none where there can be no such disk.
+fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
+    let mut random = random(kind);
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut disk = Disk::make(sandbox.path(), kind)?;
+    let mut launch = launch(&disk.at.join("mariadb"), pool.path())?;
+    launch
+        .environment
+        .push(("FOREBAY_RUN_DIR".into(), sandbox.file("run").into()));
+    change(&mut launch);
+    disk.sync();
+    let mut writers = Writer::several(4, &mut random);
+    for number in 0..=rounds {
+        boot_anew(&mut launch, number);
+        let server = match Server::start(&launch) {
+            Ok(server) => server,
+            Err(why) => return Some(Err(why.to_string())),
+        };
+        match number {
+            0 => make_table(&server),
+            _ => {
+                if let Err(fault) = faults(&server, &mut writers) {
+                    return Some(Err(fault));
+                }
+            }
+        }
+        if number == 0 {
+            disk.sync();
+        }
+        let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
+        let wait = Duration::from_millis(100) + moment(&mut random, 700);
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                scope.spawn(|| writer.write(server.socket(), &done, &all));
+            }
+            thread::sleep(wait);
+            disk.cut();
+            server.outer().signal(Signal::KILL);
+            server.server().signal(Signal::KILL);
+        });
+        println!("{kind}, cut {number}: {} acknowledged", all.load(Relaxed));
+        drop(server);
+        disk.mount_again();
+    }
+    boot_anew(&mut launch, rounds + 1);
+    let server = match Server::start(&launch) {
+        Ok(server) => server,
+        Err(why) => return Some(Err(why.to_string())),
+    };
+    Some(faults(&server, &mut writers))
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
+    for kind in ["ext4", "xfs"] {
+        if let Some(found) = cut(kind, 2, |_| ()) {
+            found.unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_nothing_is_synced_the_same_cut_loses() {
+    let Some(library) = find_eatmydata() else {
+        println!("skipped: libeatmydata is not installed");
+        return;
+    };
+    let found = cut("ext4", 2, |launch| {
+        launch.wrapper.clear();
+        launch
+            .environment
+            .push(("LD_PRELOAD".into(), preload(&library)));
+    });
+    assert!(
+        !matches!(found, Some(Ok(()))),
+        "nothing was lost: the cut is none"
+    );
+}

@@ -1,0 +1,34 @@
+//! What /proc says of processes, ours and others.
+
+/// True if there is a process with this id that has not ended, or if that cannot be told.
+pub(crate) fn is_process(id: u32) -> bool {
+    // Behind the name, which may have any characters.
+    let state = |stat: String| {
+        stat.rsplit_once(") ")
+            .map(|(_, rest)| rest.starts_with(['Z', 'X']))
+    };
+    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
+        Ok(stat) => state(stat) != Some(true),
+        Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// True if the process is a child of ours, or a child's.
+pub(crate) fn is_descendant(id: u32) -> bool {
+    /// More generations are a parent that went and came again.
+    const GENERATIONS: usize = 64;
+    let parent = |id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, behind_name) = stat.rsplit_once(") ")?;
+        behind_name.split(' ').nth(1)?.parse().ok()
+    };
+    std::iter::successors(Some(id), parent)
+        .take(GENERATIONS)
+        .any(|id| id == std::process::id())
+}
+
+/// A process's name, as `ps` has it.
+pub(crate) fn name_of_process(id: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{id}/comm"));
+    name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+}

@@ -1,0 +1,255 @@
+//! Holds up the `open` of a process outside the run until the file is absorbed no longer (fanotify's permission events).
+//! docs/files-protocol.md, "Processes outside".
+//!
+//! The kernel asks before any process gets an absorbed file open, in whatever mount namespace and by whatever name, and that process
+//! sleeps until it is answered. One thread answers, and never waits itself:
+//! 1. The supervisor's own threads: at once, before any lock is taken. They may hold one.
+//! 2. The process that absorbs the file, whose client knows what it opens: at once.
+//! 3. Who opens it for reading only: at once. The event does not say how; the system call does that the opener sleeps in.
+//! 4. All others: when the file has been let go of, or its process has made no call for two seconds ([`Shared::let_go`]).
+//!
+//! If the supervisor dies, the kernel lets all go on. If it is stopped, they wait.
+
+use super::{Shared, let_go::Patience};
+use crate::{absorbed::Key, processes, sys};
+use nix::sys::fanotify::{
+    EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags, MaskFlags,
+    Response,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    fs::CWD,
+    io::Errno,
+};
+use std::{
+    fs,
+    os::fd::{AsFd, BorrowedFd},
+    path::PathBuf,
+    sync::atomic::Ordering::Acquire,
+    thread,
+    time::Duration,
+};
+
+/// How often to see whether the supervisor stops.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 500_000_000,
+};
+/// How often to see whether a file was let go of that a process waits for.
+const LOOK_WAITING: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
+/// How often to ask for the system call of a thread that does not sleep in it yet, and the time between two attempts.
+const ATTEMPTS: u32 = 100;
+const AGAIN: Duration = Duration::from_micros(100);
+
+/// The kernel's questions.
+pub(super) struct Gate(Fanotify);
+
+/// An `open` that waits.
+struct Waiting {
+    event: FanotifyEvent,
+    key: Key,
+    /// What it opens, as it was registered; and the process's name.
+    path: PathBuf,
+    name: String,
+    patience: Patience,
+}
+
+impl Gate {
+    /// # Errors
+    /// That the kernel knows no such questions, or does not ask this user.
+    pub(super) fn new() -> Result<Self, Errno> {
+        let flags = InitFlags::FAN_CLASS_CONTENT
+            | InitFlags::FAN_CLOEXEC
+            | InitFlags::FAN_NONBLOCK
+            | InitFlags::FAN_UNLIMITED_QUEUE
+            | InitFlags::FAN_UNLIMITED_MARKS
+            | InitFlags::FAN_REPORT_TID;
+        let events = EventFFlags::O_RDONLY | EventFFlags::O_LARGEFILE | EventFFlags::O_CLOEXEC;
+        let gate = Self(Fanotify::init(flags, events).map_err(errno)?);
+        // A kernel without permission events says so here.
+        let probe = rustix::fs::memfd_create("forebay", rustix::fs::MemfdFlags::CLOEXEC)?;
+        gate.add(probe.as_fd())?;
+        gate.remove(probe.as_fd());
+        Ok(gate)
+    }
+
+    pub(super) fn add(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.mark(MarkFlags::FAN_MARK_ADD, file)
+    }
+
+    pub(super) fn remove(&self, file: BorrowedFd<'_>) {
+        // Of a file that is gone the mark is, too.
+        let _ = self.mark(MarkFlags::FAN_MARK_REMOVE, file);
+    }
+
+    fn mark(&self, flags: MarkFlags, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        // By its link: it may be open by its name only.
+        let link = sys::link_of(file);
+        self.0
+            .mark(flags, MaskFlags::FAN_OPEN_PERM, CWD, Some(link.as_str()))
+            .map_err(errno)
+    }
+
+    /// Answers until the supervisor stops.
+    pub(super) fn run(&self, shared: &Shared) {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        while !shared.stopping.load(Acquire) || !waiting.is_empty() {
+            let limit = if waiting.is_empty() {
+                LOOK
+            } else {
+                LOOK_WAITING
+            };
+            let mut poll = [PollFd::new(&self.0, PollFlags::IN)];
+            let _ = rustix::event::poll(&mut poll, Some(&limit));
+            // An error: there is none, or no descriptor for it; then the kernel has refused the `open`.
+            for event in self.0.read_events().unwrap_or_default() {
+                match consider(shared, &event) {
+                    None => self.allow(&event),
+                    Some((key, path)) => waiting.push(Waiting {
+                        key,
+                        path,
+                        name: processes::name_of_process(event.pid().unsigned_abs()),
+                        event,
+                        patience: Patience::new(),
+                    }),
+                }
+            }
+            waiting.retain(|open| {
+                let waits = shared.is_letting_go(open.key, &open.patience);
+                if !waits {
+                    self.allow(&open.event);
+                    tell(open);
+                }
+                waits
+            });
+        }
+    }
+
+    fn allow(&self, event: &FanotifyEvent) {
+        if let Some(fd) = event.fd() {
+            // Who asked may be gone.
+            let _ = self
+                .0
+                .write_response(FanotifyResponse::new(fd, Response::FAN_ALLOW));
+        }
+    }
+}
+
+/// The file, if its opener has to wait.
+fn consider(shared: &Shared, event: &FanotifyEvent) -> Option<(Key, PathBuf)> {
+    // 0: a process of another namespace.
+    let thread = event.pid();
+    let is_of = |process: &str| {
+        thread != 0
+            && rustix::fs::access(
+                format!("/proc/{process}/task/{thread}"),
+                rustix::fs::Access::EXISTS,
+            )
+            .is_ok()
+    };
+    if is_of("self") {
+        return None;
+    }
+    let stat = rustix::fs::fstat(event.fd()?).ok()?;
+    let key = (stat.st_dev, stat.st_ino);
+    let (absorber, path) = shared.absorbed_by(key)?;
+    if is_of(&absorber.to_string()) || only_reads(thread) {
+        return None;
+    }
+    Some((key, path))
+}
+
+/// Says who made a file plain.
+fn tell(open: &Waiting) {
+    let pid = open.event.pid().unsigned_abs();
+    // Standard error that takes nothing at present must not keep others waiting. And another process's environment may take for ever to be
+    // read, so whether it is of this run is told by its parents.
+    if open.path.as_os_str().is_empty() || processes::is_descendant(pid) || !sys::can_complain() {
+        return;
+    }
+    sys::complain(&format!(
+        "{} is plain from now on: process {pid} ({}), which is not of this run, opens it for writing",
+        open.path.display(),
+        open.name
+    ));
+}
+
+/// True if the thread sleeps in a system call that opens a file for reading only. What cannot be told is taken for writing.
+fn only_reads(thread: i32) -> bool {
+    (0..ATTEMPTS)
+        .find_map(|attempt| {
+            if attempt > 0 {
+                thread::sleep(AGAIN);
+            }
+            let call = fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
+            // The event comes a moment before its thread sleeps.
+            (!call.starts_with("running")).then_some(call)
+        })
+        .is_some_and(|call| is_for_reading(&call))
+}
+
+/// Whether the system call, as /proc has it, opens a file for reading. `openat2`'s flags are in the caller's memory, which is not looked at:
+/// another process's memory may take for ever to be read.
+fn is_for_reading(call: &str) -> bool {
+    let mut words = call.split_ascii_whitespace();
+    let number = words.next().and_then(|word| word.parse::<i64>().ok());
+    let argument = |mut words: std::str::SplitAsciiWhitespace<'_>, at| {
+        let word: &str = words.nth(at)?;
+        u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+    };
+    let flags = match number {
+        #[cfg(target_arch = "x86_64")]
+        Some(libc::SYS_open) => argument(words, 1),
+        Some(libc::SYS_openat | libc::SYS_open_by_handle_at) => argument(words, 2),
+        Some(libc::SYS_execve | libc::SYS_execveat) => Some(0),
+        _ => None,
+    };
+    // Access mode 3 is neither reading nor writing: so another supervisor opens what it syncs.
+    flags.is_some_and(|flags| {
+        let access = flags & u64::from(libc::O_ACCMODE.unsigned_abs());
+        let writes = [libc::O_WRONLY, libc::O_RDWR].map(|mode| u64::from(mode.unsigned_abs()));
+        !writes.contains(&access) && flags & u64::from(libc::O_TRUNC.unsigned_abs()) == 0
+    })
+}
+
+fn errno(errno: nix::errno::Errno) -> Errno {
+    Errno::from_raw_os_error(errno as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_read_is_taken_for_reading() {
+        let openat = libc::SYS_openat;
+        let call = |number: i64, flags: i32| {
+            format!("{number} 0x3 0x7f00 0x{flags:x} 0x0 0x0 0x0 0x7ffc 0x7f01")
+        };
+        assert!(is_for_reading(&call(
+            openat,
+            libc::O_RDONLY | libc::O_CLOEXEC
+        )));
+        assert!(is_for_reading(&call(libc::SYS_execve, 0)));
+        assert!(is_for_reading(&call(openat, libc::O_ACCMODE)));
+        assert!(!is_for_reading(&call(openat, libc::O_WRONLY)));
+        assert!(!is_for_reading(&call(
+            openat,
+            libc::O_RDWR | libc::O_APPEND
+        )));
+        assert!(!is_for_reading(&call(
+            openat,
+            libc::O_RDONLY | libc::O_TRUNC
+        )));
+        assert!(!is_for_reading(&call(libc::SYS_openat2, 0)));
+        assert!(!is_for_reading(&call(libc::SYS_io_uring_enter, 0)));
+        assert!(
+            !is_for_reading("running")
+                && !is_for_reading("-1 0x7ffc 0x7f01")
+                && !is_for_reading("")
+        );
+    }
+}

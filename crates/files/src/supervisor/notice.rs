@@ -1,0 +1,181 @@
+//! Notices processes outside the run afterwards (inotify): who opened an absorbed file is looked for in /proc, and if it is for writing, the
+//! file is let go of. docs/files-protocol.md, "Processes outside".
+//!
+//! That is asynchronous: what such a process writes before the file is let go of is not protected from older records. And it takes a
+//! supervisor that may look at the other process.
+
+use super::Shared;
+use crate::{absorbed::Key, processes, sys};
+use parking_lot::Mutex;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    fs::inotify::{self, CreateFlags, WatchFlags},
+    io::Errno,
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ffi::c_int,
+    fs,
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::unix::fs::MetadataExt,
+    sync::atomic::Ordering::Acquire,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Time between two looks at least.
+const REST: Duration = Duration::from_millis(50);
+/// And this many times what a look takes.
+const SHARE: u32 = 20;
+/// How often to see whether the supervisor stops.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 500_000_000,
+};
+
+/// The watched files.
+pub(super) struct Inotify {
+    inotify: OwnedFd,
+    files: Mutex<HashMap<i32, Key>>,
+}
+
+impl Inotify {
+    /// # Errors
+    /// That the kernel gives no instance.
+    pub(super) fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            files: Mutex::default(),
+        })
+    }
+
+    /// Watches an open file: what it must be given to be forgotten.
+    pub(super) fn add(&self, file: BorrowedFd<'_>, key: Key) -> Result<i32, Errno> {
+        let mut files = self.files.lock();
+        let link = sys::link_of(file);
+        let watch = inotify::add_watch(&self.inotify, link, WatchFlags::OPEN)?;
+        files.insert(watch, key);
+        Ok(watch)
+    }
+
+    /// Watches it no longer.
+    pub(super) fn remove(&self, watch: i32) {
+        if self.files.lock().remove(&watch).is_some() {
+            // One whose file is gone is gone as well.
+            let _ = inotify::remove_watch(&self.inotify, watch);
+        }
+    }
+
+    /// Works until the supervisor stops.
+    pub(super) fn run(&self, shared: &Shared) {
+        while !shared.stopping.load(Acquire) {
+            let keys = self.opened();
+            if keys.is_empty() {
+                continue;
+            }
+            let begun = Instant::now();
+            for (key, pid) in outside_writers(shared, &keys) {
+                let path = shared.absorbed_by(key).map(|(_, path)| path);
+                drop(shared.let_go(key, None));
+                let name = processes::name_of_process(pid);
+                // One that is gone again cannot be asked whether it was of this run.
+                if let Some(path) = path.filter(|_| name != "?" && !shared.is_member(pid)) {
+                    sys::complain(&format!(
+                        "{} is plain from now on: process {pid} ({name}), which is not of this run, opened it for writing",
+                        path.display()
+                    ));
+                }
+            }
+            thread::sleep(REST.max(begun.elapsed() * SHARE));
+        }
+    }
+
+    /// Files that were opened since the last call; waits for one, at most [`LOOK`].
+    fn opened(&self) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        let mut poll = [PollFd::new(&self.inotify, PollFlags::IN)];
+        if rustix::event::poll(&mut poll, Some(&LOOK)) != Ok(1) {
+            return keys;
+        }
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);
+        loop {
+            match reader.next() {
+                Ok(event) => keys.extend(self.files.lock().get(&event.wd())),
+                Err(Errno::INTR) => {}
+                Err(_) => return keys,
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// True if the process was started with this run's environment.
+    fn is_member(&self, pid: u32) -> bool {
+        let token = self.token.to_string();
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .windows(token.len())
+            .any(|part| part == token.as_bytes())
+    }
+}
+
+/// Processes that have one of the files open for writing by an open file that its client has not.
+fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
+    let absorbers: HashMap<Key, u32> = keys
+        .iter()
+        .filter_map(|key| Some((*key, shared.absorbed_by(*key)?.0)))
+        .collect();
+    if absorbers.is_empty() {
+        return Vec::new();
+    }
+    let own: HashMap<u32, Vec<(c_int, Key)>> = absorbers
+        .values()
+        .map(|pid| (*pid, open_for_writing(*pid, keys)))
+        .collect();
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut found = Vec::new();
+    for pid in pids.filter(|pid: &u32| *pid != std::process::id()) {
+        for (fd, key) in open_for_writing(pid, keys) {
+            let Some(absorber) = absorbers.get(&key).filter(|absorber| **absorber != pid) else {
+                continue;
+            };
+            // A child's copy: it says so before it writes. Where copies cannot be told, so does any process of the run.
+            let inherited = own[absorber].iter().any(|(theirs, its)| {
+                *its == key
+                    && sys::share_open_file((pid, fd), (*absorber, *theirs))
+                        .unwrap_or_else(|| shared.is_member(pid))
+            });
+            if !inherited && !found.contains(&(key, pid)) {
+                found.push((key, pid));
+            }
+        }
+    }
+    found
+}
+
+/// The process's descriptors that write to one of the files, if we may look.
+fn open_for_writing(pid: u32, keys: &BTreeSet<Key>) -> Vec<(c_int, Key)> {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    let open = descriptors.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let fd: c_int = entry.file_name().to_str()?.parse().ok()?;
+        let meta = fs::metadata(entry.path()).ok()?;
+        let key = (meta.dev(), meta.ino());
+        (keys.contains(&key) && writes(pid, fd)).then_some((fd, key))
+    });
+    open.collect()
+}
+
+fn writes(pid: u32, fd: c_int) -> bool {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| c_int::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+}

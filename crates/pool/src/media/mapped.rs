@@ -1,0 +1,88 @@
+//! Ordinary memory that processes share: a value of atomics in a sealed memfd.
+#![expect(unsafe_code, reason = "memory shared with other processes")]
+
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    io::Errno,
+    mm::{MapFlags, ProtFlags},
+};
+use std::{
+    ops::Deref,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr::{self, NonNull},
+};
+
+/// Memory that is shared with other processes.
+///
+/// # Safety
+/// It consists of atomics: every bit pattern is valid, all zeros included, and others may change it.
+pub unsafe trait Atomics {}
+
+/// A mapping of a `T`, which other processes may map as well.
+pub struct Mapped<T: Atomics>(NonNull<T>);
+
+// SAFETY: it has atomics only.
+unsafe impl<T: Atomics> Send for Mapped<T> {}
+// SAFETY: as above.
+unsafe impl<T: Atomics> Sync for Mapped<T> {}
+
+impl<T: Atomics> Mapped<T> {
+    /// A new `T`, all zeros, and the descriptor to send to other processes. Its size is sealed: none of them can take
+    /// memory away under the others.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(name: &str) -> Result<(Self, OwnedFd), Errno> {
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, size_of::<T>() as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((Self::map(fd.as_fd())?, fd))
+    }
+
+    /// Maps what another process made, for reading and writing.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` for something smaller than a `T`.
+    pub fn map(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        Self::map_as(fd, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps the file. Where `protection` does not let it be written to, nothing may be stored.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` for something smaller than a `T`.
+    pub fn map_as(fd: BorrowedFd<'_>, protection: ProtFlags) -> Result<Self, Errno> {
+        if rustix::fs::fstat(fd)?.st_size < size_of::<T>() as i64 {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let page = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                size_of::<T>(),
+                protection,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        NonNull::new(page.cast()).map(Self).ok_or(Errno::NOMEM)
+    }
+}
+
+impl<T: Atomics> Deref for Mapped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping has the size of a `T`, which consists of atomics, for which every bit pattern is valid; it lives as
+        // long as `self`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Atomics> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+    }
+}

@@ -1,0 +1,351 @@
+//! A member of a shared lane: it appends.
+
+use super::{
+    MEMBERS_MAX,
+    state::{NONE, State, VERSION, Writer, first, wait, wake},
+    step,
+};
+use crate::{
+    error::{AppendError, PoolError, PoolErrorKind},
+    lane::{pack, payload_of, split, write_record},
+    media::Mapped,
+    persist::LINE,
+    pool::{Core, Pool},
+    record::{HEADER, Header, Lsn, record_bytes},
+};
+use std::{
+    io::IoSlice,
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Acquire, Relaxed},
+    },
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// One process's part in a shared lane. Shared by reference between its threads.
+///
+/// A forked child is another process: it joins anew.
+pub struct Member {
+    pub(super) core: Arc<Core>,
+    pub(super) state: Arc<Mapped<State>>,
+    member: u32,
+    pub(super) owner: Uuid,
+    epoch: u32,
+    segment_bytes: u64,
+}
+
+/// A reserved place.
+struct Reserved {
+    /// Offset in the pool.
+    offset: u64,
+    lsn: Lsn,
+}
+
+/// What became of a try to reserve.
+enum Try {
+    Reserved(Reserved),
+    /// Another segment than the wanted one is open, or it has no room.
+    Full,
+}
+
+impl Pool {
+    /// Joins the shared lane whose state `state` describes, as the member with the number that its owner gave this process: from 1 on, below
+    /// 2^20, and none of a process that was not buried. `self` is opened from the owner's open file, which keeps the lane's lock; nothing is to be
+    /// claimed through it, since the locks on that file are the owner's as well.
+    ///
+    /// A process that is forked, also one that shares this one's memory until it executes a program, is another member.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O errors of mapping it.
+    pub fn join(&self, state: BorrowedFd<'_>, member: u32) -> Result<Member, PoolError> {
+        let state = Mapped::<State>::map(state)
+            .map_err(|e| PoolError::io(self.path(), "mapping a shared lane", e.into()))?;
+        if state.version() != VERSION || member == 0 || member >= MEMBERS_MAX {
+            let what = format!(
+                "the shared lane is of version {:016x}, this program is of {VERSION:016x}",
+                state.version()
+            );
+            return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
+        }
+        let pool = self.superblock().uuid;
+        if state.pool() != pool {
+            let what = format!(
+                "the shared lane is in pool {}, this one is {pool}",
+                state.pool()
+            );
+            return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
+        }
+        Ok(Member::new(Arc::clone(&self.core), Arc::new(state), member))
+    }
+}
+
+impl Member {
+    pub(super) fn new(core: Arc<Core>, state: Arc<Mapped<State>>, member: u32) -> Self {
+        Self {
+            owner: state.owner(),
+            epoch: state.epoch.load(Relaxed),
+            segment_bytes: core.superblock.geometry.segment_bytes,
+            core,
+            state,
+            member,
+        }
+    }
+
+    /// The largest payload of a record: half a segment less the header.
+    #[must_use]
+    pub fn payload_max(&self) -> usize {
+        usize::try_from(self.segment_bytes / 2).unwrap_or(usize::MAX) - HEADER
+    }
+
+    /// The session number stamped on records.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Log address below which everything is durable.
+    #[must_use]
+    pub fn published(&self) -> Lsn {
+        self.state.mark.0.load(Acquire)
+    }
+
+    /// Log address at which the open segment starts.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    #[inline]
+    pub fn segment(&self) -> Result<Lsn, AppendError> {
+        Ok(self.open_segment()?.2)
+    }
+
+    /// Appends a record of `kind` whose payload is the concatenation of `parts` to the open segment, if that is the one that starts at
+    /// `segment`, and returns when it is durable, and with it every record of the lane with a lower address. `None` if another segment is
+    /// open, or this one has no room ([`next_segment`](Self::next_segment) opens the next).
+    ///
+    /// # Errors
+    /// [`AppendError::TooLarge`], [`AppendError::Closed`].
+    ///
+    /// # Panics
+    /// If `kind` is 0 or 0xFFFF, the pool's own.
+    #[inline]
+    pub fn append_in(
+        &self,
+        segment: Lsn,
+        kind: u16,
+        parts: &[IoSlice<'_>],
+    ) -> Result<Option<Lsn>, AppendError> {
+        let payload = payload_of(kind, parts, self.payload_max())?;
+        let bytes = record_bytes(payload);
+        let writer = self.announce()?;
+        step!("shared:announced");
+        let reserved = match self.reserve(segment, bytes) {
+            Ok(Try::Reserved(reserved)) => reserved,
+            other => {
+                writer.free();
+                return other.map(|_| None);
+            }
+        };
+        step!("shared:reserved");
+        let Reserved { offset, lsn } = reserved;
+        writer.claim(lsn, lsn + bytes);
+        step!("shared:claimed");
+        let header = self.header(lsn, kind, payload);
+        write_record(&*self.core.media, offset, &header, self.owner, parts);
+        step!("shared:written");
+        self.publish(lsn, lsn + bytes, writer)?;
+        Ok(Some(lsn))
+    }
+
+    #[inline]
+    fn mark(&self) -> &State {
+        &self.state
+    }
+
+    #[inline]
+    fn announce(&self) -> Result<&Writer, AppendError> {
+        let writer = self.state.announce(self.member);
+        writer.ok_or(AppendError::Closed)
+    }
+
+    /// The owner is gone, so that no hole is filled any more: nothing is appended by any member from now on, and appends of any that wait for an
+    /// earlier record end with [`AppendError::Closed`]. Their records are written; whether they are recovered depends on those before them.
+    pub fn abandon(&self) {
+        self.state.abandon();
+    }
+
+    /// Appends to whatever segment is open, waiting for the owner while there is no room.
+    ///
+    /// # Errors
+    /// As [`append_in`](Self::append_in).
+    ///
+    /// # Panics
+    /// As [`append_in`](Self::append_in).
+    #[inline]
+    pub fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, AppendError> {
+        loop {
+            let segment = self.segment()?;
+            if let Some(lsn) = self.append_in(segment, kind, parts)? {
+                return Ok(lsn);
+            }
+            let seen = self.prepared();
+            if self.next_segment(segment)?.is_none() {
+                self.wait(seen, Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// Leaves the segment that starts at `full`, if that one is open: the start of the one that is open then, which the owner prepared.
+    /// `None` while it has prepared none.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub fn next_segment(&self, full: Lsn) -> Result<Option<Lsn>, AppendError> {
+        let writer = self.announce()?;
+        step!("shared:turn-announced");
+        let (start, ours) = self.turn(full, writer)?;
+        if ours || start.is_none() {
+            wake(&self.state.turned);
+        }
+        Ok(start)
+    }
+
+    /// Counts the segments that were prepared: read it before [`next_segment`](Self::next_segment), to [`wait`](Self::wait) with.
+    #[must_use]
+    pub fn prepared(&self) -> u32 {
+        self.state.prepared.load(Acquire)
+    }
+
+    /// Sleeps until a segment was prepared since `seen`, or `limit` is over.
+    pub fn wait(&self, seen: u32, limit: Duration) {
+        wait(&self.state.prepared, seen, limit);
+    }
+
+    /// Moves the tail into the next segment, and fills the rest of the one before: the open one's start, and true if it was this call. The cell is
+    /// free then.
+    fn turn(&self, full: Lsn, writer: &Writer) -> Result<(Option<Lsn>, bool), AppendError> {
+        loop {
+            let open = self.open_segment();
+            let (tail, offset, start) = open.inspect_err(|_| writer.free())?;
+            if start != full {
+                writer.free();
+                return Ok((Some(start), false));
+            }
+            let limit = start + self.segment_bytes;
+            let Some(next) = self.next_tail(limit) else {
+                writer.free();
+                return Ok((None, false));
+            };
+            let (_, lsn) = split(tail);
+            if !self.exchange_tail(tail, next) {
+                continue;
+            }
+            step!("shared:turned");
+            writer.claim(lsn, first(limit));
+            step!("shared:turn-claimed");
+            if lsn < limit {
+                self.void(offset + (lsn - start), lsn, limit);
+                step!("shared:turn-voided");
+                if !self.state.finished.publish(self.mark(), lsn, limit) {
+                    writer.free();
+                    return Err(AppendError::Closed);
+                }
+            }
+            step!("shared:turn-half");
+            // The next segment's header, which is durable since it was prepared.
+            self.publish(limit, first(limit), writer)?;
+            return Ok((Some(limit), true));
+        }
+    }
+
+    /// The tail at the first record of the segment that starts at `limit`, if that one is prepared.
+    pub(super) fn next_tail(&self, limit: Lsn) -> Option<u64> {
+        let next = self.state.next.load(Acquire);
+        let (slot, start) = split(next);
+        (next != NONE && start == limit).then(|| pack(slot, first(start)))
+    }
+
+    /// Tail, offset in the pool and start of the open segment.
+    #[inline]
+    pub(super) fn open_segment(&self) -> Result<(u64, u64, Lsn), AppendError> {
+        let geometry = &self.core.superblock.geometry;
+        loop {
+            let tail = self.state.tail.0.load(Acquire);
+            if tail == NONE || self.state.is_closed() {
+                return Err(AppendError::Closed);
+            }
+            let (slot, lsn) = split(tail);
+            // Read between two looks at the tail: it never comes back to a value, so the slot held this segment in between.
+            let segment = self.state.segment(slot, geometry);
+            if self.state.tail.0.load(Acquire) != tail {
+                continue;
+            }
+            let inside = |(_, start): &(u64, Lsn)| {
+                (first(*start)..=start + self.segment_bytes).contains(&lsn)
+            };
+            // A member has written nonsense there.
+            let (offset, start) = segment.filter(inside).ok_or(AppendError::Closed)?;
+            return Ok((tail, offset, start));
+        }
+    }
+
+    #[inline]
+    fn reserve(&self, wanted: Lsn, bytes: u64) -> Result<Try, AppendError> {
+        loop {
+            let (tail, offset, start) = self.open_segment()?;
+            let (slot, lsn) = split(tail);
+            if start != wanted || lsn + bytes > start + self.segment_bytes {
+                return Ok(Try::Full);
+            }
+            if self.exchange_tail(tail, pack(slot, lsn + bytes)) {
+                let offset = offset + (lsn - start);
+                return Ok(Try::Reserved(Reserved { offset, lsn }));
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn exchange_tail(&self, from: u64, to: u64) -> bool {
+        (self.state.tail.0)
+            .compare_exchange(from, to, AcqRel, Relaxed)
+            .is_ok()
+    }
+
+    #[inline]
+    fn header(&self, lsn: Lsn, kind: u16, payload: usize) -> Header {
+        Header {
+            length: u32::try_from(payload).unwrap_or(u32::MAX),
+            lsn,
+            epoch: self.epoch,
+            lag: self.lag(lsn),
+            kind,
+        }
+    }
+
+    #[inline]
+    fn lag(&self, lsn: Lsn) -> u32 {
+        let lines = lsn.saturating_sub(self.published()) / LINE as u64;
+        u32::try_from(lines).unwrap_or(u32::MAX)
+    }
+
+    /// Makes `[from, to)`, at `offset` in the pool, a void record, durably.
+    pub(super) fn void(&self, offset: u64, from: Lsn, to: Lsn) {
+        let header = Header::void(from, to - from, self.epoch, self.lag(from));
+        let media = &*self.core.media;
+        media.stream(offset, &[IoSlice::new(&header.encode(self.owner, &[]))], 0);
+        media.fence();
+    }
+
+    #[inline]
+    fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) -> Result<(), AppendError> {
+        let published = self.state.finished.publish(self.mark(), from, to);
+        step!("shared:published");
+        writer.free();
+        if published {
+            Ok(())
+        } else {
+            Err(AppendError::Closed)
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The owner of a shared lane: it opens segments, and releases what is durable elsewhere.
+
+use super::{
+    member::Member,
+    state::{NONE, State, first, wait, wake},
+};
+use crate::{
+    error::{AppendError, PoolError},
+    lane::{LaneUse, pack, split},
+    layout::PAGE,
+    media::{Guard, Mapped},
+    pool::{ClaimOptions, Claimed, Pool},
+    record::{Lsn, Record},
+    segment::{Records, SegmentHeader},
+    table::{LaneEntry, LaneState},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    io::IoSlice,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// How long the owner waits for what members do without waiting themselves.
+pub(super) const MOMENT: Duration = Duration::from_millis(5);
+
+/// A segment that is complete: everything in it is published, and nothing is appended to it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Log address of its first byte.
+    pub start: Lsn,
+    /// Log address behind it.
+    pub end: Lsn,
+}
+
+/// A lane that several processes append to, in the hands of the one that opens and releases its segments.
+pub struct SharedLane {
+    pub(super) us: Member,
+    state_fd: OwnedFd,
+    lane: u32,
+    pub(super) control: Mutex<Control>,
+    /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which other processes may have.
+    lock: Option<Guard>,
+    /// Where further segments come from. Its lock is taken before `control`.
+    pub(super) pool: Pool,
+}
+
+/// What the owner's threads share.
+pub(super) struct Control {
+    pub(super) entry: LaneEntry,
+    /// Where each slot's segment lies in the pool.
+    pub(super) offsets: Vec<u64>,
+    /// Slots that hold nothing.
+    pub(super) free: Vec<usize>,
+    /// Slots whose segment was given back to the pool.
+    pub(super) vacant: Vec<usize>,
+    /// Slots in use and their starts, in log order, the prepared one included. The one that the tail points into is always there.
+    pub(super) order: VecDeque<(usize, Lsn)>,
+    /// Members that are gone.
+    pub(super) dead: Vec<u32>,
+    /// Something that no living member has reserved is not void yet.
+    pub(super) has_holes: bool,
+    pub(super) given_back: bool,
+}
+
+impl Control {
+    /// Number of segments of the lane.
+    pub(super) fn segment_count(&self) -> usize {
+        self.offsets.len() - self.vacant.len()
+    }
+
+    /// Offset in the pool and start of each segment in use, in log order.
+    pub(super) fn segments(&self) -> Vec<(u64, Lsn)> {
+        let place = |(slot, start): &(usize, Lsn)| (self.offsets[*slot], *start);
+        self.order.iter().map(place).collect()
+    }
+}
+
+impl Pool {
+    /// Claims a lane for a new `owner` that several processes are to append to. It has two segments at least.
+    ///
+    /// The lane's lock is the pool's open file's: members that were sent that one (not one that they opened) keep the lane from being recovered
+    /// as long as they live, also after the owner dropped the lane. Only this [`Pool`] and its clones claim it again then.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::Full`](crate::PoolErrorKind), [`PoolErrorKind::InUse`](crate::PoolErrorKind) if the owner has a lane already; I/O errors
+    /// of the memory to share.
+    pub fn claim_shared(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<SharedLane, PoolError> {
+        let (state, state_fd) = Mapped::<State>::new("forebay-lane")
+            .map_err(|e| PoolError::io(self.path(), "making a shared lane", e.into()))?;
+        let Claimed {
+            lane,
+            lock,
+            entry,
+            segments,
+        } = self.claim_new(owner, &at_least_two(options))?;
+        let geometry = self.core.superblock.geometry;
+        for &segment in &segments {
+            self.prepare_segment(segment, true)?;
+        }
+        let epoch = entry.state.map_or(0, |state| state.epoch);
+        state.begin(self.superblock().uuid, owner, epoch, options.start);
+        let lane = SharedLane {
+            us: Member::new(Arc::clone(&self.core), Arc::new(state), 0),
+            state_fd,
+            lane,
+            control: Mutex::new(Control {
+                entry,
+                free: (0..segments.len()).rev().collect(),
+                offsets: segments.iter().map(|s| geometry.segment(*s)).collect(),
+                order: VecDeque::new(),
+                vacant: Vec::new(),
+                dead: Vec::new(),
+                has_holes: false,
+                given_back: false,
+            }),
+            lock: Some(lock),
+            pool: self.clone(),
+        };
+        lane.begin(options.start);
+        Ok(lane)
+    }
+}
+
+impl Drop for SharedLane {
+    fn drop(&mut self) {
+        if !self.control.get_mut().given_back
+            && let Some(lock) = self.lock.take()
+        {
+            lock.leave();
+        }
+    }
+}
+
+/// The open segment is released once it is complete and another one is open.
+fn at_least_two(options: &ClaimOptions) -> ClaimOptions {
+    ClaimOptions {
+        buffers: options.buffers.max(2),
+        ..options.clone()
+    }
+}
+
+impl SharedLane {
+    /// Opens the first segment, and prepares the second.
+    fn begin(&self, start: Lsn) {
+        let state = self.state();
+        let mut control = self.control.lock();
+        if let Some(slot) = self.write_header(&mut control, start) {
+            state.mark.0.store(first(start), SeqCst);
+            state.tail.0.store(pack(slot, first(start)), SeqCst);
+        }
+        drop(control);
+        self.prepare();
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.us.state
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.us.core.superblock.geometry.segment_bytes
+    }
+
+    /// Makes a free slot the segment that starts at `start`.
+    fn write_header(&self, control: &mut Control, start: Lsn) -> Option<usize> {
+        let slot = control.free.pop()?;
+        let header = SegmentHeader {
+            start,
+            epoch: self.us.epoch(),
+            bytes: self.segment_bytes(),
+            owner: self.us.owner,
+        };
+        let media = &*self.us.core.media;
+        media.stream(control.offsets[slot], &[IoSlice::new(&header.encode())], 0);
+        media.fence();
+        self.state().set_segment(slot, control.offsets[slot], start);
+        control.order.push_back((slot, start));
+        Some(slot)
+    }
+
+    /// What members join by.
+    #[must_use]
+    pub fn state_fd(&self) -> BorrowedFd<'_> {
+        self.state_fd.as_fd()
+    }
+
+    /// The owner's own part: it appends, too.
+    #[must_use]
+    pub fn member(&self) -> &Member {
+        &self.us
+    }
+
+    /// The lane's number in the pool.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.lane
+    }
+
+    /// Prepares the next segment, if there is none, all before the open one is published, and a slot is free. True if one is prepared.
+    pub fn prepare(&self) -> bool {
+        let state = self.state();
+        let mut control = self.control.lock();
+        if control.has_holes {
+            self.fill_holes(&mut control);
+        }
+        let (_, lsn) = split(state.tail.0.load(Acquire));
+        let Some(&(_, last)) = control.order.back() else {
+            return false;
+        };
+        // At the end of the one before, the tail stands at the start of this one and does not point into it.
+        if control.given_back || lsn < first(last) {
+            // It is there still.
+            return !control.given_back;
+        }
+        // At most two segments are not published.
+        let mark = state.mark.0.load(Acquire);
+        if mark < last {
+            return false;
+        }
+        // What the owner, and the dead, noted.
+        state.finished.forget_below(mark);
+        let start = last + self.segment_bytes();
+        let Some(slot) = self.write_header(&mut control, start) else {
+            return false;
+        };
+        state.next.store(pack(slot, start), SeqCst);
+        wake(&state.prepared);
+        true
+    }
+
+    /// Counts segments that were begun and members that found none prepared: read it before looking, to [`wait`](Self::wait) with.
+    #[must_use]
+    pub fn turned(&self) -> u32 {
+        self.state().turned.load(Acquire)
+    }
+
+    /// Sleeps until a member has begun a segment since `seen`, or finds none prepared, or `limit` is over.
+    pub fn wait(&self, seen: u32, limit: Duration) {
+        wait(&self.state().turned, seen, limit);
+    }
+
+    /// Complete segments that are not released, in log order. The last one is not among them before the next one is begun.
+    #[must_use]
+    pub fn complete(&self) -> Vec<Segment> {
+        let mark = self.us.published();
+        let bytes = self.segment_bytes();
+        let control = self.control.lock();
+        let segments = control.order.iter().map(|(_, start)| Segment {
+            start: *start,
+            end: start + bytes,
+        });
+        // At its end the mark may stand while the tail still points into it.
+        segments.take_while(|segment| segment.end < mark).collect()
+    }
+
+    /// Ends the open segment, if it holds any record: log address up to which [`release`](Self::release) must come for everything appended
+    /// before this call. `None` while no segment is prepared. It is [`complete`](Self::complete) once members that are appending to it are done, which
+    /// is waited for no longer than a moment.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub fn seal(&self) -> Result<Option<Lsn>, AppendError> {
+        self.prepare();
+        let mut control = self.control.lock();
+        let (from, limit) = loop {
+            let (tail, _, start) = self.us.open_segment()?;
+            let (_, lsn) = split(tail);
+            if lsn == first(start) {
+                return Ok(Some(start));
+            }
+            let limit = start + self.segment_bytes();
+            let Some(next) = self.us.next_tail(limit) else {
+                return Ok(None);
+            };
+            if self.us.exchange_tail(tail, next) {
+                break (lsn, limit);
+            }
+        };
+        // Not claimed: only the owner looks at claims, under this lock. It does not wait for members, who may wait for it.
+        let hole = (from, first(limit));
+        control.has_holes |= !self.fill(&control.segments(), hole);
+        self.state().finished.advance(self.state());
+        drop(control);
+        wake(&self.state().turned);
+        let deadline = Instant::now() + MOMENT;
+        while self.us.published() <= limit && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        Ok(Some(limit))
+    }
+
+    /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments are free.
+    pub fn release(&self, end: Lsn) {
+        let bytes = self.segment_bytes();
+        let mark = self.us.published();
+        let mut control = self.control.lock();
+        let mut freed = Vec::new();
+        let mut head = None;
+        while let Some(&(slot, start)) = control.order.front()
+            && start + bytes <= end
+            && start + bytes < mark
+        {
+            control.order.pop_front();
+            freed.push(slot);
+            head = Some(start + bytes);
+        }
+        if let (Some(head), Some(state)) = (head, control.entry.state) {
+            crate::failpoint!("pool:release-entry");
+            let tables = self.us.core.tables();
+            tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
+            crate::failpoint!("pool:release-free");
+            for slot in freed {
+                self.state().set_segment(slot, control.offsets[slot], NONE);
+                control.free.push(slot);
+            }
+        }
+        drop(control);
+        self.prepare();
+    }
+
+    /// Calls `each` with the published records that are not released, in log order.
+    pub fn records(&self, mut each: impl FnMut(&Record<'_>)) {
+        let control = self.control.lock();
+        let bytes = self.segment_bytes();
+        let mark = self.us.published();
+        for (offset, start) in control.segments() {
+            let published = mark.saturating_sub(start).min(bytes);
+            let mut copy = vec![0; usize::try_from(published).unwrap_or(0)];
+            self.us.core.media.load(offset, &mut copy);
+            let Some(header) = SegmentHeader::decode(&copy) else {
+                continue;
+            };
+            Records::new(&copy, header, self.us.epoch()).for_each(|record| each(&record));
+        }
+    }
+
+    /// Position and fill.
+    #[must_use]
+    pub fn usage(&self) -> LaneUse {
+        let control = self.control.lock();
+        let (_, tail) = split(self.state().tail.0.load(Acquire));
+        LaneUse {
+            head: control.entry.state.map_or(0, |state| state.head),
+            tail,
+            segments_used: control.order.iter().filter(|(_, s)| *s < tail).count(),
+            segments: control.segment_count(),
+        }
+    }
+
+    /// Changes the label, durably.
+    pub fn relabel(&self, label: &str) {
+        self.us.core.tables().write_label(self.lane, label);
+    }
+
+    /// Nothing is appended from now on: members are told that the lane is closed. What is being appended is finished.
+    pub fn close(&self) {
+        self.state().close();
+    }
+
+    /// Closes the lane and gives it back to the pool, if everything in it was released. False otherwise: then it stays its owner's, with
+    /// everything in it. The caller knows that no member lives.
+    #[must_use]
+    pub fn give_back(&self) -> bool {
+        self.close();
+        let mut control = self.control.lock();
+        let (_, lsn) = split(self.state().tail.0.load(SeqCst));
+        // The open segment is the first one, and holds nothing.
+        let open = control.order.front().copied();
+        let empty = open.filter(|(_, start)| first(*start) == lsn);
+        let (Some((_, open)), Some(state)) = (empty, control.entry.state) else {
+            return false;
+        };
+        let head = open + PAGE;
+        let freed = LaneState {
+            taken: false,
+            head,
+            segments: 0,
+            ..state
+        };
+        let tables = self.us.core.tables();
+        tables.write_lane(self.lane, &mut control.entry, freed);
+        control.given_back = true;
+        control.order.clear();
+        true
+    }
+}

@@ -1,0 +1,402 @@
+//! Power cuts: at every store and fence of members, their deaths, their burial, segments prepared, begun, released, taken and given back.
+//!
+//! `FOREBAY_SEED=n` repeats the choices of a failure, though not the interleaving of its threads.
+
+use super::*;
+use crate::{
+    Lane,
+    layout::Geometry,
+    media::{Media, Sim},
+};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+const BYTES: u64 = 64 << 10;
+const BLOCK: u64 = 4096;
+const WORKERS: u64 = 3;
+/// In a note: this record is durable elsewhere.
+const DRAINED: u64 = 1 << 63;
+
+/// A seeded sequence of numbers (splitmix64).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// Runs `test` with seeds, and prints the one that fails.
+fn with_seeds(count: u64, test: impl Fn(&mut Rng)) {
+    quietly();
+    let given = std::env::var("FOREBAY_SEED").ok();
+    let cases = std::env::var("PROPTEST_CASES").map_or(256, |n| n.parse().unwrap());
+    let first = given.map_or_else(
+        || {
+            let now = std::time::SystemTime::now();
+            now.duration_since(std::time::UNIX_EPOCH)
+                .unwrap()
+                .as_nanos() as u64
+        },
+        |seed| seed.parse().unwrap(),
+    );
+    for seed in (0..(count * cases / 256).max(1)).map(|n| first.wrapping_add(n)) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(&mut Rng(seed)))) {
+            eprintln!("FOREBAY_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn new_pool() -> Arc<Sim> {
+    let sim = Arc::new(Sim::new(BYTES as usize));
+    let geometry = Geometry::fit(BYTES, BLOCK, 3).unwrap();
+    Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    Arc::new(Sim::from_image(sim.image()))
+}
+
+fn open(sim: &Arc<Sim>) -> Pool {
+    Pool::open_media(Path::new("sim"), sim.clone()).unwrap()
+}
+
+/// What had been promised by a moment.
+#[derive(Clone, Default)]
+struct Known {
+    acknowledged: BTreeSet<u64>,
+    drained: BTreeSet<u64>,
+}
+
+impl Known {
+    fn learn(&mut self, notes: impl Iterator<Item = u64>) {
+        for note in notes {
+            match note & DRAINED {
+                0 => self.acknowledged.insert(note),
+                _ => self.drained.insert(note & !DRAINED),
+            };
+        }
+    }
+
+    /// Fails unless the log may hold `found`.
+    fn judge(&self, found: &[u64]) {
+        let set: BTreeSet<u64> = found.iter().copied().collect();
+        assert_eq!(set.len(), found.len(), "one is there twice");
+        let lost: Vec<_> = (self.acknowledged.difference(&self.drained))
+            .filter(|number| !set.contains(number))
+            .collect();
+        assert!(lost.is_empty(), "acknowledged and lost: {lost:x?}");
+        let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        for number in found {
+            let (worker, turn) = (number >> 32, number & 0xFFFF_FFFF);
+            let before = last.insert(worker, turn);
+            assert!(before < Some(turn), "out of order");
+        }
+    }
+}
+
+/// A record's payload: its number, and bytes that follow from it.
+fn payload(number: u64, bytes: u64) -> Vec<u8> {
+    let mut payload = number.to_le_bytes().to_vec();
+    payload.resize(8 + bytes as usize, (number ^ number >> 32) as u8);
+    payload
+}
+
+fn number_of(payload: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(payload[..8].try_into().unwrap());
+    let fill = (number ^ number >> 32) as u8;
+    assert!(
+        payload[8..].iter().all(|byte| *byte == fill),
+        "bytes that were not appended"
+    );
+    number
+}
+
+fn claim(pool: &Pool) -> (Lane, Vec<u64>) {
+    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let found = recovered.records().map(|r| number_of(r.payload)).collect();
+    (lane, found)
+}
+
+/// A worker appends under one member's number after another, and dies now and then.
+fn work(
+    sim: &Sim,
+    pool: &Pool,
+    lane: &SharedLane,
+    worker: u64,
+    seed: u64,
+    died: &mpsc::Sender<u32>,
+) {
+    let mut rng = Rng(seed);
+    let mut turn = 0;
+    for life in 0..3 {
+        // A thread each: what a dead one stored without a fence stays in flight.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let number = (worker * 3 + life + 1) as u32;
+                let member = pool.join(lane.state_fd(), number).unwrap();
+                let (mut left, mut pace) = (4 + rng.below(40), Rng(rng.below(1 << 40)));
+                steps::hook(move |_| {
+                    left -= 1;
+                    if left == 0 {
+                        panic_any(Died);
+                    }
+                    if pace.below(3) == 0 {
+                        thread::sleep(Duration::from_micros(pace.below(300)));
+                    }
+                });
+                let done = catch_unwind(AssertUnwindSafe(|| {
+                    for _ in 0..1 + rng.below(6) {
+                        let id = worker << 32 | turn;
+                        turn += 1;
+                        let most = if rng.below(3) == 0 { 2000 } else { 200 };
+                        let bytes = payload(id, rng.below(most));
+                        member.append(7, &[IoSlice::new(&bytes)]).unwrap();
+                        sim.note(id);
+                    }
+                }));
+                steps::unhook();
+                if let Err(thrown) = done {
+                    assert!(thrown.is::<Died>());
+                    died.send(number).unwrap();
+                }
+            });
+        });
+    }
+}
+
+/// The owner buries, drains, releases, takes segments and gives them back.
+fn own(
+    sim: &Sim,
+    lane: &SharedLane,
+    rng: &mut Rng,
+    graves: &mpsc::Receiver<u32>,
+    over: &AtomicBool,
+) {
+    let mut unburied: Vec<u32> = Vec::new();
+    let has_drain = rng.below(4) != 0;
+    while !over.load(SeqCst) {
+        unburied.extend(graves.try_iter());
+        unburied.retain(|member| !lane.bury(*member));
+        match rng.below(6) {
+            0 => drop(lane.grow()),
+            1 => drop(lane.shrink()),
+            2 => drop(lane.seal()),
+            _ => {}
+        }
+        if has_drain && let Some(last) = lane.complete().last() {
+            lane.records(|record| {
+                if record.header.lsn < last.end {
+                    sim.note(DRAINED | number_of(record.payload));
+                }
+            });
+            lane.release(last.end);
+        } else if !has_drain {
+            // Or its members wait for ever.
+            let _ = lane.grow();
+            if !lane.prepare() && lane.usage().segments_used == lane.usage().segments {
+                lane.close();
+            }
+        }
+        lane.prepare();
+        lane.wait(lane.turned(), Duration::from_micros(200));
+    }
+}
+
+/// One run of a shared lane with three members at a time.
+fn run(sim: &Arc<Sim>, rng: &mut Rng) {
+    let pool = open(sim);
+    let options = ClaimOptions {
+        buffers: 2 + rng.below(3) as u16,
+        ..ClaimOptions::default()
+    };
+    let lane = pool.claim_shared(OWNER, &options).unwrap();
+    let (died, graves) = mpsc::channel();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|worker| {
+                let (seed, died) = (rng.below(1 << 50), died.clone());
+                let (pool, lane) = (&pool, &lane);
+                scope.spawn(move || {
+                    let work = || work(sim, pool, lane, worker, seed, &died);
+                    // A lane that is closed ends them.
+                    let _ = catch_unwind(AssertUnwindSafe(work));
+                })
+            })
+            .collect();
+        let (lane, over) = (&lane, &over);
+        let mut own_rng = Rng(rng.below(1 << 50));
+        scope.spawn(move || own(sim, lane, &mut own_rng, &graves, over));
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        over.store(true, SeqCst);
+    });
+}
+
+/// Which words in flight arrived: none, all, few, half, or most.
+fn subset(rng: &mut Rng, kind: u64) -> impl FnMut() -> bool + use<> {
+    let arrive = [0, 16, 2, 8, 14][kind as usize];
+    let mut rng = Rng(rng.below(1 << 60));
+    move || rng.below(16) < arrive
+}
+
+/// Cuts the power at every point of what `sim` has recorded.
+fn cut_everywhere(sim: &Sim, before: &Known, rng: &mut Rng, kinds: u64) {
+    let images = sim.crash_images();
+    let mut moment = images.start();
+    let (mut known, mut notes) = (before.clone(), 0);
+    loop {
+        known.learn(images.notes_before(moment.point()).skip(notes));
+        notes = images.notes_before(moment.point()).count();
+        for n in 0..kinds {
+            let kind = if kinds == 1 { rng.below(5) } else { n };
+            let image = moment.image(subset(rng, kind));
+            let pool = open(&Arc::new(Sim::from_image(image)));
+            known.judge(&claim(&pool).1);
+        }
+        if !moment.step() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn whenever_the_power_fails_everything_acknowledged_by_any_member_is_recovered() {
+    with_seeds(12, |rng| {
+        let sim = new_pool();
+        run(&sim, rng);
+        cut_everywhere(&sim, &Known::default(), rng, 5);
+    });
+}
+
+/// Recovers, appends, drains, and gives the lane back if it is empty; then another run begins.
+fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
+    let pool = open(sim);
+    let (lane, found) = claim(&pool);
+    known.judge(&found);
+    found.iter().for_each(|number| sim.note(*number));
+    lane.set_stalled(Some("there is no drain".into()));
+    for turn in 0..rng.below(4) {
+        let id = 10 << 32 | turn;
+        let bytes = payload(id, rng.below(300));
+        if lane.append(7, &[IoSlice::new(&bytes)]).is_ok() {
+            sim.note(id);
+        }
+    }
+    if rng.below(3) > 0 {
+        lane.seal();
+        while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+            let header = crate::segment::SegmentHeader::decode(sealed.bytes()).unwrap();
+            let records = crate::segment::Records::new(sealed.bytes(), header, lane.epoch());
+            records.for_each(|record| sim.note(DRAINED | number_of(record.payload)));
+            sealed.release();
+        }
+        if lane.remove() {
+            // A new log: its numbers begin above.
+            let lane = pool.claim_shared(OWNER, &ClaimOptions::default()).unwrap();
+            for turn in 0..4 {
+                let id = 11 << 32 | turn;
+                let bytes = payload(id, rng.below(2000));
+                lane.member().append(7, &[IoSlice::new(&bytes)]).unwrap();
+                sim.note(id);
+                let _ = lane.grow();
+                let _ = lane.shrink();
+            }
+        }
+    }
+}
+
+/// A second session on what crashes at some points of a run left, itself cut at every point.
+fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>) {
+    let sim = new_pool();
+    run(&sim, rng);
+    let images = sim.crash_images();
+    let mut moment = images.start();
+    loop {
+        for _ in 0..1 + rng.below(30) {
+            if !moment.step() {
+                return;
+            }
+        }
+        let mut known = Known::default();
+        known.learn(images.notes_before(moment.point()));
+        let seed = rng.below(1 << 60);
+        let sim = next(rng, &|kind| moment.image(subset(&mut Rng(seed), kind)));
+        second_session(&sim, &known, rng);
+        cut_everywhere(&sim, &known, rng, 1);
+    }
+}
+
+#[test]
+fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
+    with_seeds(6, |rng| {
+        second_generation(rng, |rng, image| {
+            Arc::new(Sim::from_image(image(rng.below(5))))
+        });
+    });
+}
+
+#[test]
+fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() {
+    with_seeds(6, |rng| {
+        second_generation(rng, |_, image| {
+            let (durable, seen) = (image(0), image(1));
+            let sim = Arc::new(Sim::from_image(durable.clone()));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for (at, line) in (0..).step_by(64).zip(seen.chunks(64)) {
+                        if line != &durable[at..at + 64] {
+                            sim.stream(at as u64, &[IoSlice::new(line)], 0);
+                        }
+                    }
+                });
+            });
+            sim
+        });
+    });
+}
+
+#[test]
+fn a_lane_takes_what_the_pool_has_to_spare_and_gives_all_but_two_back() {
+    let (_dir, pool) = pool(9);
+    let lane = lane(&pool, 2);
+    let spare = pool.segments_free().unwrap();
+    for _ in 0..spare {
+        assert!(lane.grow());
+    }
+    assert!(!lane.grow());
+    assert_eq!(lane.usage().segments as u64, 2 + spare);
+    assert!(
+        pool.claim(Uuid::from_u128(7), &ClaimOptions::default())
+            .is_err()
+    );
+    // All are used, and come back.
+    let per_segment = (SEGMENT - 64) / record_bytes(1000);
+    let mut number = 0;
+    while number < per_segment * (2 + spare) {
+        append(lane.member(), number, 1000).unwrap();
+        lane.prepare();
+        number += 1;
+    }
+    assert!(!lane.shrink());
+    lane.release(lane.complete().last().unwrap().end);
+    while lane.shrink() {}
+    assert_eq!(lane.usage().segments, 2);
+    assert_eq!(pool.segments_free().unwrap(), spare);
+    // Grown again, in slots that were left: still one log.
+    assert!(lane.grow() && lane.grow());
+    for number in number..number + 3 * per_segment {
+        append(lane.member(), number, 1000).unwrap();
+        lane.prepare();
+    }
+    let head = lane.usage().head;
+    drop(lane);
+    let first = head / SEGMENT * per_segment;
+    assert_eq!(
+        recovered(&pool),
+        (first..number + 3 * per_segment).collect::<Vec<_>>()
+    );
+}

@@ -1,0 +1,49 @@
+//! What the guest gets to run MariaDB: the server's program, and a data directory that is made here, once.
+
+use crate::{Failure, initramfs::Initramfs, lab::run};
+use forebay_bench::mariadb::server::{self, Launch, Server};
+use std::{fs, path::Path, process::Command};
+
+/// Where the server looks for its messages.
+const MESSAGES: &str = "/usr/share/mysql/english/errmsg.sys";
+
+/// What is written to, and how many transactions there were.
+const TABLES: &str = "CREATE DATABASE lab; \
+    CREATE TABLE lab.kv (k VARBINARY(100) PRIMARY KEY, v MEDIUMBLOB) ENGINE=InnoDB; \
+    CREATE TABLE lab.transactions (n BIGINT) ENGINE=InnoDB; \
+    INSERT INTO lab.transactions VALUES (0)";
+
+/// The files, to be unpacked behind those that every guest has.
+pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
+    let mut guest = Initramfs::default();
+    let stripped = home.join("mariadbd");
+    run(Command::new("strip")
+        .arg("-o")
+        .arg(&stripped)
+        .arg(server::program("mariadbd")?))?;
+    guest.add_program(&stripped, "/lab/mariadbd")?;
+    let messages = fs::read(MESSAGES).map_err(|e| format!("reading {MESSAGES}: {e}"))?;
+    guest.add(MESSAGES, messages);
+    guest.add("/lab/mariadb.tgz", fs::read(data_directory(home)?)?);
+    Ok(guest)
+}
+
+/// An archive of a data directory with the tables, and a redo log that is small: it wraps round in seconds, and is unpacked at once.
+fn data_directory(home: &Path) -> Result<std::path::PathBuf, Failure> {
+    let dir = home.join("mariadb");
+    fs::create_dir(&dir)?;
+    let mut launch = Launch::new(&dir)?;
+    server::create(&launch.data())?;
+    launch.options = vec!["--innodb-log-file-size=4M".to_owned()];
+    let running = Server::start(&launch)?;
+    running.sql(TABLES, "")?;
+    running.stop()?;
+    let archive = home.join("mariadb.tgz");
+    run(Command::new("tar")
+        .arg("-czf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(&dir)
+        .arg("data"))?;
+    Ok(archive)
+}
