@@ -271,7 +271,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::Snapshots;
-    use crate::{Options, Store, Variant};
+    use crate::{Options, Store, Variant, db::STRIPES};
     use std::{
         sync::{Arc, mpsc},
         thread,
@@ -301,16 +301,15 @@ mod tests {
         let store = Store::open(&dir.path().join("store"), None, &options).unwrap();
         let stripe_of = |key: &[u8]| store.shared.stripe_number(store.shared.hash(key));
         let key = |i: u32| i.to_be_bytes();
-        store.put(&key(0), b"before").unwrap();
-        // As a writer that lost its processor between its append and its insert; and a key of an earlier stripe.
-        let held = &store.shared.stripes[stripe_of(&key(0))].0;
-        let other = (1..).find(|&i| stripe_of(&key(i)) < stripe_of(&key(0)));
-        let (Some(other), writer) = (other, held.lock()) else {
-            return;
-        };
+        let late = |&i: &u32| stripe_of(&key(i)) >= STRIPES / 2;
+        let held = (0..).find(late).unwrap();
+        let other = (0..).find(|i| !late(i)).unwrap();
+        store.put(&key(held), b"before").unwrap();
+        // As a writer that lost its processor between its append and its insert; the other key is of an earlier stripe.
+        let writer = store.shared.stripe(store.shared.hash(&key(held))).lock();
         thread::scope(|scope| {
             let snapshot = scope.spawn(|| store.snapshot().unwrap());
-            while !store.shared.snapshots.open.lock().taking.is_none() {
+            while store.shared.snapshots.open.lock().taking.is_none() {
                 thread::yield_now();
             }
             let (done, is_done) = mpsc::channel();
@@ -321,7 +320,8 @@ mod tests {
             drop(writer);
             put.expect("the put waits for the snapshot").unwrap();
             let snapshot = snapshot.join().unwrap();
-            assert_eq!(&*snapshot.get(&key(0)).unwrap().unwrap(), b"before");
+            assert_eq!(&*snapshot.get(&key(held)).unwrap().unwrap(), b"before");
+            assert!(snapshot.get(&key(other)).unwrap().is_none());
         });
         let settled = store.shared.snapshots.keep_below();
         assert_eq!(settled, 0, "versions are kept though no snapshot is open");
