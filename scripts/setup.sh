@@ -108,6 +108,17 @@ need_valkey() {
     ln -sf "$(realpath "$found")" "$peers/bin/valkey-server"
 }
 
+# need_myrocks: MariaDB's storage engine out of its package, which would bring a server with a service.
+need_myrocks() {
+    local plugin=/usr/lib/mysql/plugin/ha_rocksdb.so unpacked=$peers/myrocks
+    [[ -e $plugin || -e $peers/bin/ha_rocksdb.so ]] && return 0
+    say "unpacking MyRocks into $unpacked"
+    mkdir -p "$unpacked" "$peers/bin"
+    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download mariadb-plugin-rocksdb >&2 &&
+        dpkg-deb -x mariadb-plugin-rocksdb_*.deb .) || die "apt-get could not download mariadb-plugin-rocksdb"
+    ln -sf "$(realpath "$unpacked")$plugin" "$peers/bin/ha_rocksdb.so"
+}
+
 # need_debs PACKAGE...: packages as files, to be unpacked somewhere else by the suites (suites/dpkg.py).
 need_debs() {
     local debs=${CARGO_TARGET_DIR:-target}/suites/debs package
@@ -144,11 +155,12 @@ setup() {
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
             /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench \
-            mariadb-backup mariadb-backup /usr/lib/mysql/plugin/ha_rocksdb.so mariadb-plugin-rocksdb fio fio
+            mariadb-backup mariadb-backup fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
         need_redis
         need_valkey
+        need_myrocks
         ;;
     lint)
         need_rust

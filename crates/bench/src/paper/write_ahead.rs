@@ -17,7 +17,12 @@ use crate::{
     scratch::{ScratchDir, ScratchPool, memory_dir, sync_file_system},
 };
 use serde_json::Value;
-use std::{collections::BTreeMap, ffi::OsString, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The paper's two workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,14 +113,26 @@ fn x(clients: u64, is_synced: bool) -> String {
     }
 }
 
+/// Where MyRocks is: Debian's directory of plugins, or where `scripts/setup.sh` unpacks it.
+fn plugin_dir() -> Option<PathBuf> {
+    const PLUGIN: &str = "ha_rocksdb.so";
+    let installed = Path::new("/usr/lib/mysql/plugin").join(PLUGIN);
+    let found = match installed.is_file() {
+        true => Some(installed),
+        false => find_program(PLUGIN),
+    };
+    found?.parent().map(Path::to_owned)
+}
+
 /// What is missing on this machine, in words.
 fn lacking() -> Option<String> {
     let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
     let program = programs.iter().find_map(|name| server::program(name).err());
     let plugin = || {
-        let path = Path::new("/usr/lib/mysql/plugin/ha_rocksdb.so");
-        (!path.exists())
-            .then(|| "MyRocks is not installed: apt-get install mariadb-plugin-rocksdb".to_owned())
+        plugin_dir().is_none().then(|| {
+            "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb"
+                .to_owned()
+        })
     };
     program.or_else(plugin)
 }
@@ -200,7 +217,9 @@ fn seconds(size: Size) -> u64 {
 
 /// What all servers have. InnoDB holds the system's tables only; its own rings would pass the emulated devices by.
 fn options(wal: &Path) -> Vec<String> {
+    let plugins = plugin_dir().unwrap_or_default();
     vec![
+        format!("--plugin-dir={}", plugins.display()),
         "--plugin-load-add=ha_rocksdb".to_owned(),
         "--default-storage-engine=rocksdb".to_owned(),
         "--transaction-isolation=READ-COMMITTED".to_owned(),
