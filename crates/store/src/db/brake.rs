@@ -38,6 +38,9 @@ const DOUBLINGS: f64 = 13.3;
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// Debts below this are not slept for.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
+/// The same of debts to the drain. A pause for it ends when a segment is free, so it may be long: where the disk is the bound there is one
+/// for each segment then, as if writers waited at its end.
+const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(5);
 /// Runs of the index that count as no load, and so many more that count as a chunk.
 const RUNS_FREE: u64 = 16;
 const RUNS_PER_CHUNK: f64 = 8.0;
@@ -66,11 +69,11 @@ struct Debt(AtomicU64);
 
 impl Debt {
     /// What the next write has to wait, if anything, by a price that is added to what is owed.
-    fn pay(&self, price: Duration) -> Option<Duration> {
+    fn pay(&self, price: Duration, least: Duration) -> Option<Duration> {
         let price = u64::try_from(price.as_nanos()).unwrap_or(u64::MAX);
         let owed = self.0.fetch_add(price, Relaxed).saturating_add(price);
         let owed = Duration::from_nanos(owed);
-        if owed < PAUSE_MIN {
+        if owed < least {
             return None;
         }
         self.0.store(0, Relaxed);
@@ -87,7 +90,10 @@ impl Brake {
     /// Slows a writer down whose record lies so far, from 0 to 1, in the crowded end of the lane.
     #[cold]
     pub(super) fn slow_for_drain(&self, lane: &Lane, crowding: f64) {
-        if let Some(pause) = self.drain_debt.pay(doubling_price(crowding)) {
+        if let Some(pause) = self
+            .drain_debt
+            .pay(doubling_price(crowding), DRAIN_PAUSE_MIN)
+        {
             let _waiting = self.drain_waits.begin();
             lane.wait_free(pause);
         }
@@ -170,7 +176,7 @@ impl Shared {
                 self.check_index()?;
                 Some(PAUSE_MAX)
             }
-            _ => self.background.brake.debt.pay(price(load)),
+            _ => self.background.brake.debt.pay(price(load), PAUSE_MIN),
         };
         let Some(pause) = pause else {
             return Ok(());
@@ -214,10 +220,10 @@ mod tests {
     fn small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest() {
         let debt = Debt::default();
         let price = PAUSE_MIN / 10;
-        assert_eq!((0..9).find_map(|_| debt.pay(price)), None);
-        assert_eq!(debt.pay(price), Some(PAUSE_MIN));
-        assert_eq!(debt.pay(price), None);
-        assert_eq!(debt.pay(Duration::from_secs(9)), Some(PAUSE_MAX));
+        assert_eq!((0..9).find_map(|_| debt.pay(price, PAUSE_MIN)), None);
+        assert_eq!(debt.pay(price, PAUSE_MIN), Some(PAUSE_MIN));
+        assert_eq!(debt.pay(price, PAUSE_MIN), None);
+        assert_eq!(debt.pay(Duration::from_secs(9), PAUSE_MIN), Some(PAUSE_MAX));
     }
 
     #[test]
