@@ -4,7 +4,8 @@
 //! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
 //! it. A word of it is marked by the kernel when the supervisor dies, however it dies.
 
-use crate::{processes, shared::Mapped, sys};
+use crate::{processes, sys};
+use forebay_pool::media::Mapped;
 use rustix::{
     fs::{FallocateFlags, FileType, Mode, OFlags},
     io::Errno,
@@ -12,7 +13,7 @@ use rustix::{
 };
 use std::{
     mem::offset_of,
-    ops::Range,
+    ops::{Deref, Range},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
@@ -174,7 +175,15 @@ impl Page {
 }
 
 /// A process's view of a table.
-pub(crate) type View = Mapped<Page>;
+pub(crate) struct View(Mapped<Page>);
+
+impl Deref for View {
+    type Target = Page;
+
+    fn deref(&self) -> &Page {
+        &self.0
+    }
+}
 
 impl View {
     /// The table at `path`, mapped to be read.
@@ -190,7 +199,7 @@ impl View {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let view = Self::map_as(fd, ProtFlags::READ)?;
+        let view = Self(Mapped::map_as(fd, ProtFlags::READ)?);
         (view.magic.load(Acquire) == MAGIC)
             .then_some(view)
             .ok_or(Errno::INVAL)
@@ -264,7 +273,7 @@ impl Table {
             rustix::fs::fchmod(&file, mode)?;
             // Without memory behind it, touching it would end the process.
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_of::<Page>() as u64)?;
-            let page = View::map_as(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
+            let page = View(Mapped::map(file.as_fd())?);
             let (high, low) = boot.as_u64_pair();
             page.boot[0].store(high, Relaxed);
             page.boot[1].store(low, Relaxed);

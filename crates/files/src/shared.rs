@@ -4,16 +4,9 @@
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
 use crate::FILES_MAX;
-use rustix::{
-    fs::{MemfdFlags, SealFlags},
-    io::Errno,
-    mm::{MapFlags, ProtFlags},
-    thread::futex,
-};
+use forebay_pool::media::{self, Atomics, Mapped};
+use rustix::io::Errno;
 use std::{
-    ops::Deref,
-    os::fd::{BorrowedFd, OwnedFd},
-    ptr::{self, NonNull},
     sync::atomic::{
         AtomicI32, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -109,9 +102,8 @@ impl Shared {
     }
 
     fn wake(&self) {
-        self.changes.fetch_add(1, Release);
         // An unwoken client looks again after its time-out.
-        let _ = futex::wake(&self.changes, futex::Flags::empty(), u32::MAX);
+        media::wake(&self.changes);
     }
 
     /// The number to give to [`wait`](Self::wait), read before looking at what is waited for.
@@ -121,96 +113,15 @@ impl Shared {
 
     /// Waits until something changes after `seen`, or `limit` is over.
     pub fn wait(&self, seen: u32, limit: Duration) {
-        let limit = rustix::time::Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        };
         // Woken, changed already, interrupted, too late: the caller looks again in any case.
-        let _ = futex::wait(&self.changes, futex::Flags::empty(), seen, Some(&limit));
+        media::wait(&self.changes, seen, limit);
     }
 }
-
-/// Memory that is shared with other processes.
-///
-/// # Safety
-/// It consists of atomics: every bit pattern is valid, and others may change it.
-pub(crate) unsafe trait Atomics {}
 
 // SAFETY: atomics only.
 unsafe impl Atomics for Shared {}
 // SAFETY: atomics only.
 unsafe impl Atomics for crate::absorbed::Page {}
 
-/// A mapping of a `T`.
-pub(crate) struct Mapped<T: Atomics>(NonNull<T>);
-
-// SAFETY: it has atomics only.
-unsafe impl<T: Atomics> Send for Mapped<T> {}
-// SAFETY: as above.
-unsafe impl<T: Atomics> Sync for Mapped<T> {}
-
-impl<T: Atomics> Mapped<T> {
-    /// Maps the file. Where `protection` does not let it be written to, nothing may be stored.
-    ///
-    /// # Errors
-    /// What the kernel says; `EINVAL` for something smaller than a `T`.
-    pub(crate) fn map_as(fd: BorrowedFd<'_>, protection: ProtFlags) -> Result<Self, Errno> {
-        if rustix::fs::fstat(fd)?.st_size < size_of::<T>() as i64 {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let page = unsafe {
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                size_of::<T>(),
-                protection,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
-        }?;
-        NonNull::new(page.cast()).map(Self).ok_or(Errno::NOMEM)
-    }
-}
-
 /// A mapping of the page.
 pub(crate) type SharedPage = Mapped<Shared>;
-
-impl SharedPage {
-    /// A new page, and the descriptor to send to the client. Its size is sealed: the other side cannot take memory away under us.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn new() -> Result<(Self, OwnedFd), Errno> {
-        let fd =
-            rustix::fs::memfd_create("forebay", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&fd, size_of::<Shared>() as u64)?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok((Self::map(rustix::fd::AsFd::as_fd(&fd))?, fd))
-    }
-
-    /// The page that the supervisor sent.
-    ///
-    /// # Errors
-    /// What the kernel says; `EINVAL` for something smaller than the page.
-    pub fn map(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
-        Self::map_as(fd, ProtFlags::READ | ProtFlags::WRITE)
-    }
-}
-
-impl<T: Atomics> Deref for Mapped<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: the mapping has the size of a `T`, which consists of atomics, for which every bit pattern is valid; it lives as
-        // long as `self`.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T: Atomics> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
-    }
-}

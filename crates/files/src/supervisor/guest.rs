@@ -94,7 +94,7 @@ pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
     }
-    let (pool, page) = match (pool_for(shared, uid), SharedPage::new()) {
+    let (pool, page) = match (pool_for(shared, uid), SharedPage::new("forebay")) {
         (Ok(pool), Ok(page)) => (pool, page),
         (Err(reason), _) => return refuse(reason),
         (_, Err(e)) => return refuse(format!("a page to share: {e}")),

@@ -1,15 +1,18 @@
-//! Ordinary memory that processes share: a value of atomics in a sealed memfd.
+//! Ordinary memory that processes share: a value of atomics in a sealed memfd, and counters in it to sleep on.
 #![expect(unsafe_code, reason = "memory shared with other processes")]
 
 use rustix::{
     fs::{MemfdFlags, SealFlags},
     io::Errno,
     mm::{MapFlags, ProtFlags},
+    thread::futex,
 };
 use std::{
     ops::Deref,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    time::Duration,
 };
 
 /// Memory that is shared with other processes.
@@ -85,4 +88,20 @@ impl<T: Atomics> Drop for Mapped<T> {
         // SAFETY: the mapping is ours, and no reference outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
     }
+}
+
+/// Counts on, and wakes all that sleep on the counter.
+pub fn wake(counter: &AtomicU32) {
+    counter.fetch_add(1, SeqCst);
+    // Cannot fail: the word is there and aligned. The kernel takes the number for a signed one: a negative one wakes one sleeper.
+    let _ = futex::wake(counter, futex::Flags::empty(), i32::MAX.cast_unsigned());
+}
+
+/// Sleeps until the counter is not `seen` any more, or `limit` is over; or for no reason.
+pub fn wait(counter: &AtomicU32, seen: u32, limit: Duration) {
+    let limit = futex::Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    let _ = futex::wait(counter, futex::Flags::empty(), seen, Some(&limit));
 }

@@ -2,13 +2,13 @@
 
 use super::{
     MEMBERS_MAX,
-    state::{NONE, State, VERSION, Writer, first, wait, wake},
+    state::{NONE, State, VERSION, Writer, first},
     step,
 };
 use crate::{
     error::{AppendError, PoolError, PoolErrorKind},
     lane::{pack, payload_of, split, write_record},
-    media::Mapped,
+    media::{Mapped, wait, wake},
     persist::LINE,
     pool::{Core, Pool},
     record::{HEADER, Header, Lsn, record_bytes},

@@ -2,13 +2,13 @@
 
 use super::{
     member::Member,
-    state::{NONE, State, first, wait, wake},
+    state::{NONE, State, first},
 };
 use crate::{
     error::{AppendError, PoolError},
     lane::{LaneUse, pack, split},
     layout::PAGE,
-    media::{Guard, Mapped},
+    media::{Guard, Mapped, wait, wake},
     pool::{ClaimOptions, Claimed, Pool},
     record::{Lsn, Record},
     segment::{Records, SegmentHeader},

@@ -5,18 +5,16 @@
 use crate::{
     lane::{Finished, PublishMark},
     layout::{BUFFERS_MAX, Geometry, PAGE},
-    media::{Atomics, OwnLine},
+    media::{Atomics, OwnLine, wake},
     record::Lsn,
     segment::SEGMENT_HEADER,
 };
-use rustix::thread::futex;
 use std::{
     cell::Cell,
     sync::atomic::{
         AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
-    time::Duration,
 };
 use uuid::Uuid;
 
@@ -285,22 +283,6 @@ fn load_uuid(words: &[AtomicU64; 2]) -> Uuid {
 /// The place of a first record.
 pub(super) const fn first(start: Lsn) -> Lsn {
     start + SEGMENT_HEADER
-}
-
-/// Counts on, and wakes all that sleep on the counter.
-pub(super) fn wake(counter: &AtomicU32) {
-    counter.fetch_add(1, SeqCst);
-    // Cannot fail: the word is there and aligned. The kernel takes the number for a signed one: a negative one wakes one sleeper.
-    let _ = futex::wake(counter, futex::Flags::empty(), i32::MAX.cast_unsigned());
-}
-
-/// Sleeps until the counter is not `seen` any more, or `limit` is over; or for no reason.
-pub(super) fn wait(counter: &AtomicU32, seen: u32, limit: Duration) {
-    let limit = futex::Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    };
-    let _ = futex::wait(counter, futex::Flags::empty(), seen, Some(&limit));
 }
 
 #[cfg(test)]

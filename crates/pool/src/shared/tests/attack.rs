@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     AppendError,
-    shared::state::{State, wait, wake},
+    media::{wait, wake},
+    shared::state::State,
 };
 use rustix::io::pwrite;
 
