@@ -56,7 +56,7 @@ impl Hammered {
 
 /// Appends `buffer` and pieces of it until the lane is full, while two threads change it. Where each record went, and its length.
 fn append_while_it_changes(lane: &Lane, buffer: &Hammered) -> Vec<(Lsn, usize)> {
-    lane.set_stalled(Some("there is no drain".into()));
+    lane.set_stalled("there is no drain".into());
     let (running, done) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         for seed in 1..=2 {

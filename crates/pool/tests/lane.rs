@@ -7,7 +7,13 @@ use forebay_pool::{
     media::{Media, Sim},
     record::HEADER,
 };
-use std::{io::IoSlice, path::Path, sync::Arc, time::Duration};
+use std::{
+    io::IoSlice,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 use uuid::Uuid;
 
 const OWNER: Uuid = Uuid::from_u128(0xF0BE);
@@ -144,11 +150,37 @@ fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled()
     let (lane, _) = pool
         .claim(Uuid::from_u128(2), &ClaimOptions::default())
         .unwrap();
-    lane.set_stalled(Some("no space left".into()));
+    lane.set_stalled("no space left".into());
     let error = (0..100)
         .find_map(|_| lane.append(1, &[IoSlice::new(&[0; 4000])]).err())
         .unwrap();
     assert_eq!(error, AppendError::Stalled("no space left".into()));
+}
+
+#[test]
+fn a_flush_is_told_of_a_drain_that_failed_after_it_was_called_and_of_no_earlier_one() {
+    let (_sim, pool) = pool();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let earlier = Instant::now();
+    lane.append(1, &[IoSlice::new(b"record")]).unwrap();
+    let sealed = lane.take_sealed(Duration::ZERO);
+    assert!(sealed.is_none(), "nothing is sealed yet");
+    let end = lane.seal();
+    // Two drains: one that failed is late to say so, the other has gone on meanwhile.
+    lane.drain_failed(earlier, "the disk was full".into());
+    thread::scope(|scope| {
+        let flush = scope.spawn(|| lane.wait_drained(end));
+        thread::sleep(Duration::from_millis(20));
+        assert!(!flush.is_finished());
+        lane.take_sealed(Duration::from_secs(1)).unwrap().release();
+        flush.join().unwrap().unwrap();
+        lane.append(1, &[IoSlice::new(b"record")]).unwrap();
+        let flush = scope.spawn(|| lane.wait_drained(lane.seal()));
+        thread::sleep(Duration::from_millis(20));
+        lane.drain_failed(Instant::now(), "the disk is full".into());
+        let full = AppendError::Stalled("the disk is full".into());
+        assert_eq!(flush.join().unwrap(), Err(full));
+    });
 }
 
 #[test]

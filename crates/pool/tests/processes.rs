@@ -52,7 +52,7 @@ fn second_process() {
     };
     let pool = Pool::open(Path::new(&path), false).unwrap();
     let (lane, found) = claim(&pool, CHILD);
-    lane.set_stalled(Some("there is no drain".into()));
+    lane.set_stalled("there is no drain".into());
     let mut told = std::io::stdout().lock();
     writeln!(told, "\nclaimed {}", found.len()).unwrap();
     for i in 0u32.. {

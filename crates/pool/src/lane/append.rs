@@ -258,8 +258,8 @@ impl Lane {
             if control.states.contains(&SlotState::Free) {
                 // A reader is in the only free slot; it does not tell us when it leaves.
                 self.freed.wait_for(control, Duration::from_micros(50));
-            } else if let Some(reason) = &control.stalled {
-                return Err(AppendError::Stalled(reason.clone()));
+            } else if let Some(stall) = &control.stalled {
+                return Err(AppendError::Stalled(stall.reason.clone()));
             } else {
                 self.freed.wait(control);
             }

@@ -8,7 +8,7 @@
 //! segment fills, and little is left to write when it is sealed. That is a head start, no more: nothing is released before the
 //! segment is sealed, written to its end, and synced.
 
-use super::{Control, Lane, SlotState};
+use super::{Control, Lane, SlotState, Stall};
 use crate::{
     error::AppendError, layout::PAGE, media::Pin, record::Lsn, segment::next_start,
     table::LaneState,
@@ -202,12 +202,16 @@ impl Lane {
     /// Waits until everything below `lsn` is drained.
     ///
     /// # Errors
-    /// [`AppendError::Stalled`] if the drain cannot go on, [`AppendError::Closed`].
+    /// [`AppendError::Stalled`] if the drain cannot go on: what it began before this call and failed does not count, for what was in
+    /// its way may be gone. [`AppendError::Closed`].
     pub fn wait_drained(&self, lsn: Lsn) -> Result<(), AppendError> {
+        let asked = Instant::now();
         let mut control = self.control.lock();
         while control.head() < lsn {
-            if let Some(reason) = &control.stalled {
-                return Err(AppendError::Stalled(reason.clone()));
+            if let Some(stall) = &control.stalled
+                && stall.begun.is_none_or(|begun| begun >= asked)
+            {
+                return Err(AppendError::Stalled(stall.reason.clone()));
             }
             if control.closed {
                 return Err(AppendError::Closed);
@@ -217,11 +221,31 @@ impl Lane {
         Ok(())
     }
 
-    /// Tells writers why the drain cannot go on (they fail instead of waiting), or that it can again.
-    pub fn set_stalled(&self, reason: Option<String>) {
+    /// Tells writers why there will be no drain: they fail instead of waiting.
+    pub fn set_stalled(&self, reason: String) {
+        self.stall(Some(Stall {
+            reason,
+            begun: None,
+        }));
+    }
+
+    /// Tells writers why what the drain began at `begun` failed: they fail instead of waiting, until it goes on.
+    pub fn drain_failed(&self, begun: Instant, reason: String) {
+        self.stall(Some(Stall {
+            reason,
+            begun: Some(begun),
+        }));
+    }
+
+    /// The drain goes on.
+    pub fn drain_goes_on(&self) {
+        self.stall(None);
+    }
+
+    fn stall(&self, stall: Option<Stall>) {
         let mut control = self.control.lock();
-        if control.stalled != reason {
-            control.stalled = reason;
+        if stall.is_some() || control.stalled.is_some() {
+            control.stalled = stall;
             self.freed.notify_all();
         }
     }

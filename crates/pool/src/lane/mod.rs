@@ -38,6 +38,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Acquire},
     },
+    time::Instant,
 };
 use uuid::Uuid;
 
@@ -84,6 +85,13 @@ enum SlotState {
     Drained(Lsn),
 }
 
+/// Why the drain cannot go on.
+struct Stall {
+    reason: String,
+    /// When the attempt began that failed; none if there will be no other.
+    begun: Option<Instant>,
+}
+
 struct Control {
     entry: LaneEntry,
     states: Vec<SlotState>,
@@ -94,7 +102,7 @@ struct Control {
     /// Where the next segment starts.
     next_start: Lsn,
     /// Why the drain cannot go on, if it cannot.
-    stalled: Option<String>,
+    stalled: Option<Stall>,
     closed: bool,
 }
 

@@ -162,7 +162,7 @@ fn judge(owner: Uuid, recovered: &Recovered, trusted: bool) {
 
 /// Appends, drains and reads as an owner does; nothing may block or break.
 fn go_on(lane: &Lane) {
-    lane.set_stalled(Some("there is no drain".into()));
+    lane.set_stalled("there is no drain".into());
     for i in 0..3u8 {
         if let Ok(lsn) = lane.append(9, &[IoSlice::new(&[i; 700])]) {
             let bytes = lane.read(lsn + HEADER as u64, 700).expect("just appended");

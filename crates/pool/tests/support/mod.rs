@@ -247,7 +247,7 @@ pub fn session(sim: &Arc<Sim>, known: &Known, ledger: &Ledger, rng: &mut Rng, pl
 fn own_session(sim: &Sim, lane: Lane, owner: u8, ledger: &Ledger, rng: &mut Rng, plan: Plan) {
     let has_drain = !rng.chance(4);
     if !has_drain {
-        lane.set_stalled(Some("there is no drain".into()));
+        lane.set_stalled("there is no drain".into());
     }
     thread::scope(|scope| {
         for _ in 0..if has_drain { 1 + rng.below(2) } else { 0 } {

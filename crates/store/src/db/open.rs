@@ -723,7 +723,7 @@ impl Shared {
         let reason = format!("the thread {name} panicked; the standard error output has more");
         match (&self.head, name) {
             (_, "forebay-gc") => self.collector.release_writers(),
-            (Head::Pool(lane), "forebay-drain") => lane.set_stalled(Some(reason)),
+            (Head::Pool(lane), "forebay-drain") => lane.set_stalled(reason),
             _ => self.set_index_trouble(Some(reason)),
         }
     }

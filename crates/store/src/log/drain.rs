@@ -22,7 +22,7 @@ use std::{
         Ordering::{Relaxed, SeqCst},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long an idle drain thread sleeps before it looks whether it should end.
@@ -39,6 +39,7 @@ const AHEAD: AheadBytes = AheadBytes {
 /// Drains `lane` to `log` until `stop` is set. `order` is shared by all drain threads of the lane.
 pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
+        let begun = Instant::now();
         // Read before anything is taken: see `sync`.
         let failed_before = log.failed_syncs.load(SeqCst);
         let taken = {
@@ -58,7 +59,7 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
             Some(Err(error)) => Err(error),
             Some(Ok((Work::Ahead(ahead), file))) => {
                 write(&file, ahead.at(), ahead.bytes()).map(|()| {
-                    lane.set_stalled(None);
+                    lane.drain_goes_on();
                     ahead.written();
                 })
             }
@@ -75,13 +76,13 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                     })
                     .map(|()| {
                         forebay_pool::failpoint!("store:drain-synced");
-                        lane.set_stalled(None);
+                        lane.drain_goes_on();
                         sealed.release();
                     })
             }
         };
         if let Err(error) = done {
-            lane.set_stalled(Some(error.to_string()));
+            lane.drain_failed(begun, error.to_string());
             thread::sleep(RETRY);
         }
     }

@@ -278,7 +278,7 @@ fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
     let (lane, found) = claim(&pool);
     known.judge(&found);
     found.iter().for_each(|number| sim.note(*number));
-    lane.set_stalled(Some("there is no drain".into()));
+    lane.set_stalled("there is no drain".into());
     for turn in 0..rng.below(4) {
         let id = 10 << 32 | turn;
         let bytes = payload(id, rng.below(300));
