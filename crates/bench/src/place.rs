@@ -64,3 +64,28 @@ pub fn device_argument(dir: &Path, profile: &str) -> OsString {
     value.push(profile);
     value
 }
+
+/// What stands before a command to have it run under `forebay`, with a pool of which it gets so many segments, or with none, and with further
+/// options.
+#[must_use]
+pub fn forebay_run(
+    forebay: &Path,
+    pool: Option<(&Path, u16)>,
+    options: impl IntoIterator<Item = (&'static str, OsString)>,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![forebay.into(), "run".into()];
+    match pool {
+        Some((pool, buffers)) => words.extend([
+            "--pool".into(),
+            pool.into(),
+            "--buffers".into(),
+            buffers.to_string().into(),
+        ]),
+        None => words.push("--no-pool".into()),
+    }
+    for (name, value) in options {
+        words.extend([name.into(), value]);
+    }
+    words.push("--".into());
+    words
+}

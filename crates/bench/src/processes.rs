@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs,
     io::Read,
     ops::Deref,
@@ -274,6 +274,21 @@ pub fn find_eatmydata() -> Option<PathBuf> {
     .into_iter()
     .map(PathBuf::from)
     .find(|library| library.is_file())
+}
+
+/// Has libeatmydata loaded before anything else: libforebay.so would charge the emulated device's syncs.
+pub(crate) fn eat_syncs(
+    library: &Path,
+    wrapper: &mut Vec<OsString>,
+    environment: &mut Vec<(OsString, OsString)>,
+) {
+    if wrapper.is_empty() {
+        environment.push(("LD_PRELOAD".into(), preload(library)));
+    } else {
+        let first = r#"LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@""#;
+        wrapper.extend(["sh", "-c", first].map(OsString::from));
+        wrapper.push(library.into());
+    }
 }
 
 /// `library` before what is to be loaded before a program anyway.

@@ -41,6 +41,16 @@ pub fn median_round<T>(mut rounds: Vec<T>, figure: impl Fn(&T) -> f64) -> Option
     Some(rounds.swap_remove(middle))
 }
 
+/// The contestants in the order of a round: every other one backwards, so that none always runs after the same one.
+#[must_use]
+pub fn in_turn<T>(contestants: impl IntoIterator<Item = T>, round: usize) -> Vec<T> {
+    let mut order: Vec<T> = contestants.into_iter().collect();
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +67,12 @@ mod tests {
     fn the_median_round_is_one_that_was_run() {
         assert_eq!(median_round(vec![5, 1, 3, 9], |&n| f64::from(n)), Some(3));
         assert_eq!(median_round(Vec::<u8>::new(), |_| 0.0), None);
+    }
+
+    #[test]
+    fn every_other_round_goes_backwards() {
+        assert_eq!(in_turn(0..3, 0), [0, 1, 2]);
+        assert_eq!(in_turn(0..3, 1), [2, 1, 0]);
+        assert_eq!(in_turn(0..3, 2), [0, 1, 2]);
     }
 }

@@ -9,7 +9,7 @@ use forebay_pool::{
 };
 use rustix::fs::Access;
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -84,6 +84,25 @@ pub enum PoolSource {
     Emulated,
     /// The user's.
     At(PathBuf),
+}
+
+impl PoolSource {
+    /// What to know of figures that were measured on it, if anything.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let note =
+            "the pools were emulated in memory: they survive a process crash, not a power cut";
+        (*self == Self::Emulated).then(|| note.to_owned())
+    }
+}
+
+impl fmt::Display for PoolSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Emulated => f.write_str("emulated in memory"),
+            Self::At(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// A pool for a measurement.

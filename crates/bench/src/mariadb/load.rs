@@ -1,6 +1,6 @@
 //! The load: sysbench's `oltp_write_only`, in each transaction two updates, a deletion and an insertion.
 
-use super::server::{Server, program, said_by};
+use super::server::{DATABASE, Server, program, said_by};
 use crate::{BenchError, processes::output};
 use std::process::Command;
 
@@ -37,9 +37,6 @@ pub struct Measured {
     pub p99_us: f64,
 }
 
-/// The database that it works on.
-const DATABASE: &str = "bench";
-
 impl Size {
     /// Makes the tables.
     ///
@@ -65,9 +62,7 @@ impl Size {
             None => Command::new(sysbench),
         };
         command
-            .args(["oltp_write_only", "--mysql-user=root"])
-            .arg(format!("--mysql-db={DATABASE}"))
-            .arg(format!("--mysql-socket={}", server.socket().display()))
+            .args(server.sysbench("oltp_write_only".as_ref()))
             .arg(format!("--tables={}", self.tables))
             .arg(format!("--table-size={}", self.rows));
         Ok(command)

@@ -15,15 +15,15 @@ pub use rows::{Report, Row};
 use crate::{
     BenchError,
     device::{self, Effort},
-    place::device_argument,
-    processes::{find_eatmydata, preload},
+    place::{device_argument, forebay_run},
+    processes::{eat_syncs, find_eatmydata},
+    rounds::in_turn,
     scratch::{PoolSource, ScratchDir, ScratchPool, sync_file_system},
 };
 use load::{Load, Size};
 use serde::Serialize;
 use server::{Launch, Server};
 use std::{
-    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -123,10 +123,8 @@ impl Config {
         if self.modes.is_empty() || self.clients.is_empty() {
             return bad("no mode or number of clients to measure");
         }
-        let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
-        let missing = programs.iter().find_map(|name| server::program(name).err());
-        if let Some(missing) = missing {
-            return Err(BenchError::Config(missing));
+        if let Some(lacking) = server::lacking() {
+            return Err(BenchError::Config(lacking));
         }
         // InnoDB would map its log there, and neither sync nor write it.
         let shm = Path::new("/dev/shm");
@@ -167,12 +165,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     for &clients in &config.clients {
         let mut rounds: Vec<Vec<Row>> = modes.iter().map(|_| Vec::new()).collect();
         for round in 0..config.rounds {
-            // Every other round backwards, so that no mode always runs after the same one.
-            let mut order: Vec<usize> = (0..modes.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
+            for at in in_turn(0..modes.len(), round) {
                 let row = measure_one(config, scratch.path(), &template, modes[at], clients)?;
                 note(&format!(
                     "{}, {clients} clients: {:.0} transactions/s, p99 {:.0} µs",
@@ -228,16 +221,20 @@ fn measure_one(
         _ => None,
     };
     let pinned = pinned(clients);
-    launch.wrapper = wrapper(config, &launch.data(), mode, pool.as_ref());
+    let device = config.device.as_ref();
+    if pool.is_some() || device.is_some() {
+        launch.wrapper = forebay_run(
+            &config.forebay,
+            pool.as_ref().map(|pool| (pool.path(), config.buffers)),
+            device.map(|profile| ("--device", device_argument(&launch.data(), profile))),
+        );
+    }
     launch.processors = pinned.as_ref().map(|(server, _)| server.clone());
     launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.path().join("run").into())];
     if mode == Mode::Eatmydata
-        && config.device.is_none()
         && let Some(library) = find_eatmydata()
     {
-        launch
-            .environment
-            .push(("LD_PRELOAD".into(), preload(&library)));
+        eat_syncs(&library, &mut launch.wrapper, &mut launch.environment);
     }
     launch.options = OPTIONS
         .iter()
@@ -272,35 +269,4 @@ fn pinned(clients: u64) -> Option<(String, usize)> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let last = processors.checked_sub(1).filter(|last| *last > 0)?;
     (clients == 1).then(|| (format!("0-{}", last - 1), last))
-}
-
-/// What stands before the server.
-fn wrapper(config: &Config, data: &Path, mode: Mode, pool: Option<&ScratchPool>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = Vec::new();
-    if pool.is_some() || config.device.is_some() {
-        words.extend([config.forebay.clone().into(), "run".into()]);
-        match pool {
-            Some(pool) => words.extend([
-                "--buffers".into(),
-                config.buffers.to_string().into(),
-                "--pool".into(),
-                pool.path().into(),
-            ]),
-            None => words.push("--no-pool".into()),
-        }
-        if let Some(profile) = &config.device {
-            words.extend(["--device".into(), device_argument(data, profile)]);
-        }
-        words.push("--".into());
-    }
-    // libforebay.so would charge the emulated device's syncs: it comes behind.
-    if mode == Mode::Eatmydata
-        && config.device.is_some()
-        && let Some(library) = find_eatmydata()
-    {
-        let first = r#"LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@""#;
-        words.extend(["sh", "-c", first].map(OsString::from));
-        words.push(library.into());
-    }
-    words
 }

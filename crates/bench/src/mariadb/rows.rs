@@ -4,7 +4,6 @@ use super::{Config, Mode};
 use crate::{
     device::Speed,
     rounds::{Span, median, span},
-    scratch::PoolSource,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -90,13 +89,7 @@ impl Report {
             "sysbench oltp_write_only over a Unix socket, with a binary log; each figure is the median of the rounds by itself".to_owned(),
             "server, sysbench and the supervisor share the processors; one client is kept on a processor of its own, where there are two".to_owned(),
         ];
-        let pool = match &config.pool {
-            PoolSource::Emulated => {
-                notes.push("the pools were emulated in memory: they survive a process crash, not a power cut".to_owned());
-                "emulated in memory".to_owned()
-            }
-            PoolSource::At(path) => path.display().to_string(),
-        };
+        notes.extend(config.pool.note());
         if device.name.is_none() {
             notes.push(
                 "the directory is not on a block device: nothing was written to a disk".to_owned(),
@@ -116,7 +109,7 @@ impl Report {
                 rows_of_a_table: config.size.rows,
                 buffers: config.buffers,
                 buffer_bytes: config.buffer_bytes,
-                pool,
+                pool: config.pool.to_string(),
                 processors: std::thread::available_parallelism().map_or(1, usize::from),
             },
             notes,

@@ -17,6 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The database that sysbench's scripts work on.
+pub const DATABASE: &str = "bench";
+
 /// Longer than a start, with a recovery, or an orderly end takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -29,6 +32,13 @@ pub fn program(name: &str) -> Result<PathBuf, String> {
     find_program(name)
         .or_else(|| admins.is_file().then_some(admins))
         .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+}
+
+/// What measuring a server by sysbench needs and is not installed, in words, with the remedy.
+#[must_use]
+pub fn lacking() -> Option<String> {
+    let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
+    programs.iter().find_map(|name| program(name).err())
 }
 
 /// Makes the data directory `data` by `mariadb-install-db`: the user root has no password.
@@ -209,6 +219,17 @@ impl Server {
             .args(["--no-defaults", "--user=root"])
             .arg(option("--socket=", &self.socket));
         Ok(command)
+    }
+
+    /// The words of sysbench's command line, behind its name, that have `script` work on [`DATABASE`] of this server.
+    #[must_use]
+    pub fn sysbench(&self, script: &OsStr) -> [OsString; 4] {
+        [
+            script.to_owned(),
+            "--mysql-user=root".into(),
+            format!("--mysql-db={DATABASE}").into(),
+            option("--mysql-socket=", &self.socket),
+        ]
     }
 
     /// The rows that `statements` give in `database`, columns separated by tabs, without their names.

@@ -1,6 +1,6 @@
 //! LinkBench and TPC-C (`bench/` of the sources): sysbench scripts, which this program carries with it.
 
-use super::server::{Server, program, said_by};
+use super::server::{DATABASE, Server, program, said_by};
 use crate::{BenchError, processes::output};
 use serde::Deserialize;
 use std::{
@@ -41,8 +41,8 @@ const FILES: [(&str, &str); 7] = [
     ),
 ];
 
-/// The database that the workloads are in.
-pub const DATABASE: &str = "bench";
+/// MyRocks, as a storage engine.
+pub const MYROCKS: &str = "rocksdb";
 
 /// A workload and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,9 @@ pub struct Scripts {
 pub struct Measured {
     /// Requests (of TPC-C: transactions) a second, all kinds together.
     pub operations_per_s: f64,
+    /// Of TPC-C: New-Orders a minute.
+    #[serde(rename = "tpmC")]
+    pub tpmc: Option<f64>,
     /// By kind.
     pub operations: Vec<Operation>,
 }
@@ -144,36 +147,37 @@ impl Scripts {
         run(command.arg("check")).map(drop)
     }
 
+    /// Drops the tables.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn clean_up(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
+        let mut command = self.command(workload, server, 1)?;
+        run(command.arg("cleanup")).map(drop)
+    }
+
     fn command(
         &self,
         workload: Workload,
         server: &Server,
         threads: u64,
     ) -> Result<Command, BenchError> {
-        let (script, options) = match workload {
-            Workload::LinkBench { ids } => {
-                ("linkbench/linkbench.lua", vec![format!("--ids={ids}")])
+        let (script, size) = match workload {
+            Workload::LinkBench { ids } => ("linkbench/linkbench.lua", format!("--ids={ids}")),
+            Workload::Tpcc { warehouses } => {
+                ("tpcc/tpcc.lua", format!("--warehouses={warehouses}"))
             }
-            Workload::Tpcc { warehouses } => (
-                "tpcc/tpcc.lua",
-                vec![
-                    format!("--warehouses={warehouses}"),
-                    // What MyRocks can do: it has no gap locks.
-                    "--isolation=READ COMMITTED".to_owned(),
-                ],
-            ),
         };
         let mut command = Command::new(program("sysbench").map_err(BenchError::Config)?);
         command
-            .arg(self.dir.join(script))
-            .args([
-                "--mysql-user=root".to_owned(),
-                format!("--mysql-db={DATABASE}"),
-            ])
-            .arg(format!("--mysql-socket={}", server.socket().display()))
+            .args(server.sysbench(self.dir.join(script).as_os_str()))
             .arg(format!("--storage_engine={}", self.engine))
             .arg(format!("--threads={threads}"))
-            .args(options);
+            .arg(size);
+        if self.engine == MYROCKS && matches!(workload, Workload::Tpcc { .. }) {
+            // It has no gap locks.
+            command.arg("--isolation=READ COMMITTED");
+        }
         Ok(command)
     }
 }

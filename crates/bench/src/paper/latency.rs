@@ -5,6 +5,7 @@ use crate::{
     BenchError,
     place::Place,
     redis::{Config, Mode},
+    rounds::in_turn,
 };
 use forebay_pool::media::Profile;
 
@@ -21,11 +22,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     // One round of each memory after the other, so that they take turns.
     let mut rounds: Vec<Measured> = Vec::new();
     for round in 0..lab.rounds() {
-        let mut order = MEMORIES;
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for memory in order {
+        for memory in in_turn(MEMORIES, round) {
             let config = Config {
                 modes: vec![Mode::Forebay],
                 sizes: SIZES.to_vec(),

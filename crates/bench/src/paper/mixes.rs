@@ -10,6 +10,7 @@ use crate::{
         resp::Connection,
         stage::{Rewrites, Setting, Stage},
     },
+    rounds::in_turn,
 };
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -67,11 +68,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             };
             let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
             for round in 0..lab.rounds_on(place) {
-                let mut order = MODES;
-                if round % 2 == 1 {
-                    order.reverse();
-                }
-                for mode in order {
+                for mode in in_turn(MODES, round) {
                     let rate = measure(lab, mode, place, mix)?;
                     lab.note(&format!(
                         "{SERVER} {mode} on {}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s",

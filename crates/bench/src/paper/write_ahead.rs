@@ -9,11 +9,11 @@ use crate::{
     BenchError,
     mariadb::{
         server::{self, Launch, Server},
-        workload::{Scripts, Workload},
+        workload::{self, MYROCKS, Scripts, Workload},
     },
-    place::{Place, device_argument},
+    place::{Place, device_argument, forebay_run},
     processes::{find_program, output},
-    rounds::median,
+    rounds::{in_turn, median},
     scratch::{ScratchDir, ScratchPool, memory_dir, sync_file_system},
 };
 use serde_json::Value;
@@ -126,15 +126,13 @@ fn plugin_dir() -> Option<PathBuf> {
 
 /// What is missing on this machine, in words.
 fn lacking() -> Option<String> {
-    let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
-    let program = programs.iter().find_map(|name| server::program(name).err());
     let plugin = || {
         plugin_dir().is_none().then(|| {
             "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb"
                 .to_owned()
         })
     };
-    program.or_else(plugin)
+    server::lacking().or_else(plugin)
 }
 
 /// Tables 1 and 2 of the paper.
@@ -151,7 +149,7 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     // An emulated device only adds to what a call takes.
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let workload = mix.workload(lab.size);
-    let scripts = Scripts::unpack(&scratch.path().join("scripts"), "rocksdb")?;
+    let scripts = Scripts::unpack(&scratch.path().join("scripts"), MYROCKS)?;
     lab.note(&format!("loading {workload:?}"));
     let template = scratch.path().join("template");
     load(&scripts, workload, &template)?;
@@ -168,11 +166,7 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
         for &clients in all_clients {
             let x = x(clients, is_synced);
             for turn in 0..lab.rounds() {
-                let mut order = LOGS;
-                if turn % 2 == 1 {
-                    order.reverse();
-                }
-                for log in order {
+                for log in in_turn(LOGS, turn) {
                     let done = round.measure(log, clients, is_synced)?;
                     lab.note(&format!(
                         "{}, {x}: {:.0}/s",
@@ -214,6 +208,9 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
 fn seconds(size: Size) -> u64 {
     size.pick(1, 5, 30)
 }
+
+/// Each commit is written to the log, and synced once a second.
+const NOT_SYNCED: &str = "--rocksdb-flush-log-at-trx-commit=2";
 
 /// What all servers have. InnoDB holds the system's tables only; its own rings would pass the emulated devices by.
 fn options(wal: &Path) -> Vec<String> {
@@ -261,7 +258,7 @@ impl Round<'_> {
         log: Log,
         clients: u64,
         is_synced: bool,
-    ) -> Result<crate::mariadb::workload::Measured, BenchError> {
+    ) -> Result<workload::Measured, BenchError> {
         let dir = ScratchDir::new_in(self.scratch)?;
         let mut launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
         let wal = dir.path().join("wal");
@@ -280,15 +277,13 @@ impl Round<'_> {
         launch.wrapper = self.wrapper(log, &launch.data(), &wal, pool.as_ref());
         launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.path().join("run").into())];
         launch.options = options(&wal);
-        launch.options.push(match (log, is_synced) {
-            (Log::Off, _) => "--rocksdb-write-disable-wal=1".to_owned(),
-            _ => String::new(),
-        });
-        launch.options.push(match (log, is_synced) {
-            (Log::Off, _) | (_, false) => "--rocksdb-flush-log-at-trx-commit=2".to_owned(),
-            (_, true) => "--rocksdb-flush-log-at-trx-commit=1".to_owned(),
-        });
-        launch.options.retain(|option| !option.is_empty());
+        let durability = match (log, is_synced) {
+            (Log::Off, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
+            (_, true) => &["--rocksdb-flush-log-at-trx-commit=1"],
+            (_, false) => &[NOT_SYNCED],
+        };
+        let durability = durability.iter().map(|&word| word.to_owned());
+        launch.options.extend(durability);
         let server = Server::start(&launch)?;
         let seconds = seconds(self.lab.size);
         // Pages and plans are in memory then.
@@ -308,34 +303,23 @@ impl Round<'_> {
         wal: &Path,
         pool: Option<&ScratchPool>,
     ) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec![self.lab.forebay.into(), "run".into()];
-        match pool {
-            Some(pool) => words.extend([
-                "--pool".into(),
-                pool.path().into(),
-                "--buffers".into(),
-                BUFFERS.to_string().into(),
-                // Nothing else of the server's: P3 is about this log.
-                "--absorb".into(),
-                format!("{}/*.log", wal.display()).into(),
-            ]),
-            None => words.push("--no-pool".into()),
-        }
-        match log {
-            Log::On(device) if device != DATA => words.extend([
-                "--device".into(),
-                device_argument(data, DATA),
-                "--device".into(),
-                device_argument(wal, device),
-            ]),
+        let mut options: Vec<(&'static str, OsString)> = match log {
+            Log::On(device) if device != DATA => vec![
+                ("--device", device_argument(data, DATA)),
+                ("--device", device_argument(wal, device)),
+            ],
             // One device for both.
-            _ => {
-                let both = data.parent().unwrap_or(data);
-                words.extend(["--device".into(), device_argument(both, DATA)]);
-            }
+            _ => vec![(
+                "--device",
+                device_argument(data.parent().unwrap_or(data), DATA),
+            )],
+        };
+        if pool.is_some() {
+            // Nothing else of the server's: P3 is about this log.
+            options.push(("--absorb", format!("{}/*.log", wal.display()).into()));
         }
-        words.push("--".into());
-        words
+        let pool = pool.map(|pool| (pool.path(), BUFFERS));
+        forebay_run(self.lab.forebay, pool, options)
     }
 }
 

@@ -14,13 +14,12 @@ pub mod server;
 pub mod stage;
 
 pub use rows::{Behind, Missing, Report, Row};
-pub use stage::forebay_run;
 
 use crate::{
     BenchError,
     device::{self, Effort},
     processes::find_eatmydata,
-    rounds::median,
+    rounds::{in_turn, median},
     scratch::{PoolSource, ScratchDir},
 };
 use forebay_pool::media::Profile;
@@ -253,12 +252,7 @@ fn measure_cell(
         .collect();
     let mut rounds: Vec<Vec<Row>> = modes.iter().map(|_| Vec::new()).collect();
     for round in 0..config.rounds {
-        // Every other round backwards, so that nobody always runs after the same one.
-        let mut order: Vec<usize> = (0..modes.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for at in order {
+        for at in in_turn(0..modes.len(), round) {
             let mode = modes[at];
             let row = measure_one(config, program, scratch, cell, mode)?;
             note(&format!(

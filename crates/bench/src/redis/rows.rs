@@ -4,7 +4,6 @@ use super::{Config, Mode, medians, server::Kind};
 use crate::{
     device::Speed,
     rounds::{Span, median_round, span},
-    scratch::PoolSource,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, fs};
@@ -144,13 +143,7 @@ impl Report {
             "each figure is the median of the rounds by itself; server, redis-benchmark and the supervisor share the processors".to_owned(),
             "always has fewer requests than the other modes, so that a round takes seconds".to_owned(),
         ];
-        let pool = match &config.pool {
-            PoolSource::Emulated => {
-                notes.push("the pools were emulated in memory: they survive a process crash, not a power cut".to_owned());
-                "emulated in memory".to_owned()
-            }
-            PoolSource::At(path) => path.display().to_string(),
-        };
+        notes.extend(config.pool.note());
         if device.name.is_none() {
             notes.push(
                 "the directory is not on a block device: nothing was written to a disk".to_owned(),
@@ -173,7 +166,7 @@ impl Report {
                 keys: config.keys,
                 buffers: config.buffers,
                 buffer_bytes: config.buffer_bytes,
-                pool,
+                pool: config.pool.to_string(),
                 processors: std::thread::available_parallelism().map_or(1, usize::from),
             },
             notes,

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     BenchError,
-    place::device_argument,
-    processes::{find_eatmydata, preload},
+    place::{device_argument, forebay_run},
+    processes::{eat_syncs, find_eatmydata},
     scratch::{PoolSource, ScratchDir, ScratchPool, disk_bytes, memory_dir, sync_file_system},
 };
 use forebay_pool::media::Profile;
@@ -198,18 +198,9 @@ fn nvm_dir(pool: &PoolSource) -> PathBuf {
 
 fn wrapper(setting: &Setting<'_>, data: &Path, pool: Option<&ScratchPool>) -> Vec<OsString> {
     let device = setting.device.filter(|_| setting.mode != Mode::Nvm);
-    let mut words = match (pool, device) {
-        (Some(pool), _) => forebay_run(setting.forebay, pool.path(), setting.buffers),
-        (None, Some(_)) => [
-            setting.forebay.as_os_str(),
-            "run".as_ref(),
-            "--no-pool".as_ref(),
-            "--".as_ref(),
-        ]
-        .map(OsString::from)
-        .to_vec(),
-        (None, None) => return Vec::new(),
-    };
+    if pool.is_none() && device.is_none() {
+        return Vec::new();
+    }
     let options = device
         .map(|profile| ("--device", device_argument(data, profile)))
         .into_iter()
@@ -218,39 +209,6 @@ fn wrapper(setting: &Setting<'_>, data: &Path, pool: Option<&ScratchPool>) -> Ve
                 .slowed
                 .map(|profile| ("--media-profile", profile.name.into())),
         );
-    for (name, value) in options {
-        // Before the `--`.
-        let at = words.len() - 1;
-        words.splice(at..at, [name.into(), value]);
-    }
-    words
-}
-
-/// Has libeatmydata loaded before anything else: libforebay.so would charge the emulated device's syncs.
-fn eat_syncs(
-    library: &Path,
-    wrapper: &mut Vec<OsString>,
-    environment: &mut Vec<(OsString, OsString)>,
-) {
-    if wrapper.is_empty() {
-        environment.push(("LD_PRELOAD".into(), preload(library)));
-    } else {
-        let first = r#"LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@""#;
-        wrapper.extend(["sh", "-c", first].map(OsString::from));
-        wrapper.push(library.into());
-    }
-}
-
-/// What stands before a command to have it run under `forebay` with this pool.
-#[must_use]
-pub fn forebay_run(forebay: &Path, pool: &Path, buffers: u16) -> Vec<OsString> {
-    vec![
-        forebay.into(),
-        "run".into(),
-        "--pool".into(),
-        pool.into(),
-        "--buffers".into(),
-        buffers.to_string().into(),
-        "--".into(),
-    ]
+    let pool = pool.map(|pool| (pool.path(), setting.buffers));
+    forebay_run(setting.forebay, pool, options)
 }

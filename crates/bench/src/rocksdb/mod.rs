@@ -11,16 +11,14 @@ use crate::{
         db_bench::{self, Around},
         rocksdb,
     },
-    place::device_argument,
+    place::{device_argument, forebay_run},
     processes::{find_eatmydata, preload},
-    redis::forebay_run,
-    rounds::{Span, median, span},
+    rounds::{Span, in_turn, median, span},
     scratch::{PoolSource, ScratchDir, ScratchPool, memory_dir, sync_file_system},
 };
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -205,11 +203,8 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         rounds: config.rounds,
         notes: vec!["each figure is the median of the rounds by itself; sync writes for a time, the others so many Puts".to_owned()],
     };
-    if config.pool == PoolSource::Emulated && config.modes.contains(&Mode::Forebay) {
-        report.notes.push(
-            "the pools were emulated in memory: they survive a process crash, not a power cut"
-                .to_owned(),
-        );
+    if config.modes.contains(&Mode::Forebay) {
+        report.notes.extend(config.pool.note());
     }
     let mut modes = config.modes.clone();
     if modes.contains(&Mode::Eatmydata) && find_eatmydata().is_none() {
@@ -221,11 +216,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     for setting in settings(config) {
         let mut rounds: Vec<Vec<Row>> = modes.iter().map(|_| Vec::new()).collect();
         for round in 0..config.rounds {
-            let mut order: Vec<usize> = (0..modes.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
+            for at in in_turn(0..modes.len(), round) {
                 let row = measure_one(config, scratch.path(), modes[at], setting)?;
                 note(&format!(
                     "rocksdb {}, {setting}: {:.0} Puts/s",
@@ -278,28 +269,6 @@ fn settings(config: &Config) -> Vec<Setting<'_>> {
     settings
 }
 
-/// What stands before `db_bench`, whose log is in `wal`.
-fn wrapper(
-    config: &Config,
-    pool: Option<&ScratchPool>,
-    wal: &Path,
-    device: Option<&str>,
-) -> Vec<OsString> {
-    let mut words = match pool {
-        Some(pool) => forebay_run(&config.forebay, pool.path(), config.buffers),
-        None if device.is_none() => return Vec::new(),
-        None => ["run", "--no-pool", "--"].map(OsString::from).to_vec(),
-    };
-    if pool.is_none() {
-        words.insert(0, config.forebay.clone().into());
-    }
-    if let Some(profile) = device {
-        let at = words.len() - 1;
-        words.splice(at..at, ["--device".into(), device_argument(wal, profile)]);
-    }
-    words
-}
-
 fn measure_one(
     config: &Config,
     scratch: &Path,
@@ -347,7 +316,14 @@ fn measure_one(
         _ => format!("--writes={}", (puts / threads).max(1)),
     });
     let around = Around {
-        wrapper: wrapper(config, pool.as_ref(), wal, wal_device),
+        wrapper: match (&pool, wal_device) {
+            (None, None) => Vec::new(),
+            (pool, device) => forebay_run(
+                &config.forebay,
+                pool.as_ref().map(|pool| (pool.path(), config.buffers)),
+                device.map(|profile| ("--device", device_argument(wal, profile))),
+            ),
+        },
         environment: match (mode, find_eatmydata()) {
             (Mode::Eatmydata, Some(library)) => vec![("LD_PRELOAD".into(), preload(&library))],
             _ => Vec::new(),

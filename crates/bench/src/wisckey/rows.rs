@@ -5,7 +5,6 @@ use crate::{
     device::Speed,
     histogram::Percentiles,
     rounds::{Span, median_round, span},
-    scratch::PoolSource,
 };
 use forebay_store::Waits;
 use serde::Serialize;
@@ -210,13 +209,8 @@ impl Report {
             "write_amplification counts what the whole machine wrote to the device meanwhile".to_owned(),
             "a peer's compactions that are pending when it ends are not counted; they would cost it".to_owned(),
         ];
-        let mut pool = match &config.pool {
-            PoolSource::Emulated => {
-                notes.push("the pools were emulated in memory: they survive a process crash, not a power cut".to_owned());
-                "emulated in memory".to_owned()
-            }
-            PoolSource::At(path) => path.display().to_string(),
-        };
+        notes.extend(config.pool.note());
+        let mut pool = config.pool.to_string();
         if let Some(profile) = config.profile {
             pool = format!("{pool}, slowed to {} ({})", profile.name, profile.source);
         }

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use forebay_bench::{
     data::fresh_seed,
     device::Effort,
+    place::forebay_run,
     redis::{
         self, Config, Mode, Row,
         server::{Kind, Launch, Server},
@@ -136,7 +137,7 @@ fn kill(dir: &Path, program: &Path, forebay: &Path) -> Result<Killed, Failure> {
     let launch = Launch {
         program: program.to_owned(),
         dir: scratch.path().join("data"),
-        wrapper: redis::forebay_run(forebay, pool.path(), BUFFERS),
+        wrapper: forebay_run(forebay, Some((pool.path(), BUFFERS)), []),
         environment: Vec::new(),
         options: [
             "--appendonly",
