@@ -301,7 +301,7 @@ fn an_orderly_end_leaves_nothing_in_the_pool() {
     )
     .ok()
     .json();
-    let file = &status[0]["guests"][0]["files"][0];
+    let file = &status[0]["files"][0];
     assert!(
         file["path"].as_str().unwrap().ends_with(".incr.aof"),
         "{status}"

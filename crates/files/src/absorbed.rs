@@ -37,7 +37,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Leads the names of tables.
 pub(crate) const PREFIX: &str = "forebay-absorbed-";
 /// "absorbed" and the version of the table's layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x02");
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.
@@ -50,11 +50,11 @@ const OWNER: u32 = 0x3FFF_FFFF;
 struct Entry {
     dev: AtomicU64,
     ino: AtomicU64,
-    /// Which client absorbs it, by the supervisor's count; 0 for none.
-    holder: AtomicU64,
+    /// 1 if it is absorbed, 0 if the entry is free.
+    present: AtomicU64,
     /// When the file was made, ns since 1970; 0 if that is not known. Its inode may be another's after the run's end.
     born: AtomicU64,
-    /// That client's process.
+    /// A process of the run: the one that opened it first.
     pid: AtomicU32,
     unused: AtomicU32,
 }
@@ -106,48 +106,41 @@ impl Page {
         self.entries.iter().take(used)
     }
 
-    /// True if any client but `own` absorbs anything.
-    pub(crate) fn any_but(&self, own: u64) -> bool {
+    /// True if the run absorbs anything.
+    pub(crate) fn any(&self) -> bool {
         // What is asked about was opened before: either its opening is seen by who absorbs it later, or the entry by us.
         fence(SeqCst);
-        self.used().any(|entry| {
-            let holder = entry.holder.load(Relaxed);
-            holder != 0 && holder != own
-        })
+        self.present().next().is_some()
     }
 
-    /// The process of a client other than `own` that absorbs the file.
-    pub(crate) fn holder_but(&self, own: u64, (dev, ino): Key) -> Option<u32> {
+    /// True if the run absorbs the file.
+    pub(crate) fn has(&self, key: Key) -> bool {
         fence(SeqCst);
-        let found = self.used().find(|entry| {
-            let holder = entry.holder.load(Acquire);
-            holder != 0
-                && holder != own
-                && (entry.dev.load(Relaxed), entry.ino.load(Relaxed)) == (dev, ino)
-        })?;
+        self.present().any(|entry| entry.is_of(key))
+    }
+
+    /// The process of a run, which may have ended, that absorbs the file made then.
+    pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<u32> {
+        let found = self
+            .present()
+            .find(|entry| entry.is_of(key) && entry.born.load(Relaxed) == born)?;
         Some(found.pid.load(Relaxed))
     }
 
-    /// The process that absorbs the file made then, of a run that may have ended.
-    pub(crate) fn holder_of(&self, (dev, ino): Key, born: u64) -> Option<u32> {
-        let found = self.used().find(|entry| {
-            entry.holder.load(Acquire) != 0
-                && (entry.dev.load(Relaxed), entry.ino.load(Relaxed)) == (dev, ino)
-                && entry.born.load(Relaxed) == born
-        })?;
-        Some(found.pid.load(Relaxed))
-    }
-
-    /// Processes that absorb something.
+    /// Processes that opened what is absorbed.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        let held = |entry: &&Entry| entry.holder.load(Relaxed) != 0;
-        let pids = self.used().filter(held);
-        pids.map(|entry| entry.pid.load(Relaxed)).collect()
+        self.present()
+            .map(|entry| entry.pid.load(Relaxed))
+            .collect()
     }
 
-    /// Makes `file` the client's, for all to see. False if the table is full.
-    fn publish(&self, holder: u64, pid: u32, (dev, ino): Key, born: u64) -> bool {
-        let free = |entry: &&Entry| entry.holder.load(Relaxed) == 0;
+    fn present(&self) -> impl Iterator<Item = &Entry> {
+        self.used().filter(|entry| entry.present.load(Acquire) != 0)
+    }
+
+    /// Says that `file` is absorbed, for all to see. False if the table is full.
+    fn publish(&self, pid: u32, (dev, ino): Key, born: u64) -> bool {
+        let free = |entry: &&Entry| entry.present.load(Relaxed) == 0;
         let Some((at, entry)) = self.entries.iter().enumerate().find(|(_, e)| free(e)) else {
             return false;
         };
@@ -155,22 +148,23 @@ impl Page {
         entry.ino.store(ino, Relaxed);
         entry.born.store(born, Relaxed);
         entry.pid.store(pid, Relaxed);
-        entry.holder.store(holder, Release);
+        entry.present.store(1, Release);
         let used = u32::try_from(at + 1).unwrap_or(u32::MAX);
         self.used.fetch_max(used, Release);
         fence(SeqCst);
         true
     }
 
-    fn withdraw(&self, holder: u64, (dev, ino): Key) {
-        for entry in self.used() {
-            if entry.holder.load(Relaxed) == holder
-                && (entry.dev.load(Relaxed), entry.ino.load(Relaxed)) == (dev, ino)
-            {
-                entry.holder.store(0, Release);
-                return;
-            }
+    fn withdraw(&self, key: Key) {
+        if let Some(entry) = self.present().find(|entry| entry.is_of(key)) {
+            entry.present.store(0, Release);
         }
+    }
+}
+
+impl Entry {
+    fn is_of(&self, key: Key) -> bool {
+        (self.dev.load(Relaxed), self.ino.load(Relaxed)) == key
     }
 }
 
@@ -304,21 +298,16 @@ impl Table {
         }
     }
 
-    /// Says that the client `holder`, process `pid`, absorbs the file, which was made at `born`. False if there is no room.
-    pub(crate) fn publish(&self, holder: u64, pid: u32, key: Key, born: u64) -> bool {
+    /// Says that the run absorbs the file, which was made at `born` and opened first by process `pid`. False if there is no room.
+    pub(crate) fn publish(&self, pid: u32, key: Key, born: u64) -> bool {
         let _writing = self.writing.lock();
-        self.page.publish(holder, pid, key, born)
-    }
-
-    /// True if any client absorbs the file, or ended with records of it that could not be brought to it.
-    pub(crate) fn is_held(&self, key: Key) -> bool {
-        self.page.holder_but(0, key).is_some()
+        self.page.publish(pid, key, born)
     }
 
     /// Says that it does not any more.
-    pub(crate) fn withdraw(&self, holder: u64, key: Key) {
+    pub(crate) fn withdraw(&self, key: Key) {
         let _writing = self.writing.lock();
-        self.page.withdraw(holder, key);
+        self.page.withdraw(key);
     }
 }
 
@@ -385,24 +374,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_found_by_all_but_its_holder_until_it_is_withdrawn() {
+    fn what_is_published_is_found_until_it_is_withdrawn() {
         let dir = tempfile::tempdir().unwrap();
         let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
         let view = View::open(&table.path).unwrap();
-        assert!(view.is_of(boot()) && view.is_alive() && !view.any_but(0));
+        assert!(view.is_of(boot()) && view.is_alive() && !view.any());
         assert_eq!(view.socket(), b"socket");
-        assert!(table.publish(1, 77, (8, 9), 5) && table.publish(2, 78, (8, 10), 6));
-        assert_eq!(view.holder_but(0, (8, 9)), Some(77));
-        assert_eq!(view.holder_but(2, (8, 9)), Some(77));
-        assert_eq!(view.holder_but(1, (8, 9)), None);
+        assert!(table.publish(77, (8, 9), 5) && table.publish(78, (8, 10), 6));
+        assert!(view.has((8, 9)) && !view.has((9, 8)));
         assert_eq!(view.holder_of((8, 9), 5), Some(77));
         assert_eq!(view.holder_of((8, 9), 6), None);
-        assert_eq!(view.holder_but(0, (9, 8)), None);
-        table.withdraw(1, (8, 9));
-        assert_eq!(view.holder_but(0, (8, 9)), None);
-        assert!(view.any_but(1) && !view.any_but(2));
+        table.withdraw((8, 9));
+        assert!(!view.has((8, 9)) && view.any());
         let copy = View::copy_of(table.file.as_fd()).unwrap();
-        assert_eq!(copy.holder_but(0, (8, 10)), Some(78));
+        assert!(copy.has((8, 10)));
         let path = table.path.clone();
         drop(table);
         assert!(!view.is_alive() && !path.exists());
@@ -413,11 +398,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
         for ino in 0..ENTRIES as u64 {
-            assert!(table.publish(1, 77, (8, ino), 0));
+            assert!(table.publish(77, (8, ino), 0));
         }
-        assert!(!table.publish(1, 77, (8, 1 << 40), 0));
-        table.withdraw(1, (8, 5));
-        assert!(table.publish(1, 77, (8, 1 << 40), 0));
+        assert!(!table.publish(77, (8, 1 << 40), 0));
+        table.withdraw((8, 5));
+        assert!(table.publish(77, (8, 1 << 40), 0));
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn by_birth(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
 }
 
 /// All identities that a process may know the file by: one that may not ask for handles (seccomp) knows the other.
+#[cfg(test)]
 pub(crate) fn all_of(fd: BorrowedFd<'_>) -> Vec<Vec<u8>> {
     [by_handle(fd), by_birth(fd)]
         .into_iter()

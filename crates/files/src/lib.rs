@@ -10,6 +10,7 @@ pub mod boot;
 pub mod client;
 mod error;
 pub mod identity;
+mod log;
 pub mod marks;
 pub mod policy;
 mod processes;
@@ -22,7 +23,7 @@ mod wire;
 
 pub use error::FilesError;
 
-/// Files that one client absorbs at a time, at most. More stay plain.
+/// Files that a run absorbs at a time, at most. More stay plain.
 pub const FILES_MAX: usize = 256;
 
 /// Environment of the database: the supervisor's address, an abstract Unix socket.

@@ -41,3 +41,10 @@ pub(crate) fn has_in_environment(id: u32, bytes: &str) -> Option<bool> {
     // One that is gone but not waited for has none.
     (!environment.is_empty()).then(|| parts.any(|part| part == bytes.as_bytes()))
 }
+
+/// The process that a thread is of.
+pub(crate) fn of_thread(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    process?.trim().parse().ok()
+}

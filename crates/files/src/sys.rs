@@ -393,3 +393,11 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
     }
     Ok(())
 }
+
+/// Modification time, ns since 1970.
+pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(stat.st_mtime_nsec)
+}

@@ -20,7 +20,7 @@ use std::{
 use uuid::Uuid;
 
 /// Version of the messages, the shared page and the records.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.
@@ -30,7 +30,7 @@ const DESCRIPTORS_MAX: usize = 3;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// The first message of a client that wants to absorb files. Answer: [`Answer::Welcome`] with the pool and the shared page.
+    /// The first message of a process that is to be a member of the run. Answer: [`Answer::Welcome`].
     Hello {
         /// [`VERSION`].
         version: u32,
@@ -73,23 +73,24 @@ pub enum Request {
         /// Why.
         reason: String,
     },
-    /// Absorb the file whose descriptor comes along. Answer: [`Answer::Absorb`] once it and its directory are synced, or [`Answer::Refused`].
+    /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer: [`Answer::Absorb`] once it and its
+    /// directory are synced, or [`Answer::Refused`], or [`Answer::Unheard`].
     Register {
-        /// The number under which the client will log it.
-        file: u32,
         /// Its path, as bytes.
         path: Vec<u8>,
     },
-    /// A segment was sealed: sync these files, then everything below `end` is drained. No answer but the shared page's.
-    Drain {
-        /// Log address behind the segment.
-        end: u64,
-        /// The files written in it.
-        files: Vec<u32>,
+    /// The file is about to be changed in a way that is not logged. Answer: [`Answer::Done`] once it is plain, for all processes of the run;
+    /// [`Answer::Failed`] if what the lane has of it cannot be synced: then it must not be changed.
+    Retire {
+        /// Its number.
+        file: u32,
+        /// Which of the files that had the number.
+        generation: u32,
     },
-    /// The client wrote a file that could not be synced again, and synced it: go on draining. No answer.
-    Repaired {
-        /// The file.
+    /// A sync of a file that could not be synced. Answer: [`Answer::Done`] once what the lane has of it is written again and synced,
+    /// [`Answer::Failed`] if that failed as well.
+    Repair {
+        /// Its number.
         file: u32,
     },
     /// A file lost its last name: to sync the directory that had it is enough. No answer.
@@ -98,21 +99,12 @@ pub enum Request {
         file: u32,
         /// The name that it had, as bytes.
         path: Vec<u8>,
-        /// True if the program has closed it, too: as [`Request::Released`].
-        #[serde(default)]
-        closed: bool,
     },
-    /// A file lost its last name, and the program closed its last descriptor: nothing of it is needed any more. No answer.
+    /// The process closed its last descriptor of a file that has no name. If no other has it open, nothing of it is needed any more. No
+    /// answer.
     Released {
         /// The file.
         file: u32,
-    },
-    /// Nothing in the lane is of this file any more, and its number is free. No answer.
-    Forget {
-        /// The file.
-        file: u32,
-        /// True if it is plain from now on, false if it is closed.
-        retired: bool,
     },
 }
 
@@ -120,23 +112,22 @@ pub enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The pool's descriptor and the shared page's come along.
+    /// The process is a member of the run. The pool's descriptor, the lane's state and the shared page come along.
     Welcome {
         /// The pool's path.
         pool: PathBuf,
-        /// The client's number in the table of absorbed files.
-        holder: u64,
-        /// Owner to claim a lane for.
-        owner: Uuid,
-        /// Buffers of the lane.
-        buffers: u16,
-        /// Its label.
-        label: String,
+        /// The process's number.
+        member: u32,
         /// This boot's id.
         boot: Uuid,
     },
-    /// The file and its directory are synced, and no other process has it open.
-    Absorb,
+    /// The file and its directory are synced, and no process outside the run has it open; or the run absorbs it already.
+    Absorb {
+        /// Its number.
+        file: u32,
+        /// Which of the files that had the number.
+        generation: u32,
+    },
     /// The file stays plain.
     Refused {
         /// Why.
@@ -149,6 +140,11 @@ pub enum Answer {
     },
     /// Done.
     Done,
+    /// Not done.
+    Failed {
+        /// The kernel's error.
+        errno: i32,
+    },
     /// The supervisor's state comes along.
     Status,
 }

@@ -21,7 +21,7 @@ fn a_file_that_a_pattern_names_is_absorbed_and_others_are_plain() {
     // The kernel has it too.
     assert_eq!(fs::read(lab.data("a.log")).unwrap(), content(1, 100));
     let status = run.end();
-    let file = &status["guests"][0]["files"][0];
+    let file = &status["files"][0];
     assert_eq!(
         (&file["writes"], &file["bytes"], &file["syncs"]),
         (&1.into(), &100.into(), &1.into())
@@ -47,12 +47,12 @@ fn more_than_the_lane_holds_goes_through_it_and_the_drain_syncs_the_files_behind
     }
     assert_eq!(run.call("sync a"), Ok(0));
     let status = run.end();
-    let guest = &status["guests"][0];
+    let guest = &status["lane"];
     assert!(
         guest["drained"].as_u64().unwrap() > 20_000_000 - 4 * SEGMENT,
         "{guest}"
     );
-    assert!(guest["real_syncs"].as_u64().unwrap() > 100, "{guest}");
+    assert!(guest["real_syncs"].as_u64().unwrap() > 20, "{guest}");
     assert_eq!(fs::read(lab.data("a.log")).unwrap(), expected);
     assert_eq!(lab.lanes(), 0);
 }
@@ -72,7 +72,7 @@ fn a_retired_file_is_drained_and_plain_from_then_on_also_when_it_is_opened_again
     assert_eq!(run.call("write a 2 1000"), Ok(1000));
     assert_eq!(run.open("again", &path, APPEND), 0);
     let status = run.end();
-    assert_eq!(status["guests"][0]["files"][0]["writes"], 1);
+    assert_eq!(status["files"][0]["writes"], 1);
     assert_eq!(
         fs::read(&path).unwrap(),
         [content(1, 1000), content(2, 1000)].concat()
@@ -99,22 +99,21 @@ fn a_file_that_is_closed_and_opened_again_stays_the_same_file_and_numbers_do_not
 }
 
 #[test]
-fn a_second_process_that_opens_an_absorbed_file_for_writing_makes_it_plain_for_both() {
+fn a_second_process_that_opens_an_absorbed_file_joins_it_and_all_that_both_wrote_is_recovered() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
-    run.open("a", &path, APPEND);
+    assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 1 100").unwrap();
-    let started = std::time::Instant::now();
-    assert_eq!(run.open("other a", &path, APPEND), 0);
-    // It waited for the first one, which did nothing in that time.
-    assert!(started.elapsed().as_secs() >= 2);
+    assert_eq!(run.open("other a", &path, APPEND), 1);
     run.call("other write a 2 100").unwrap();
-    assert_eq!(run.call("absorbs a"), Ok(1));
     run.call("write a 3 100").unwrap();
-    assert_eq!(run.call("absorbs a"), Ok(0));
+    assert_eq!(run.call("absorbs a"), Ok(1));
+    // Any process's sync covers what any process wrote.
     run.call("sync a").unwrap();
-    run.end();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
     assert_eq!(
         fs::read(&path).unwrap(),
         [content(1, 100), content(2, 100), content(3, 100)].concat()
@@ -122,21 +121,26 @@ fn a_second_process_that_opens_an_absorbed_file_for_writing_makes_it_plain_for_b
 }
 
 #[test]
-fn a_file_that_another_process_has_open_plainly_is_absorbed_only_when_it_is_closed_there() {
+fn a_file_that_one_process_retires_is_plain_for_all() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
     run.open("a", &path, APPEND);
-    assert_eq!(run.open("other a", &path, APPEND), 0);
-    run.call("write a 1 100").unwrap();
-    assert_eq!(run.call("absorbs a"), Ok(0));
-    // The first goes on writing by its descriptor, and nobody would see it.
-    run.call("other close a").unwrap();
-    assert_eq!(run.open("other a", &path, APPEND), 0);
-    run.call("other close a").unwrap();
-    run.call("close a").unwrap();
     assert_eq!(run.open("other a", &path, APPEND), 1);
+    run.call("write a 1 100").unwrap();
+    run.call("other retire a").unwrap();
+    assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 100));
+    run.call("other write a 2 100").unwrap();
+    run.call("write a 3 100").unwrap();
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    run.call("sync a").unwrap();
+    // And in whichever process it is opened again.
+    assert_eq!(run.open("again", &path, APPEND), 0);
     run.end();
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [content(1, 100), content(2, 100), content(3, 100)].concat()
+    );
 }
 
 #[test]
@@ -173,13 +177,12 @@ fn an_absorbed_file_is_absorbed_by_whatever_name_it_is_opened() {
 }
 
 #[test]
-fn a_file_that_the_first_process_closed_and_drained_is_absorbed_for_the_second() {
+fn a_file_that_the_first_process_closed_is_absorbed_for_the_second() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
     assert_eq!(run.open("other a", &path, APPEND), 1);
     run.call("other write a 1 100").unwrap();
-    run.call("other retire a").unwrap();
     run.call("other close a").unwrap();
     assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 2 100").unwrap();

@@ -20,7 +20,7 @@ fn when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back() {
     run.call("sync a").unwrap();
     run.kill_database();
     let status = run.end();
-    assert_eq!(status["guests"][0]["left"], serde_json::Value::Null);
+    assert_eq!(status["lane"]["left"], serde_json::Value::Null);
     assert_eq!(fs::read(lab.data("a.log")).unwrap(), content(1, 3000));
     assert_eq!(lab.lanes(), 0);
 }
@@ -314,7 +314,7 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
     let lab = Lab::new();
     let (mut run, acknowledged) = full(&lab);
     run.kill_database();
-    assert_eq!(run.end()["guests"][0]["left"], serde_json::Value::Null);
+    assert_eq!(run.end()["lane"]["left"], serde_json::Value::Null);
     assert!(fs::read(lab.data("a.log")).unwrap() == acknowledged);
     assert_eq!(lab.lanes(), 0);
 

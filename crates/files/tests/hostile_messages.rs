@@ -21,7 +21,7 @@ fn a_file_name_that_is_not_utf8_leaves_the_status_readable() {
     let client = attacked.connect();
     client.send(&attacked.hello(), &[]);
     client.receive().unwrap();
-    let register = json!({"register": {"file": 1, "path": name}});
+    let register = json!({"register": {"path": name}});
     client.send(&register, &[file.as_fd()]);
     client.receive().unwrap();
     attacked.must_be_well();
@@ -40,14 +40,14 @@ fn a_name_below_a_fifo_does_not_hold_up_the_supervisor() {
     let client = attacked.connect();
     client.send(&attacked.hello(), &[]);
     client.receive().unwrap();
-    let register = |path: Vec<u8>| json!({"register": {"file": 1, "path": path}});
+    let register = |path: Vec<u8>| json!({"register": {"path": path}});
     client.send(
         &register(path.clone().into_os_string().into_vec()),
         &[file.as_fd()],
     );
     client.receive().unwrap();
     fs::remove_file(path).unwrap();
-    client.send(&json!({"unlinked": {"file": 1, "path": below}}), &[]);
+    client.send(&json!({"unlinked": {"file": 0, "path": below}}), &[]);
     attacked.must_be_well();
     client.send(&register(below), &[file.as_fd()]);
     client.receive().unwrap();

@@ -355,15 +355,24 @@ fn is_replayed_to(name: &str, calls: &[&str]) {
 #[test]
 fn a_file_that_lost_one_of_two_names_is_found_by_the_other() {
     is_replayed_to("other/b", &["link @/d/a.log @/other/b", "unlink @/d/a.log"]);
-    is_replayed_to(
-        "other/c",
-        &[
-            "link @/d/a.log @/other/b",
-            "link @/d/a.log @/other/c",
-            "unlink @/d/a.log",
-            "unlink @/other/b",
-        ],
-    );
+}
+
+#[test]
+fn a_file_that_gets_a_third_name_is_plain_and_all_of_it_on_the_disk() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 1 3000").unwrap();
+    for name in ["b", "c"] {
+        let link = lab.data(name);
+        let call = format!("link {} {}", path.display(), link.display());
+        run.call(call).unwrap();
+    }
+    assert_eq!(run.call("write a 2 10"), Ok(10));
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 3000));
+    run.end();
 }
 
 #[test]

@@ -164,20 +164,11 @@ impl Stage {
             .output()
             .ok()?;
         let status: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
-        let guests = status.get(0)?.get("guests")?.as_array()?;
-        let sum = |field: &str| {
-            guests
-                .iter()
-                .filter_map(|guest| guest.get(field)?.as_u64())
-                .sum()
-        };
+        let lane = status.get(0)?.get("lane")?;
         Some(Behind {
-            waits: sum("waits"),
-            real_syncs: sum("real_syncs"),
-            real_sync_seconds: guests
-                .iter()
-                .filter_map(|guest| guest.get("real_sync_seconds")?.as_f64())
-                .sum(),
+            waits: lane.get("waits")?.as_u64()?,
+            real_syncs: lane.get("real_syncs")?.as_u64()?,
+            real_sync_seconds: lane.get("real_sync_seconds")?.as_f64()?,
         })
     }
 }

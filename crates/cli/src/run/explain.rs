@@ -5,7 +5,7 @@ use forebay_bench::report::{Table, figure, grouped};
 use forebay_files::{
     policy::Policy,
     replay::{LaneReport, Outcome},
-    supervisor::{FileStatus, GuestStatus, Outside, PlainFile, Status},
+    supervisor::{FileStatus, LaneStatus, Outside, PlainFile, Status},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,34 +35,26 @@ pub fn outside(outside: Outside) -> String {
 /// Files and syncs.
 fn body(status: &Status) -> String {
     let programs: BTreeSet<String> = status
-        .guests
+        .processes
         .iter()
-        .filter(|guest| guest.files.iter().any(|file| file.writes > 0))
-        .map(|guest| guest.program.clone())
+        .map(|process| process.program.clone())
         .collect();
     let mut text = String::new();
-    if !programs.is_empty() {
+    if status.files.iter().any(|file| file.writes > 0) {
         let programs: Vec<String> = programs.into_iter().collect();
         text = format!("absorbed what was written by {}\n", programs.join(", "));
     }
     text.push_str(&files(status));
     text.push_str(&plain(&status.plain));
-    text.push_str(&syncs(&status.guests));
+    text.push_str(&status.lane.as_ref().map(syncs).unwrap_or_default());
     text
 }
 
 /// A run that is going on.
 pub fn running(status: &Status) -> String {
-    let lag: u64 = status
-        .guests
-        .iter()
-        .map(|guest| guest.drain_lag_bytes)
-        .sum();
-    let waiting: u64 = status
-        .guests
-        .iter()
-        .map(|guest| guest.segments_waiting)
-        .sum();
+    let lane = status.lane.clone().unwrap_or_default();
+    let (lag, waiting) = (lane.drain_lag_bytes, lane.segments_waiting);
+    let living = status.processes.iter().filter(|process| !process.ended);
     let mut text = format!(
         "{} (forebay {}), running {}\n",
         status.program,
@@ -80,11 +72,11 @@ pub fn running(status: &Status) -> String {
             format!("{} (a process outside)", status.outside_writer.in_words()),
         ),
         (
-            "lanes",
+            "lane",
             format!(
-                "{} of at most {} each",
-                status.guests.iter().filter(|guest| !guest.ended).count(),
-                size::show(status.lane_bytes)
+                "{} of the pool, for {} processes",
+                size::show(lane.bytes),
+                living.count()
             ),
         ),
         (
@@ -142,7 +134,7 @@ const FILES_SHOWN: usize = 30;
 
 fn files(status: &Status) -> String {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    for file in status.guests.iter().flat_map(|guest| &guest.files) {
+    for file in &status.files {
         sums.entry(shown(&file.path)).or_default().add(file);
     }
     if sums.is_empty() && !status.plain.is_empty() {
@@ -204,10 +196,8 @@ fn plain(files: &[PlainFile]) -> String {
 }
 
 /// What was done behind.
-fn syncs(guests: &[GuestStatus]) -> String {
-    let real: u64 = guests.iter().map(|guest| guest.real_syncs).sum();
-    let seconds: f64 = guests.iter().map(|guest| guest.real_sync_seconds).sum();
-    let waits: u64 = guests.iter().map(|guest| guest.waits).sum();
+fn syncs(lane: &LaneStatus) -> String {
+    let (real, seconds, waits) = (lane.real_syncs, lane.real_sync_seconds, lane.waits);
     let mut text = String::new();
     if real > 0 {
         text = format!(
@@ -220,7 +210,7 @@ fn syncs(guests: &[GuestStatus]) -> String {
             "{waits} times the database waited because the pool was full; more or larger segments may help (--buffers)\n"
         ));
     }
-    for why in guests.iter().filter_map(|guest| guest.left.as_ref()) {
+    if let Some(why) = &lane.left {
         text.push_str(&format!("LEFT IN THE POOL: {why}\n"));
     }
     text
@@ -240,10 +230,8 @@ fn duration(seconds: f64) -> String {
 
 /// True if everything that is absorbed can be brought to its files.
 pub fn is_well(status: &Status) -> bool {
-    status
-        .guests
-        .iter()
-        .all(|guest| guest.left.is_none() && guest.files.iter().all(|file| file.error.is_none()))
+    let is_left = status.lane.as_ref().is_some_and(|lane| lane.left.is_some());
+    !is_left && status.files.iter().all(|file| file.error.is_none())
 }
 
 /// True if the lane's records are still in the pool, for the user to decide.

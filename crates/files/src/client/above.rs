@@ -3,19 +3,20 @@
 //! The call may hold any of our locks and may have a record unfinished, so nothing here takes a lock, allocates, or appends a record. What the
 //! handler changes is in the kernel only, and is newer than the lane's records of that file. Before the handler hears that it is durable:
 //!
-//! 1. The file is unlogged, and is to be retired: nothing is logged of it any more, by any thread or process.
-//! 2. The handler waits, [`WAIT`] at most, for another thread to retire the file. Then the lane has nothing of it.
-//! 3. If none did, the file is changed later than [`WAIT`] after the last record of it, which a replay sees: it refuses the lane and writes nothing
+//! 1. The file is *leaving*: nothing is logged of it any more, by any thread or process.
+//! 2. The handler waits, [`WAIT`] at most, for the supervisor to make it plain. Then the lane has nothing of it.
+//! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than [`WAIT`] after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.
 
 use super::{
-    CONFIG, Config, FILES, FORKED,
+    CONFIG, Config,
     names::{Key, regular, stat_at},
     open::writes,
+    process::generation,
     session::{self, Session},
     table,
 };
-use crate::FILES_MAX;
+use crate::shared::State;
 use rustix::{
     fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
@@ -23,7 +24,6 @@ use rustix::{
 use std::{
     ffi::{CStr, c_int},
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
@@ -78,8 +78,13 @@ pub(super) fn leave_inherited(fd: BorrowedFd<'_>, number: usize) {
 ///
 /// # Errors
 /// That of the sync; of changing the file's time, which needs the right to write to it.
-pub(super) fn sync(session: &Session, number: usize, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    let is_retired = outlast(session, number);
+pub(super) fn sync(number: usize, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let Some(session) = session::there() else {
+        // A child that is not a member yet. What it inherited is its parent's and the run's.
+        leave(fd);
+        return rustix::fs::fsync(fd);
+    };
+    let is_retired = outlast(session, number, generation(number));
     if !is_retired {
         let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
         let now = Timestamps {
@@ -89,8 +94,8 @@ pub(super) fn sync(session: &Session, number: usize, fd: BorrowedFd<'_>) -> Resu
         rustix::fs::futimens(fd, &now)?;
     }
     rustix::fs::fsync(fd)?;
-    match session.page.files[number].errno.load(Relaxed) {
-        errno if errno != 0 && !is_retired => Err(Errno::from_raw_os_error(errno)),
+    match session.page.files[number].error() {
+        Some(errno) if !is_retired => Err(errno),
         _ => Ok(()),
     }
 }
@@ -101,38 +106,33 @@ fn let_go_at(config: &Config, (dir, path): (c_int, &CStr)) {
     }
 }
 
-/// Returns when the file is absorbed by no process, or is to be retired by each that absorbs it and was not logged for [`WAIT`].
+/// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of it for [`WAIT`].
 fn let_go(config: &Config, key: Key) {
-    let ours = match session::current().filter(|_| !FORKED.load(Relaxed)) {
-        Some(session) => (0..FILES_MAX)
-            .find(|number| FILES[*number].key() == Some(key))
-            .map(|number| (session, number)),
-        None => None,
-    };
-    if let Some((session, number)) = ours {
-        mark(session, number);
+    let ours = session::there().and_then(|session| Some((session, session.page.find(key)?)));
+    if let Some((session, (number, stamp))) = ours {
+        session.page.files[number].leave(stamp.generation);
     }
-    // The supervisor waits for those who absorb it, us included.
-    let is_absorbed = ours.is_some() || config.is_anothers(key);
+    let is_absorbed = ours.is_some() || config.is_absorbed(key);
     let told = is_absorbed && config.address.foreign_at_once(key).is_ok();
-    if let Some((session, number)) = ours.filter(|_| !told) {
-        outlast(session, number);
+    if let Some((session, (number, stamp))) = ours.filter(|_| !told) {
+        outlast(session, number, stamp.generation);
     }
 }
 
-/// From now on nothing of the file is logged, and whoever uses it next retires it.
-fn mark(session: &Session, number: usize) {
-    FILES[number].lose_track();
-    session.page.files[number].retire.store(1, Relaxed);
-}
-
-/// Waits until the file is retired, or was not logged for [`WAIT`]; true in the first case.
-fn outlast(session: &Session, number: usize) -> bool {
-    let key = FILES[number].key();
-    mark(session, number);
+/// From now on nothing of the file is logged. Waits until it is plain, or was not logged for [`WAIT`]; true in the first case.
+fn outlast(session: &Session, number: usize, generation: u32) -> bool {
+    let file = &session.page.files[number];
+    if !file.leave(generation) {
+        return true;
+    }
+    // The supervisor does it, if the interrupted call has not the file's lock.
+    if let Some(config) = CONFIG.get() {
+        let _ = config.address.foreign_at_once(file.key());
+    }
     let begun = Instant::now();
     while begun.elapsed() < WAIT {
-        if FILES[number].key() != key {
+        let stamp = file.stamp();
+        if stamp.generation != generation || stamp.state == State::Free {
             return true;
         }
         let pause = Timespec {

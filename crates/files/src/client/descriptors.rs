@@ -1,17 +1,14 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    FILES, FORKED, above, interrupted,
-    leaving::retire_file,
+    interrupted,
+    leaving::retire,
+    process::{self, lose_track},
     session,
-    table::{self, Entry, Gone},
-    with_file,
+    table::{self, Entry},
 };
-use crate::{sys, wire::Request};
-use std::{
-    ffi::c_int,
-    sync::atomic::Ordering::{Relaxed, Release},
-};
+use crate::{shared::Gone, sys, wire::Request};
+use std::ffi::c_int;
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
 pub fn closing(fd: c_int) {
@@ -22,32 +19,26 @@ pub fn closing(fd: c_int) {
     if sys::in_vforked_child() {
         return;
     }
-    let mut released = false;
-    // Until the entry is gone: whoever writes the file's records again by one of its descriptors has the lock.
-    let _held = match entry.file() {
-        // It counts as open from now on.
-        Some(number) if interrupted() => {
-            FILES[number].lose_track();
-            None
-        }
-        Some(number) if !FORKED.load(Relaxed) => {
-            let guard = FILES[number].file.lock();
-            if let Ok(mut cell) = guard.try_borrow_mut()
-                && let Some(file) = &mut *cell
-            {
-                file.descriptors = file.descriptors.saturating_sub(1);
-                // The number may come back for another open file.
-                file.position = None;
-                released = file.gone == Gone::Yes && file.descriptors == 0;
-            }
-            Some(guard)
-        }
-        _ => None,
+    let Some(number) = entry.file() else {
+        table::set_entry(fd, None);
+        return;
     };
+    let known = session::there().filter(|_| !interrupted());
+    let _held = known.map(|_| {
+        let mut file = process::local(number);
+        // The number may come back for another open file.
+        file.position = None;
+        file
+    });
     table::set_entry(fd, None);
-    if let (true, Some(file), Some(session)) = (released, entry.file(), session::current()) {
-        // Its space is free as soon as the supervisor has closed it, too.
-        session.tell(&Request::Released { file: file as u32 });
+    // Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
+    if let Some(session) = known
+        && session.page.files[number].gone() == Gone::Yes
+        && table::descriptors_of(number).next().is_none()
+    {
+        session.tell(&Request::Released {
+            file: number as u32,
+        });
     }
 }
 
@@ -56,40 +47,11 @@ pub fn duplicated(from: c_int, to: c_int) {
     let Some(entry) = table::entry(from) else {
         return;
     };
-    if from == to || sys::in_vforked_child() {
+    if from == to || sys::in_vforked_child() || table::set_entry(to, Some(entry)) {
         return;
     }
-    let Some(number) = entry.file() else {
-        table::set_entry(to, Some(entry));
-        return;
-    };
-    if FORKED.load(Relaxed) {
-        table::set_entry(to, Some(entry));
-        return;
-    }
-    if interrupted() {
-        FILES[number].lose_track();
-        FILES[number].uncounted.store(true, Release);
-        if !table::set_entry(to, Some(entry))
-            && let Some(raw) = sys::borrow(to)
-        {
-            above::leave(raw);
-        }
-        return;
-    }
-    let guard = FILES[number].file.lock();
-    if let Ok(mut cell) = guard.try_borrow_mut()
-        && let Some(file) = &mut *cell
-        && table::set_entry(to, Some(entry))
-    {
-        file.descriptors += 1;
-        return;
-    }
-    drop(guard);
     // A number too large for the table would write round the lane.
-    if let Some(session) = session::current() {
-        let _ = retire_file(session, number);
-    }
+    let _ = retire(from);
 }
 
 /// After `fcntl(F_SETFL)` changed the flags of an absorbed `fd`.
@@ -97,23 +59,22 @@ pub fn flags_changed(fd: c_int, flags: c_int) {
     let Some(entry) = table::entry(fd) else {
         return;
     };
-    match entry.file() {
-        Some(number) if interrupted() => {
-            // Its duplicates' flags and positions are not known any more.
-            FILES[number].lose_track();
-            table::set_entry(fd, Some(entry.with_flags(flags)));
-        }
-        // Duplicates share their flags.
-        Some(number) if !FORKED.load(Relaxed) => {
-            for (other, known) in table::descriptors_of(number) {
-                if sys::same_open_file(fd, other) {
-                    table::set_entry(other, Some(known.with_flags(flags)));
-                }
-            }
-            with_file(number, |file| file.position = None);
-        }
-        _ => {
-            table::set_entry(fd, Some(entry.with_flags(flags)));
+    let Some(number) = entry.file() else {
+        table::set_entry(fd, Some(entry.with_flags(flags)));
+        return;
+    };
+    if interrupted() {
+        // Its duplicates' flags and positions are not known any more.
+        lose_track(number);
+        table::set_entry(fd, Some(entry.with_flags(flags)));
+        return;
+    }
+    let mut file = process::local(number);
+    file.position = None;
+    // Duplicates share their flags.
+    for (other, known) in table::descriptors_of(number) {
+        if sys::same_open_file(fd, other) {
+            table::set_entry(other, Some(known.with_flags(flags)));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `table` knows descriptors and files, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `leaving` are
+//! `table` knows descriptors, `process` files and locks, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `leaving` are
 //! what becomes of each call, `above` of a signal handler's that interrupted another. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -12,8 +12,10 @@ mod descriptors;
 mod leaving;
 mod names;
 mod open;
+mod orphan;
 mod others;
 mod own;
+mod process;
 mod session;
 mod table;
 mod tail;
@@ -32,22 +34,21 @@ pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};
 
 use crate::{
-    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FILES_MAX, IO_URING_REFUSED,
-    absorbed::View, sys,
+    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED, absorbed::View,
+    sys,
 };
-use names::Key;
-use parking_lot::Mutex;
-use rustix::io::Errno;
 use session::Address;
 use std::{
-    cell::{Cell, OnceCell},
+    cell::Cell,
     ffi::{CString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
-    sync::{OnceLock, atomic::AtomicBool},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
-use table::{FILES, File};
 
 /// What the environment says.
 struct Config {
@@ -63,8 +64,11 @@ struct Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// In a forked child: nothing of the session may be touched.
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// In a forked child of a member: it becomes one itself when it uses an absorbed file.
+static PENDING: AtomicBool = AtomicBool::new(false);
+
+/// This process is no member any more, and cannot become one: it is another user's, or was refused.
+static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// This process forked: its children share its descriptors' positions, and may move them.
 static FORKS: AtomicBool = AtomicBool::new(false);
@@ -73,13 +77,7 @@ static FORKS: AtomicBool = AtomicBool::new(false);
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Why files that the profile names stay plain in this process, for status.
-static PLAIN_FOR: Mutex<Option<String>> = Mutex::new(None);
-
-/// Held while a file begins or ends to be absorbed: its holder alone talks to the supervisor and expects an answer.
-static REGISTRY: Mutex<()> = Mutex::new(());
-
-/// Identities of files that were retired: they stay plain. The last lock.
-static RETIRED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static PLAIN_FOR: OnceLock<String> = OnceLock::new();
 
 /// Reads the supervisor's address and the profile's patterns from the environment. Called once, by the library's constructor;
 /// before it, and without a supervisor, nothing is absorbed.
@@ -132,7 +130,7 @@ pub fn refuses_io_uring() -> bool {
 #[inline]
 #[must_use]
 pub fn is_absorbing() -> bool {
-    session::current().is_some()
+    session::there().is_some() || PENDING.load(Relaxed)
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
@@ -176,33 +174,4 @@ pub fn is_inside() -> bool {
 #[inline]
 fn interrupted() -> bool {
     DEPTH.get() > 1
-}
-
-/// The number of the absorbed file with this key. Under the registry's lock.
-///
-/// A file that is closed may be gone, and its inode another file's: `identity` says whose it is.
-fn find(wanted: Key, identity: impl Fn() -> Result<Vec<u8>, Errno>) -> Option<usize> {
-    session::current()?;
-    // Asked for once: an inode is used again as soon as it is free, so many files that are closed and gone may have had it.
-    let asked = OnceCell::new();
-    let is_it = |known: &Vec<u8>| asked.get_or_init(&identity).as_ref() == Ok(known);
-    let candidates = (0..FILES_MAX).filter(|number| FILES[*number].key() == Some(wanted));
-    candidates.into_iter().find(|number| {
-        let guard = FILES[*number].file.lock();
-        let Ok(cell) = guard.try_borrow() else {
-            return false;
-        };
-        cell.as_ref().is_some_and(|file| {
-            (file.dev, file.ino) == wanted && (file.descriptors > 0 || is_it(&file.identity))
-        })
-    })
-}
-
-fn with_file(number: usize, change: impl FnOnce(&mut File)) {
-    let guard = FILES[number].file.lock();
-    if let Ok(mut cell) = guard.try_borrow_mut()
-        && let Some(file) = &mut *cell
-    {
-        change(file);
-    }
 }

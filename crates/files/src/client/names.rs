@@ -1,25 +1,33 @@
 //! Files by name: renamed, unlinked, and asked about.
 
 use super::{
-    CONFIG, FORKED, REGISTRY, find,
+    CONFIG, interrupted,
+    leaving::retire_file,
+    process::{Held, hold, process},
     session::{self, Session},
-    table::{File, Gone},
-    with_file,
+    write::logged,
 };
-use crate::{FILES_MAX, identity, sys, wire::Request};
+use crate::{
+    identity,
+    shared::{Gone, State},
+    sys,
+    wire::Request,
+};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat},
     io::Errno,
 };
 use std::{
-    ffi::{CStr, OsString, c_int},
+    ffi::{CStr, OsStr, OsString, c_int},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
-    sync::atomic::Ordering::Relaxed,
 };
+
+/// Number and generation of a file that the run absorbs.
+pub(super) type Number = (usize, u32);
 
 /// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces, and what is in it, if it is a directory.
 ///
@@ -30,14 +38,14 @@ pub fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let Some(session) = own_session() else {
+    let Some(session) = session::current().filter(|_| !interrupted()) else {
         return real();
     };
-    // Held to the end, so that the numbers stay these files'.
-    let registry = REGISTRY.lock();
-    let renamed = ours(from);
+    // Held to the end, so that of this process's threads one at a time renames.
+    let registry = process().registry.lock();
+    let renamed = ours(session, from);
     // Another name of the same file replaces nothing.
-    let replaced = ours(to).filter(|replaced| {
+    let replaced = ours(session, to).filter(|replaced| {
         let same = renamed.as_ref().map(|renamed| renamed.number);
         same != Some(replaced.number)
     });
@@ -53,12 +61,16 @@ pub fn rename(
         }
         return done;
     }
-    let losing = replaced.map(|named| Losing::begin(session, named));
+    let losing = replaced
+        .map(|named| Losing::begin(session, named))
+        .transpose()?;
     let mut target = None;
     if let Some(Ours { number, .. }) = renamed {
         let path = absolute(to);
         // It may have either name after a crash.
-        with_file(number, |file| session.log_name(number, file, &path));
+        with_file(session, number, |held| {
+            held.session.log().name(held.number, &path)
+        })?;
         forebay_pool::failpoint!("files:rename");
         target = Some((number, path));
     }
@@ -66,25 +78,45 @@ pub fn rename(
     forebay_pool::failpoint!("files:renamed");
     if let Some((number, path)) = target {
         let from = absolute(from);
-        with_file(number, |file| match &done {
-            Ok(()) => {
-                file.links.retain(|link| *link != from && *link != path);
-                let old = std::mem::replace(&mut file.path, path);
-                // It was opened by another of its names.
-                if old != from && old != file.path && is_at(&old, file) {
-                    file.links.push(old);
-                }
-            }
-            Err(_) => {
-                let old = file.path.clone();
-                session.log_name(number, file, &old);
-            }
-        });
+        with_file(session, number, |held| match &done {
+            Ok(()) => named_anew(held, &from, &path),
+            Err(_) => held.session.log().name(held.number, &path_of(held)),
+        })?;
     }
     if let Some(losing) = losing {
-        losing.end(to);
+        losing.end(to)?;
     }
     done
+}
+
+/// The file that was called `from` is called `path` now.
+fn named_anew(held: &mut Held, from: &Path, path: &Path) -> Result<(), Errno> {
+    let shared = held.shared;
+    let link = PathBuf::from(OsStr::from_bytes(&shared.link.get()));
+    if link == from || link == path {
+        shared.link.clear();
+    }
+    let old = path_of(held);
+    let fits = shared.path.set(path.as_os_str().as_bytes());
+    // It was opened by another of its names, which it has still.
+    let has_other = old != from && old != path && is_at(&old, held);
+    if !fits || has_other && !add_link(held, &old) {
+        // It cannot be followed: whoever uses it next has it made plain.
+        shared.leave(held.generation());
+    }
+    Ok(())
+}
+
+/// Notes one more name; false if there is no room for it.
+fn add_link(held: &Held, path: &Path) -> bool {
+    let link = &held.shared.link;
+    let bytes = path.as_os_str().as_bytes();
+    let has_room = link.is_empty() || link.get() == bytes;
+    has_room && link.set(bytes)
+}
+
+fn path_of(held: &Held) -> PathBuf {
+    PathBuf::from(OsString::from_vec(held.shared.path.get()))
 }
 
 /// Unlinks: `real` does it. The file may be absorbed.
@@ -96,62 +128,79 @@ pub fn unlink(
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let Some(session) = own_session() else {
+    let Some(session) = session::current().filter(|_| !interrupted()) else {
         return real();
     };
-    let registry = REGISTRY.lock();
-    let Some(named) = ours((dir, path)) else {
+    let registry = process().registry.lock();
+    let Some(named) = ours(session, (dir, path)) else {
         drop(registry);
         return real();
     };
-    let losing = Losing::begin(session, named);
+    let losing = Losing::begin(session, named)?;
     forebay_pool::failpoint!("files:unlink");
     let done = real();
-    losing.end((dir, path));
+    losing.end((dir, path))?;
     done
 }
 
 /// Gives a file one more name: `real` does it. `from` may be absorbed; `flags` are those of `linkat`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; that of a sync, if the file cannot be followed by so many names.
 pub fn link(
     from: (c_int, &CStr),
     to: (c_int, &CStr),
     flags: c_int,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let Some(session) = own_session() else {
+    let Some(session) = session::current().filter(|_| !interrupted()) else {
         return real();
     };
-    let registry = REGISTRY.lock();
+    let registry = process().registry.lock();
     let mut look = AtFlags::from_bits_retain(flags as u32) & AtFlags::EMPTY_PATH;
     look.set(
         AtFlags::SYMLINK_NOFOLLOW,
         flags & libc::AT_SYMLINK_FOLLOW == 0,
     );
-    let Some(Ours { number, .. }) = ours_at(from, look) else {
+    let Some(Ours { number, .. }) = ours_at(session, from, look) else {
         drop(registry);
         return real();
     };
-    // Before: it may be found by this name alone.
     let path = absolute(to);
-    with_file(number, |file| session.log_name(number, file, &path));
+    let (at, generation) = number;
+    let link = session.page.files[at].link.get();
+    if !link.is_empty() && link != path.as_os_str().as_bytes() {
+        // A third name is not followed.
+        drop(registry);
+        retire_file(session, at, generation)?;
+        return real();
+    }
+    // Before: it may be found by this name alone.
+    with_file(session, number, |held| {
+        held.session.log().name(held.number, &path)
+    })?;
     forebay_pool::failpoint!("files:link");
     let done = real();
-    with_file(number, |file| {
-        if done.is_ok() && file.path != path && !file.links.contains(&path) {
-            file.links.push(path);
+    with_file(session, number, |held| {
+        let newest = path_of(held);
+        if done.is_ok() && newest != path && !add_link(held, &path) {
+            held.shared.leave(held.generation());
         }
-        let newest = file.path.clone();
-        session.log_name(number, file, &newest);
-    });
+        held.session.log().name(held.number, &newest)
+    })?;
     done
 }
 
-/// The session; none in a forked child.
-fn own_session() -> Option<&'static Session> {
-    session::current().filter(|_| !FORKED.load(Relaxed))
+/// Does `change` to a file, if the run absorbs it still.
+fn with_file(
+    session: &'static Session,
+    (number, generation): Number,
+    change: impl FnOnce(&mut Held) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    match hold(session, number, generation)? {
+        Some(mut held) => logged(change(&mut held)),
+        None => Ok(()),
+    }
 }
 
 /// A file that is about to lose a name.
@@ -162,17 +211,17 @@ struct Losing {
 
 impl Losing {
     /// Of the last name it is logged before: if the machine stops now, the file may be there or not.
-    fn begin(session: &'static Session, named: Ours) -> Self {
+    fn begin(session: &'static Session, named: Ours) -> Result<Self, Errno> {
         if named.is_last_name {
-            with_file(named.number, |file| {
-                session.log_gone(named.number, file, Gone::Maybe);
-            });
+            with_file(session, named.number, |held| {
+                held.session.log().gone(held.number, Gone::Maybe)
+            })?;
         }
-        Self { session, named }
+        Ok(Self { session, named })
     }
 
     /// What became of it says the file alone: the kernel may have refused, or another process may have given it another name meanwhile.
-    fn end(self, name: (c_int, &CStr)) {
+    fn end(self, name: (c_int, &CStr)) -> Result<(), Errno> {
         let Ours {
             number,
             seen,
@@ -180,44 +229,49 @@ impl Losing {
         } = self.named;
         let names = rustix::fs::fstat(&seen).map_or(1, |stat| stat.st_nlink);
         let path = absolute(name);
-        with_file(number, |file| {
+        with_file(self.session, number, |held| {
+            let log = held.session.log();
             match (names, is_last_name) {
-                (0, _) => self.session.log_gone(number, file, Gone::Yes),
-                (_, true) => self.session.log_gone(number, file, Gone::No),
+                (0, _) => log.gone(held.number, Gone::Yes)?,
+                (_, true) => log.gone(held.number, Gone::No)?,
                 (_, false) => {}
             }
-            file.links.retain(|link| *link != path);
-            if names > 0
-                && file.path == path
-                && !is_at(&path, file)
-                && let Some(other) = file.links.pop()
+            let link = PathBuf::from(OsString::from_vec(held.shared.link.get()));
+            if link == path {
+                held.shared.link.clear();
+            } else if names > 0
+                && path_of(held) == path
+                && !is_at(&path, held)
+                && !link.as_os_str().is_empty()
             {
-                self.session.log_name(number, file, &other);
-                file.path = other;
+                log.name(held.number, &link)?;
+                // It fitted there.
+                let _ = held.shared.path.set(link.as_os_str().as_bytes());
+                held.shared.link.clear();
             }
-        });
+            Ok(())
+        })?;
         if names == 0 {
-            let mut closed = false;
-            with_file(number, |known| closed = known.descriptors == 0);
+            drop(seen);
             self.session.tell(&Request::Unlinked {
-                file: number as u32,
+                file: number.0 as u32,
                 path: path.into_os_string().into_vec(),
-                closed,
             });
         }
+        Ok(())
     }
 }
 
 /// True if the file has this name.
-fn is_at(path: &Path, file: &File) -> bool {
-    identity::look(path, &file.identity).is_ok_and(|seen| seen.is_some())
+fn is_at(path: &Path, held: &Held) -> bool {
+    identity::look(path, &held.shared.identity.get()).is_ok_and(|seen| seen.is_some())
 }
 
 /// A directory that is about to get another name, with absorbed files in it.
 struct Moved {
     session: &'static Session,
     /// By number: the path before, and then.
-    files: Vec<(usize, PathBuf, PathBuf)>,
+    files: Vec<(Number, PathBuf, PathBuf)>,
 }
 
 impl Moved {
@@ -231,29 +285,38 @@ impl Moved {
         let before = real_path(from)?;
         let after = real_parent(to)?;
         let mut files = Vec::new();
-        for number in 0..FILES_MAX {
-            with_file(number, |file| {
-                if let Ok(rest) = file.path.strip_prefix(&before) {
-                    let moved = after.join(rest);
-                    session.log_name(number, file, &moved);
-                    files.push((number, file.path.clone(), moved));
-                }
+        for (at, file) in session.page.files.iter().enumerate() {
+            let stamp = file.stamp();
+            if !matches!(stamp.state, State::Absorbed | State::Leaving) {
+                continue;
+            }
+            let path = PathBuf::from(OsString::from_vec(file.path.get()));
+            let Ok(rest) = path.strip_prefix(&before) else {
+                continue;
+            };
+            let (number, moved) = ((at, stamp.generation), after.join(rest));
+            // What cannot be logged makes a replay look for it, and refuse.
+            let _ = with_file(session, number, |held| {
+                held.session.log().name(held.number, &moved)
             });
+            files.push((number, path, moved));
         }
         (!files.is_empty()).then_some(Self { session, files })
     }
 
     fn end(self, is_moved: bool) {
         for (number, before, after) in self.files {
-            with_file(number, |file| {
-                if file.path != before {
-                    return;
+            let _ = with_file(self.session, number, |held| {
+                if path_of(held) != before {
+                    return Ok(());
                 }
                 if is_moved {
-                    file.path = after;
-                } else {
-                    self.session.log_name(number, file, &before);
+                    if !held.shared.path.set(after.as_os_str().as_bytes()) {
+                        held.shared.leave(held.generation());
+                    }
+                    return Ok(());
                 }
+                held.session.log().name(held.number, &before)
             });
         }
     }
@@ -261,24 +324,24 @@ impl Moved {
 
 /// An absorbed file that was found by a name.
 struct Ours {
-    number: usize,
+    number: Number,
     /// Held, not opened: the file, whatever becomes of its name.
     seen: OwnedFd,
     /// It has no other.
     is_last_name: bool,
 }
 
-/// The absorbed file that has this name. Under the registry's lock.
-fn ours(name: (c_int, &CStr)) -> Option<Ours> {
-    ours_at(name, AtFlags::SYMLINK_NOFOLLOW)
+/// The absorbed file that has this name.
+fn ours(session: &Session, name: (c_int, &CStr)) -> Option<Ours> {
+    ours_at(session, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-fn ours_at((dir, path): (c_int, &CStr), flags: AtFlags) -> Option<Ours> {
-    session::current()?;
+fn ours_at(session: &Session, (dir, path): (c_int, &CStr), flags: AtFlags) -> Option<Ours> {
     let stat = rustix::fs::statat(sys::directory(dir), path, flags).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
+    let (number, stamp) = session.page.find(key(&stat))?;
     let seen = if flags.contains(AtFlags::EMPTY_PATH) && path.is_empty() {
         // Not a copy of the descriptor: closing one would drop the database's record locks on the file.
         let held = OFlags::PATH | OFlags::CLOEXEC;
@@ -288,9 +351,10 @@ fn ours_at((dir, path): (c_int, &CStr), flags: AtFlags) -> Option<Ours> {
         open.set(OFlags::NOFOLLOW, flags.contains(AtFlags::SYMLINK_NOFOLLOW));
         rustix::fs::openat(sys::directory(dir), path, open, Mode::empty()).ok()?
     };
-    let number = find(key(&stat), || identity::of(seen.as_fd()))?;
-    Some(Ours {
-        number,
+    // Another may have taken the name meanwhile.
+    let is_it = rustix::fs::fstat(&seen).is_ok_and(|seen| key(&seen) == key(&stat));
+    is_it.then_some(Ours {
+        number: (number, stamp.generation),
         seen,
         is_last_name: stat.st_nlink == 1,
     })
@@ -323,25 +387,23 @@ fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
     base.unwrap_or_default().join(path)
 }
 
-/// A file that somebody may absorb.
+/// A file that the run absorbs.
 pub(super) enum Named {
-    Ours(usize, Key),
-    /// Another process absorbs it.
+    /// And this process is a member of it.
+    Ours(Number),
+    /// And this process is not.
     Foreign(Key),
 }
 
 pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
     let config = CONFIG.get()?;
-    let forked = FORKED.load(Relaxed);
     let key = stat_at(dir, path, flags)?;
-    if !forked {
-        let _registry = REGISTRY.lock();
-        let identity = || identity::at(sys::directory(dir), path, flags);
-        if let Some(number) = find(key, identity) {
-            return Some(Named::Ours(number, key));
-        }
+    if let Some(session) = session::current()
+        && let Some((number, stamp)) = session.page.find(key)
+    {
+        return Some(Named::Ours((number, stamp.generation)));
     }
-    config.is_anothers(key).then_some(Named::Foreign(key))
+    config.is_absorbed(key).then_some(Named::Foreign(key))
 }
 
 /// Device and inode.

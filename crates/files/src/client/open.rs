@@ -1,35 +1,35 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, FILES, FORKED, GIVEN_UP, PLAIN_FOR, REGISTRY, RETIRED, above, closing, find,
-    interrupted, is_absorbing,
-    leaving::{forget, retire_or_later},
-    names::{Key, key, regular},
+    CONFIG, Config, GIVEN_UP, LEFT, PLAIN_FOR, above, closing, interrupted, is_absorbing,
+    leaving::retire_file,
+    names::{Key, Number, regular},
+    process::{hold, process},
     session::{self, Session},
-    table::{self, Entry, File, Gone, HIDDEN_FLAGS},
-    tail::Tail,
+    table::{self, Entry, HIDDEN_FLAGS},
     write::truncate_file,
 };
-use crate::{FILES_MAX, identity, policy, sys, wire::Request};
+use crate::{policy, sys, wire::Request};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags},
     io::Errno,
 };
 use std::{
-    ffi::{CStr, CString, OsString, c_int},
-    os::{fd::BorrowedFd, unix::ffi::OsStringExt},
-    path::PathBuf,
+    ffi::{CStr, CString, c_int},
+    os::fd::BorrowedFd,
     sync::atomic::{
         AtomicBool,
-        Ordering::{Acquire, Relaxed, Release},
+        Ordering::{Relaxed, Release},
     },
+    time::Duration,
 };
 
+/// How long another process may take to open a file that is to be absorbed, before this one does not wait for it any more.
+const OPENING_WAIT: Duration = Duration::from_secs(10);
+
 /// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT` and `O_TRUNC`, if the file is to be
-/// absorbed. The descriptor is absorbed when this returns, if it is for writing and the file is absorbed already, by whatever name; or if the
+/// absorbed. The descriptor is absorbed when this returns, if it is for writing and the run absorbs the file already, by whatever name; or if the
 /// profile says so and the supervisor agrees.
-///
-/// `real` may wait for ever (a FIFO, a lease, a server that is gone), so it is called without any lock.
 ///
 /// # Errors
 /// The kernel's.
@@ -54,8 +54,7 @@ pub fn open(
         return above::open(config, (dir, path), flags, real);
     }
     let is_wanted = wanted(config, path);
-    let absorbs = is_absorbing() && !FORKED.load(Relaxed);
-    let found = match is_wanted || absorbs {
+    let found = match is_wanted || is_absorbing() {
         true => Found::at(dir, path, flags),
         false => Found::Other,
     };
@@ -64,20 +63,20 @@ pub fn open(
         Found::File(key) => Some(key),
         Found::Nothing => None,
     };
-    let identity = || identity::at(sys::directory(dir), path, AtFlags::empty());
-    let known = existing.filter(|_| absorbs).and_then(|key| {
-        let _registry = REGISTRY.lock();
-        find(key, identity)
+    let session = match is_wanted && writes(flags) {
+        true => member(config),
+        false => session::current(),
+    };
+    let known = session.and_then(|session| {
+        let (number, stamp) = session.page.find(existing?)?;
+        Some((number, stamp.generation))
     });
-    let can_be = known.is_some()
-        || is_wanted
-            && !FORKED.load(Relaxed)
-            && !GIVEN_UP.load(Relaxed)
-            && (existing.is_none() || !is_retired(identity));
-    if can_be && writes(flags) {
-        return open_to_absorb(config, existing, flags, &mut real);
+    if let Some(session) = session.filter(|_| writes(flags) && !GIVEN_UP.load(Relaxed))
+        && (known.is_some() || is_wanted)
+    {
+        return open_to_absorb(config, session, existing, flags, &mut real);
     }
-    if let (Some(number), Some(key)) = (known, existing) {
+    if let (Some(number), Some(key)) = (known, existing.filter(|_| !writes(flags))) {
         return open_to_truncate(number, key, flags, &mut real);
     }
     let fd = open_plainly(config, dir, path, flags, &mut real)?;
@@ -87,21 +86,38 @@ pub fn open(
     Ok(fd)
 }
 
+/// The session, which begins now if it has not: before the file is opened, so that the supervisor knows for a member who opens it.
+fn member(config: &Config) -> Option<&'static Session> {
+    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
+        return None;
+    }
+    session::current().or_else(|| {
+        let begun = session::begin(&config.address);
+        let begun = begun.map_err(|why| {
+            GIVEN_UP.store(true, Release);
+            let _ = PLAIN_FOR.set(why);
+        });
+        begun.ok()
+    })
+}
+
 /// Opens the absorbed file with this number for reading, and truncates it.
 fn open_to_truncate(
-    number: usize,
+    number: Number,
     key: Key,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
     let fd = real(flags & !libc::O_TRUNC)?;
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let is_it = |file: &File| {
-        (file.dev, file.ino) == key && regular(raw).is_ok_and(|(_, opened)| opened == key)
-    };
-    // Another took the name meanwhile, or it is absorbed no longer.
-    truncate_file(number, is_it, 0, || sys::truncate_open(raw))
-        .unwrap_or_else(|| sys::truncate_open(raw))
+    let is_it = || regular(raw).is_ok_and(|(_, opened)| opened == key);
+    let truncate = || sys::truncate_open(raw);
+    let truncated = truncate_file(number, is_it, 0, truncate).and_then(|done| match done {
+        Some(()) => Ok(()),
+        // Another took the name meanwhile, or it is absorbed no longer.
+        None => truncate(),
+    });
+    truncated
         .map(|()| fd)
         .map_err(|errno| close_again(fd, errno))
 }
@@ -132,15 +148,27 @@ impl Found {
     }
 }
 
-fn is_retired(identity: impl Fn() -> Result<Vec<u8>, Errno>) -> bool {
-    let none = RETIRED.lock().is_empty();
-    // Asked only where it matters, and not under the lock: mostly nothing was retired.
-    !none && identity().is_ok_and(|identity| RETIRED.lock().contains(&identity))
+/// Held from before a file is opened that may be absorbed, until that is decided: of all processes of the run.
+struct Opening(&'static Session);
+
+impl Opening {
+    /// None if another process takes too long: its `open` may wait for a lease, or a server.
+    fn begin(session: &'static Session) -> Option<Self> {
+        let taken = session.page.opening.take_for(session.number, OPENING_WAIT);
+        taken.then_some(Self(session))
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.page.opening.free();
+    }
 }
 
 /// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.
 fn open_to_absorb(
     config: &Config,
+    session: &'static Session,
     existing: Option<Key>,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
@@ -148,6 +176,8 @@ fn open_to_absorb(
     // With O_EXCL there is nothing to be truncated.
     let truncates = flags & libc::O_TRUNC != 0 && flags & libc::O_EXCL == 0;
     let taken = HIDDEN_FLAGS | if truncates { libc::O_TRUNC } else { 0 };
+    let registry = process().registry.lock();
+    let opening = Opening::begin(session);
     let fd = real(flags & !taken)?;
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let Ok((stat, key)) = regular(raw) else {
@@ -156,18 +186,18 @@ fn open_to_absorb(
         return Ok(fd);
     };
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
-    if truncates && find_open(raw, key).is_none() {
-        config.claim(key).map_err(|errno| close_again(fd, errno))?;
-    }
-    let registry = REGISTRY.lock();
-    let known = find_open(raw, key);
-    let truncated = match known {
-        None if truncates => rustix::fs::ftruncate(raw, 0),
-        _ => Ok(()),
+    let known = session.page.find(key).is_some();
+    let truncated = match truncates && !known {
+        // Before it is absorbed.
+        true => config
+            .claim(key)
+            .and_then(|()| rustix::fs::ftruncate(raw, 0)),
+        false => Ok(()),
     };
-    let absorbed = truncated.and_then(|()| absorb(config, fd, flags));
+    let absorbed = truncated.and_then(|()| absorb(session, fd, flags, &stat, key));
+    drop(opening);
     drop(registry);
-    let truncated = match truncates && known.is_some() {
+    let truncated = match truncates && known {
         true => super::truncate(fd, 0),
         false => truncated,
     };
@@ -180,13 +210,10 @@ fn open_to_absorb(
     }
     match absorbed {
         Ok(()) => Ok(fd),
-        // The supervisor says so: no process absorbs it.
+        // The supervisor says so: the run does not absorb it.
         Err(Errno::BUSY) => Ok(fd),
         Err(Errno::IO) => Err(close_again(fd, Errno::IO)),
-        Err(_) => {
-            tell_plain(config, fd);
-            claimed(config, fd)
-        }
+        Err(_) => claimed(config, fd),
     }
 }
 
@@ -220,15 +247,10 @@ fn close_again(fd: c_int, errno: Errno) -> Errno {
     errno
 }
 
-/// The number of an open file, if it is absorbed.
-fn find_open(fd: BorrowedFd<'_>, key: Key) -> Option<usize> {
-    find(key, || identity::of(fd))
-}
-
 /// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
 fn tell_plain(config: &Config, fd: c_int) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let Some(reason) = PLAIN_FOR.lock().clone() else {
+    let Some(reason) = PLAIN_FOR.get().cloned() else {
         return;
     };
     let path = sys::borrow(fd).and_then(|fd| {
@@ -253,28 +275,41 @@ pub(super) fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it must not be written to. Under the registry's lock.
-fn absorb(config: &Config, fd: c_int, flags: c_int) -> Result<(), Errno> {
+/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it must not be written to.
+fn absorb(
+    session: &'static Session,
+    fd: c_int,
+    flags: c_int,
+    stat: &Stat,
+    key: Key,
+) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let (stat, key) = regular(raw)?;
-    let known = find(key, || identity::of(raw));
-    let number = match known {
-        Some(number) => number,
-        None if GIVEN_UP.load(Relaxed) => return Err(Errno::PERM),
-        None => register(config, raw, &stat, key)?,
-    };
-    let guard = FILES[number].file.lock();
-    let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-    let file = cell.as_mut().ok_or(Errno::NOENT)?;
-    if table::set_entry(fd, Some(Entry::new(Some(number), flags))) {
-        file.descriptors += 1;
-        return Ok(());
+    if session.is_orphan() {
+        return Err(Errno::NOTCONN);
     }
-    // A number too large for the table would write round the lane.
-    drop(cell);
-    let session = session::current().ok_or(Errno::NOTCONN)?;
-    retire_or_later(session, number);
-    Err(Errno::MFILE)
+    // It may be made plain in between; then it stays so.
+    for _ in 0..2 {
+        let (number, generation) = match session.page.find(key) {
+            Some((number, stamp)) => (number, stamp.generation),
+            None if stat.st_nlink == 0 => return Err(Errno::PERM),
+            None => {
+                let path = rustix::fs::readlink(sys::link_of(raw), Vec::new())?;
+                session.register(raw, path.into_bytes())?
+            }
+        };
+        let Some(held) = hold(session, number, generation)? else {
+            continue;
+        };
+        let is_set = table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+        drop(held);
+        if is_set {
+            return Ok(());
+        }
+        // A number too large for the table would write round the lane.
+        retire_file(session, number, generation)?;
+        return Err(Errno::MFILE);
+    }
+    Err(Errno::BUSY)
 }
 
 /// Gives `fd` what the flags ask for that were taken from it in vain. It is not opened again: closing a descriptor of a file would drop the
@@ -307,103 +342,4 @@ fn reopen(fd: BorrowedFd<'_>, flags: c_int) {
 pub(super) fn wanted(config: &Config, path: &CStr) -> bool {
     let matches = |pattern: &CString| policy::matches(pattern.to_bytes(), path.to_bytes());
     config.patterns.iter().any(matches)
-}
-
-/// Begins to absorb a file that is open as `fd`: its number.
-pub(super) fn register(
-    config: &Config,
-    fd: BorrowedFd<'_>,
-    stat: &Stat,
-    (dev, ino): Key,
-) -> Result<usize, Errno> {
-    let identity = identity::of(fd)?;
-    if RETIRED.lock().contains(&identity) || stat.st_nlink == 0 {
-        return Err(Errno::PERM);
-    }
-    if session::current().is_some_and(Session::is_orphan) {
-        return Err(Errno::NOTCONN);
-    }
-    let session = session::begin(&config.address).map_err(|why| {
-        GIVEN_UP.store(true, Release);
-        PLAIN_FOR.lock().get_or_insert_with(|| why.clone());
-        Errno::NOTCONN
-    })?;
-    let path = rustix::fs::readlink(sys::link_of(fd), Vec::new())?;
-    let path = path.into_bytes();
-    reclaim(session);
-    let number = match free() {
-        Some(number) => number,
-        None => {
-            session.drain(None)?;
-            reclaim(session);
-            free().ok_or(Errno::NFILE)?
-        }
-    };
-    // Whoever opens it from now on above this call finds it here.
-    FILES[number].set_key(Some((dev, ino)));
-    session
-        .register(number, fd, path.clone())
-        .inspect_err(|_| FILES[number].set_key(None))?;
-    let guard = FILES[number].file.lock();
-    let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-    let file = cell.insert(File {
-        dev,
-        ino,
-        identity,
-        path: PathBuf::from(OsString::from_vec(path)),
-        descriptors: 0,
-        named_in: None,
-        end: 0,
-        position: None,
-        links: Vec::new(),
-        mount: identity::mount(fd).unwrap_or(0),
-        gone: Gone::No,
-        touched: 0,
-        unlogged: Vec::new(),
-        tail: Tail::new(),
-    });
-    FILES[number].settled(file);
-    FILES[number].owed.store(0, Relaxed);
-    Ok(number)
-}
-
-pub(super) fn free() -> Option<usize> {
-    (0..FILES_MAX).find(|number| {
-        let guard = FILES[*number].file.lock();
-        guard.try_borrow().is_ok_and(|cell| cell.is_none())
-    })
-}
-
-/// Frees the numbers of files that are closed and drained. Under the registry's lock.
-pub(super) fn reclaim(session: &Session) {
-    let released = session.released();
-    for (number, slot) in FILES.iter().enumerate() {
-        let guard = slot.file.lock();
-        let Ok(mut cell) = guard.try_borrow_mut() else {
-            continue;
-        };
-        if cell
-            .as_ref()
-            .is_some_and(|f| f.descriptors == 0 && f.end <= released)
-            && !slot.uncounted.load(Acquire)
-        {
-            forget(session, number, &mut cell, false);
-        }
-    }
-}
-
-/// A descriptor that this process has of the file, known to the client or not, and for which `is_it` says yes of its flags. None if that
-/// cannot be told.
-pub(super) fn open_here(
-    file: Key,
-    is_it: impl Fn(BorrowedFd<'_>, OFlags) -> bool,
-) -> Option<Option<BorrowedFd<'static>>> {
-    let entries = std::fs::read_dir(sys::LINKS).ok()?;
-    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
-    let mut descriptors = numbers.filter_map(sys::borrow);
-    Some(descriptors.find(|fd| {
-        rustix::fs::fstat(fd).is_ok_and(|stat| key(&stat) == file)
-            && rustix::fs::fcntl_getfl(fd)
-                .is_ok_and(|flags| !flags.contains(OFlags::PATH) && is_it(*fd, flags))
-    }))
 }

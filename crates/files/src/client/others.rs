@@ -1,11 +1,13 @@
-//! Other processes that absorb what this one is about to change: they let go of it first. docs/files-protocol.md, "Whoever else writes".
+//! Files that the run absorbs and that this process is about to change past the lane: they are made plain first. docs/files-protocol.md, "Whoever else
+//! writes".
 //!
 //! Asked about is the file, by device and inode, after it was opened: its name says nothing. What fails here never means that no
 //! process absorbs the file.
 
 use super::{
-    CONFIG, Config, FORKED,
+    CONFIG, Config, GIVEN_UP, LEFT, interrupted,
     names::{Key, key, regular, stat_at},
+    process::hold,
     session, table,
     table::Entry,
 };
@@ -62,37 +64,24 @@ pub(super) fn find_table(config: &Config, path: &Path) -> Option<View> {
 }
 
 impl Config {
-    /// This process's number in the table; 0 if it absorbs nothing.
-    fn own(&self) -> u64 {
-        match session::current() {
-            Some(session) if !FORKED.load(Relaxed) => session.holder,
-            _ => 0,
-        }
+    /// True if the run absorbs the file.
+    pub(super) fn is_absorbed(&self, file: Key) -> bool {
+        self.table.as_ref().is_some_and(|table| table.has(file))
     }
 
-    /// True if another process of the run absorbs the file.
-    pub(super) fn is_anothers(&self, file: Key) -> bool {
-        let own = self.own();
-        self.table
-            .as_ref()
-            .is_some_and(|table| table.any_but(own) && table.holder_but(own, file).is_some())
+    /// True if the run absorbs anything.
+    fn any_absorbed(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| table.any())
     }
 
-    /// True if another process of the run absorbs anything.
-    fn any_anothers(&self) -> bool {
-        self.table
-            .as_ref()
-            .is_some_and(|table| table.any_but(self.own()))
-    }
-
-    /// Returns when no other process absorbs the file: this one is about to change it.
+    /// Returns when the run does not absorb the file: this process is about to change it past the lane.
     ///
     /// # Errors
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
     pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
         let begun = Instant::now();
         let mut alone = None;
-        while self.is_anothers(file) {
+        while self.is_absorbed(file) {
             if self.table.as_ref().is_some_and(|table| !table.is_alive()) {
                 let alone = alone.get_or_insert_with(Instant::now);
                 if alone.elapsed() >= ORPHAN_WAIT {
@@ -124,7 +113,7 @@ impl Config {
 
     /// As [`claim`](Self::claim), of what is open as `fd`, if it is a file.
     pub(super) fn claim_open(&self, fd: c_int) -> Result<(), Errno> {
-        if !self.any_anothers() {
+        if !self.any_absorbed() {
             return Ok(());
         }
         match sys::borrow(fd).map(regular) {
@@ -135,7 +124,7 @@ impl Config {
 
     /// As [`claim`](Self::claim), of the file at a path, if there is one.
     pub(super) fn claim_at(&self, dir: c_int, path: &CStr) -> Result<(), Errno> {
-        if !self.any_anothers() {
+        if !self.any_absorbed() {
             return Ok(());
         }
         stat_at(dir, path, AtFlags::empty()).map_or(Ok(()), |key| self.claim(key))
@@ -151,7 +140,7 @@ fn complain_once() {
     }
 }
 
-/// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when no other process absorbs it.
+/// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when the run does not absorb it.
 ///
 /// # Errors
 /// `EIO` if that cannot be achieved: the descriptor must not be written to.
@@ -159,9 +148,9 @@ pub fn opened(fd: c_int) -> Result<(), Errno> {
     CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
 }
 
-/// When the program starts: descriptors that it inherited of files that another process absorbs are claimed before they are written to.
+/// When the program starts: descriptors that it inherited of files that the run absorbs are joined before they are written to.
 pub(super) fn note_inherited(config: &Config) {
-    if !config.any_anothers() {
+    if !config.any_absorbed() {
         return;
     }
     let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
@@ -176,7 +165,7 @@ pub(super) fn note_inherited(config: &Config) {
         let Some(key) = rustix::fs::fstat(raw).ok().map(|stat| key(&stat)) else {
             continue;
         };
-        if !writes || !config.is_anothers(key) {
+        if !writes || !config.is_absorbed(key) {
             continue;
         }
         let entry = Entry::inherited_descriptor();
@@ -187,18 +176,39 @@ pub(super) fn note_inherited(config: &Config) {
         // If it fails, the next call by the client tries again; a stream's is none.
         if asked.contains(&key) || config.claim(key).is_ok() {
             asked.push(key);
-            // The same process is asked once: while the file is open here, no other begins to absorb it.
+            // The same file is asked for once: while it is open here, it is not absorbed again.
             table::set_entry(fd, entry.claimed());
         }
     }
 }
 
-/// Before an inherited descriptor is written to for the first time.
+/// Before an inherited descriptor is used for the first time: its file is absorbed here too, or by no process.
 ///
 /// # Errors
 /// As [`opened`].
 pub(super) fn claim_inherited(fd: c_int, entry: Entry) -> Result<(), Errno> {
+    let config = CONFIG.get().ok_or(Errno::NOTCONN)?;
+    if !interrupted() && join(config, fd).is_ok() {
+        return Ok(());
+    }
     opened(fd)?;
     table::set_entry(fd, entry.claimed());
     Ok(())
+}
+
+/// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
+fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
+        return Err(Errno::PERM);
+    }
+    let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;
+    let (_, key) = regular(raw)?;
+    let (number, stamp) = session.page.find(key).ok_or(Errno::NOENT)?;
+    let flags = rustix::fs::fcntl_getfl(raw)?;
+    let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
+    let held = hold(session, number, stamp.generation)?.ok_or(Errno::NOENT)?;
+    let joined = table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+    drop(held);
+    joined.then_some(()).ok_or(Errno::MFILE)
 }

@@ -1,11 +1,11 @@
 //! The client's own descriptors: its connection to the supervisor, and the pool's open file, which holds the lane's lock.
 //!
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
-//! nevertheless, they move: whoever uses one holds [`MOVING`], so none is replaced in use.
+//! nevertheless, they move: whoever uses one holds a lock (`Process::moving`), so none is replaced in use.
 
-use super::{FORKED, interrupted};
+use super::{interrupted, process::process};
 use crate::sys;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
@@ -23,8 +23,8 @@ const ANY_MIN: c_int = 3;
 /// The connection and the pool; -1 for none.
 static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// Shared by those who use the connection; alone by who moves it.
-static MOVING: RwLock<()> = RwLock::new(());
+/// Where they were in the parent of a forked child: the program puts nothing there.
+static HOMES: [AtomicI32; 2] = [const { AtomicI32::new(OWN_MIN) }; 2];
 
 /// True if `fd` is one of them, in this process. Between `vfork` and `exec` they are copies, with which the child may do what it likes.
 pub(super) fn is_own(fd: c_int) -> bool {
@@ -35,9 +35,12 @@ pub(super) fn is_own(fd: c_int) -> bool {
 /// long as the connection is used.
 pub(super) fn adopt(socket: OwnedFd, pool: OwnedFd) -> ([OwnedFd; 2], Connection) {
     // A low limit of descriptors: then one stays where it is.
-    let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, OWN_MIN).unwrap_or(fd);
-    let moving = MOVING.write();
-    let adopted = [high(socket), high(pool)];
+    let high = |fd: OwnedFd, home: &AtomicI32| {
+        let home = home.load(Relaxed);
+        rustix::io::fcntl_dupfd_cloexec(&fd, home).unwrap_or(fd)
+    };
+    let moving = process().moving.write();
+    let adopted = [high(socket, &HOMES[0]), high(pool, &HOMES[1])];
     for (own, fd) in OWN.iter().zip(&adopted) {
         own.store(fd.as_raw_fd(), Relaxed);
     }
@@ -58,7 +61,7 @@ pub(super) struct Connection {
 /// The connection. It does not move meanwhile.
 pub(super) fn connection() -> Connection {
     Connection {
-        _stays: MOVING.read(),
+        _stays: process().moving.read(),
     }
 }
 
@@ -69,15 +72,12 @@ impl AsFd for Connection {
     }
 }
 
-/// True if nobody holds the lock: in a forked child its holder would not be there to give it back.
-pub(super) fn is_unlocked() -> bool {
-    MOVING.try_write().is_some()
-}
-
-/// In a forked child: closes its copies, which would keep the parent's lane locked. Takes no lock.
+/// In a forked child: closes its copies, which are its parent's connection and pool. Takes no lock.
 pub(super) fn close_own() {
-    for own in &OWN {
-        if let Some(fd) = sys::borrow(own.swap(-1, Relaxed)) {
+    for (own, home) in OWN.iter().zip(&HOMES) {
+        let number = own.swap(-1, Relaxed);
+        if let Some(fd) = sys::borrow(number) {
+            home.store(number, Relaxed);
             sys::close(fd);
         }
     }
@@ -97,21 +97,20 @@ pub fn may_be_own(fd: c_int) -> bool {
 /// which it interrupted.
 pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
-        if FORKED.load(Relaxed) {
-            // The parent's threads may have had the lock. And there is nothing of ours.
+        if OWN.iter().all(|own| own.load(Relaxed) < 0) {
             return put();
         }
         let stays = match interrupted() {
-            true => MOVING.try_read(),
-            false => Some(MOVING.read()),
+            true => process().moving.try_read(),
+            false => Some(process().moving.read()),
         };
         if !is_own(fd) {
             return put();
         }
         drop(stays);
         let _moving = match interrupted() {
-            true => MOVING.try_write().ok_or(Errno::BUSY)?,
-            false => MOVING.write(),
+            true => process().moving.try_write().ok_or(Errno::BUSY)?,
+            false => process().moving.write(),
         };
         for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
             move_away(own)?;
@@ -136,12 +135,13 @@ fn move_away(own: &AtomicI32) -> Result<(), Errno> {
 /// Before the program asks for the lowest free descriptor from `least` on: those of ours are free that come before it.
 pub fn make_way_from(least: c_int) {
     // What the kernel refuses it refuses. Between `vfork` and `exec` the descriptors are the child's, and the numbers of ours the parent's.
-    if least < 0 || FORKED.load(Relaxed) || sys::in_vforked_child() {
+    let none = OWN.iter().all(|own| own.load(Relaxed) < 0);
+    if least < 0 || none || sys::in_vforked_child() {
         return;
     }
     let moving = match interrupted() {
-        true => MOVING.try_write(),
-        false => Some(MOVING.write()),
+        true => process().moving.try_write(),
+        false => Some(process().moving.write()),
     };
     // Above a call that is using one it stays, and the program gets the next.
     if moving.is_none() {

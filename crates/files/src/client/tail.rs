@@ -7,11 +7,9 @@
 //! The caller's memory is loaded once: what is compared is a copy, the copy is what is logged, and the copy is what the next write is compared with. A copy is
 //! made only of a file of which a write came back at least once; a log that is only appended to pays nothing.
 
-use super::{
-    session::Session,
-    table::{FILES, File},
-};
+use super::process::Held;
 use forebay_pool::Lsn;
+use rustix::io::Errno;
 use std::{io::IoSlice, ops::Range, sync::atomic::Ordering::Relaxed};
 
 /// Bytes that are remembered of a write, its last: a block of any device.
@@ -22,7 +20,7 @@ const BLOCK: usize = 4096;
 pub(super) struct Tail {
     /// Where in the file; empty if that is not known.
     range: Range<u64>,
-    /// Log address behind its record. While it is the file's last, nothing that was logged has changed these bytes.
+    /// Log address behind its record. While it is the file's last, no process has logged anything that changed these bytes.
     end: Lsn,
     /// The last bytes of the range, if it is known that writes come back.
     bytes: Vec<u8>,
@@ -98,42 +96,51 @@ fn equal_first(a: &[u8], b: &[u8]) -> usize {
     from + pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`, as [`Session::log_write`] does; of what the lane has already, nothing.
+/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the lane has already, nothing.
+///
+/// # Errors
+/// As [`Log::write`](crate::log::Log::write).
 #[inline]
 pub(super) fn log_write(
-    session: &Session,
-    number: usize,
-    file: &mut File,
+    held: &mut Held,
     at: u64,
     parts: &[IoSlice<'_>],
     bytes: usize,
-) {
-    let comes_back = file.tail.end == file.end && file.tail.range.contains(&at);
-    match parts {
-        [part] if comes_back => log_changed(session, number, file, at, &part[..bytes]),
+) -> Result<(), Errno> {
+    let end = held.shared.end.load(Relaxed);
+    let comes_back = held.tail.end == end && held.tail.range.contains(&at);
+    let done = match parts {
+        [part] if comes_back => log_changed(held, at, &part[..bytes]),
         _ => {
-            file.tail.forget();
-            session.log_write(number, file, at, parts, bytes);
+            held.tail.forget();
+            held.session.log().write(held.number, at, parts, bytes)
         }
+    };
+    if done.is_err() {
+        held.tail.forget();
+        return done;
     }
-    if FILES[number].unlogged.load(Relaxed) {
-        file.tail.forget();
-    } else {
-        file.tail.range = at..at + bytes as u64;
-        file.tail.end = file.end;
+    let shared = held.shared;
+    held.tail.range = at..at + bytes as u64;
+    held.tail.end = shared.end.load(Relaxed);
+    for (count, more) in [(&shared.writes, 1), (&shared.bytes, bytes as u64)] {
+        count.store(count.load(Relaxed) + more, Relaxed);
     }
+    Ok(())
 }
 
-fn log_changed(session: &Session, number: usize, file: &mut File, at: u64, write: &[u8]) {
-    let mut tail = std::mem::take(&mut file.tail);
+fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
+    let mut tail = std::mem::take(&mut held.tail);
     let changed = tail.compare(at, write);
     let middle = tail.first.len()..write.len() - tail.last.len();
     let parts = [&tail.first[changed.clone()], &write[middle], &tail.last];
     let bytes = parts.iter().map(|part| part.len()).sum();
     let parts = parts.map(IoSlice::new);
-    session.log_write(number, file, at + changed.start as u64, &parts, bytes);
+    let at = at + changed.start as u64;
+    let done = held.session.log().write(held.number, at, &parts, bytes);
     tail.keep();
-    file.tail = tail;
+    held.tail = tail;
+    done
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! process's change. docs/files-protocol.md, "Records".
 
 use super::{
-    FILES, FORKED, interrupted,
+    interrupted,
     names::{Named, named},
-    session::{self, Session},
-    table::{self, Entry, File},
+    process::{Held, generation, hold, lose_track},
+    session,
+    table::{self, Entry},
 };
 use crate::sys;
 use rustix::{
@@ -15,7 +16,6 @@ use rustix::{
 use std::{
     ffi::{CStr, c_int},
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::Relaxed,
 };
 
 /// Does `real` to an absorbed `fd`, which moves its modification time and no byte: setting it (`futimens`), making room behind its end
@@ -25,17 +25,19 @@ pub fn touching<T>(fd: c_int, real: impl FnOnce() -> T) -> T {
     let (Some(number), Some(raw)) = (number, sys::borrow(fd)) else {
         return real();
     };
-    touch(number, real, || rustix::fs::fstat(raw))
+    touch((number, generation(number)), real, || {
+        rustix::fs::fstat(raw)
+    })
 }
 
 /// As [`touching`], of the file at a path, if it is absorbed (`utimensat`).
 pub fn touching_path<T>(dir: c_int, path: &CStr, flags: c_int, real: impl FnOnce() -> T) -> T {
     let flags = AtFlags::from_bits_retain(flags as u32) & AtFlags::SYMLINK_NOFOLLOW;
-    if !super::is_absorbing() || FORKED.load(Relaxed) || interrupted() {
+    if !super::is_absorbing() || interrupted() {
         return real();
     }
     match named(dir, path, flags) {
-        Some(Named::Ours(number, _)) => touch(number, real, || {
+        Some(Named::Ours(file)) => touch(file, real, || {
             rustix::fs::statat(sys::directory(dir), path, flags)
         }),
         _ => real(),
@@ -43,37 +45,37 @@ pub fn touching_path<T>(dir: c_int, path: &CStr, flags: c_int, real: impl FnOnce
 }
 
 fn touch<T>(
-    number: usize,
+    (number, generation): (usize, u32),
     real: impl FnOnce() -> T,
     stat: impl FnOnce() -> Result<Stat, Errno>,
 ) -> T {
-    let session = session::current().filter(|_| !FORKED.load(Relaxed) && !interrupted());
-    let Some(session) = session else {
+    if interrupted() {
+        lose_track(number);
         return real();
-    };
-    let guard = FILES[number].file.lock();
+    }
+    let session = session::current();
+    // One that cannot be made plain, as it is to be, is not logged: its next sync says why.
+    let held = session.and_then(|session| hold(session, number, generation).ok().flatten());
     let done = real();
-    if let Ok(mut cell) = guard.try_borrow_mut()
-        && let Some(file) = &mut *cell
+    if let Some(held) = held
         && let Ok(stat) = stat()
         // By a path it may be another file by now.
-        && (stat.st_dev, stat.st_ino) == (file.dev, file.ino)
+        && (stat.st_dev, stat.st_ino) == held.shared.key()
     {
-        session.log_touched(number, file, modified(&stat));
+        log_touched(&held, &stat);
     }
     done
 }
 
-/// After a write that failed, under the file's lock: it may have moved the file's time.
-pub(super) fn failed_write(session: &Session, number: usize, file: &mut File, fd: BorrowedFd<'_>) {
+/// After a write that failed: it may have moved the file's time.
+pub(super) fn failed_write(held: &Held, fd: BorrowedFd<'_>) {
     if let Ok(stat) = rustix::fs::fstat(fd) {
-        session.log_touched(number, file, modified(&stat));
+        log_touched(held, &stat);
     }
 }
 
-fn modified(stat: &Stat) -> u64 {
-    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(stat.st_mtime_nsec)
+fn log_touched(held: &Held, stat: &Stat) {
+    let log = held.session.log();
+    // If it cannot be logged, a replay takes it for another process's change, and refuses.
+    let _ = log.touched(held.number, sys::modified(stat));
 }

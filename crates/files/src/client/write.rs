@@ -3,16 +3,17 @@
 //! The kernel is asked first and the lane written second, under the file's lock, so that the lane's order is the kernel's.
 
 use super::{
-    CONFIG, FILES, FORKED, FORKS, above, interrupted,
-    leaving::{leave, retire_file, retire_orphan},
+    CONFIG, FORKS, above, interrupted,
+    leaving::leave,
     names::{Named, named},
     others::claim_inherited,
-    session::{self, Session},
-    table::{self, Entry, File},
+    process::{self, Held, hold, hold_open, lose_track, make_plain},
+    session,
+    table::{self, Entry},
     tail,
     times::failed_write,
 };
-use crate::sys;
+use crate::{log::ENDED, shared::State, sys};
 use rustix::{
     fs::AtFlags,
     io::{Errno, ReadWriteFlags},
@@ -21,14 +22,14 @@ use std::{
     ffi::{CStr, c_int},
     io::IoSlice,
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::{Acquire, Relaxed},
+    sync::atomic::Ordering::Relaxed,
 };
 
 /// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as `pwritev2` with `flags` (`RWF_…`) does,
 /// and to the pool: when this returns, what was written is durable as soon as a sync says so. Not a cancellation point.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; that of another file's sync, if the lane is full because of it.
 pub fn write(
     fd: c_int,
     parts: &[IoSlice<'_>],
@@ -50,16 +51,13 @@ pub fn write(
         let Some(number) = entry.file() else {
             if entry.is_inherited() {
                 claim_inherited(fd, entry)?;
+                continue;
             }
             return kernel_write(raw, parts, offset, really);
         };
-        if FORKED.load(Relaxed) {
-            leave(raw, number)?;
-            continue;
-        }
         if interrupted() {
             // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
-            FILES[number].lose_track();
+            lose_track(number);
             let written = kernel_write(raw, parts, offset, flags)?;
             if synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
                 sync(fd)?;
@@ -67,41 +65,32 @@ pub fn write(
             return Ok(written);
         }
         let Some(session) = session::current() else {
-            return kernel_write(raw, parts, offset, flags);
-        };
-        if session.page.files[number].retire.load(Relaxed) != 0 {
-            if retire_file(session, number).is_ok() {
-                continue;
-            }
-            // Its writes are unlogged, and its syncs are real; and another process may write to it now.
-            FILES[number].lose_track();
-        }
-        if session.is_orphan() && retire_orphan(session, number).is_ok() {
+            leave(raw, number)?;
             continue;
-        }
-        let guard = FILES[number].file.lock();
-        if table::entry(fd) != Some(entry) {
+        };
+        let Some(mut held) = hold_open(session, fd, entry, number)? else {
             continue;
+        };
+        let written =
+            kernel_write(raw, parts, offset, flags).inspect_err(|_| failed_write(&held, raw))?;
+        if written == 0 {
+            return Ok(0);
         }
-        let Ok(mut cell) = guard.try_borrow_mut() else {
-            // Above a write of the same thread to the same file: which of the two the kernel has first is not for us to say.
-            FILES[number].lose_track();
-            return kernel_write(raw, parts, offset, flags);
-        };
-        let Some(file) = &mut *cell else {
-            return kernel_write(raw, parts, offset, flags);
-        };
-        let written = kernel_write(raw, parts, offset, flags)
-            .inspect_err(|_| failed_write(session, number, file, raw))?;
-        if written > 0 {
-            match place(fd, raw, entry, file, offset, flags, written) {
-                Ok(at) => tail::log_write(session, number, file, at, parts, written),
-                Err(_) => FILES[number].lose_track(),
+        match place(fd, raw, entry, &mut held, offset, flags, written) {
+            Ok(at) => match tail::log_write(&mut held, at, parts, written) {
+                Ok(()) => return Ok(written),
+                // The kernel has what the lane has not: nothing older is written over it.
+                Err(ENDED) => held.shared.set_newer(at..at + written as u64),
+                // The lane is full of what cannot be synced. What the kernel has was not acknowledged.
+                Err(errno) => return Err(errno),
+            },
+            // Where it went is not known: it cannot be logged, and nothing after it.
+            Err(_) => {
+                held.shared.leave(held.generation());
             }
         }
-        drop(cell);
-        drop(guard);
-        if synchronous && FILES[number].unlogged.load(Relaxed) {
+        drop(held);
+        if synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
             sync(fd)?;
         }
         return Ok(written);
@@ -114,7 +103,7 @@ pub(super) fn place(
     fd: c_int,
     raw: BorrowedFd<'_>,
     entry: Entry,
-    file: &mut File,
+    file: &mut process::File,
     offset: Option<u64>,
     flags: c_int,
     written: usize,
@@ -161,66 +150,63 @@ pub(super) fn kernel_write(
     }
 }
 
-/// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that was written to it is durable when this
+/// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that any process wrote to it is durable when this
 /// returns.
 ///
 /// # Errors
 /// The kernel's, if the file cannot be synced.
 pub fn sync(fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let (number, session) = match (table::entry(fd).and_then(Entry::file), session::current()) {
-        (Some(number), Some(session)) if !FORKED.load(Relaxed) => (number, session),
-        _ => return rustix::fs::fsync(raw),
+    let Some(number) = table::entry(fd).and_then(Entry::file) else {
+        return rustix::fs::fsync(raw);
     };
-    let shared = &session.page.files[number];
-    let slot = &FILES[number];
-    shared.syncs.fetch_add(1, Relaxed);
     if interrupted() {
-        return above::sync(session, number, raw);
+        return above::sync(number, raw);
     }
-    if slot.unlogged.load(Acquire) {
-        session.settle()?;
-        let guard = slot.file.lock();
-        let mut cell = guard.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-        if let Some(file) = &mut *cell {
-            // Once more, now that nobody else can log: no record may be left that is older than what was not logged.
-            session.drain(Some((number, file)))?;
-            rustix::fs::fsync(raw)?;
-            slot.settled(file);
-        } else {
-            rustix::fs::fsync(raw)?;
+    let Some(session) = session::current() else {
+        leave(raw, number)?;
+        return rustix::fs::fsync(raw);
+    };
+    let file = &session.page.files[number];
+    let wanted = process::generation(number);
+    let stamp = file.stamp();
+    match stamp.state {
+        _ if session.is_orphan() => {
+            let settled = session.settle(number);
+            make_plain(number, wanted);
+            settled.and_then(|()| rustix::fs::fsync(raw))
         }
-        drop(cell);
-        drop(guard);
-        slot.take_owed()?;
-    } else if shared.errno.load(Relaxed) != 0 {
-        session.settle()?;
+        State::Absorbed if stamp.generation == wanted => {
+            file.syncs.fetch_add(1, Relaxed);
+            match file.error() {
+                Some(_) => session.repair(number),
+                None => Ok(()),
+            }
+        }
+        State::Leaving if stamp.generation == wanted => {
+            file.syncs.fetch_add(1, Relaxed);
+            if file.error().is_some() {
+                session.repair(number)?;
+            }
+            session.retire(number, wanted)?;
+            rustix::fs::fsync(raw)
+        }
+        // It is plain.
+        _ => rustix::fs::fsync(raw),
     }
-    if shared.retire.load(Relaxed) != 0 {
-        return retire_file(session, number);
-    }
-    if session.is_orphan() {
-        return retire_orphan(session, number);
-    }
-    Ok(())
 }
 
 /// Does `call` while nobody moves the file position of an absorbed `fd`: for `read`, `readv`, `lseek`.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
-    let number = table::entry(fd).and_then(Entry::file);
-    let guard = match number {
-        Some(number) if interrupted() => {
-            FILES[number].lose_track();
-            return call();
-        }
-        Some(number) if !FORKED.load(Relaxed) => FILES[number].file.lock(),
-        _ => return call(),
+    let Some(number) = table::entry(fd).and_then(Entry::file) else {
+        return call();
     };
-    if let Ok(mut cell) = guard.try_borrow_mut()
-        && let Some(file) = &mut *cell
-    {
-        file.position = None;
+    if interrupted() {
+        lose_track(number);
+        return call();
     }
+    let mut file = process::local(number);
+    file.position = None;
     call()
 }
 
@@ -231,64 +217,82 @@ pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
 pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let real = || rustix::fs::ftruncate(raw, bytes);
-    loop {
-        let Some((entry, number)) = table::entry(fd).and_then(|e| Some((e, e.file()?))) else {
-            if let Some(entry) = table::entry(fd).filter(|entry| entry.is_inherited()) {
-                claim_inherited(fd, entry)?;
-            }
-            return real();
-        };
-        if FORKED.load(Relaxed) {
-            leave(raw, number)?;
-            return real();
-        }
-        let is_it = |_: &File| table::entry(fd) == Some(entry);
-        if let Some(done) = truncate_file(number, is_it, bytes, real) {
-            return done;
-        }
+    change_open(fd, |held| truncated(held, bytes, real))
+}
+
+/// Truncates the file with this number and generation, unless it is plain by now: then none.
+pub(super) fn truncate_file(
+    (number, generation): (usize, u32),
+    is_it: impl Fn() -> bool,
+    bytes: u64,
+    real: impl Fn() -> Result<(), Errno>,
+) -> Result<Option<()>, Errno> {
+    let Some(session) = session::current() else {
+        return Ok(None);
+    };
+    match hold(session, number, generation)?.filter(|_| is_it()) {
+        Some(held) => truncated(Some(&held), bytes, real).map(Some),
+        None => Ok(None),
     }
 }
 
-/// Truncates the file with this number, unless it is another by now: then none.
-pub(super) fn truncate_file(
-    number: usize,
-    is_it: impl Fn(&File) -> bool,
+fn truncated(
+    held: Option<&Held>,
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
-) -> Option<Result<(), Errno>> {
-    change_file(number, is_it, |logged| {
-        real()?;
-        if let Some((session, file)) = logged {
-            session.log_truncate(number, file, bytes);
-        }
-        Ok(())
+) -> Result<(), Errno> {
+    real()?;
+    held.map_or(Ok(()), |held| {
+        let logged = held.session.log().truncate(held.number, bytes);
+        changed(held, bytes, logged)
     })
 }
 
-/// Does `change` to the file with this number under its lock, unless it is another by now: then none. Where it is given no file, what it does
-/// cannot be logged, and the file is unlogged.
-fn change_file<T>(
-    number: usize,
-    is_it: impl Fn(&File) -> bool,
-    change: impl FnOnce(Option<(&Session, &mut File)>) -> T,
-) -> Option<T> {
-    if interrupted() {
-        FILES[number].lose_track();
-        return Some(change(None));
+/// As [`logged`], of a change of all bytes from `at` on: nothing older is written over it.
+fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
+    if done == Err(ENDED) {
+        held.shared.set_newer(at..u64::MAX);
     }
-    let session = session::current()?;
-    if session.page.files[number].retire.load(Relaxed) != 0 && retire_file(session, number).is_err()
-    {
-        // A record would hide from a replay what another process writes meanwhile.
-        FILES[number].lose_track();
+    logged(done)
+}
+
+/// What cannot be logged because the run has ended is as if there were none: the next sync is a real one.
+pub(super) fn logged(done: Result<(), Errno>) -> Result<(), Errno> {
+    match done {
+        Err(ENDED) => Ok(()),
+        done => done,
     }
-    let guard = FILES[number].file.lock();
-    let Ok(mut cell) = guard.try_borrow_mut() else {
-        FILES[number].lose_track();
-        return Some(change(None));
-    };
-    let file = cell.as_mut().filter(|file| is_it(file))?;
-    Some(change(Some((session, file))))
+}
+
+/// Does `change` to an `fd`, with the file if it is absorbed; otherwise it changes the kernel only.
+fn change_open<T>(
+    fd: c_int,
+    change: impl Fn(Option<&Held>) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    loop {
+        let Some(entry) = table::entry(fd) else {
+            return change(None);
+        };
+        let Some(number) = entry.file() else {
+            if entry.is_inherited() {
+                claim_inherited(fd, entry)?;
+                continue;
+            }
+            return change(None);
+        };
+        if interrupted() {
+            lose_track(number);
+            return change(None);
+        }
+        let Some(session) = session::current() else {
+            leave(raw, number)?;
+            continue;
+        };
+        if let Some(held) = hold_open(session, fd, entry, number)? {
+            return change(Some(&held));
+        }
+    }
 }
 
 /// Does `real` to an absorbed `fd`, which makes room in the file (`fallocate`, `posix_fallocate`): it may be longer then, by zeros, and no
@@ -298,38 +302,24 @@ fn change_file<T>(
 /// The kernel's.
 pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    loop {
-        let Some((entry, number)) = table::entry(fd).and_then(|e| Some((e, e.file()?))) else {
-            if let Some(entry) = table::entry(fd).filter(|entry| entry.is_inherited()) {
-                claim_inherited(fd, entry)?;
+    change_open(fd, |held| {
+        let Some(held) = held else { return real() };
+        let before = rustix::fs::fstat(raw)?;
+        let done = real();
+        match rustix::fs::fstat(raw) {
+            Ok(after) if after.st_size != before.st_size => {
+                let bytes = after.st_size.unsigned_abs();
+                let logged = held.session.log().truncate(held.number, bytes);
+                changed(held, bytes, logged)?;
             }
-            return real();
-        };
-        if FORKED.load(Relaxed) {
-            leave(raw, number)?;
-            return real();
-        }
-        let is_it = |_: &File| table::entry(fd) == Some(entry);
-        let extended = change_file(number, is_it, |logged| {
-            let before = rustix::fs::fstat(raw)?;
-            let done = real();
-            let Some((session, file)) = logged else {
-                return done;
-            };
-            match rustix::fs::fstat(raw) {
-                Ok(after) if after.st_size != before.st_size => {
-                    session.log_truncate(number, file, after.st_size.unsigned_abs());
-                }
-                // No byte of it changed, but its time may have.
-                Ok(_) => failed_write(session, number, file, raw),
-                Err(_) => FILES[number].lose_track(),
+            // No byte of it changed, but its time may have.
+            Ok(_) => failed_write(held, raw),
+            Err(_) => {
+                held.shared.leave(held.generation());
             }
-            done
-        });
-        if let Some(done) = extended {
-            return done;
         }
-    }
+        done
+    })
 }
 
 /// Truncates by path: `real` does it. Logged if the file is absorbed.
@@ -347,10 +337,9 @@ pub fn truncate_path(
     }
     loop {
         match named(libc::AT_FDCWD, path, AtFlags::empty()) {
-            Some(Named::Ours(number, key)) => {
-                let is_it = |file: &File| (file.dev, file.ino) == key;
-                if let Some(done) = truncate_file(number, is_it, bytes, &real) {
-                    return done;
+            Some(Named::Ours(file)) => {
+                if truncate_file(file, || true, bytes, &real)?.is_some() {
+                    return Ok(());
                 }
             }
             Some(Named::Foreign(key)) => {

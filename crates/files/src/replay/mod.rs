@@ -18,17 +18,17 @@ mod tests;
 mod write;
 
 pub(crate) use image::final_parts;
-pub(crate) use label::{Mark, is_files, label, relabelled};
+pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
 use crate::{FilesError, boot, sys};
-use decide::{Again, Plan, Situation};
+use decide::{Plan, Situation};
 use find::{ByHandle, Way, find};
-use forebay_pool::{ClaimOptions, Lane, Pool, media::Survives};
+use forebay_pool::{ClaimOptions, Pool, media::Survives};
 use logged::{Logged, read};
 use rights::Rights;
 use serde::Serialize;
-use std::{fs::File, os::fd::AsFd, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 use uuid::Uuid;
 use write::{Done, Work};
 
@@ -88,21 +88,6 @@ pub struct LaneReport {
     pub files: Vec<FileReport>,
 }
 
-/// Whose lane it is that is recovered, and so what it may say.
-pub(crate) enum Whose<'a> {
-    /// It was left in the pool: any file that its owner may write to.
-    Left,
-    /// A client's that ended just now.
-    Ended {
-        /// The boot that it lived in.
-        boot: Uuid,
-        /// The identities of the files that it registered; it may name no other.
-        identities: &'a [Vec<u8>],
-        /// Those files by their identities, open since they were registered; none at a further attempt.
-        open: &'a [(&'a [Vec<u8>], &'a File)],
-    },
-}
-
 /// Recovers every lane of this tier whose owner is gone.
 ///
 /// # Errors
@@ -124,7 +109,7 @@ pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>,
                 files: Vec::new(),
             }
         } else {
-            recover_lane(pool, lane.owner, options, &Whose::Left)?
+            recover_lane(pool, lane.owner, options)?
         });
     }
     Ok(reports)
@@ -135,7 +120,6 @@ pub(crate) fn recover_lane(
     pool: &Pool,
     owner: Uuid,
     options: &RecoverOptions,
-    whose: &Whose<'_>,
 ) -> Result<LaneReport, FilesError> {
     let rights = Rights::to(pool)?;
     let claim = ClaimOptions {
@@ -172,10 +156,9 @@ pub(crate) fn recover_lane(
                 Rights::Own => None,
                 Rights::Of(_) => Some(files.iter().map(|f| ByHandle::of(f).way()).collect()),
             },
-            whose,
             work: Work::new(&lane, &label, mark, options.force),
         };
-        (report.outcome, report.files) = rights.exercise(|| recovery.run(&lane, &label))?;
+        (report.outcome, report.files) = rights.exercise(|| recovery.run())?;
         if report.outcome == Outcome::Refused {
             return Ok(report);
         }
@@ -202,16 +185,15 @@ struct Recovery<'a> {
     situation: Situation<'a>,
     files: &'a [Logged<'a>],
     ways: Option<Vec<Way>>,
-    whose: &'a Whose<'a>,
     work: Work<'a>,
 }
 
 impl Recovery<'_> {
-    fn run(mut self, lane: &Lane, label: &str) -> (Outcome, Vec<FileReport>) {
+    fn run(mut self) -> (Outcome, Vec<FileReport>) {
         let discard = self.situation.options.discard;
         let files = self.files;
         let mut reports: Vec<FileReport> = files.iter().map(report).collect();
-        if let Some(why) = self.denied(lane, label) {
+        if let Some(why) = self.denied() {
             reports
                 .iter_mut()
                 .for_each(|report| report.refused = Some(why.clone()));
@@ -221,12 +203,12 @@ impl Recovery<'_> {
             };
             return (outcome, reports);
         }
-        let plans: Vec<Option<Plan>> = (0..files.len()).map(|at| self.plan(at)).collect();
+        let plans: Vec<Plan> = (0..files.len()).map(|at| self.plan(at)).collect();
         for (report, plan) in reports.iter_mut().zip(&plans) {
             match plan {
-                Some(Plan::Refuse(why)) => report.refused = Some(why.clone()),
-                Some(Plan::Nothing(note)) => report.note.clone_from(note),
-                Some(Plan::SyncAll(_, note)) => report.note = Some(note.clone()),
+                Plan::Refuse(why) => report.refused = Some(why.clone()),
+                Plan::Nothing(note) => report.note.clone_from(note),
+                Plan::SyncAll(_, note) => report.note = Some(note.clone()),
                 _ => {}
             }
         }
@@ -236,11 +218,7 @@ impl Recovery<'_> {
         }
         let mut outcome = Outcome::Synced;
         for ((file, plan), report) in files.iter().zip(plans).zip(&mut reports) {
-            let done = match plan {
-                Some(plan) => self.work.carry_out(file, plan),
-                None => self.sync_registered(file),
-            };
-            match done {
+            match self.work.carry_out(file, plan) {
                 Done::Synced => {}
                 Done::Written => outcome = Outcome::Replayed,
                 Done::Refused(why) => {
@@ -258,71 +236,21 @@ impl Recovery<'_> {
         (outcome, reports)
     }
 
-    /// What is to become of a file; none if it is to be synced by the descriptor that it was registered with.
-    fn plan(&self, at: usize) -> Option<Plan> {
+    /// What is to become of a file.
+    fn plan(&self, at: usize) -> Plan {
         let file = &self.files[at];
-        let ended = matches!(self.whose, Whose::Ended { .. });
-        if ended && self.registered(file).is_some() && !self.situation.mark.failed() {
-            return None;
-        }
         let found = find(file, self.ways.as_ref().and_then(|ways| ways.get(at)));
-        Some(match self.situation.decide(file, found) {
-            // The supervisor has heard of every sync that failed: writing again would move times, and keep openers waiting, for nothing.
-            Ok(Plan::Sync(target, Again::IfAlone)) if ended => Plan::Sync(target, Again::No),
-            Ok(plan) => plan,
-            Err(e) => Plan::Refuse(format!("{e}. Remedy that, then recover again")),
-        })
-    }
-
-    fn registered(&self, file: &Logged<'_>) -> Option<&File> {
-        let Whose::Ended { open, .. } = self.whose else {
-            return None;
-        };
-        open.iter()
-            .find(|(identities, _)| identities.iter().any(|known| known == file.identity))
-            .map(|(_, open)| *open)
-    }
-
-    fn sync_registered(&mut self, file: &Logged<'_>) -> Done {
-        let open = self.registered(file).filter(|open| {
-            // What is in no directory any more is nobody's to miss.
-            rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink > 0)
-        });
-        let open = open.map(|open| open.try_clone());
-        match open {
-            Some(Ok(open)) => self.work.sync_registered(file, open.as_fd()),
-            Some(Err(e)) => Done::Refused(e.to_string()),
-            None => self.work.carry_out(file, Plan::Nothing(None)),
-        }
+        let decided = self.situation.decide(file, found);
+        decided.unwrap_or_else(|e| Plan::Refuse(format!("{e}. Remedy that, then recover again")))
     }
 
     /// Why nothing of the lane is believed, if so.
-    fn denied(&self, lane: &Lane, label: &str) -> Option<String> {
-        let what = match self.whose {
-            Whose::Left if self.situation.mark == Mark::Denied => {
-                "names files that its process had not registered".to_owned()
-            }
-            Whose::Left => return None,
-            Whose::Ended {
-                boot, identities, ..
-            } => {
-                let is_strange = |file: &&Logged<'_>| {
-                    file.boot != *boot.as_bytes()
-                        || !identities.iter().any(|known| known == file.identity)
-                };
-                let file = self.files.iter().find(is_strange)?;
-                lane.relabel(&relabelled(label, Mark::Denied));
-                format!(
-                    "names {}, which its process had not registered, or another boot",
-                    file.path().display()
-                )
-            }
-        };
-        (!self.situation.options.force).then(|| {
-            format!(
-                "the lane {what}: no client of this version writes that, so nothing of it is believed. Look into who could write to the pool; \
-                 `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
-            )
+    fn denied(&self) -> Option<String> {
+        let is_denied = self.situation.mark == Mark::Denied && !self.situation.options.force;
+        is_denied.then(|| {
+            "the lane names files that its process had not registered: no client of this version writes that, so nothing of it is believed. Look into \
+             who could write to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
+                .to_owned()
         })
     }
 }

@@ -5,8 +5,9 @@ use crate::identity;
 use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
 use forebay_pool::CreateOptions;
 use std::{
-    fs,
+    fs::{self, File},
     io::IoSlice,
+    os::fd::AsFd,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -63,57 +64,6 @@ impl Place {
 }
 
 #[test]
-fn the_lane_of_a_client_that_ended_names_only_what_it_registered() {
-    let place = Place::new();
-    let ((path, file), (_, other)) = (place.file("a"), place.file("b"));
-    let boot = boot::id().unwrap();
-    let known = identity::all_of(other.as_fd());
-    let identity = identity::of(file.as_fd()).unwrap();
-    for (lanes_boot, identities) in [
-        (boot, &known[..]),
-        (Uuid::new_v4(), &[identity.clone()][..]),
-    ] {
-        let owner = place.lane(&identity, &path, lanes_boot, b"forged");
-        let options = RecoverOptions::default();
-        let whose = Whose::Ended {
-            boot,
-            identities,
-            open: &[(identities, &other)],
-        };
-        // Nor is it believed once the supervisor is gone, too.
-        for whose in [whose, Whose::Left] {
-            let report = recover_lane(&place.pool, owner, &options, &whose).unwrap();
-            assert_eq!(report.outcome, Outcome::Refused);
-            let why = report.files[0].refused.clone().unwrap();
-            assert!(
-                why.contains("not registered") || why.contains("another boot"),
-                "{why}"
-            );
-            assert_eq!(fs::read(&path).unwrap(), b"");
-        }
-        let discard = RecoverOptions {
-            discard: true,
-            ..options
-        };
-        let report = recover_lane(&place.pool, owner, &discard, &Whose::Left).unwrap();
-        assert_eq!(report.outcome, Outcome::Discarded);
-        assert_eq!(fs::read(&path).unwrap(), b"");
-    }
-    // What it did register it may name, by either identity.
-    for identity in identity::all_of(file.as_fd()) {
-        let owner = place.lane(&identity, &path, boot, b"");
-        let identities = identity::all_of(file.as_fd());
-        let whose = Whose::Ended {
-            boot,
-            identities: &identities,
-            open: &[(&identities, &file)],
-        };
-        let report = recover_lane(&place.pool, owner, &RecoverOptions::default(), &whose).unwrap();
-        assert_eq!(report.outcome, Outcome::Synced);
-    }
-}
-
-#[test]
 fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handles() {
     let place = Place::new();
     let (path, file) = place.file("a");
@@ -123,7 +73,7 @@ fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handle
         file.set_len(0).unwrap();
         let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
         let options = RecoverOptions::default();
-        let report = recover_lane(&place.pool, owner, &options, &Whose::Left).unwrap();
+        let report = recover_lane(&place.pool, owner, &options).unwrap();
         assert_eq!(report.outcome, Outcome::Replayed, "{report:?}");
         assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
     }
@@ -140,7 +90,7 @@ fn what_is_no_regular_file_is_not_opened() {
     // Opening it for reading and writing would succeed, for reading alone wait.
     let owner = place.lane(&identity, &path, boot::id().unwrap(), b"forged");
     let options = RecoverOptions::default();
-    let report = recover_lane(&place.pool, owner, &options, &Whose::Left).unwrap();
+    let report = recover_lane(&place.pool, owner, &options).unwrap();
     assert_ne!(report.outcome, Outcome::Replayed);
 }
 
@@ -164,7 +114,7 @@ fn an_old_version_without_confirmations_is_understood() {
     drop(file);
     fs::remove_file(&path).unwrap();
     let options = RecoverOptions::default();
-    let report = recover_lane(&place.pool, owner, &options, &Whose::Left).unwrap();
+    let report = recover_lane(&place.pool, owner, &options).unwrap();
     assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
     assert!(report.files[0].note.is_some());
 }

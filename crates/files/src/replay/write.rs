@@ -105,15 +105,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Syncs a file by a descriptor that was open while it was written to: it hears of every sync that failed.
-    pub(super) fn sync_registered(&mut self, file: &Logged<'_>, open: BorrowedFd<'_>) -> Done {
-        let synced = rustix::fs::fsync(open).map_err(Failed::Sync);
-        match synced.and_then(|()| sync_parents(file)) {
-            Ok(()) => Done::Synced,
-            Err(failed) => Done::Refused(self.stopped(file, &failed)),
-        }
-    }
-
     /// In words: why the recovery of a file stopped. After a failed sync the lane says so.
     fn stopped(&mut self, file: &Logged<'_>, failed: &Failed) -> String {
         let path = file.path().display();

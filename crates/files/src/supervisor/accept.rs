@@ -3,7 +3,7 @@
 //! The socket's name is no secret and any user can connect, so nothing that a stranger does may keep a process of the run from being heard:
 //! the first message has a time limit, each user a limit of connections that have said nothing yet, and an error of `accept` ends nothing.
 
-use super::{Shared, guest};
+use super::{Shared, member};
 use crate::{
     sys,
     wire::{self, Answer, Request, VERSION},
@@ -122,7 +122,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
     let answer = match first {
         Request::Hello { version, token } if known(token) => {
             if version == VERSION {
-                return guest::welcome(shared, &connection, (pid, uid));
+                return member::welcome(shared, &connection, (pid, uid));
             }
             let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
             Answer::Refused { reason }
@@ -137,12 +137,12 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
             },
         },
         Request::Foreign { token, dev, ino } if known(token) => {
-            drop(shared.let_go((dev, ino), None));
+            shared.let_go((dev, ino));
             Answer::Done
         }
         Request::OtherRun { dev, ino } => match shared.may_ask(uid, (dev, ino)) {
             true => {
-                drop(shared.let_go((dev, ino), None));
+                shared.let_go((dev, ino));
                 Answer::Done
             }
             false => Answer::Refused {

@@ -1,20 +1,34 @@
-//! The drain of one client: syncs the files of the segments that it hands over, in order.
+//! The drain: syncs the files of the lane's complete segments, and releases them.
 //!
-//! 1. Sync every file of the segment (of one that was unlinked, its directory).
-//! 2. If a sync fails, say so on the shared page, and go no further: the client writes the file's records again, syncs it itself, and says
-//!    *repaired*. A second sync here would succeed, whatever the disk has.
-//! 3. Say that everything below the segment's end is drained.
+//! 1. Look which segments are complete. However many there are, they are drained together.
+//! 2. Sync every file that they have records of (of one that was unlinked, its directory). A file is *clean* up to the segment that was open
+//!    when its last sync began: what is in segments before that one the kernel had.
+//! 3. If a sync fails, say so on the shared page, and release nothing: what the lane has of the file is written to it again, by a descriptor of
+//!    the supervisor's own, and synced. A second sync alone would succeed, whatever the disk has.
+//! 4. Release the segments.
 //!
-//! If nothing is handed over for a second, the files that were written to since are synced as well.
+//! While the disk is behind, the lane takes further segments of the pool, and while there is nothing to do it gives them back. If nothing is
+//! written for a second, the open segment is ended, so that all is on the disk.
 
 use super::{
     Shared,
-    guest::{Guest, GuestFile, Work, errno_of},
+    member::errno_of,
+    run::{Known, Run, SUPERVISOR},
 };
-use crate::{absorbed::Key, replay::Mark, sys};
+use crate::{
+    FILES_MAX,
+    absorbed::Key,
+    identity,
+    log::{changes, keep},
+    replay::{Mark, final_parts, write_at},
+    shared::{Gone, State},
+    sys,
+};
 use forebay_device::clock;
+use forebay_pool::Lsn;
+use rustix::{fs::OFlags, io::Errno};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::BTreeMap,
     fs::File,
     io::{Read, Write},
     os::fd::AsFd,
@@ -22,110 +36,170 @@ use std::{
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
-        mpsc::{Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
 
-/// What was logged is on the disk this long after the last segment at most, though none is full.
+/// What was logged is on the disk this long after the last write at most, though no segment is full.
 const IDLE: Duration = Duration::from_secs(1);
+/// How often a file that could not be synced is written again, if no process asks for it.
+const REPAIR_EVERY: Duration = Duration::from_secs(1);
+/// How long the lock of a file is waited for that is to be written again.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// Segments of the pool that are left to other lanes while this one takes more.
+const LEFT_TO_OTHERS: u64 = 4;
+/// How often to look whether something is to be done that no member says.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// Works until the client is gone and everything that it handed over is done, or cannot be.
-pub(super) fn run(shared: &Shared, guest: &Guest, todo: &Receiver<Work>) {
-    // What arrived while a file could not be synced.
-    let mut waiting = VecDeque::new();
-    loop {
-        let work = match waiting
-            .pop_front()
-            .map_or_else(|| todo.recv_timeout(IDLE), Ok)
-        {
-            Ok(work) => work,
-            Err(RecvTimeoutError::Timeout) if idle(shared, guest, todo, &mut waiting) => continue,
-            Err(_) => return,
-        };
-        match work {
-            Work::Drain(end, files) => {
-                if forebay_pool::broken!("release-early") {
-                    guest.page.set_drained(end);
-                }
-                forebay_pool::failpoint!("files:drain-sync");
-                if !segment(shared, guest, &files, todo, &mut waiting) {
-                    return;
-                }
-                forebay_pool::failpoint!("files:drain-synced");
-                guest.page.set_drained(end);
-                guest.queued.fetch_sub(1, Relaxed);
-            }
-            Work::Repaired(_) => {}
+/// How far the drain is.
+pub(super) struct Drained {
+    /// By file number: the segment that was open when the file's last sync began.
+    clean_from: [Lsn; FILES_MAX],
+}
+
+impl Default for Drained {
+    fn default() -> Self {
+        Self {
+            clean_from: [0; FILES_MAX],
         }
     }
 }
 
-/// After a while without work: syncs the files that have records which were not handed over. Nothing is released by that: of a segment that
-/// is being written to it cannot be told which records there are. False if the client is gone and one of them cannot be synced.
-fn idle(
-    shared: &Shared,
-    guest: &Guest,
-    todo: &Receiver<Work>,
-    waiting: &mut VecDeque<Work>,
-) -> bool {
-    let synced = guest.page.drained().max(guest.synced.load(Relaxed));
-    let ends: Vec<u64> = guest
-        .page
-        .files
-        .iter()
-        .map(|file| file.end.load(Acquire))
-        .collect();
-    let behind: Vec<u32> = (0..)
-        .zip(&ends)
-        .filter_map(|(number, end)| (*end > synced).then_some(number))
-        .collect();
-    if behind.is_empty() {
-        return true;
+/// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take as long as many segments to be filled.
+pub(super) fn prepare(shared: &Shared, run: &Run) {
+    while !run.ended.load(Acquire) {
+        let seen = run.lane.turned();
+        if run.lane.prepare() || !grow(shared, run) {
+            run.lane.wait(seen, LOOK);
+        }
     }
-    if !segment(shared, guest, &behind, todo, waiting) {
-        return false;
-    }
-    let end = ends.into_iter().max().unwrap_or(0);
-    guest.synced.store(end, Relaxed);
-    true
 }
 
-/// Syncs the files of a segment. False if the client is gone and one of them cannot be synced.
-fn segment(
-    shared: &Shared,
-    guest: &Guest,
-    files: &[u32],
-    todo: &Receiver<Work>,
-    waiting: &mut VecDeque<Work>,
-) -> bool {
-    let known: Vec<(u32, Arc<GuestFile>)> = {
-        let table = guest.files.lock();
-        let known = |number: &u32| Some((*number, table.get(*number as usize)?.clone()?));
-        files.iter().filter_map(known).collect()
-    };
-    let mut failed: BTreeSet<u32> = BTreeSet::new();
-    // Many files of a segment may have lost their names in one directory: it is synced once, after all of them did.
-    let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
-    for (number, file) in &known {
-        let Some(target) = file.unlinked_from.as_ref().or(file.file.as_ref()) else {
+/// Takes one more segment of the pool, if enough is left to others.
+fn grow(shared: &Shared, run: &Run) -> bool {
+    let is_enough = |free: u64| free > LEFT_TO_OTHERS;
+    shared.pool.segments_free().is_ok_and(is_enough) && run.lane.grow()
+}
+
+/// Works until the run ends and everything in the lane is drained, or cannot be.
+pub(super) fn run(shared: &Shared, run: &Run) {
+    let mut last_work = Instant::now();
+    let mut last_tail = 0;
+    loop {
+        let seen = run.lane.turned();
+        if let Some(last) = run.lane.complete().last() {
+            if forebay_pool::broken!("release-early") {
+                run.lane.release(last.end);
+            }
+            forebay_pool::failpoint!("files:drain-sync");
+            if !run.sync_below(shared, last.end) && !run.repair_all(shared) {
+                return;
+            }
+            forebay_pool::failpoint!("files:drain-synced");
+            run.lane.release(last.end);
+            run.notify();
+            last_work = Instant::now();
+            continue;
+        }
+        let usage = run.lane.usage();
+        let is_empty = || matches!(run.lane.seal(), Ok(Some(end)) if usage.head >= end);
+        if run.ending.load(Acquire) && is_empty() {
+            return;
+        }
+        if usage.tail != last_tail {
+            (last_tail, last_work) = (usage.tail, Instant::now());
+        } else if last_work.elapsed() >= IDLE {
+            last_work = Instant::now();
+            rest(shared, run);
+            continue;
+        }
+        run.lane.wait(seen, LOOK);
+    }
+}
+
+/// After a while without work: ends the open segment, which is drained next; frees the numbers of files that are closed, and gives segments
+/// back.
+fn rest(shared: &Shared, run: &Run) {
+    let _ = run.lane.seal();
+    for (number, file) in run.page.files.iter().enumerate() {
+        if file.stamp().state == State::Absorbed && file.gone() == Gone::Yes {
+            let _ = run.release(shared, number);
+        }
+    }
+    run.reclaim(shared);
+    while run.lane.usage().segments > usize::from(shared.options.buffers) && run.lane.shrink() {}
+}
+
+impl Run {
+    /// Wakes who waits for the drain.
+    pub(super) fn notify(&self) {
+        // So that none looks before and sleeps after.
+        drop(self.drained.lock());
+        self.changed.notify_all();
+    }
+
+    /// Syncs every file that has records below `end` which are not on the disk. False if one of them cannot be synced.
+    fn sync_below(&self, shared: &Shared, end: Lsn) -> bool {
+        // Many files may have lost their names in one directory: it is synced once, after all of them did.
+        let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
+        let mut all = true;
+        for number in 0..FILES_MAX {
+            let file = &self.page.files[number];
+            let clean_from = self.drained.lock().clean_from[number];
+            let is_behind = clean_from < end
+                && file.stamp().state != State::Free
+                && file.named_in().is_some_and(|named| named >= clean_from);
+            if !is_behind {
+                continue;
+            }
+            let Some(known) = self.known(number) else {
+                continue;
+            };
+            let open = self.lane.member().segment().unwrap_or(end);
+            match self.sync_one(shared, number, &known, &mut directories) {
+                Ok(()) => self.drained.lock().clean_from[number] = open,
+                Err(e) => {
+                    all = false;
+                    // First of all, and where it outlives us: nobody else gets this error from the kernel.
+                    self.mark(Mark::Failed);
+                    self.page.fail(number, errno_of(&e));
+                    sys::complain(&format!(
+                        "{} cannot be synced: {e}. Nothing is lost: what was written stays in the pool and is written again; until then its \
+                         syncs fail",
+                        known.path.display()
+                    ));
+                }
+            }
+            self.page.end_sync();
+        }
+        all
+    }
+
+    fn sync_one(
+        &self,
+        shared: &Shared,
+        number: usize,
+        known: &Known,
+        directories: &mut BTreeMap<Key, Result<(), i32>>,
+    ) -> std::io::Result<()> {
+        let Some(target) = known.unlinked_from.as_ref().or(known.file.as_ref()) else {
             // Released: it has no name and no descriptor, so its content is needed by no process.
-            continue;
+            return Ok(());
         };
-        let directory = file.unlinked_from.as_ref().and_then(|dir| key_of(dir));
-        let earlier = directory.and_then(|key| directories.get(&key).copied());
-        if earlier == Some(Ok(())) {
-            continue;
+        let directory = known.unlinked_from.as_ref().and_then(|dir| key_of(dir));
+        match directory.and_then(|key| directories.get(&key)) {
+            Some(Ok(())) => return Ok(()),
+            // A second sync would succeed, whatever the disk has.
+            Some(Err(errno)) => return Err(std::io::Error::from_raw_os_error(*errno)),
+            None => {}
         }
         let started = Instant::now();
         let begun = clock::now_ns();
-        guest.page.begin_sync(*number as usize);
-        let done = match (&file.unlinked_from, earlier) {
-            // A second sync would succeed, whatever the disk has.
-            (_, Some(Err(errno))) => Err(std::io::Error::from_raw_os_error(errno)),
-            (Some(directory), _) => directory.sync_all(),
-            (None, _) => {
-                shared.snapshot(&file.path, target);
+        self.page.begin_sync(number);
+        let done = match directory {
+            Some(_) => target.sync_all(),
+            None => {
+                shared.snapshot(&known.path, target);
                 fault().map_or_else(|| target.sync_data(), Err)
             }
         };
@@ -134,48 +208,86 @@ fn segment(
             directories.insert(key, said.map_err(|e| errno_of(e).raw_os_error()));
         }
         shared.charge_sync(target, true, begun);
-        guest.syncs.fetch_add(1, Relaxed);
-        guest.sync_ns.fetch_add(
-            u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            Relaxed,
-        );
-        if let Err(e) = &done {
-            failed.insert(*number);
-            // First of all, and where it outlives us: nobody else gets this error from the kernel.
-            guest.mark(shared, Mark::Failed);
-            guest.page.fail(*number as usize, errno_of(e));
-        }
-        guest.page.end_sync();
-        if let Err(e) = done {
-            sys::complain(&format!(
-                "{} cannot be synced: {e}. Nothing is lost: what was written stays in the pool and is written again; until then its syncs \
-                 fail",
-                file.path.display()
-            ));
-        }
+        self.syncs.fetch_add(1, Relaxed);
+        let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.sync_ns.fetch_add(took, Relaxed);
+        done
     }
-    if failed.is_empty() {
-        return true;
-    }
-    // What is handed over meanwhile waits: the next segment is not drained before this one.
-    while !failed.is_empty() {
-        match todo.recv() {
-            Ok(Work::Repaired(number)) => {
-                failed.remove(&number);
+
+    /// Waits until every file that could not be synced is sound again, and tries now and then. False if the run ended before.
+    fn repair_all(&self, shared: &Shared) -> bool {
+        self.notify();
+        while self.page.failing() {
+            let mut drained = self.drained.lock();
+            self.changed.wait_for(&mut drained, REPAIR_EVERY);
+            drop(drained);
+            let ended = self.ending.load(Acquire);
+            for number in 0..FILES_MAX {
+                if self.page.files[number].error().is_some() {
+                    let _ = self.repair(shared, number);
+                }
             }
-            Ok(work) => waiting.push_back(work),
-            Err(_) => return false,
+            if ended && self.page.failing() {
+                return false;
+            }
         }
+        true
     }
-    guest.mark(shared, Mark::None);
-    true
+
+    /// Writes again what the lane has of a file that could not be synced, and syncs it: a failed sync may have left clean what never reached
+    /// the disk.
+    ///
+    /// # Errors
+    /// Of opening it for writing, of writing, of the sync: it still cannot be synced.
+    pub(super) fn repair(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
+        let _one = self.repairing.lock();
+        let file = &self.page.files[number];
+        let Some(failed) = file.error() else {
+            // Another thread did it.
+            return Ok(());
+        };
+        if !file.lock.take_for(SUPERVISOR, LOCK_WAIT) {
+            return Err(failed);
+        }
+        let done = match self.known(number).and_then(|known| known.file.clone()) {
+            Some(open) => self.write_again(shared, number, &open),
+            // No process can miss it.
+            None => Ok(()),
+        };
+        if done.is_ok() {
+            self.page.repaired(number);
+            if !self.page.failing() {
+                self.mark(Mark::None);
+            }
+            self.changed.notify_all();
+        }
+        file.lock.free();
+        done
+    }
+
+    fn write_again(&self, shared: &Shared, number: usize, open: &Arc<File>) -> Result<(), Errno> {
+        let mut records = Vec::new();
+        self.lane
+            .records(|record| keep(&mut records, record, number));
+        let parts = final_parts(&changes(&records), &[]);
+        let to = match parts.is_empty() {
+            true => open.try_clone().map_err(|e| errno_of(&e))?,
+            false => identity::reopen(open.as_fd(), OFlags::WRONLY)?,
+        };
+        for (at, bytes) in &parts {
+            write_at(to.as_fd(), bytes, *at)?;
+        }
+        let begun = clock::now_ns();
+        to.sync_data().map_err(|e| errno_of(&e))?;
+        shared.charge_sync(&to, true, begun);
+        Ok(())
+    }
 }
 
 fn key_of(file: &File) -> Option<Key> {
     let stat = rustix::fs::fstat(file).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
-
 /// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`).
 fn fault() -> Option<std::io::Error> {
     let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;

@@ -4,13 +4,13 @@
 //! The kernel asks before any process gets an absorbed file open, in whatever mount namespace and by whatever name, and that process
 //! sleeps until it is answered. One thread answers, and never waits itself:
 //! 1. The supervisor's own threads: at once, before any lock is taken. They may hold one.
-//! 2. The process that absorbs the file, whose client knows what it opens: at once.
+//! 2. A member of the run, whose client knows what it opens: at once.
 //! 3. Who opens it for reading only: at once. The event does not say how; the system call does that the opener sleeps in.
-//! 4. All others: when the file has been let go of, or its process has made no call for two seconds ([`Shared::let_go`]).
+//! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds ([`Shared::let_go`]).
 //!
 //! If the supervisor dies, the kernel lets all go on. If it is stopped, they wait.
 
-use super::{Shared, let_go::Patience};
+use super::Shared;
 use crate::{absorbed::Key, processes, sys};
 use nix::sys::fanotify::{
     EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags, MaskFlags,
@@ -25,7 +25,13 @@ use std::{
     fs,
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
-    sync::atomic::Ordering::Acquire,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
     thread,
     time::Duration,
 };
@@ -44,6 +50,9 @@ const LOOK_WAITING: Timespec = Timespec {
 const ATTEMPTS: u32 = 100;
 const AGAIN: Duration = Duration::from_micros(100);
 
+/// How long to wait for a thread.
+const THREAD_AGAIN: Duration = Duration::from_millis(100);
+
 /// The kernel's questions.
 pub(super) struct Gate(Fanotify);
 
@@ -61,12 +70,12 @@ impl Drop for EndsTheSupervisor {
 /// An `open` that waits.
 struct Waiting {
     event: FanotifyEvent,
-    key: Key,
     /// What it opens, as it was registered; and the process's name.
     path: PathBuf,
     name: String,
     is_descendant: bool,
-    patience: Patience,
+    /// The file has been let go of.
+    done: Arc<AtomicBool>,
 }
 
 impl Gate {
@@ -106,7 +115,7 @@ impl Gate {
     }
 
     /// Answers until the supervisor stops.
-    pub(super) fn run(&self, shared: &Shared) {
+    pub(super) fn run(&self, shared: &Arc<Shared>) {
         let _while_it_answers = EndsTheSupervisor;
         let mut waiting: Vec<Waiting> = Vec::new();
         while !shared.stopping.load(Acquire) || !waiting.is_empty() {
@@ -122,17 +131,16 @@ impl Gate {
                 match consider(shared, &event) {
                     None => self.allow(&event),
                     Some((key, path)) => waiting.push(Waiting {
-                        key,
+                        done: let_go(shared, key),
                         path,
                         name: processes::name_of_process(event.pid().unsigned_abs()),
                         is_descendant: processes::is_descendant(event.pid().unsigned_abs()),
                         event,
-                        patience: Patience::new(),
                     }),
                 }
             }
             waiting.retain(|open| {
-                let waits = shared.is_letting_go(open.key, &open.patience);
+                let waits = !open.done.load(Acquire);
                 if !waits {
                     self.allow(&open.event);
                     tell(open, shared.token.to_string());
@@ -156,24 +164,41 @@ impl Gate {
 fn consider(shared: &Shared, event: &FanotifyEvent) -> Option<(Key, PathBuf)> {
     // 0: a process of another namespace.
     let thread = event.pid();
-    let is_of = |process: &str| {
-        thread != 0
-            && rustix::fs::access(
-                format!("/proc/{process}/task/{thread}"),
-                rustix::fs::Access::EXISTS,
-            )
-            .is_ok()
+    let is_ours = || {
+        let task = format!("/proc/self/task/{thread}");
+        rustix::fs::access(task, rustix::fs::Access::EXISTS).is_ok()
     };
-    if is_of("self") {
+    if thread != 0 && is_ours() {
         return None;
     }
     let stat = rustix::fs::fstat(event.fd()?).ok()?;
     let key = (stat.st_dev, stat.st_ino);
-    let (absorber, path) = shared.absorbed_by(key)?;
-    if is_of(&absorber.to_string()) || only_reads(thread) {
+    let path = shared.absorbed_as(key)?;
+    let process = processes::of_thread(thread.unsigned_abs());
+    if process.is_some_and(|process| shared.is_member(process)) || only_reads(thread) {
         return None;
     }
     Some((key, path))
+}
+
+/// Lets go of a file, in a thread of its own: what it says when that is done.
+fn let_go(shared: &Arc<Shared>, key: Key) -> Arc<AtomicBool> {
+    let done = Arc::new(AtomicBool::new(false));
+    let (shared, says) = (Arc::clone(shared), Arc::clone(&done));
+    let work = move || {
+        shared.let_go(key);
+        says.store(true, Release);
+    };
+    while let Err(e) = thread::Builder::new()
+        .name("letting go".into())
+        .spawn(work.clone())
+    {
+        sys::complain(&format!(
+            "a process that opens an absorbed file waits for a thread: {e}"
+        ));
+        thread::sleep(THREAD_AGAIN);
+    }
+    done
 }
 
 /// Says who made a file plain, if that was no process of this run, which is known by the run's `token`. In a thread of its own: standard error may take

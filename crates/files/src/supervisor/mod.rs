@@ -9,15 +9,16 @@ mod accept;
 mod charge;
 mod drain;
 mod elsewhere;
-mod guest;
 mod hold;
 mod let_go;
+mod member;
 mod notice;
 mod register;
+mod run;
 mod status;
 mod watch;
 
-pub use status::{FileStatus, GuestStatus, PlainFile, Status, status_of_running};
+pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status, status_of_running};
 pub use watch::Outside;
 
 use crate::{
@@ -29,8 +30,9 @@ use crate::{
 };
 use forebay_device::Devices;
 use forebay_pool::Pool;
-use guest::Guest;
+use member::Member;
 use parking_lot::{Condvar, Mutex};
+use run::Run;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
     ffi::{OsStr, OsString},
@@ -38,7 +40,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Release},
+        atomic::{AtomicBool, Ordering::Release},
     },
     thread,
     time::{Duration, Instant},
@@ -52,7 +54,7 @@ pub struct SupervisorOptions {
     pub patterns: Vec<String>,
     /// The database's attempts to make an `io_uring` fail with `ENOSYS`.
     pub refuse_io_uring: bool,
-    /// Segments of each client's lane.
+    /// Segments of the run's lane, while the disk keeps up.
     pub buffers: u16,
     /// Where running supervisors leave a note of themselves, for [`status_of_running`].
     pub run_dir: PathBuf,
@@ -69,24 +71,23 @@ struct Shared {
     token: Uuid,
     boot: Uuid,
     started: Instant,
-    /// Clients, also those that ended and are not recovered yet.
-    guests: Mutex<Vec<Arc<Guest>>>,
-    /// A client ended and was recovered, or a file is absorbed no longer.
+    /// The run's lane, once a process has asked for it.
+    run: Mutex<Option<Arc<Run>>>,
+    draining: Mutex<Option<thread::JoinHandle<()>>>,
+    /// Its processes, those that ended included.
+    members: Mutex<Vec<Member>>,
+    /// One of them ended, and nothing of it is left to do.
     changed: Condvar,
     /// What is absorbed, for all to see.
     table: Table,
     /// Where those of other runs are.
     tables: elsewhere::Tables,
-    /// Clients so far.
-    holders: AtomicU64,
     /// Connections that have said nothing yet.
     silent: accept::Silent,
     /// Sees who opens what is absorbed.
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
-    /// Files of clients that ended.
-    ended: Mutex<Vec<GuestStatus>>,
     stopping: AtomicBool,
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
@@ -130,15 +131,15 @@ impl Supervisor {
             token: Uuid::new_v4(),
             boot,
             started: Instant::now(),
-            guests: Mutex::default(),
+            run: Mutex::default(),
+            draining: Mutex::default(),
+            members: Mutex::default(),
             changed: Condvar::new(),
             table,
             tables: elsewhere::Tables::default(),
-            holders: AtomicU64::new(0),
             silent: accept::Silent::default(),
             watch: watch::Watch::new(),
             plain: Mutex::default(),
-            ended: Mutex::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
             options,
@@ -197,33 +198,35 @@ impl Supervisor {
         self.shared.status()
     }
 
-    /// After the database ended: waits until all its processes' lanes are recovered, and stops.
+    /// After the database ended: waits until all its processes have, and their lane is drained, and stops.
     ///
     /// # Errors
-    /// If a lane could not be recovered: its records stay in the pool.
+    /// If a file cannot be synced: its records stay in the pool.
     pub fn finish(self) -> Result<Status, FilesError> {
-        let mut guests = self.shared.guests.lock();
-        while !guests.is_empty() {
-            self.shared
+        let shared = &self.shared;
+        let mut members = shared.members.lock();
+        while members.iter().any(|member| !member.ended) {
+            shared
                 .changed
-                .wait_for(&mut guests, Duration::from_millis(100));
+                .wait_for(&mut members, Duration::from_millis(100));
         }
-        drop(guests);
-        self.shared.stopping.store(true, Release);
+        drop(members);
+        // The kernel asks about what the drain itself opens, too.
+        let left = shared.running().and_then(|run| run.end(shared).err());
+        shared.stopping.store(true, Release);
         // A last connection ends the wait for one.
         let _ = wire::connect(&self.socket_name, None);
-        let status = self.shared.status();
-        match status.guests.iter().find_map(|guest| guest.left.clone()) {
+        match left {
             Some(why) => Err(FilesError::Config(format!(
-                "{why}. Its records stay in the pool; when the cause is remedied: forebay recover --pool {}",
-                self.shared.pool.path().display()
+                "what was written is in the pool, but not in its files: {why}. When the cause is remedied: forebay recover --pool {}",
+                shared.pool.path().display()
             ))),
             None => {
                 // Of another run there may be something.
-                if self.shared.pool.lanes().is_empty() {
-                    self.shared.marks.take_back(self.shared.pool.path());
+                if shared.pool.lanes().is_empty() {
+                    shared.marks.take_back(shared.pool.path());
                 }
-                Ok(status)
+                Ok(shared.status())
             }
         }
     }

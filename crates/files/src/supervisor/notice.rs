@@ -76,11 +76,11 @@ impl Inotify {
             }
             let begun = Instant::now();
             for (key, pid) in outside_writers(shared, &keys) {
-                let path = shared.absorbed_by(key).map(|(_, path)| path);
-                drop(shared.let_go(key, None));
+                let path = shared.absorbed_as(key);
+                shared.let_go(key);
                 let name = processes::name_of_process(pid);
                 // One that is gone again cannot be asked whether it was of this run.
-                if let Some(path) = path.filter(|_| name != "?" && !shared.is_member(pid)) {
+                if let Some(path) = path.filter(|_| name != "?" && !shared.is_of_run(pid)) {
                     sys::complain(&format!(
                         "{} is plain from now on: process {pid} ({name}), which is not of this run, opened it for writing",
                         path.display()
@@ -112,39 +112,42 @@ impl Inotify {
 
 impl Shared {
     /// True if the process was started with this run's environment.
-    fn is_member(&self, pid: u32) -> bool {
+    fn is_of_run(&self, pid: u32) -> bool {
         processes::has_in_environment(pid, &self.token.to_string()).unwrap_or(false)
     }
 }
 
-/// Processes that have one of the files open for writing by an open file that its client has not.
+/// Processes that are no members and have one of the files open for writing by an open file that no member has.
 fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
-    let absorbers: HashMap<Key, u32> = keys
+    let keys: BTreeSet<Key> = keys
         .iter()
-        .filter_map(|key| Some((*key, shared.absorbed_by(*key)?.0)))
+        .copied()
+        .filter(|key| shared.absorbed_as(*key).is_some())
         .collect();
-    if absorbers.is_empty() {
+    if keys.is_empty() {
         return Vec::new();
     }
-    let own: HashMap<u32, Vec<(c_int, Key)>> = absorbers
-        .values()
-        .map(|pid| (*pid, open_for_writing(*pid, keys)))
+    let members = shared.member_processes();
+    let own: Vec<(u32, c_int, Key)> = members
+        .iter()
+        .flat_map(|pid| {
+            let open = open_for_writing(*pid, &keys).into_iter();
+            open.map(|(fd, key)| (*pid, fd, key))
+        })
         .collect();
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let us = std::process::id();
     let mut found = Vec::new();
-    for pid in pids.filter(|pid: &u32| *pid != std::process::id()) {
-        for (fd, key) in open_for_writing(pid, keys) {
-            let Some(absorber) = absorbers.get(&key).filter(|absorber| **absorber != pid) else {
-                continue;
-            };
-            // A child's copy: it says so before it writes. Where copies cannot be told, so does any process of the run.
-            let inherited = own[absorber].iter().any(|(theirs, its)| {
+    for pid in pids.filter(|pid: &u32| *pid != us && !members.contains(pid)) {
+        for (fd, key) in open_for_writing(pid, &keys) {
+            // A child's copy: it becomes a member before it writes. Where copies cannot be told, so does any process of the run.
+            let inherited = own.iter().any(|(member, theirs, its)| {
                 *its == key
-                    && sys::share_open_file((pid, fd), (*absorber, *theirs))
-                        .unwrap_or_else(|| shared.is_member(pid))
+                    && sys::share_open_file((pid, fd), (*member, *theirs))
+                        .unwrap_or_else(|| shared.is_of_run(pid))
             });
             if !inherited && !found.contains(&(key, pid)) {
                 found.push((key, pid));

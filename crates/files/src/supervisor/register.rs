@@ -1,12 +1,19 @@
-//! A file of a client: how it begins to be absorbed, loses its name, and is let go of. docs/files-protocol.md, "Absorbing a file".
+//! How a file begins to be absorbed. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
     Shared,
     elsewhere::{self, Elsewhere},
-    guest::{Guest, GuestFile},
+    run::{Known, Run},
     watch::Watched,
 };
-use crate::{absorbed::Key, identity, sys, wire::Answer};
+use crate::{
+    FILES_MAX,
+    absorbed::Key,
+    identity,
+    shared::{Gone, Stamp, State},
+    sys,
+    wire::Answer,
+};
 use forebay_device::clock;
 use rustix::{
     fs::{AtFlags, Mode, OFlags, Stat},
@@ -17,18 +24,17 @@ use std::{
     fs::File,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
-/// Whether a file that is closed is still watched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Watching {
-    Ends,
-    GoesOn,
-}
+/// Free numbers below which those of closed files are freed.
+const FREE_MIN: usize = 32;
+/// How long a file that is to be registered anew, or a number, is waited for.
+const WAIT: Duration = Duration::from_secs(10);
 
 /// Why a file is not absorbed.
 enum Refusal {
@@ -44,24 +50,53 @@ impl From<String> for Refusal {
     }
 }
 
-impl Guest {
+impl From<&str> for Refusal {
+    fn from(why: &str) -> Self {
+        Self::Plain(why.to_owned())
+    }
+}
+
+/// A file that is being registered.
+struct Candidate<'a> {
+    path: &'a Path,
+    theirs: &'a OwnedFd,
+    stat: Stat,
+    born: u64,
+    identity: Vec<u8>,
+}
+
+impl Candidate<'_> {
+    fn key(&self) -> Key {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+}
+
+impl Run {
+    /// The number of a file, if it can be one.
+    pub(super) fn number(&self, file: u32) -> Option<usize> {
+        usize::try_from(file).ok().filter(|file| *file < FILES_MAX)
+    }
+
     /// Really syncs a file and its directory, and says whether it is absorbed from then on.
     pub(super) fn register(
         &self,
         shared: &Shared,
-        number: u32,
+        pid: u32,
         path: Vec<u8>,
         fds: Vec<OwnedFd>,
     ) -> Answer {
         let path = PathBuf::from(OsString::from_vec(path));
         let done = <[OwnedFd; 1]>::try_from(fds)
             .map_err(|_| Refusal::Plain("no descriptor".to_owned()))
-            .and_then(|[file]| self.absorb(shared, number, &path, file));
+            .and_then(|[file]| self.absorb(shared, pid, &path, &file));
         match done {
-            Ok(()) => Answer::Absorb,
+            Ok((number, generation)) => Answer::Absorb {
+                file: u32::try_from(number).unwrap_or(u32::MAX),
+                generation,
+            },
             Err(Refusal::Plain(reason)) => {
                 let bytes = path.into_os_string().into_vec();
-                shared.stays_plain(self.pid, bytes, reason.clone());
+                shared.stays_plain(pid, bytes, reason.clone());
                 Answer::Refused { reason }
             }
             Err(Refusal::Unheard(reason)) => {
@@ -74,115 +109,164 @@ impl Guest {
         }
     }
 
-    /// 1. Make it this client's, for all to see, unless it is another's; and watch it.
-    /// 2. Who opened it before is seen now, by the kernel; who opens it from now on finds it in the table, or is seen by the watch.
-    /// 3. Ask other runs: of two that do so at once at least one sees the other.
-    /// 4. Sync it.
+    /// Number and generation of the file, which is absorbed when this returns.
     fn absorb(
         &self,
         shared: &Shared,
-        number: u32,
+        pid: u32,
         path: &Path,
-        theirs: OwnedFd,
-    ) -> Result<(), Refusal> {
-        let stat = rustix::fs::fstat(&theirs).map_err(|e| e.to_string())?;
-        let key = (stat.st_dev, stat.st_ino);
-        let born = sys::born(theirs.as_fd());
-        self.reserve(shared, number, path, stat, born)?;
-        // Before it is watched, or the supervisor would be seen itself.
-        let own = open_own(&theirs, UNCOUNTED).ok();
-        let watched = shared.watch.add(theirs.as_fd(), key);
-        let done = watched
-            .map_err(|errno| {
-                Refusal::Plain(format!(
-                    "who else opens it cannot be watched (fanotify or inotify: {errno})"
-                ))
-            })
+        theirs: &OwnedFd,
+    ) -> Result<(usize, u32), Refusal> {
+        let _one = self.registering.lock();
+        let stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
+        let candidate = Candidate {
+            path,
+            theirs,
+            stat,
+            born: sys::born(theirs.as_fd()),
+            identity: identity::of(theirs.as_fd())
+                .map_err(|e| format!("the file system does not say what it is: {e}"))?,
+        };
+        if let Some((number, stamp, _)) = self.find(candidate.key()) {
+            if stamp.state == State::Absorbed {
+                // Two processes opened it at a time.
+                return Ok((number, stamp.generation));
+            }
+            let retired = self.retire(shared, number, stamp.generation, WAIT);
+            retired.map_err(|e| Refusal::Unheard(format!("it cannot be made plain: {e}")))?;
+        }
+        if self.retired.lock().contains(&candidate.identity) {
+            return Err("it was made plain in this run".into());
+        }
+        let number = self.free_number(shared)?;
+        let generation = self.reserve(shared, pid, number, &candidate)?;
+        let file = &self.page.files[number];
+        let done = self
+            .watch_and_sync(shared, number, &candidate)
             .and_then(|watched| {
-                self.follow(shared, number, path, (&theirs, own), (&stat, born), watched)
+                if file.change(generation, State::Registering, State::Absorbed) {
+                    return Ok(());
+                }
+                shared.watch.remove(&watched, candidate.theirs.as_fd());
+                Err("a process that is not of this run opened it meanwhile".into())
             });
         if done.is_err() {
-            if let Ok(watched) = &watched {
-                shared.watch.remove(watched, theirs.as_fd());
+            shared.table.withdraw(candidate.key());
+            if let Some(place) = self.files.lock().get_mut(number) {
+                *place = None;
             }
-            self.forget(shared, number, true);
-            shared.changed.notify_all();
+            let state = State::Free;
+            file.set(Stamp { generation, state });
         }
-        done
+        done.map(|()| (number, generation))
     }
 
-    /// Makes the file this client's, unless it is another's.
+    /// A number that is no file's.
+    fn free_number(&self, shared: &Shared) -> Result<usize, Refusal> {
+        let free = || {
+            let files = self.files.lock();
+            let free: Vec<usize> = (0..files.len()).filter(|n| files[*n].is_none()).collect();
+            (free.first().copied(), free.len())
+        };
+        let (first, count) = free();
+        if let Some(first) = first
+            && count >= FREE_MIN
+        {
+            return Ok(first);
+        }
+        self.reclaim(shared);
+        if free().0.is_none() && self.flush(Instant::now() + WAIT).is_ok() {
+            self.reclaim(shared);
+        }
+        free()
+            .0
+            .ok_or_else(|| "this run absorbs too many files already".into())
+    }
+
+    /// Makes the number this file's, and the file the run's, for all to see: its generation.
     fn reserve(
         &self,
         shared: &Shared,
-        number: u32,
-        path: &Path,
-        stat: Stat,
-        born: u64,
-    ) -> Result<(), Refusal> {
-        let key = (stat.st_dev, stat.st_ino);
-        // While no other client can: of two that ask at a time, the second finds the first.
-        let (guests, found) = shared.let_go(key, Some(self));
-        if found {
-            return Err("another process of this run writes to it".to_owned().into());
+        pid: u32,
+        number: usize,
+        candidate: &Candidate<'_>,
+    ) -> Result<u32, Refusal> {
+        let file = &self.page.files[number];
+        let generation = file.stamp().generation.wrapping_add(1);
+        file.set_key(candidate.key());
+        let mount = identity::mount(candidate.theirs.as_fd()).unwrap_or(0);
+        file.mount.store(mount, Relaxed);
+        file.set_named_in(None);
+        file.set_newer(0..0);
+        file.set_gone(Gone::No);
+        for count in [
+            &file.end,
+            &file.touched,
+            &file.writes,
+            &file.bytes,
+            &file.syncs,
+        ] {
+            count.store(0, Relaxed);
         }
-        if shared.table.is_held(key) {
-            return Err(
-                "records of a process that ended wait in the pool for forebay recover"
-                    .to_owned()
-                    .into(),
-            );
+        file.link.clear();
+        if !file.path.set(candidate.path.as_os_str().as_bytes())
+            || !file.identity.set(&candidate.identity)
+        {
+            return Err("its path is too long".into());
         }
-        let mut files = self.files.lock();
-        let place = files
-            .get_mut(number as usize)
-            .ok_or_else(|| "its number is too large".to_owned())?;
-        if !shared.table.publish(self.holder, self.pid, key, born) {
-            return Err("this run absorbs too many files already".to_owned().into());
+        if !shared.table.publish(pid, candidate.key(), candidate.born) {
+            return Err("this run absorbs too many files already".into());
         }
-        let counts = &self.page.files[number as usize];
-        counts.writes.store(0, Relaxed);
-        counts.bytes.store(0, Relaxed);
-        counts.syncs.store(0, Relaxed);
-        counts.end.store(0, Relaxed);
-        counts.retire.store(0, Relaxed);
-        *place = Some(Arc::new(GuestFile {
-            path: path.to_owned(),
-            key: Some(key),
-            identities: Vec::new(),
-            stat,
-            file: None,
-            unlinked_from: None,
-            watched: Watched::Not,
-        }));
-        drop(guests);
-        Ok(())
+        file.set(Stamp {
+            generation,
+            state: State::Registering,
+        });
+        Ok(generation)
+    }
+
+    /// 1. Watch it: who opens it from now on finds it in the table, or is seen by the watch.
+    /// 2. Who opened it before is seen now, by the kernel.
+    /// 3. Ask other runs: of two that do so at once at least one sees the other.
+    /// 4. Sync it.
+    fn watch_and_sync(
+        &self,
+        shared: &Shared,
+        number: usize,
+        candidate: &Candidate<'_>,
+    ) -> Result<Watched, Refusal> {
+        // Before it is watched, or the supervisor would be seen itself.
+        let own = open_own(candidate.theirs, UNCOUNTED).ok();
+        let watched = shared
+            .watch
+            .add(candidate.theirs.as_fd(), candidate.key())
+            .map_err(|errno| {
+                format!("who else opens it cannot be watched (fanotify or inotify: {errno})")
+            })?;
+        let done = self.follow(shared, number, candidate, own, watched);
+        if done.is_err() {
+            shared.watch.remove(&watched, candidate.theirs.as_fd());
+        }
+        done.map(|()| watched)
     }
 
     /// Looks who else has it open, opens it for the supervisor, and syncs it.
     fn follow(
         &self,
         shared: &Shared,
-        number: u32,
-        path: &Path,
-        (theirs, uncounted): (&OwnedFd, Option<File>),
-        (stat, born): (&Stat, u64),
+        number: usize,
+        candidate: &Candidate<'_>,
+        uncounted: Option<File>,
         watched: Watched,
     ) -> Result<(), Refusal> {
-        let key = (stat.st_dev, stat.st_ino);
-        let alone = sys::alone(theirs.as_fd());
-        match elsewhere::let_go(shared, (key, born), stat) {
+        let alone = sys::alone(candidate.theirs.as_fd());
+        match elsewhere::let_go(shared, (candidate.key(), candidate.born), &candidate.stat) {
             Elsewhere::Nobody => {}
             Elsewhere::LetGo(why) => return Err(why.into()),
             Elsewhere::Unheard(why) => return Err(Refusal::Unheard(why)),
         }
         match alone {
             Ok(true) => {}
-            Ok(false) => {
-                return Err("it is open elsewhere, perhaps to be written to"
-                    .to_owned()
-                    .into());
-            }
+            Ok(false) => return Err("it is open elsewhere, perhaps to be written to".into()),
             Err(errno) => {
                 return Err(format!(
                     "whether it is open elsewhere cannot be told (a lease: {errno}; the file must belong to forebay's user)"
@@ -192,126 +276,23 @@ impl Guest {
         }
         let own = match uncounted {
             Some(own) => own,
-            None => open_own(theirs, OFlags::RDONLY)
+            None => open_own(candidate.theirs, OFlags::RDONLY)
                 .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
         };
-        let file = Arc::new(own);
-        let known = Arc::new(GuestFile {
-            path: path.to_owned(),
-            key: Some(key),
-            stat: *stat,
-            watched,
-            identities: identity::all_of(file.as_fd()),
-            file: Some(file),
+        let known = Arc::new(Known {
+            path: candidate.path.to_owned(),
+            key: Some(candidate.key()),
+            identity: candidate.identity.clone(),
+            stat: candidate.stat,
+            file: Some(Arc::new(own)),
             unlinked_from: None,
+            watched,
         });
-        if let Some(place) = self.files.lock().get_mut(number as usize) {
+        if let Some(place) = self.files.lock().get_mut(number) {
             *place = Some(Arc::clone(&known));
         }
         sync_first(shared, &known)?;
         Ok(())
-    }
-
-    /// The status of the file, if it is this client's.
-    pub(super) fn stat_of(&self, key: Key) -> Option<Stat> {
-        let files = self.files.lock();
-        let found = files.iter().flatten().find(|file| file.key == Some(key))?;
-        let now = found
-            .file
-            .as_ref()
-            .and_then(|file| rustix::fs::fstat(file).ok());
-        Some(now.unwrap_or(found.stat))
-    }
-
-    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
-    pub(super) fn unlinked(&self, number: u32, path: &Path) {
-        let directory = path.parent().and_then(|path| open_directory(path).ok());
-        self.change(number, |known| {
-            // It may have got another name since, or the number another file.
-            let file = known.file.as_ref()?;
-            is_nameless(file).then_some(())?;
-            Some(GuestFile {
-                unlinked_from: Some(Arc::new(directory?)),
-                ..known.clone()
-            })
-        });
-    }
-
-    /// Gives up the descriptor of a file that has no name and that the program has closed: its space is free then.
-    pub(super) fn release(&self, shared: &Shared, number: u32) {
-        self.change(number, |known| {
-            is_nameless(known.file.as_ref()?).then_some(())?;
-            if let Some(file) = &known.file {
-                shared.watch.remove(&known.watched, file.as_fd());
-            }
-            if let Some(key) = known.key {
-                shared.table.withdraw(self.holder, key);
-            }
-            Some(GuestFile {
-                key: None,
-                file: None,
-                watched: Watched::Not,
-                ..known.clone()
-            })
-        });
-    }
-
-    fn change(&self, number: u32, change: impl FnOnce(&GuestFile) -> Option<GuestFile>) {
-        let mut files = self.files.lock();
-        if let Some(Some(known)) = files.get_mut(number as usize)
-            && let Some(changed) = change(known)
-        {
-            *known = Arc::new(changed);
-        }
-    }
-
-    /// Lets go of a file, which is plain from now on or closed.
-    pub(super) fn forget(&self, shared: &Shared, number: u32, retired: bool) {
-        if let Some(key) = self
-            .close(shared, number, retired, Watching::Ends)
-            .and_then(|file| file.key)
-        {
-            shared.table.withdraw(self.holder, key);
-        }
-    }
-
-    /// Closes a file; the table has it still.
-    pub(super) fn close(
-        &self,
-        shared: &Shared,
-        number: u32,
-        retired: bool,
-        watching: Watching,
-    ) -> Option<Arc<GuestFile>> {
-        let mut files = self.files.lock();
-        let place = files.get_mut(number as usize)?;
-        // Before another client can register it, and watch it anew.
-        if watching == Watching::Ends
-            && let Some(known) = place
-            && let Some(file) = &known.file
-        {
-            shared.watch.remove(&known.watched, file.as_fd());
-        }
-        let file = place.take()?;
-        drop(files);
-        self.page.recovered(number as usize);
-        let counts = &self.page.files[number as usize];
-        let counts =
-            [&counts.writes, &counts.bytes, &counts.syncs].map(|count| count.load(Relaxed));
-        // One that was refused is not in it.
-        if file.file.is_some() || file.key.is_none() {
-            let mut forgotten = self.forgotten.lock();
-            match forgotten.iter_mut().find(|(path, ..)| *path == file.path) {
-                Some((_, sums, is_retired)) => {
-                    sums.iter_mut()
-                        .zip(counts)
-                        .for_each(|(sum, count)| *sum += count);
-                    *is_retired = retired;
-                }
-                None => forgotten.push((file.path.clone(), counts, retired)),
-            }
-        }
-        Some(file)
     }
 }
 
@@ -325,18 +306,14 @@ fn open_own(theirs: &OwnedFd, access: OFlags) -> Result<File, Errno> {
     Ok(rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())?.into())
 }
 
-fn is_nameless(file: &File) -> bool {
-    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
-}
-
 /// Opens a directory, whatever the path may lead to.
-fn open_directory(path: &Path) -> Result<File, Errno> {
+pub(super) fn open_directory(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// Before anything of a file is logged.
-fn sync_first(shared: &Shared, known: &GuestFile) -> Result<(), String> {
+fn sync_first(shared: &Shared, known: &Known) -> Result<(), String> {
     let file = known.file.as_ref().ok_or("it is closed")?;
     forebay_pool::failpoint!("files:register");
     if !forebay_pool::broken!("no-registration-sync") {

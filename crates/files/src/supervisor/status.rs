@@ -1,10 +1,11 @@
 //! What a supervisor says of itself, and how those who look find it.
 
-use super::{Outside, Shared, guest::Guest};
+use super::{Outside, Shared, run::Run};
 use crate::{
     FilesError,
     wire::{self, Answer, Request},
 };
+use forebay_pool::layout::PAGE;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -36,30 +37,35 @@ pub struct FileStatus {
     pub error: Option<String>,
 }
 
-/// A process of the database.
+/// A process of the database that absorbs, or has absorbed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct GuestStatus {
+pub struct ProcessStatus {
     /// Its process id.
     pub pid: u32,
     /// Its program's name.
     pub program: String,
     /// True if it ended.
     pub ended: bool,
-    /// Its files.
-    pub files: Vec<FileStatus>,
-    /// Log address below which its lane is durable in the files.
+}
+
+/// The run's lane.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LaneStatus {
+    /// Bytes of the pool that it has now; it takes more while the disk is behind.
+    pub bytes: u64,
+    /// Log address below which it is durable in the files.
     pub drained: u64,
-    /// Bytes of the lane that are acknowledged and not yet on the disk.
+    /// Bytes that are acknowledged and not yet on the disk.
     pub drain_lag_bytes: u64,
-    /// Segments that wait to be synced.
+    /// Complete segments that wait to be synced.
     pub segments_waiting: u64,
     /// Real syncs made for it.
     pub real_syncs: u64,
     /// Time that they took, seconds.
     pub real_sync_seconds: f64,
-    /// Times that it waited because its lane was full.
+    /// Times that a process waited because it was full.
     pub waits: u64,
-    /// Why its lane was left in the pool, if it was.
+    /// Why it was left in the pool, if it was.
     pub left: Option<String>,
 }
 
@@ -97,36 +103,37 @@ pub struct Status {
     pub outside_writer: Outside,
     /// How long it has been running, seconds.
     pub uptime_seconds: f64,
-    /// Bytes of the pool that one process may have in use at most.
-    pub lane_bytes: u64,
-    /// The database's processes, those that ended included.
-    pub guests: Vec<GuestStatus>,
+    /// The lane; none as long as no process has asked to absorb.
+    pub lane: Option<LaneStatus>,
+    /// The database's processes that absorb, those that ended included.
+    pub processes: Vec<ProcessStatus>,
+    /// What is absorbed, or was.
+    pub files: Vec<FileStatus>,
     /// Files that a pattern names and that stay plain.
     pub plain: Vec<PlainFile>,
 }
 
-impl Guest {
-    pub(super) fn status(&self) -> GuestStatus {
-        let mut files: Vec<FileStatus> = Vec::new();
-        for (path, [writes, bytes, syncs], retired) in &*self.forgotten.lock() {
-            files.push(FileStatus {
-                path: path.clone(),
-                writes: *writes,
-                bytes: *bytes,
-                syncs: *syncs,
-                retired: *retired,
-                error: None,
-            });
-        }
-        for (number, file) in self.files.lock().iter().enumerate() {
-            let Some(file) = file else { continue };
-            let counts = &self.page.files[number];
-            let errno = counts.errno.load(Relaxed);
-            let error = (errno != 0).then(|| std::io::Error::from_raw_os_error(errno).to_string());
-            let at = files.iter().position(|known| known.path == file.path);
+impl Run {
+    fn file_status(&self) -> Vec<FileStatus> {
+        // A file is in one of the two at any time.
+        let known = self.files.lock();
+        let forgotten = self.forgotten.lock();
+        let before = forgotten.iter().map(|sum| FileStatus {
+            path: sum.path.clone(),
+            writes: sum.counts[0],
+            bytes: sum.counts[1],
+            syncs: sum.counts[2],
+            retired: sum.retired,
+            error: None,
+        });
+        let mut files: Vec<FileStatus> = before.collect();
+        drop(forgotten);
+        for (known, file) in known.iter().zip(&self.page.files) {
+            let Some(known) = known else { continue };
+            let at = files.iter().position(|before| before.path == known.path);
             let at = at.unwrap_or_else(|| {
                 files.push(FileStatus {
-                    path: file.path.clone(),
+                    path: known.path.clone(),
                     writes: 0,
                     bytes: 0,
                     syncs: 0,
@@ -135,24 +142,26 @@ impl Guest {
                 });
                 files.len() - 1
             });
-            files[at].writes += counts.writes.load(Relaxed);
-            files[at].bytes += counts.bytes.load(Relaxed);
-            files[at].syncs += counts.syncs.load(Relaxed);
+            files[at].writes += file.writes.load(Relaxed);
+            files[at].bytes += file.bytes.load(Relaxed);
+            files[at].syncs += file.syncs.load(Relaxed);
             files[at].retired = false;
-            files[at].error = error;
+            files[at].error = file.error().map(|errno| errno.to_string());
         }
-        let drained = self.page.drained();
-        let ends = self.page.files.iter().map(|file| file.end.load(Relaxed));
-        let end = ends.max().unwrap_or(0);
-        let synced = drained.max(self.synced.load(Relaxed));
-        GuestStatus {
-            pid: self.pid,
-            program: self.program.clone(),
-            ended: false,
-            files,
-            drained,
-            drain_lag_bytes: end.saturating_sub(synced),
-            segments_waiting: self.queued.load(Relaxed),
+        files
+    }
+
+    fn status(&self) -> LaneStatus {
+        let usage = self.lane.usage();
+        let segment_bytes = self.pool.superblock().geometry.segment_bytes;
+        let waiting = self.lane.complete().len() as u64;
+        // An empty segment has its header.
+        let lag = usage.tail.saturating_sub(usage.head + PAGE);
+        LaneStatus {
+            bytes: segment_bytes * usage.segments as u64,
+            drained: usage.head,
+            drain_lag_bytes: lag,
+            segments_waiting: waiting,
             real_syncs: self.syncs.load(Relaxed),
             real_sync_seconds: self.sync_ns.load(Relaxed) as f64 / 1e9,
             waits: self.page.waits.load(Relaxed),
@@ -163,9 +172,13 @@ impl Guest {
 
 impl Shared {
     pub(super) fn status(&self) -> Status {
-        let mut guests: Vec<GuestStatus> = self.ended.lock().clone();
-        guests.extend(self.guests.lock().iter().map(|guest| guest.status()));
-        let segment_bytes = self.pool.superblock().geometry.segment_bytes;
+        let run = self.running();
+        let members = self.members.lock();
+        let processes = members.iter().map(|member| ProcessStatus {
+            pid: member.pid,
+            program: member.program.clone(),
+            ended: member.ended,
+        });
         Status {
             pid: std::process::id(),
             program: self.options.program.clone(),
@@ -175,8 +188,9 @@ impl Shared {
             patterns: self.options.patterns.clone(),
             outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
-            lane_bytes: segment_bytes * u64::from(self.options.buffers),
-            guests,
+            lane: run.as_ref().map(|run| run.status()),
+            processes: processes.collect(),
+            files: run.map(|run| run.file_status()).unwrap_or_default(),
             plain: self.plain.lock().clone(),
         }
     }
@@ -263,7 +277,7 @@ fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
             // It is sent as it was written: behind its end.
             status
                 .seek(SeekFrom::Start(0))
-                .map_err(|e| super::guest::errno_of(&e))?;
+                .map_err(|e| super::member::errno_of(&e))?;
             serde_json::from_reader(std::io::BufReader::new(status))
                 .map_err(|_| rustix::io::Errno::PROTO)
         }

@@ -4,17 +4,11 @@
 //! Where the supervisor may, the kernel asks it before such a process gets a file open ([`hold`](super::hold), fanotify); elsewhere
 //! it is told afterwards ([`notice`](super::notice), inotify).
 
-use super::{Shared, guest::GuestFile, hold::Gate, notice::Inotify};
+use super::{Shared, hold::Gate, notice::Inotify};
 use crate::{absorbed::Key, sys};
-use rustix::{
-    fs::{Mode, OFlags},
-    io::Errno,
-};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
-};
+use std::{os::fd::BorrowedFd, sync::Arc};
 
 /// What becomes of a process outside the run that opens an absorbed file for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,31 +98,8 @@ impl Watch {
     }
 }
 
-/// Watched files that are open here by their names only (`O_PATH`): so they count as open nowhere.
-pub(super) struct Kept(Vec<(Watched, OwnedFd)>);
-
-impl Watch {
-    /// What is needed to go on watching these files when they are closed here.
-    pub(super) fn keep(&self, files: &[Arc<GuestFile>]) -> Kept {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let kept = files.iter().filter_map(|known| {
-            let link = sys::link_of(known.file.as_ref()?.as_fd());
-            let held = rustix::fs::open(link, flags, Mode::empty()).ok()?;
-            Some((known.watched, held))
-        });
-        Kept(kept.collect())
-    }
-
-    /// Watches them no longer.
-    pub(super) fn let_go(&self, kept: Kept) {
-        for (watched, file) in kept.0 {
-            self.remove(&watched, file.as_fd());
-        }
-    }
-}
-
 /// Works until the supervisor stops.
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run(shared: &Arc<Shared>) {
     match &shared.watch {
         Watch::Gate(gate) => gate.run(shared),
         Watch::Inotify(inotify) => inotify.run(shared),

@@ -87,6 +87,8 @@ impl Attacked {
             memory: 0,
         };
         fs::create_dir(attacked.home.path().join("data")).unwrap();
+        // From the first on the run has its lane.
+        attacked.must_welcome();
         attacked.must_be_well();
         attacked.descriptors = descriptors();
         attacked.memory = resident_bytes();
@@ -132,7 +134,7 @@ impl Attacked {
     }
 
     pub fn hello(&self) -> Value {
-        json!({"hello": {"version": 3, "token": self.token, "pid": std::process::id()}})
+        json!({"hello": {"version": 4, "token": self.token, "pid": std::process::id()}})
     }
 
     /// A client that says hello is welcomed: what comes after it is not in vain.
@@ -262,16 +264,19 @@ impl Client {
             3..7 => {
                 answered = true;
                 fds.extend(script.descriptor(&data));
-                json!({"register": {"file": script.number(), "path": script.path(&data)}})
+                json!({"register": {"path": script.path(&data)}})
             }
             7 | 8 => {
-                let ends = [0, 1, 64, 16 << 10, 1 << 40, u64::MAX];
-                let files: Vec<u64> = (0..script.byte() % 8).map(|_| script.number()).collect();
-                json!({"drain": {"end": *script.one_of(&ends), "files": files}})
+                answered = true;
+                let generation = script.byte() % 4;
+                json!({"retire": {"file": script.number(), "generation": generation}})
             }
-            9 => json!({"repaired": {"file": script.number()}}),
+            9 => {
+                answered = true;
+                json!({"repair": {"file": script.number()}})
+            }
             10 => json!({"unlinked": {"file": script.number(), "path": script.path(&data)}}),
-            11 => json!({"forget": {"file": script.number()}}),
+            11 => json!({"released": {"file": script.number()}}),
             12 => {
                 answered = true;
                 let tokens = [
@@ -285,7 +290,7 @@ impl Client {
             13 => {
                 // More descriptors than any message has.
                 fds.extend((0..6).filter_map(|_| script.descriptor(&data)));
-                json!({"forget": {"file": script.number()}})
+                json!({"released": {"file": script.number()}})
             }
             14 => return self.send_bytes(&nonsense(script), &[]) && self.drop_answers(),
             _ => {
@@ -354,10 +359,10 @@ fn nonsense(script: &mut Script<'_>) -> Vec<u8> {
         Vec::new(),
         b"{}".to_vec(),
         b"null".to_vec(),
-        br#"{"forget":{"file":-1}}"#.to_vec(),
-        br#"{"forget":{"file":1e300}}"#.to_vec(),
-        br#"{"drain":{"end":0,"files":[[]]}}"#.to_vec(),
-        br#"{"register":{"file":0}}"#.to_vec(),
+        br#"{"released":{"file":-1}}"#.to_vec(),
+        br#"{"released":{"file":1e300}}"#.to_vec(),
+        br#"{"retire":{"file":[],"generation":0}}"#.to_vec(),
+        br#"{"register":{}}"#.to_vec(),
         vec![b'['; 100_000],
         vec![b' '; 159 << 10],
         br#"{"hello":{"version":2,"token":"","pid":0}}"#.to_vec(),

@@ -97,6 +97,11 @@ pub fn wake(counter: &AtomicU32) {
     let _ = futex::wake(counter, futex::Flags::empty(), i32::MAX.cast_unsigned());
 }
 
+/// Wakes one that sleeps on the word, which has changed.
+pub fn wake_one(word: &AtomicU32) {
+    let _ = futex::wake(word, futex::Flags::empty(), 1);
+}
+
 /// Sleeps until the counter is not `seen` any more, or `limit` is over; or for no reason.
 pub fn wait(counter: &AtomicU32, seen: u32, limit: Duration) {
     let limit = futex::Timespec {

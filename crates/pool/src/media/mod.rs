@@ -20,7 +20,7 @@ mod window;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
-pub use mapped::{Atomics, Mapped, wait, wake};
+pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
 pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use timed::Timed;

@@ -25,6 +25,7 @@
 mod breathe;
 mod bury;
 mod member;
+mod orphan;
 mod owner;
 mod state;
 #[cfg(test)]

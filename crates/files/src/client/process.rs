@@ -1,0 +1,240 @@
+//! What this process knows of the run's files, and its locks. A forked child has its own: its parent's threads may have held the locks.
+//!
+//! Lock order: the registry, then a file's own lock in this process, then the one that all processes share. See docs/files-protocol.md, "Locks".
+#![expect(unsafe_code, reason = "a pointer to what is never freed")]
+
+use super::{
+    session::Session,
+    table::{self, Entry},
+    tail::Tail,
+};
+use crate::{
+    FILES_MAX,
+    shared::{SharedFile, State},
+};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustix::io::Errno;
+use std::{
+    ffi::c_int,
+    ops::{Deref, DerefMut},
+    ptr,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicPtr, AtomicU32,
+            Ordering::{AcqRel, Acquire, Release},
+        },
+    },
+};
+
+/// A file, as this process knows it.
+#[derive(Default)]
+pub(super) struct File {
+    /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
+    pub(super) position: Option<(c_int, u64)>,
+    /// What this process logged last.
+    pub(super) tail: Tail,
+}
+
+/// See the module's head.
+pub(super) struct Process {
+    /// By number.
+    files: Box<[Mutex<File>]>,
+    /// Held while a file begins to be absorbed, is renamed or unlinked.
+    pub(super) registry: Mutex<()>,
+    /// Shared by those who use the connection; alone by who moves it.
+    pub(super) moving: RwLock<()>,
+    /// Held by who joins the run.
+    pub(super) joining: Mutex<()>,
+    pub(super) session: OnceLock<Session>,
+}
+
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+/// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked child has its parent's.
+static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
+
+/// This process's, if it has asked for it before. Neither allocates nor locks.
+#[inline]
+pub(super) fn existing() -> Option<&'static Process> {
+    // SAFETY: what is stored there is never freed.
+    unsafe { CURRENT.load(Acquire).as_ref() }
+}
+
+/// This process's.
+#[inline]
+pub(super) fn process() -> &'static Process {
+    existing().unwrap_or_else(begin)
+}
+
+#[cold]
+fn begin() -> &'static Process {
+    let own: &'static mut Process = Box::leak(Box::new(Process {
+        files: (0..FILES_MAX).map(|_| Mutex::default()).collect(),
+        registry: Mutex::default(),
+        moving: RwLock::default(),
+        joining: Mutex::default(),
+        session: OnceLock::new(),
+    }));
+    let none = ptr::null_mut();
+    // Of two threads one is the first.
+    let stored = CURRENT.compare_exchange(none, own, AcqRel, Acquire);
+    // SAFETY: what is stored there is never freed.
+    unsafe { &*stored.map_or_else(|first| first, |_| CURRENT.load(Acquire)) }
+}
+
+/// In a forked child: it begins anew when it is asked for first. Neither allocates nor locks.
+pub(super) fn renew() {
+    CURRENT.store(ptr::null_mut(), Release);
+}
+
+/// Which file the descriptors with this number are of.
+#[inline]
+pub(super) fn generation(number: usize) -> u32 {
+    GENERATIONS[number].load(Acquire)
+}
+
+/// The numbers of files that descriptors of this process may be of.
+pub(super) fn numbers() -> impl Iterator<Item = usize> {
+    (0..FILES_MAX).filter(|number| generation(*number) != 0)
+}
+
+/// What this process knows of a file, under its own lock only.
+pub(super) fn local(number: usize) -> MutexGuard<'static, File> {
+    process().files[number].lock()
+}
+
+/// Its descriptors are plain from now on.
+pub(super) fn make_plain(number: usize, plain: u32) {
+    let mut file = local(number);
+    if generation(number) == plain {
+        sweep(number);
+        *file = File::default();
+        GENERATIONS[number].store(0, Release);
+    }
+}
+
+fn sweep(number: usize) {
+    for (fd, entry) in table::descriptors_of(number) {
+        table::set_entry(fd, entry.plain());
+    }
+}
+
+/// An absorbed file, with both its locks.
+pub(super) struct Held {
+    pub(super) session: &'static Session,
+    pub(super) number: usize,
+    /// What all processes know of it.
+    pub(super) shared: &'static SharedFile,
+    file: MutexGuard<'static, File>,
+}
+
+impl Held {
+    pub(super) fn generation(&self) -> u32 {
+        self.shared.stamp().generation
+    }
+}
+
+impl Deref for Held {
+    type Target = File;
+
+    #[inline]
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl DerefMut for Held {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.file
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        self.shared.lock.free();
+    }
+}
+
+/// The file with this number and generation; none if it is plain, and then its descriptors here are.
+///
+/// # Errors
+/// It is to be plain, and what the lane has of it cannot be synced.
+#[inline]
+pub(super) fn hold(
+    session: &'static Session,
+    number: usize,
+    wanted: u32,
+) -> Result<Option<Held>, Errno> {
+    loop {
+        if session.is_orphan() {
+            let settled = session.settle(number);
+            make_plain(number, wanted);
+            return settled.map(|()| None);
+        }
+        let file = local(number);
+        let shared = &session.page.files[number];
+        if !shared.lock.take(session.number, || session.is_orphan()) {
+            continue;
+        }
+        if session.is_orphan() {
+            shared.lock.free();
+            continue;
+        }
+        let mut held = Held {
+            session,
+            number,
+            shared,
+            file,
+        };
+        let stamp = shared.stamp();
+        match stamp.state {
+            State::Absorbed if stamp.generation == wanted => {
+                if generation(number) != wanted {
+                    // Descriptors of the file that had the number before.
+                    sweep(number);
+                    *held.file = File {
+                        position: None,
+                        tail: Tail::new(),
+                    };
+                    GENERATIONS[number].store(wanted, Release);
+                }
+                return Ok(Some(held));
+            }
+            State::Leaving if stamp.generation == wanted => {
+                drop(held);
+                session.retire(number, wanted)?;
+            }
+            _ => {
+                drop(held);
+                make_plain(number, wanted);
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// As [`hold`], of the file that `fd` leads to by the table; none also if the table says something else by now.
+///
+/// # Errors
+/// As [`hold`].
+#[inline]
+pub(super) fn hold_open(
+    session: &'static Session,
+    fd: c_int,
+    entry: Entry,
+    number: usize,
+) -> Result<Option<Held>, Errno> {
+    let held = hold(session, number, generation(number))?;
+    Ok(held.filter(|_| table::entry(fd) == Some(entry)))
+}
+
+/// A signal handler, above a call that may have a record unfinished, changed the file, or did something that makes it unknown what is in it: nothing is
+/// logged of it from now on, and whoever uses it next has it made plain. Neither allocates nor locks.
+pub(super) fn lose_track(number: usize) {
+    if let Some(session) = existing().and_then(|process| process.session.get()) {
+        session.page.files[number].leave(generation(number));
+    }
+}

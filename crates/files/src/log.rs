@@ -1,0 +1,242 @@
+//! Logging: what becomes of a file, as records of the run's lane. By whoever has the file's lock, a member or the supervisor.
+//!
+//! Each segment names a file before anything else of it, so a segment is understood without those before it. When a segment is full, whoever
+//! finds it so goes on in the next one, which the supervisor has prepared; if it has not, the disk is behind, and is waited for.
+
+use crate::{
+    record::{
+        self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_TOUCHED, KIND_TRUNCATE,
+        KIND_WRITE,
+    },
+    shared::{Gone, Page, SharedFile},
+};
+use forebay_pool::{
+    AppendError, Lsn, Member,
+    record::{Record, record_bytes},
+};
+use rustix::{io::Errno, time::ClockId};
+use std::{
+    ffi::OsStr,
+    io::IoSlice,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::{Relaxed, Release},
+    time::Duration,
+};
+
+/// How long to wait for the supervisor before looking whether it is still there.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+/// Parts of one record at most; a write of more becomes several records.
+const PARTS: usize = 16;
+/// The run has ended, or its supervisor is gone: nothing is logged any more.
+pub(crate) const ENDED: Errno = Errno::NOTCONN;
+
+/// The run's lane, to log by.
+pub(crate) struct Log<'a> {
+    pub(crate) lane: &'a Member,
+    pub(crate) page: &'a Page,
+    pub(crate) boot: [u8; 16],
+    /// True if nobody prepares segments any more.
+    pub(crate) is_orphan: fn() -> bool,
+}
+
+/// Errors of all: that of the file that cannot be synced, if the lane is full because of it; [`ENDED`].
+impl Log<'_> {
+    /// What a write put at file offset `at`: the first `bytes` bytes of `parts`.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        number: usize,
+        mut at: u64,
+        parts: &[IoSlice<'_>],
+        bytes: usize,
+    ) -> Result<(), Errno> {
+        let record_max = self.lane.payload_max() - HEAD;
+        let mut left = bytes;
+        let mut parts = parts.iter();
+        let mut part: &[u8] = &[];
+        while left > 0 {
+            let head = head(number, at).encode();
+            let mut slices = [IoSlice::new(&[]); PARTS + 1];
+            slices[0] = IoSlice::new(&head);
+            let mut used = 1;
+            let mut taken = 0;
+            while used <= PARTS && taken < left.min(record_max) {
+                if part.is_empty() {
+                    match parts.next() {
+                        Some(next) => part = next,
+                        // The kernel cannot have written more than there was.
+                        None => return Ok(()),
+                    }
+                    continue;
+                }
+                let take = part.len().min(left.min(record_max) - taken);
+                let (now, later) = part.split_at(take);
+                slices[used] = IoSlice::new(now);
+                used += 1;
+                taken += take;
+                part = later;
+            }
+            self.append(number, KIND_WRITE, &slices[..used])?;
+            at += taken as u64;
+            left -= taken;
+        }
+        Ok(())
+    }
+
+    /// The file has `bytes` bytes now.
+    pub(crate) fn truncate(&self, number: usize, bytes: u64) -> Result<(), Errno> {
+        self.append_head(number, KIND_TRUNCATE, bytes)
+    }
+
+    /// Whether the file has a name.
+    pub(crate) fn gone(&self, number: usize, gone: Gone) -> Result<(), Errno> {
+        // First, so that a segment that is begun meanwhile says so too.
+        self.page.files[number].set_gone(gone);
+        let (kind, at) = gone_record(gone);
+        self.append_head(number, kind, at)
+    }
+
+    /// The file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
+    pub(crate) fn touched(&self, number: usize, modified: u64) -> Result<(), Errno> {
+        let file = &self.page.files[number];
+        if file.touched.load(Relaxed) != modified {
+            self.append_head(number, KIND_TOUCHED, modified)?;
+            file.touched.store(modified, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Names the file again, by a path.
+    pub(crate) fn name(&self, number: usize, path: &Path) -> Result<(), Errno> {
+        let named = self.named(number, path);
+        self.append(number, KIND_FILE, &[IoSlice::new(&named)])
+    }
+
+    fn named(&self, number: usize, path: &Path) -> Vec<u8> {
+        let file = &self.page.files[number];
+        let head = head(number, file.mount.load(Relaxed));
+        record::encode_file(head, self.boot, &file.identity.get(), path)
+    }
+
+    fn append_head(&self, number: usize, kind: u16, at: u64) -> Result<(), Errno> {
+        self.append(number, kind, &[IoSlice::new(&head(number, at).encode())])
+    }
+
+    /// Appends a record to a segment that names the file.
+    #[inline]
+    fn append(&self, number: usize, kind: u16, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        let file = &self.page.files[number];
+        loop {
+            let segment = self.lane.segment().map_err(errno)?;
+            if (file.named_in() == Some(segment) || self.name_in(segment, number)?)
+                && let Some(lsn) = self.lane.append_in(segment, kind, parts).map_err(errno)?
+            {
+                let end = lsn + record_bytes(parts.iter().map(|part| part.len()).sum());
+                file.end.store(end, Release);
+                return Ok(());
+            }
+            self.turn(segment)?;
+        }
+    }
+
+    /// Names the file in the segment. False if there is no room.
+    #[cold]
+    fn name_in(&self, segment: Lsn, number: usize) -> Result<bool, Errno> {
+        let file = &self.page.files[number];
+        let append = |kind, payload: &[u8]| {
+            let appended = self.lane.append_in(segment, kind, &[IoSlice::new(payload)]);
+            appended.map_err(errno).map(|lsn| lsn.is_some())
+        };
+        // The newest name is the last.
+        for path in paths(file) {
+            if !append(KIND_FILE, &self.named(number, &path))? {
+                return Ok(false);
+            }
+        }
+        let gone = file.gone();
+        if gone != Gone::No {
+            let (kind, at) = gone_record(gone);
+            if !append(kind, &head(number, at).encode())? {
+                return Ok(false);
+            }
+        }
+        // Before anything else of it is there: who drains the segment goes by this.
+        file.set_named_in(Some(segment));
+        Ok(true)
+    }
+
+    /// Opens the segment after `full`, waiting for the drain if need be.
+    #[cold]
+    fn turn(&self, full: Lsn) -> Result<(), Errno> {
+        let mut waited = false;
+        loop {
+            let seen = self.lane.prepared();
+            if self.lane.next_segment(full).map_err(errno)?.is_some() {
+                return Ok(());
+            }
+            if !waited {
+                self.page.waits.fetch_add(1, Relaxed);
+                waited = true;
+            }
+            if let Some(errno) = self.page.failure() {
+                return Err(errno);
+            }
+            if (self.is_orphan)() {
+                return Err(ENDED);
+            }
+            self.lane.wait(seen, LOOK);
+        }
+    }
+}
+
+/// The paths that the file is known by, the newest last.
+pub(crate) fn paths(file: &SharedFile) -> Vec<PathBuf> {
+    let names = [&file.link, &file.path];
+    let names = names.into_iter().filter(|name| !name.is_empty());
+    names
+        .map(|name| PathBuf::from(OsStr::from_bytes(&name.get())))
+        .collect()
+}
+
+/// Keeps a copy of the record if it is of this file.
+pub(crate) fn keep(kept: &mut Vec<(u16, Vec<u8>)>, record: &Record<'_>, number: usize) {
+    let (kind, payload) = (record.header.kind, record.payload);
+    let is_it = |(head, _): (Head, Change<'_>)| head.file as usize == number;
+    if record::decode(kind, payload).is_ok_and(is_it) {
+        kept.push((kind, payload.to_vec()));
+    }
+}
+
+/// What such records say.
+pub(crate) fn changes(kept: &[(u16, Vec<u8>)]) -> Vec<(Head, Change<'_>)> {
+    kept.iter()
+        .filter_map(|(kind, payload)| record::decode(*kind, payload).ok())
+        .collect()
+}
+
+/// The head of a record of now.
+fn head(number: usize, at: u64) -> Head {
+    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    Head {
+        file: number as u32,
+        at,
+        time: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+    }
+}
+
+/// Kind and `at` of the record that says whether a file has a name.
+fn gone_record(gone: Gone) -> (u16, u64) {
+    match gone {
+        Gone::No => (KIND_KEPT, 0),
+        Gone::Maybe => (KIND_GONE, 0),
+        Gone::Yes => (KIND_GONE, 1),
+    }
+}
+
+fn errno(error: AppendError) -> Errno {
+    match error {
+        AppendError::Closed => ENDED,
+        AppendError::TooLarge { .. } | AppendError::Stalled(_) => Errno::IO,
+    }
+}

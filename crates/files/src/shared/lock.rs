@@ -1,0 +1,136 @@
+//! A lock that processes share, of which each knows who has it: when that one dies, it is taken away from it.
+
+use forebay_pool::media;
+use std::{
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+    time::{Duration, Instant},
+};
+
+/// Somebody sleeps until it is free.
+const WAITED_FOR: u32 = 1 << 31;
+/// How long to sleep before asking again whether it is worth it.
+const LOOK: Duration = Duration::from_millis(20);
+/// Attempts before sleeping: mostly it is held for as long as a write to the page cache takes.
+const SPINS: u32 = 50;
+
+/// A lock word: 0 if free, else its holder's number plus one. Not reentrant.
+#[repr(transparent)]
+pub struct Lock(AtomicU32);
+
+impl Lock {
+    /// Takes the lock for the process with the number `who`. False if `give_up` said so while it waited.
+    #[inline]
+    pub fn take(&self, who: u32, give_up: impl Fn() -> bool) -> bool {
+        let ours = who + 1;
+        let free = self.0.compare_exchange(0, ours, Acquire, Relaxed);
+        free.is_ok() || self.wait_for(ours, give_up)
+    }
+
+    /// As [`take`](Self::take), for so long at most.
+    pub fn take_for(&self, who: u32, limit: Duration) -> bool {
+        let begun = Instant::now();
+        self.take(who, || begun.elapsed() >= limit)
+    }
+
+    #[cold]
+    fn wait_for(&self, ours: u32, give_up: impl Fn() -> bool) -> bool {
+        for _ in 0..SPINS {
+            if self.0.load(Relaxed) == 0
+                && self.0.compare_exchange(0, ours, Acquire, Relaxed).is_ok()
+            {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            // Whoever has slept does not know whether others do.
+            match self
+                .0
+                .compare_exchange(0, ours | WAITED_FOR, Acquire, Relaxed)
+            {
+                Ok(_) => return true,
+                Err(held) if give_up() => {
+                    let _ = held;
+                    return false;
+                }
+                Err(held) => {
+                    let marked = held | WAITED_FOR;
+                    if held == marked
+                        || self
+                            .0
+                            .compare_exchange(held, marked, Relaxed, Relaxed)
+                            .is_ok()
+                    {
+                        media::wait(&self.0, marked, LOOK);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives it back.
+    #[inline]
+    pub fn free(&self) {
+        if self.0.swap(0, Release) & WAITED_FOR != 0 {
+            self.wake();
+        }
+    }
+
+    /// The process with the number `who` is dead: true if it had the lock, which still is its own until [`free`](Self::free).
+    pub fn is_held_by(&self, who: u32) -> bool {
+        self.0.load(Acquire) & !WAITED_FOR == who + 1
+    }
+
+    #[cold]
+    fn wake(&self) {
+        media::wake_one(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::atomic::AtomicU64, thread};
+
+    fn lock() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
+    #[test]
+    fn of_many_threads_one_at_a_time_has_it_and_none_is_forgotten() {
+        let (lock, value) = (lock(), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for who in 0..8 {
+                let (lock, value) = (&lock, &value);
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        assert!(lock.take(who, || false));
+                        assert!(lock.is_held_by(who));
+                        value.store(value.load(Relaxed) + 1, Relaxed);
+                        lock.free();
+                    }
+                });
+            }
+        });
+        assert_eq!(value.load(Relaxed), 160_000);
+        assert_eq!(lock.0.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn the_lock_of_a_dead_process_is_freed_for_those_who_wait() {
+        let lock = lock();
+        assert!(lock.take(5, || false));
+        assert!(!lock.take_for(6, Duration::from_millis(1)));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock.take(6, || false));
+            thread::sleep(Duration::from_millis(5));
+            assert!(lock.is_held_by(5) && !waiting.is_finished());
+            lock.free();
+            assert!(waiting.join().unwrap());
+        });
+        assert!(lock.is_held_by(6) && !lock.is_held_by(5));
+    }
+}

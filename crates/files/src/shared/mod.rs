@@ -1,0 +1,343 @@
+//! The page that the processes of a run share with its supervisor: ordinary memory, for what happens too often for messages.
+//!
+//! It is the table of the files that the run absorbs, by number: each file's state, its lock, its names, and what was counted. The lane itself
+//! is the pool's (`forebay_pool::SharedLane`). docs/files-protocol.md, "The shared page".
+#![expect(unsafe_code, reason = "memory shared with another process")]
+
+mod lock;
+mod text;
+
+pub use lock::Lock;
+pub use text::Text;
+
+use crate::FILES_MAX;
+use forebay_pool::{
+    Lsn,
+    media::{Atomics, Mapped},
+};
+use rustix::io::Errno;
+use std::{
+    ops::Range,
+    sync::atomic::{
+        AtomicI32, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+/// What a file is to the run. docs/files-protocol.md, "The state of a file", has the transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The number is no file's, or its file's no more.
+    Free,
+    /// The supervisor looks whether it can be absorbed.
+    Registering,
+    /// What is written to it is logged.
+    Absorbed,
+    /// It is to be plain: nothing is logged of it any more, and its next change waits until the lane has nothing of it.
+    Leaving,
+}
+
+/// A state, and which of the files that had the number it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Counts the files that have had the number.
+    pub generation: u32,
+    /// Its state.
+    pub state: State,
+}
+
+impl Stamp {
+    fn encode(self) -> u64 {
+        let state = match self.state {
+            State::Free => 0,
+            State::Registering => 1,
+            State::Absorbed => 2,
+            State::Leaving => 3,
+        };
+        u64::from(self.generation) << 8 | state
+    }
+
+    fn decode(word: u64) -> Self {
+        let state = match word & 0xFF {
+            1 => State::Registering,
+            2 => State::Absorbed,
+            3 => State::Leaving,
+            _ => State::Free,
+        };
+        Self {
+            generation: u32::try_from(word >> 8 & u64::from(u32::MAX)).unwrap_or(0),
+            state,
+        }
+    }
+}
+
+/// Whether a file has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It has one.
+    No,
+    /// It is about to lose its last one.
+    Maybe,
+    /// It has none.
+    Yes,
+}
+
+/// No segment has named the file yet.
+const UNNAMED: u64 = u64::MAX;
+
+/// One file of the run. What is not said to be the supervisor's is changed under the file's lock.
+#[repr(C, align(64))]
+pub struct SharedFile {
+    stamp: AtomicU64,
+    /// Kernel and lane get the changes of a file in one order, because both get them under this lock, whichever process makes them.
+    pub lock: Lock,
+    /// Supervisor: the error with which the file cannot be synced; 0 if none.
+    pub errno: AtomicI32,
+    gone: AtomicU32,
+    unused: AtomicU32,
+    dev: AtomicU64,
+    ino: AtomicU64,
+    /// The mount that it is on; 0 if the kernel does not say.
+    pub mount: AtomicU64,
+    named_in: AtomicU64,
+    /// Log address behind its last record.
+    pub end: AtomicU64,
+    /// The modification time that was logged last, ns since 1970.
+    pub touched: AtomicU64,
+    /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
+    newer: [AtomicU64; 2],
+    /// Writes absorbed.
+    pub writes: AtomicU64,
+    /// Bytes absorbed.
+    pub bytes: AtomicU64,
+    /// Syncs absorbed.
+    pub syncs: AtomicU64,
+    /// What records name it by.
+    pub identity: Text<160>,
+    /// Its newest path.
+    pub path: Text<4096>,
+    /// One further path; empty if it has none.
+    pub link: Text<4096>,
+}
+
+impl SharedFile {
+    /// Its state.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        Stamp::decode(self.stamp.load(Acquire))
+    }
+
+    /// Supervisor: its state from now on.
+    pub fn set(&self, stamp: Stamp) {
+        self.stamp.store(stamp.encode(), Release);
+    }
+
+    /// The file is to be plain: whoever uses it next sees to that, and one that is being registered is not absorbed. False if it is plain
+    /// already. Takes no lock.
+    pub fn leave(&self, generation: u32) -> bool {
+        self.change(generation, State::Registering, State::Leaving)
+            || self.change(generation, State::Absorbed, State::Leaving)
+            || self.stamp().state == State::Leaving && self.stamp().generation == generation
+    }
+
+    /// From one state to another. False if it has another state, or generation.
+    pub fn change(&self, generation: u32, from: State, to: State) -> bool {
+        let [from, to] = [from, to].map(|state| Stamp { generation, state }.encode());
+        let changed = self.stamp.compare_exchange(from, to, AcqRel, Acquire);
+        changed.is_ok()
+    }
+
+    /// Device and inode.
+    pub fn key(&self) -> (u64, u64) {
+        (self.dev.load(Relaxed), self.ino.load(Relaxed))
+    }
+
+    /// Supervisor: its device and inode; zeros if they may be another's by now.
+    pub fn set_key(&self, (dev, ino): (u64, u64)) {
+        self.dev.store(dev, Relaxed);
+        self.ino.store(ino, Relaxed);
+    }
+
+    /// Start of the segment that it was last named in.
+    #[inline]
+    pub fn named_in(&self) -> Option<Lsn> {
+        let at = self.named_in.load(Acquire);
+        (at != UNNAMED).then_some(at)
+    }
+
+    /// Notes the segment that names it: before anything else is logged of it there.
+    pub fn set_named_in(&self, segment: Option<Lsn>) {
+        self.named_in.store(segment.unwrap_or(UNNAMED), Release);
+    }
+
+    /// Whether it has a name.
+    pub fn gone(&self) -> Gone {
+        match self.gone.load(Relaxed) {
+            0 => Gone::No,
+            1 => Gone::Maybe,
+            _ => Gone::Yes,
+        }
+    }
+
+    /// Notes whether it has a name.
+    pub fn set_gone(&self, gone: Gone) {
+        let gone = match gone {
+            Gone::No => 0,
+            Gone::Maybe => 1,
+            Gone::Yes => 2,
+        };
+        self.gone.store(gone, Relaxed);
+    }
+
+    /// What is newer in the kernel than in the lane: one change at most, since the next one finds that the supervisor is gone.
+    pub fn newer(&self) -> Option<Range<u64>> {
+        let [from, to] = [&self.newer[0], &self.newer[1]].map(|at| at.load(Relaxed));
+        (from < to).then_some(from..to)
+    }
+
+    /// Notes that.
+    pub fn set_newer(&self, range: Range<u64>) {
+        self.newer[0].store(range.start, Relaxed);
+        self.newer[1].store(range.end, Relaxed);
+    }
+
+    /// Why it cannot be synced, if it cannot.
+    #[inline]
+    pub fn error(&self) -> Option<Errno> {
+        match self.errno.load(Relaxed) {
+            0 => None,
+            errno => Some(Errno::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// The shared page.
+#[repr(C)]
+pub struct Page {
+    /// Supervisor: number of files with an error.
+    failing: AtomicU32,
+    /// Supervisor: the file that it is syncing, plus one; 0 for none.
+    syncing: AtomicU32,
+    /// Without a supervisor: 1 when a member has synced what the lane holds.
+    settled: AtomicU32,
+    /// The process that does it.
+    pub settling: AtomicU32,
+    /// Held from before a file that is to be absorbed is opened until that is decided: so of two processes that open it at a time
+    /// one registers it, and the other joins.
+    pub opening: Lock,
+    /// Times that a process waited for the drain because the lane was full.
+    pub waits: AtomicU64,
+    /// By number.
+    pub files: [SharedFile; FILES_MAX],
+}
+
+impl Page {
+    /// The number and generation of the file with this device and inode, if the run absorbs it.
+    pub fn find(&self, key: (u64, u64)) -> Option<(usize, Stamp)> {
+        (0..).zip(&self.files).find_map(|(number, file)| {
+            let stamp = file.stamp();
+            let is_it =
+                matches!(stamp.state, State::Absorbed | State::Leaving) && file.key() == key;
+            is_it.then_some((number, stamp))
+        })
+    }
+
+    /// True if any file cannot be synced.
+    #[inline]
+    pub fn failing(&self) -> bool {
+        self.failing.load(Relaxed) != 0
+    }
+
+    /// The error of a file that cannot be synced, if there is one.
+    pub fn failure(&self) -> Option<Errno> {
+        self.failing()
+            .then(|| self.files.iter().find_map(SharedFile::error))
+            .flatten()
+    }
+
+    /// Supervisor: `file` could not be synced.
+    pub fn fail(&self, file: usize, errno: Errno) {
+        if self.files[file].errno.swap(errno.raw_os_error(), Relaxed) == 0 {
+            self.failing.fetch_add(1, Release);
+        }
+    }
+
+    /// Supervisor: `file` is sound again.
+    pub fn repaired(&self, file: usize) {
+        if self.files[file].errno.swap(0, Relaxed) != 0 {
+            self.failing.fetch_sub(1, Release);
+        }
+    }
+
+    /// Supervisor: `file` is being synced.
+    pub fn begin_sync(&self, file: usize) {
+        self.syncing
+            .store(u32::try_from(file + 1).unwrap_or(0), Release);
+    }
+
+    /// Supervisor: it was, and what came of it is said.
+    pub fn end_sync(&self) {
+        self.syncing.store(0, Release);
+    }
+
+    /// Without a supervisor: the file that was being synced when it died, whose error it may have got instead of the program.
+    pub fn was_syncing(&self) -> Option<usize> {
+        let file = self.syncing.load(Acquire) as usize;
+        file.checked_sub(1).filter(|file| *file < FILES_MAX)
+    }
+
+    /// True if a member has synced what the lane holds, since the supervisor is gone.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Acquire) != 0
+    }
+
+    /// Notes that.
+    pub fn set_settled(&self) {
+        self.settled.store(1, Release);
+    }
+}
+
+// SAFETY: atomics only.
+unsafe impl Atomics for Page {}
+// SAFETY: atomics only.
+unsafe impl Atomics for crate::absorbed::Page {}
+
+/// A mapping of the page.
+pub(crate) type SharedPage = Mapped<Page>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absorbed_file_is_found_until_its_number_is_another_files() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let file = &page.files[3];
+        file.set_key((8, 9));
+        let stamp = |generation, state| Stamp { generation, state };
+        file.set(stamp(7, State::Registering));
+        assert_eq!(page.find((8, 9)), None);
+        assert!(file.change(7, State::Registering, State::Absorbed));
+        assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Absorbed))));
+        assert!(!file.leave(6) && file.leave(7) && file.leave(7));
+        assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Leaving))));
+        file.set(stamp(7, State::Free));
+        assert_eq!(page.find((8, 9)), None);
+        assert!(!file.leave(7));
+        file.set(stamp(8, State::Registering));
+        assert!(file.leave(8) && !file.change(8, State::Registering, State::Absorbed));
+    }
+
+    #[test]
+    fn a_file_fails_once_however_often_it_is_said() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.fail(1, Errno::IO);
+        page.fail(1, Errno::NOSPC);
+        assert!(page.failing());
+        assert_eq!(page.failure(), Some(Errno::NOSPC));
+        page.repaired(1);
+        page.repaired(1);
+        assert!(!page.failing());
+        assert_eq!(page.failure(), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! A process of the run: how it becomes a member of it, what it asks, and what is left to do when it is gone.
+
+use super::{PlainFile, Shared, drain, register, run::Run};
+use crate::{
+    processes, sys,
+    wire::{self, Answer, Request},
+};
+use rustix::{
+    event::{PollFd, PollFlags},
+    io::Errno,
+    net::sockopt,
+    process::{Pid, PidfdFlags},
+};
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+/// How long a member's own wish to have a file plain may take: another process may be stopped in the middle of a write.
+const RETIRE_WAIT: Duration = Duration::from_secs(30);
+
+/// A process that appends to the run's lane.
+#[derive(Clone)]
+pub(super) struct Member {
+    /// By which the lane knows it.
+    pub(super) number: u32,
+    pub(super) pid: u32,
+    /// Its program's name.
+    pub(super) program: String,
+    pub(super) ended: bool,
+}
+
+/// Serves a process, whose secret is right, of this process id and user.
+pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u32, u32)) {
+    // Only the first message is waited for impatiently.
+    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        let _ = sockopt::set_socket_timeout(connection, which, None);
+    }
+    let run = match may_write(shared, uid).and_then(|()| shared.run()) {
+        Ok(run) => run,
+        Err(reason) => {
+            sys::complain(&format!("process {pid} stays plain: {reason}"));
+            let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
+            return;
+        }
+    };
+    let Some(pool) = run.pool.descriptor() else {
+        return;
+    };
+    // Known before it is told: from now on the run does not end without it.
+    let number = shared.join(pid);
+    let welcome = Answer::Welcome {
+        pool: shared.pool.path().to_owned(),
+        member: number,
+        boot: shared.boot,
+    };
+    let along = [pool, run.lane.state_fd(), run.page_fd.as_fd()];
+    if wire::send(connection.as_fd(), &welcome, &along).is_ok() {
+        let process = process(pid);
+        while is_there(connection, process.as_ref())
+            && let Ok((request, fds)) = wire::receive::<Request>(connection.as_fd())
+        {
+            if !obey(shared, &run, pid, connection, request, fds) {
+                break;
+            }
+        }
+    }
+    run.bury(shared, number);
+    shared.part(number);
+}
+
+/// By which the kernel tells that the process is dead, though a child may have its connection still.
+fn process(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Waits for a message, or for the end of the process: false if that comes first.
+fn is_there(connection: &OwnedFd, process: Option<&OwnedFd>) -> bool {
+    loop {
+        let mut wait = vec![PollFd::new(connection, PollFlags::IN)];
+        wait.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
+        match rustix::event::poll(&mut wait, None) {
+            Err(Errno::INTR) => {}
+            Err(_) => return true,
+            Ok(_) => return !wait[0].revents().is_empty(),
+        }
+    }
+}
+
+/// A member writes to the pool, and who does that can make a recovery write to files: only for whom it belongs to.
+fn may_write(shared: &Shared, uid: u32) -> Result<(), String> {
+    let opening = |e: String| format!("opening the pool: {e}");
+    let pool = shared
+        .pool
+        .descriptor()
+        .ok_or_else(|| opening("it has no file".into()))?;
+    let stat = rustix::fs::fstat(pool).map_err(|e| opening(e.to_string()))?;
+    if stat.st_uid != uid {
+        return Err(format!(
+            "it runs as user {uid}, and the pool {} belongs to user {}, whose alone it is to write to. Run forebay as the program's user, \
+             with a pool of that user's: chown it, and `runuser -u USER -- forebay run …`",
+            shared.pool.path().display(),
+            stat.st_uid
+        ));
+    }
+    Ok(())
+}
+
+/// Does what the member asks. False if it speaks nonsense, or is gone.
+fn obey(
+    shared: &Shared,
+    run: &Run,
+    pid: u32,
+    connection: &OwnedFd,
+    request: Request,
+    fds: Vec<OwnedFd>,
+) -> bool {
+    let done = |done: Result<(), Errno>| match done {
+        Ok(()) => Answer::Done,
+        Err(errno) => Answer::Failed {
+            errno: errno.raw_os_error(),
+        },
+    };
+    let answer = match request {
+        Request::Register { path } => run.register(shared, pid, path, fds),
+        Request::Retire { file, generation } => {
+            let Some(number) = run.number(file) else {
+                return false;
+            };
+            done(run.retire(shared, number, generation, RETIRE_WAIT))
+        }
+        Request::Repair { file } => {
+            let Some(number) = run.number(file) else {
+                return false;
+            };
+            done(run.repair(shared, number))
+        }
+        Request::Unlinked { file, path } => {
+            let path = PathBuf::from(OsString::from_vec(path));
+            let directory = path.parent().map(register::open_directory);
+            if let Some(number) = run.number(file) {
+                run.unlinked(number, directory.and_then(Result::ok));
+                let _ = run.release(shared, number);
+            }
+            return true;
+        }
+        Request::Released { file } => {
+            if let Some(number) = run.number(file) {
+                release_soon(shared, run, number);
+            }
+            return true;
+        }
+        Request::Plain { path, reason, .. } => {
+            shared.stays_plain(pid, path, reason);
+            return true;
+        }
+        Request::Hello { .. }
+        | Request::Status { .. }
+        | Request::Foreign { .. }
+        | Request::OtherRun { .. }
+        | Request::Table { .. } => return false,
+    };
+    wire::send(connection.as_fd(), &answer, &[]).is_ok()
+}
+
+/// Releases a file whose last descriptor is about to be closed.
+fn release_soon(shared: &Shared, run: &Run, number: usize) {
+    /// Milliseconds that the close may take; otherwise another process has it open, or the drain finds it later.
+    const ATTEMPTS: u32 = 20;
+    for _ in 0..ATTEMPTS {
+        if run.release(shared, number) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Shared {
+    /// The run's lane; claimed when it is asked for first.
+    fn run(self: &Arc<Self>) -> Result<Arc<Run>, String> {
+        let mut known = self.run.lock();
+        if let Some(run) = &*known {
+            return Ok(Arc::clone(run));
+        }
+        let run = Arc::new(Run::begin(self)?);
+        let thread = |name: &str, work: fn(&Self, &Run)| {
+            let (shared, run) = (Arc::clone(self), Arc::clone(&run));
+            thread::Builder::new()
+                .name(name.into())
+                .spawn(move || work(&shared, &run))
+                .map_err(|e| format!("starting a thread: {e}"))
+        };
+        thread("prepare", drain::prepare)?;
+        *self.draining.lock() = Some(thread("drain", drain::run)?);
+        *known = Some(Arc::clone(&run));
+        Ok(run)
+    }
+
+    /// The run's lane, if any process has asked for it.
+    pub(super) fn running(&self) -> Option<Arc<Run>> {
+        self.run.lock().clone()
+    }
+
+    /// A new member: its number.
+    fn join(&self, pid: u32) -> u32 {
+        let mut members = self.members.lock();
+        let is_free = |number: &u32| {
+            !members
+                .iter()
+                .any(|member| member.number == *number && !member.ended)
+        };
+        let number = (1..).find(is_free).unwrap_or(u32::MAX);
+        members.push(Member {
+            number,
+            pid,
+            program: processes::name_of_process(pid),
+            ended: false,
+        });
+        number
+    }
+
+    /// It is gone, and nothing of it is left.
+    fn part(&self, number: u32) {
+        /// More are as little to be read as these.
+        const ENDED_MAX: usize = 1000;
+        let mut members = self.members.lock();
+        for member in members.iter_mut() {
+            member.ended |= member.number == number;
+        }
+        let ended = members.iter().filter(|member| member.ended).count();
+        if ended > ENDED_MAX
+            && let Some(first) = members.iter().position(|member| member.ended)
+        {
+            members.remove(first);
+        }
+        drop(members);
+        self.changed.notify_all();
+    }
+
+    /// The processes that are members now.
+    pub(super) fn member_processes(&self) -> Vec<u32> {
+        let members = self.members.lock();
+        let living = members.iter().filter(|member| !member.ended);
+        living.map(|member| member.pid).collect()
+    }
+
+    /// True if the process is a member now.
+    pub(super) fn is_member(&self, pid: u32) -> bool {
+        let members = self.members.lock();
+        members
+            .iter()
+            .any(|member| member.pid == pid && !member.ended)
+    }
+
+    /// Notes that a file that a pattern names stays plain in a process.
+    pub(super) fn stays_plain(&self, pid: u32, path: Vec<u8>, reason: String) {
+        /// More are as little to be read as these.
+        const NOTED_MAX: usize = 1000;
+        let file = PlainFile {
+            path: PathBuf::from(OsString::from_vec(path)),
+            pid,
+            program: processes::name_of_process(pid),
+            reason,
+        };
+        let mut plain = self.plain.lock();
+        plain.retain(|known| (&known.path, known.pid) != (&file.path, pid));
+        if plain.len() < NOTED_MAX {
+            plain.push(file);
+        }
+    }
+
+    /// In tests: keeps a copy of what is known to be on the disk, the worst that a power cut could leave.
+    pub(super) fn snapshot(&self, path: &std::path::Path, file: &File) {
+        if let Some(to) = std::env::var_os("FOREBAY_TEST_SYNCED") {
+            drain::snapshot(&PathBuf::from(to), path, file);
+        }
+    }
+}
+
+/// Tells the kernel's errors that are worth another attempt by the client from those that are its own doing.
+pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,420 @@
+//! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
+
+use super::{Shared, drain::Drained, watch::Watched};
+use crate::{
+    FILES_MAX,
+    absorbed::Key,
+    log::Log,
+    replay::{self, Mark},
+    shared::{Gone, SharedPage, Stamp, State},
+    sys,
+};
+use forebay_pool::{ClaimOptions, Pool, SharedLane};
+use parking_lot::{Condvar, Mutex};
+use rustix::{fs::Stat, io::Errno};
+use std::{
+    collections::HashSet,
+    fs::File,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, Release},
+        },
+    },
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// The supervisor's number among those that take a file's lock.
+pub(super) const SUPERVISOR: u32 = 0;
+/// How long files that cannot be synced are tried again at the end of the run.
+const END_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for the drain before looking again.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A file that the run absorbs.
+#[derive(Clone)]
+pub(super) struct Known {
+    /// As it was registered.
+    pub(super) path: PathBuf,
+    /// Device and inode; none for a file that is released, whose inode may be another's.
+    pub(super) key: Option<Key>,
+    /// What records may name it by.
+    pub(super) identity: Vec<u8>,
+    /// Whose it was, and who might write to it, when it was registered.
+    pub(super) stat: Stat,
+    /// An open file of the supervisor's own: it shares no lock, position or flag with the program's, and keeps no program from
+    /// being executed. None for a file that is released.
+    pub(super) file: Option<Arc<File>>,
+    /// The directory that had its last name.
+    pub(super) unlinked_from: Option<Arc<File>>,
+    pub(super) watched: Watched,
+}
+
+/// What a file that is absorbed no longer had absorbed, by its path.
+pub(super) struct Forgotten {
+    pub(super) path: PathBuf,
+    /// Writes, bytes, syncs.
+    pub(super) counts: [u64; 3],
+    /// It was made plain, not only closed.
+    pub(super) retired: bool,
+}
+
+/// The run's lane and its files.
+pub(super) struct Run {
+    /// By an open file of its own, which all members have: so the lane's lock ends with the last of them.
+    pub(super) pool: Pool,
+    pub(super) lane: SharedLane,
+    pub(super) page: SharedPage,
+    pub(super) page_fd: OwnedFd,
+    boot: Uuid,
+    whose: String,
+    /// By number.
+    pub(super) files: Mutex<Vec<Option<Arc<Known>>>>,
+    /// Identities of files that were made plain: they stay so.
+    pub(super) retired: Mutex<HashSet<Vec<u8>>>,
+    pub(super) forgotten: Mutex<Vec<Forgotten>>,
+    /// Held while a file is registered.
+    pub(super) registering: Mutex<()>,
+    /// Held while a file is written again.
+    pub(super) repairing: Mutex<()>,
+    pub(super) drained: Mutex<Drained>,
+    /// Segments were released, or a file was repaired, or the run ends.
+    pub(super) changed: Condvar,
+    /// All members are gone: the drain ends when the lane is empty.
+    pub(super) ending: AtomicBool,
+    /// It has.
+    pub(super) ended: AtomicBool,
+    pub(super) syncs: AtomicU64,
+    pub(super) sync_ns: AtomicU64,
+    /// Why the lane was left in the pool, if it was.
+    pub(super) left: Mutex<Option<String>>,
+}
+
+impl Run {
+    /// Claims a lane of the supervisor's pool.
+    ///
+    /// # Errors
+    /// In words: above all that the pool has no room.
+    pub(super) fn begin(shared: &Shared) -> Result<Self, String> {
+        let pool_file = shared
+            .pool
+            .descriptor()
+            .ok_or("opening the pool: it has no file")?;
+        // By the supervisor's descriptor: its path may lead elsewhere by now.
+        let own = File::options()
+            .read(true)
+            .write(true)
+            .open(sys::link_of(pool_file))
+            .map_err(|e| format!("opening the pool: {e}"))?;
+        let pool = Pool::open_file(shared.pool.path(), own).map_err(|e| e.to_string())?;
+        let (page, page_fd) =
+            SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
+        let whose = format!("{} {}", shared.options.program, std::process::id());
+        let options = ClaimOptions {
+            buffers: shared.options.buffers,
+            label: replay::label(Mark::None, &whose),
+            ..ClaimOptions::default()
+        };
+        let lane = pool
+            .claim_shared(Uuid::new_v4(), &options)
+            .map_err(|e| e.to_string())?;
+        Ok(Self {
+            pool,
+            lane,
+            page,
+            page_fd,
+            boot: shared.boot,
+            whose,
+            files: Mutex::new((0..FILES_MAX).map(|_| None).collect()),
+            retired: Mutex::default(),
+            forgotten: Mutex::default(),
+            registering: Mutex::default(),
+            repairing: Mutex::default(),
+            drained: Mutex::default(),
+            changed: Condvar::new(),
+            ending: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+            sync_ns: AtomicU64::new(0),
+            left: Mutex::default(),
+        })
+    }
+
+    /// Marks the lane, for a recovery.
+    pub(super) fn mark(&self, mark: Mark) {
+        self.lane.relabel(&replay::label(mark, &self.whose));
+    }
+
+    /// The lane, to log by.
+    pub(super) fn log(&self) -> Log<'_> {
+        Log {
+            lane: self.lane.member(),
+            page: &self.page,
+            boot: *self.boot.as_bytes(),
+            is_orphan: || false,
+        }
+    }
+
+    pub(super) fn known(&self, number: usize) -> Option<Arc<Known>> {
+        self.files.lock().get(number)?.clone()
+    }
+
+    /// The number and generation of the file, if it is absorbed, and the path by which it was registered.
+    pub(super) fn find(&self, key: Key) -> Option<(usize, Stamp, PathBuf)> {
+        let files = self.files.lock();
+        let number = files
+            .iter()
+            .position(|known| known.as_ref().is_some_and(|known| known.key == Some(key)))?;
+        let stamp = self.page.files[number].stamp();
+        Some((number, stamp, files[number].as_ref()?.path.clone()))
+    }
+
+    /// The status of the file now, if it is absorbed.
+    pub(super) fn stat_of(&self, key: Key) -> Option<Stat> {
+        let files = self.files.lock();
+        let known = files
+            .iter()
+            .flatten()
+            .find(|known| known.key == Some(key))?;
+        let now = known.file.as_ref().and_then(|f| rustix::fs::fstat(f).ok());
+        Some(now.unwrap_or(known.stat))
+    }
+
+    /// Makes a file plain: nothing is logged of it from now on, everything that the lane has is synced, and then all processes find it plain.
+    ///
+    /// # Errors
+    /// That of a sync; `ETIMEDOUT` if a process has been in the middle of a write all the time. The file stays *leaving*.
+    pub(super) fn retire(
+        &self,
+        shared: &Shared,
+        number: usize,
+        generation: u32,
+        limit: Duration,
+    ) -> Result<(), Errno> {
+        let file = &self.page.files[number];
+        if !file.leave(generation) {
+            return Ok(());
+        }
+        let deadline = Instant::now() + limit;
+        if !file.lock.take_for(SUPERVISOR, limit) {
+            return Err(Errno::TIMEDOUT);
+        }
+        let leaving = Stamp {
+            generation,
+            state: State::Leaving,
+        };
+        let done = match file.stamp() == leaving {
+            true => self.flush(deadline),
+            false => Ok(()),
+        };
+        if done.is_ok() && file.stamp() == leaving {
+            self.forget(shared, number, true);
+        }
+        file.lock.free();
+        done
+    }
+
+    /// Returns when all that was appended before is synced and released.
+    ///
+    /// # Errors
+    /// That of a file that cannot be synced; `ETIMEDOUT`.
+    pub(super) fn flush(&self, deadline: Instant) -> Result<(), Errno> {
+        let mut end = None;
+        loop {
+            let mut drained = self.drained.lock();
+            if end.is_none() {
+                end = self.lane.seal().map_err(|_| Errno::IO)?;
+            }
+            if end.is_some_and(|end| self.lane.usage().head >= end) {
+                return Ok(());
+            }
+            if let Some(errno) = self.page.failure() {
+                return Err(errno);
+            }
+            if Instant::now() >= deadline {
+                return Err(Errno::TIMEDOUT);
+            }
+            self.changed.wait_for(&mut drained, LOOK);
+        }
+    }
+
+    /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under its lock.
+    pub(super) fn forget(&self, shared: &Shared, number: usize, retired: bool) {
+        let file = &self.page.files[number];
+        let mut files = self.files.lock();
+        let known = files.get_mut(number).and_then(Option::take);
+        let Stamp { generation, .. } = file.stamp();
+        file.set(Stamp {
+            generation,
+            state: State::Free,
+        });
+        self.page.repaired(number);
+        let Some(known) = known else { return };
+        if retired {
+            self.retired.lock().insert(known.identity.clone());
+        }
+        let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
+        let mut forgotten = self.forgotten.lock();
+        match forgotten.iter_mut().find(|sum| sum.path == known.path) {
+            Some(sum) => {
+                for (sum, count) in sum.counts.iter_mut().zip(counts) {
+                    *sum += count;
+                }
+                sum.retired = retired;
+            }
+            None => forgotten.push(Forgotten {
+                path: known.path.clone(),
+                counts,
+                retired,
+            }),
+        }
+        drop((forgotten, files));
+        if let Some(open) = &known.file {
+            shared.watch.remove(&known.watched, open.as_fd());
+        }
+        if let Some(key) = known.key {
+            shared.table.withdraw(key);
+        }
+    }
+
+    /// Frees the numbers of files that are open in no process and of which the lane holds nothing.
+    pub(super) fn reclaim(&self, shared: &Shared) {
+        let head = self.lane.usage().head;
+        for (number, file) in self.page.files.iter().enumerate() {
+            let Some(known) = self.known(number) else {
+                continue;
+            };
+            let is_done = || {
+                let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
+                file.stamp().state == State::Absorbed
+                    && file.end.load(Relaxed) <= head
+                    && !known.file.as_ref().is_some_and(is_open)
+            };
+            if is_done() && file.lock.take_for(SUPERVISOR, Duration::ZERO) {
+                // Who opened it meanwhile waits for the lock, and finds it gone.
+                if is_done() {
+                    self.forget(shared, number, false);
+                }
+                file.lock.free();
+            }
+        }
+    }
+
+    /// Gives up the descriptor of a file that has no name and is open in no process: its space is free then. False if it is not such a file yet.
+    pub(super) fn release(&self, shared: &Shared, number: usize) -> bool {
+        let mut files = self.files.lock();
+        let Some(Some(known)) = files.get_mut(number) else {
+            return true;
+        };
+        let Some(open) = &known.file else { return true };
+        let is_needless = rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0)
+            && sys::alone(open.as_fd()) == Ok(true);
+        if !is_needless {
+            return false;
+        }
+        shared.watch.remove(&known.watched, open.as_fd());
+        if let Some(key) = known.key {
+            shared.table.withdraw(key);
+        }
+        self.page.files[number].set_key((0, 0));
+        *known = Arc::new(Known {
+            key: None,
+            file: None,
+            watched: Watched::Not,
+            ..(**known).clone()
+        });
+        true
+    }
+
+    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
+    pub(super) fn unlinked(&self, number: usize, directory: Option<File>) {
+        let mut files = self.files.lock();
+        let Some(Some(known)) = files.get_mut(number) else {
+            return;
+        };
+        // It may have got another name since, or the number another file.
+        let is_nameless = known
+            .file
+            .as_ref()
+            .is_some_and(|open| rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0));
+        if let Some(directory) = directory.filter(|_| is_nameless) {
+            *known = Arc::new(Known {
+                unlinked_from: Some(Arc::new(directory)),
+                ..(**known).clone()
+            });
+        }
+    }
+
+    /// All members are gone: drains the lane, and gives it back.
+    ///
+    /// # Errors
+    /// In words, why it stays in the pool.
+    pub(super) fn end(&self, shared: &Shared) -> Result<(), String> {
+        let deadline = Instant::now() + END_WAIT;
+        let drained = loop {
+            match self.flush(deadline) {
+                Err(_) if self.page.failing() && Instant::now() < deadline => {
+                    for number in 0..FILES_MAX {
+                        let _ = self.repair(shared, number);
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                drained => break drained,
+            }
+        };
+        self.ending.store(true, Release);
+        self.notify();
+        if let Some(thread) = shared.draining.lock().take() {
+            let _ = thread.join();
+        }
+        self.ended.store(true, Release);
+        if drained.is_ok() && self.lane.give_back() {
+            (0..FILES_MAX).for_each(|number| self.forget(shared, number, false));
+            return Ok(());
+        }
+        let failed = (0..FILES_MAX).find_map(|number| {
+            let errno = self.page.files[number].error()?;
+            let path = self.known(number)?.path.clone();
+            Some(format!("{} cannot be synced: {errno}", path.display()))
+        });
+        let why = failed.unwrap_or_else(|| match drained {
+            Err(errno) => format!("its files cannot be synced: {errno}"),
+            Ok(()) => "something was written while it ended".to_owned(),
+        });
+        *self.left.lock() = Some(why.clone());
+        Err(why)
+    }
+
+    /// A member is dead: what it had locked is free, what it had reserved is void.
+    pub(super) fn bury(&self, shared: &Shared, member: u32) {
+        // First of all: until then every append waits for what the dead one had reserved.
+        while !self.lane.bury(member) {
+            // A living member is stopped where it could be either's.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for (number, file) in self.page.files.iter().enumerate() {
+            if !file.lock.is_held_by(member) {
+                continue;
+            }
+            // What it wrote and did not log was acknowledged to no process; but it has moved the file's time.
+            let known = self.known(number).and_then(|known| known.file.clone());
+            if let Some(stat) = known.and_then(|open| rustix::fs::fstat(open).ok()) {
+                let _ = self.log().touched(number, sys::modified(&stat));
+            }
+            file.lock.free();
+        }
+        if self.page.opening.is_held_by(member) {
+            self.page.opening.free();
+        }
+        self.lane.prepare();
+        for (number, file) in self.page.files.iter().enumerate() {
+            if file.stamp().state != State::Free && file.gone() == Gone::Yes {
+                let _ = self.release(shared, number);
+            }
+        }
+    }
+}
