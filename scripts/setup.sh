@@ -10,8 +10,8 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks; libeatmydata, strace, sysbench, fio; ext4's
-               and XFS's tools
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, PostgreSQL; libeatmydata, strace, sysbench, fio;
+               ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -119,6 +119,33 @@ need_myrocks() {
     ln -sf "$(realpath "$unpacked")$plugin" "$peers/bin/ha_rocksdb.so"
 }
 
+# need_postgresql: the newest PostgreSQL that Debian has, unpacked: its package would make a cluster, and start a service for it.
+# Its compiler of queries is left out (jit=off).
+need_postgresql() {
+    local installed=(/usr/lib/postgresql/*/bin/postgres) unpacked=$peers/postgresql version program libraries library
+    [[ -e ${installed[0]} && -e ${installed[0]%/*}/pgbench || -e $peers/bin/postgres ]] && return 0
+    version=$(apt-cache pkgnames postgresql- | sed -n 's/^postgresql-\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+    [[ -n $version ]] || die "apt-get has no PostgreSQL"
+    say "unpacking PostgreSQL $version into $unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked" "$peers/bin"
+    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download "postgresql-$version" "postgresql-client-$version" >&2) ||
+        die "apt-get could not download PostgreSQL $version"
+    for program in "$unpacked"/*.deb; do
+        dpkg-deb -x "$program" "$unpacked" || die "dpkg-deb could not unpack $program"
+        libraries=$(dpkg-deb -f "$program" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | grep -v '^libllvm')
+        for library in $libraries tzdata; do
+            [[ $(dpkg-query -W -f '${db:Status-Status}' "$library" 2>/dev/null) == installed ]] || missing+=("$library")
+        done
+        rm "$program"
+    done
+    install_debian
+    for program in "$unpacked/usr/lib/postgresql/$version/bin"/*; do
+        ln -sf "$(realpath "$program")" "$peers/bin/"
+    done
+    "$peers/bin/postgres" --version >&2 || die "PostgreSQL $version does not run"
+}
+
 # need_debs PACKAGE...: packages as files, to be unpacked somewhere else by the suites (suites/dpkg.py).
 need_debs() {
     local debs=${CARGO_TARGET_DIR:-target}/suites/debs package
@@ -161,6 +188,7 @@ setup() {
         need_redis
         need_valkey
         need_myrocks
+        need_postgresql
         ;;
     lint)
         need_rust
