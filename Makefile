@@ -102,6 +102,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
 	$(call measure,mariadb,mariadb)
+	$(call measure,postgres,postgres)
 	$(call measure,fam,fam)
 	$(call papers,,papers)
 
@@ -114,6 +115,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
 	$(call measure,mariadb-quick,mariadb --quick)
+	$(call measure,postgres-quick,postgres --quick)
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 

@@ -17,7 +17,10 @@ use forebay_bench::mariadb::{
     client::Connection,
     server::{self, Launch, Server, said_by},
 };
-use forebay_bench::processes::{find_eatmydata, preload};
+use forebay_bench::{
+    processes::{find_eatmydata, preload},
+    sql::Client,
+};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -172,7 +175,7 @@ fn what_a_dba_does_leaves_the_logs_absorbed() {
     assert!(now >= before + 10, "the new redo log is not absorbed");
 
     // Held by one connection, the table stands still on the disk.
-    let mut holder = Connection::new(server.socket()).unwrap();
+    let mut holder = Connection::connect(server.socket()).unwrap();
     holder.query("FLUSH TABLES ledger.t FOR EXPORT").unwrap();
     assert!(file(&launch, "ledger/t.cfg").exists());
     holder.query("UNLOCK TABLES").unwrap();

@@ -2,7 +2,10 @@
 //! compared after a cut.
 
 use crate::{Change, Engine, Failure};
-use forebay_bench::mariadb::client::{Connection, Row};
+use forebay_bench::{
+    mariadb::client::{Connection, Row},
+    sql::Client,
+};
 use std::{
     cell::RefCell,
     path::Path,
@@ -25,7 +28,7 @@ impl MariaDb {
     pub fn open(socket: &Path, verify: bool) -> Result<Self, Failure> {
         let begun = Instant::now();
         let mut connection = loop {
-            match Connection::new(socket) {
+            match Connection::connect(socket) {
                 Ok(connection) => break connection,
                 Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
                 Err(_) => thread::sleep(Duration::from_millis(50)),

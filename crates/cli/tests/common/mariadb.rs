@@ -7,6 +7,7 @@ use forebay_bench::{
         client::Connection,
         server::{self, Launch, Server},
     },
+    sql::Client,
 };
 use std::{
     collections::BTreeSet,
@@ -94,7 +95,7 @@ impl Writer {
 
     /// Writes until the connection breaks, or `done`.
     pub fn write(&mut self, socket: &Path, done: &AtomicBool, all: &AtomicU64) {
-        let Ok(mut connection) = Connection::new(socket) else {
+        let Ok(mut connection) = Connection::connect(socket) else {
             return;
         };
         while !done.load(Relaxed) {
@@ -147,7 +148,7 @@ pub fn check(server: &Server, writers: &mut [Writer]) {
 /// As [`check`]: what is wrong.
 pub fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
     let failed = |e: io::Error| e.to_string();
-    let mut connection = Connection::new(server.socket()).map_err(failed)?;
+    let mut connection = Connection::connect(server.socket()).map_err(failed)?;
     let checked = connection
         .query("CHECK TABLE ledger.t EXTENDED")
         .map_err(failed)?;
