@@ -5,6 +5,8 @@
 pub mod databases;
 pub mod disk;
 pub mod mariadb;
+pub mod postgres;
+pub mod writers;
 
 use std::{
     fs,
