@@ -1,11 +1,11 @@
-//! Beyond one machine: examples/redis-cluster, run as a user would, with SIGKILL of its nodes.
+//! Beyond one machine: examples/redis-cluster and examples/postgres-standby, run as a user would, with SIGKILL of their nodes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::{FOREBAY, Ran};
-use forebay_bench::{processes::find_program, redis::server::Kind};
-use std::{net::TcpListener, path::Path, process::Command};
+use forebay_bench::{postgres, processes::find_program, redis::server::Kind};
+use std::{ffi::OsStr, net::TcpListener, path::Path, process::Command};
 
 /// The first of six ports of loopback that are free, and so are the six 10,000 above, where the nodes talk to each other.
 fn free_ports() -> u16 {
@@ -33,17 +33,38 @@ fn a_cluster_of_six_nodes_loses_nothing_when_its_nodes_are_killed() {
         println!("skipped: redis-server or redis-cli is not installed");
         return;
     };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/redis-cluster/run.sh");
     let programs = [&server, &client].map(|program| program.parent().unwrap().to_owned());
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path)));
+    let (path, port) = (path.unwrap(), free_ports().to_string());
+    let environment: [(&str, &OsStr); 3] = [
+        ("PATH", &path),
+        ("PORT", port.as_ref()),
+        ("KEYS", "1000".as_ref()),
+    ];
+    let said = run_example("redis-cluster", &environment);
+    assert_eq!(said.matches("missing            0").count(), 5, "{said}");
+}
+
+#[test]
+fn a_standby_takes_over_and_back_and_nothing_acknowledged_is_missing() {
+    if let Some(lacking) = postgres::server::lacking() {
+        assert!(std::env::var_os("CI").is_none(), "{lacking}");
+        println!("skipped: {lacking}");
+        return;
+    }
+    let said = run_example("postgres-standby", &[("ROWS", "500".as_ref())]);
+    assert_eq!(said.matches("missing            0").count(), 5, "{said}");
+}
+
+/// Runs an example's script, which finds nothing missing: what it says.
+fn run_example(name: &str, environment: &[(&str, &OsStr)]) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     // It ends its servers when it is told to end.
     let ran = Command::new("timeout")
         .args(["--kill-after=20", "240", "bash"])
-        .arg(script)
-        .env("PATH", path.unwrap())
-        .env("PORT", free_ports().to_string())
-        .env("KEYS", "1000")
+        .arg(examples.join(name).join("run.sh"))
+        .envs(environment.iter().copied())
         .env("FOREBAY", FOREBAY)
         .output()
         .unwrap();
@@ -52,5 +73,5 @@ fn a_cluster_of_six_nodes_loses_nothing_when_its_nodes_are_killed() {
         said.contains("Nothing that was acknowledged is missing."),
         "{said}"
     );
-    assert_eq!(said.matches("missing            0").count(), 5, "{said}");
+    said
 }
