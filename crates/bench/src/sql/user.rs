@@ -141,6 +141,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "x").unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
         assert!(user.check_reaches(&file).is_err());
         user.let_in(dir.path()).unwrap();
         user.check_reaches(&file).unwrap();
