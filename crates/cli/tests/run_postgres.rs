@@ -113,6 +113,19 @@ impl Strike {
     }
 }
 
+/// Waits until some more transactions are acknowledged. False if they are not.
+fn goes_on(acknowledged: &AtomicU64) -> bool {
+    const SOME: u64 = 20;
+    let (before, begun) = (acknowledged.load(Relaxed), Instant::now());
+    while acknowledged.load(Relaxed) < before + SOME {
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
 /// Strikes so many times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
 /// written to the files again.
 fn storm(name: &str, strikes: usize, other_boots: bool) {
@@ -144,16 +157,7 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
                 let (done, acknowledged) = (&done, &acknowledged);
                 scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
             }
-            let mut goes_on = || {
-                let (before, begun) = (acknowledged.load(Relaxed), Instant::now());
-                while acknowledged.load(Relaxed) < before + 20 {
-                    is_stuck |= begun.elapsed() > PATIENCE;
-                    if is_stuck {
-                        return;
-                    }
-                    thread::sleep(Duration::from_millis(2));
-                }
-            };
+            let mut goes_on = || is_stuck |= !goes_on(&acknowledged);
             goes_on();
             thread::sleep(wait);
             strike.strike(&server, || {
@@ -199,7 +203,8 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
     for round in 0..3 {
         let done = AtomicBool::new(false);
         let acknowledged = AtomicU64::new(0);
-        let wait = Duration::from_millis(100) + moment(&mut random, 300);
+        let wait = moment(&mut random, 300);
+        let mut is_stuck = false;
         thread::scope(|scope| {
             for writer in &mut writers {
                 let socket = server.socket();
@@ -209,6 +214,7 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
             }
             let mut victim = Connection::connect(&server.socket()).unwrap();
             let process = backend(&mut victim);
+            is_stuck |= !goes_on(&acknowledged);
             thread::sleep(wait);
             victim
                 .query("BEGIN; INSERT INTO ledger.t VALUES (999, 1, 1, '')")
@@ -217,6 +223,7 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
             assert!(process.wait_gone(PATIENCE));
             assert!(victim.query("COMMIT").is_err());
         });
+        assert!(!is_stuck, "no transactions before round {round}'s end");
         let begun = Instant::now();
         while Connection::connect(&server.socket()).is_err() {
             assert!(begun.elapsed() < PATIENCE, "it does not begin again");
@@ -390,6 +397,7 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
     write_some(&primary, &mut writers, 200);
 
     // The primary is killed amid its work.
+    let mut is_stuck = false;
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for writer in &mut writers {
@@ -397,9 +405,11 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
             let (done, acknowledged) = (&done, &acknowledged);
             scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
         }
-        thread::sleep(Duration::from_millis(300) + moment(&mut random, 300));
+        is_stuck |= !goes_on(&acknowledged);
+        thread::sleep(moment(&mut random, 300));
         Strike::All.strike(&primary, || {});
     });
+    assert!(!is_stuck, "no transactions before the failover");
     primary.wait().unwrap();
     println!(
         "{} acknowledged before the failover",
@@ -471,17 +481,20 @@ fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result
             return Some(Err(fault));
         }
         let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
-        let wait = Duration::from_millis(100) + moment(&mut random, 700);
+        let wait = moment(&mut random, 700);
+        let mut is_stuck = false;
         thread::scope(|scope| {
             for writer in &mut writers {
                 let socket = server.socket();
                 let (done, all) = (&done, &all);
                 scope.spawn(move || writer.write::<Connection>(&socket, done, all));
             }
+            is_stuck |= !goes_on(&all);
             thread::sleep(wait);
             disk.cut();
             Strike::All.strike(&server, || {});
         });
+        assert!(!is_stuck, "{kind}: no transactions before cut {number}");
         println!("{kind}, cut {number}: {} acknowledged", all.load(Relaxed));
         drop(server);
         disk.mount_again();
