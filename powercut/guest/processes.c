@@ -45,8 +45,15 @@ static void put_text(FILE *to, const char *text, size_t length) {
         fwrite(text, 1, length, to);
 }
 
+static void answer(void) {
+    if (write(STDOUT_FILENO, "+", 1) != 1)
+        die("writer", "nobody listens");
+}
+
 static void write_changes(void) {
     size_t count;
+    /* It has the database open. */
+    answer();
     while (get_bytes(&count, sizeof count)) {
         struct change *changes = calloc(count + 1, sizeof *changes);
         if (changes == NULL)
@@ -61,8 +68,7 @@ static void write_changes(void) {
             free((char *)changes[i].value);
         }
         free(changes);
-        if (write(STDOUT_FILENO, "+", 1) != 1)
-            die("writer", "nobody listens");
+        answer();
     }
 }
 
@@ -88,8 +94,8 @@ static void begin(struct writer *writer) {
     writer->changes = fdopen(changes[1], "w");
     writer->answers = fdopen(answers[0], "r");
     writer->turns = 0;
-    if (writer->changes == NULL || writer->answers == NULL)
-        die("writer", "no memory");
+    if (writer->changes == NULL || writer->answers == NULL || fgetc(writer->answers) != '+')
+        die("writer", "does not begin");
 }
 
 static void end(struct writer *writer) {
