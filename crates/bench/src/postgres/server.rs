@@ -267,6 +267,14 @@ impl Server {
         self.running.stop(Signal::INT)
     }
 
+    /// Has the server end at once, without writing its pages (an immediate shutdown), and waits for the end of all. Gives what they have printed.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] if they do not end, or end with an error.
+    pub fn abandon(mut self) -> Result<String, BenchError> {
+        self.running.stop(Signal::QUIT)
+    }
+
     /// Waits for the end of all without asking for it.
     ///
     /// # Errors
