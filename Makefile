@@ -47,7 +47,7 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 		echo "skipped: the pool's tests as aarch64: Rust's $(AARCH64) is not installed ('make test-aarch64' installs it)"; \
 	fi
 
-powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	cargo build --profile failpoints --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
@@ -102,6 +102,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	$(call measure,redis,redis --during-rewrite)
 	$(call measure,rocksdb,rocksdb)
 	$(call measure,mariadb,mariadb)
+	$(call measure,postgres,postgres)
 	$(call measure,fam,fam)
 	$(call papers,,papers)
 
@@ -114,6 +115,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,redis-quick,redis --quick)
 	$(call measure,rocksdb-quick,rocksdb --quick)
 	$(call measure,mariadb-quick,mariadb --quick)
+	$(call measure,postgres-quick,postgres --quick)
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 

@@ -10,8 +10,8 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks; libeatmydata, strace, sysbench, fio; ext4's
-               and XFS's tools
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL; libeatmydata, strace, sysbench, fio;
+               ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -119,6 +119,46 @@ need_myrocks() {
     ln -sf "$(realpath "$unpacked")$plugin" "$peers/bin/ha_rocksdb.so"
 }
 
+# need_postgresql: the newest PostgreSQL that Debian has, unpacked: its package would make a cluster, and start a service for it.
+# Its compiler of queries is left out (jit=off).
+need_postgresql() {
+    local installed=(/usr/lib/postgresql/*/bin/postgres) unpacked=$peers/postgresql version program libraries library
+    [[ -e ${installed[0]} && -e ${installed[0]%/*}/pgbench || -e $peers/bin/postgres ]] && return 0
+    version=$(apt-cache pkgnames postgresql- | sed -n 's/^postgresql-\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+    [[ -n $version ]] || die "apt-get has no PostgreSQL"
+    say "unpacking PostgreSQL $version into $unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked" "$peers/bin"
+    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download "postgresql-$version" "postgresql-client-$version" >&2) ||
+        die "apt-get could not download PostgreSQL $version"
+    for program in "$unpacked"/*.deb; do
+        dpkg-deb -x "$program" "$unpacked" || die "dpkg-deb could not unpack $program"
+        libraries=$(dpkg-deb -f "$program" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | grep -v '^libllvm')
+        for library in $libraries tzdata; do
+            [[ $(dpkg-query -W -f '${db:Status-Status}' "$library" 2>/dev/null) == installed ]] || missing+=("$library")
+        done
+        rm "$program"
+    done
+    install_debian
+    for program in "$unpacked/usr/lib/postgresql/$version/bin"/*; do
+        ln -sf "$(realpath "$program")" "$peers/bin/"
+    done
+    "$peers/bin/postgres" --version >&2 || die "PostgreSQL $version does not run"
+}
+
+# need_galera: Galera for MariaDB, and the scripts by which a node copies another, out of packages that would bring a server with a service.
+need_galera() {
+    local library=/usr/lib/galera/libgalera_smm.so unpacked=$peers/galera
+    [[ -e $library || -e $unpacked$library ]] && have wsrep_sst_rsync && return 0
+    [[ -e $unpacked$library && -e $unpacked/usr/bin/wsrep_sst_rsync ]] && return 0
+    say "unpacking Galera into $unpacked"
+    mkdir -p "$unpacked"
+    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download galera-4 mariadb-server >&2 &&
+        dpkg-deb -x galera-4_*.deb . && rm galera-4_*.deb &&
+        dpkg-deb --fsys-tarfile mariadb-server_*.deb | tar -x --wildcards './usr/bin/wsrep_sst_*' && rm mariadb-server_*.deb) ||
+        die "apt-get could not download galera-4 and mariadb-server"
+}
+
 # need_debs PACKAGE...: packages as files, to be unpacked somewhere else by the suites (suites/dpkg.py).
 need_debs() {
     local debs=${CARGO_TARGET_DIR:-target}/suites/debs package
@@ -155,12 +195,14 @@ setup() {
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
             /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench \
-            mariadb-backup mariadb-backup fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
+            mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
         need_redis
         need_valkey
         need_myrocks
+        need_postgresql
+        need_galera
         ;;
     lint)
         need_rust

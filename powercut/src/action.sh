@@ -19,6 +19,26 @@ mariadb() {
         ${MARIADB_SYNC:---sync-binlog=1} > /run/mariadb.out 2>&1 &
     lab-server mariadb /run/mariadb "$check" || tail -n 30 /run/mariadb.out
 }
+# The same of PostgreSQL, which refuses to be root: it is user 1, and so is what stands before it; whose the pool and the data are.
+postgres() {
+    if [ ! -d /data/postgres ]; then
+        rm -rf /data/new
+        mkdir /data/new
+        tar -xzf /lab/postgres.tgz -C /data/new && chown -R 1:1 /data/new && sync && mv /data/new /data/postgres && sync
+    fi
+    check=$1
+    shift
+    mkdir -p /run/postgres
+    chown 1:1 "$POOL" /run/postgres
+    export FOREBAY_RUN_DIR=/run/postgres
+    # Called by its path: busybox has one of its own, which knows no users.
+    # shellcheck disable=SC2086 # several options
+    /lab/setpriv --reuid=1 --regid=1 --clear-groups "$@" /usr/lib/postgresql/*/bin/postgres -D /data/postgres/data -c listen_addresses= \
+        -c unix_socket_directories=/run/postgres -c dynamic_shared_memory_type=mmap -c timezone=GMT -c log_timezone=GMT -c jit=off \
+        -c shared_buffers=16MB -c max_connections=8 -c max_wal_size=4MB -c min_wal_size=2MB -c max_wal_senders=0 \
+        ${POSTGRES_SYNC:-} > /run/postgres.out 2>&1 &
+    lab-server postgres /run/postgres/.s.PGSQL.5432 "$check" || tail -n 30 /run/postgres.out
+}
 under() { forebay run --pool "$POOL" "$@"; }
 mkdir -p /data/db
 case $1 in
@@ -39,6 +59,12 @@ mariadb-plain) mariadb verify env ;;
 # Their damage is to be seen by the client.
 mariadb-no-sync) MARIADB_SYNC='--sync-binlog=0 --innodb-flush-log-at-trx-commit=0' mariadb trust env ;;
 mariadb-eatmydata) mariadb trust env LD_PRELOAD=/lab/libeatmydata.so ;;
+postgres) postgres verify forebay run --pool "$POOL" -- ;;
+postgres-plain) postgres verify env ;;
+postgres-no-sync) POSTGRES_SYNC='-c synchronous_commit=off -c wal_writer_delay=10s' postgres trust env ;;
+postgres-eatmydata) postgres trust env LD_PRELOAD=/lab/libeatmydata.so ;;
+sqlite-processes) under --profile sqlite -- sqlite-processes-server /data/db ;;
+sqlite-processes-eatmydata) LD_PRELOAD=/lab/libeatmydata.so sqlite-processes-server /data/db ;;
 logs | logs-unregistered) under --profile generic --absorb '*.log' -- lab-server logs /data/db ;;
 logs-plain) lab-server logs /data/db ;;
 *) echo "LAB failed: no action $1" ;;

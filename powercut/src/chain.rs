@@ -157,11 +157,9 @@ impl<'a> Chain<'a> {
             parameters += &format!(" lab.broken={broken}");
         }
         let failpoints = moment.is_some() || self.workload.broken.is_some();
-        let lab = self.lab;
-        match self.workload.needs_mariadb {
-            true => lab.boot_with_mariadb(&self.images, self.pool, &parameters, failpoints),
-            false => lab.boot(&self.images, self.pool, &parameters, failpoints),
-        }
+        let beside = self.workload.beside;
+        self.lab
+            .boot(beside, &self.images, self.pool, &parameters, failpoints)
     }
 
     /// Waits for the guest's server, or for a failpoint that is announced before: then there is no client.

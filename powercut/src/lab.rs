@@ -5,7 +5,8 @@ use crate::{
     disk::Survival,
     initramfs::Initramfs,
     machine::{Images, Kernel, Machine},
-    mariadb,
+    mariadb, postgres,
+    workload::Beside,
 };
 use forebay_bench::{
     processes::find_eatmydata,
@@ -64,20 +65,20 @@ pub struct Lab {
     normal: Kernel,
     /// With failpoints.
     aimed: Option<Kernel>,
-    /// The same two, and MariaDB's programs.
-    mariadb: Vec<Kernel>,
+    /// The same two, and a database server's programs.
+    beside: Vec<(Beside, Vec<Kernel>)>,
     templates: Vec<(PoolOn, Images)>,
 }
 
 impl Lab {
-    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints; with MariaDB if that is
-    /// needed.
+    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints; `servers` are those
+    /// that are needed.
     pub fn new(
         home: &Path,
         programs: &Path,
         aimed: Option<&Path>,
         pools: &[PoolOn],
-        needs_mariadb: bool,
+        servers: &[Beside],
     ) -> Result<Self, Failure> {
         let release = installed_kernel()?;
         let image = unpacked(Path::new(&format!("/boot/vmlinuz-{release}")), home)?;
@@ -96,32 +97,36 @@ impl Lab {
             aimed: aimed
                 .map(|programs| kernel("initramfs.aimed", programs, true))
                 .transpose()?,
-            mariadb: Vec::new(),
+            beside: Vec::new(),
             templates: Vec::new(),
         };
-        if needs_mariadb {
-            let more = mariadb::guest(home)?.archive();
-            for kernel in std::iter::once(&lab.normal).chain(&lab.aimed) {
+        for &server in servers {
+            let more = match server {
+                Beside::MariaDb => mariadb::guest(home)?,
+                Beside::Postgres => postgres::guest(home)?,
+            };
+            let more = more.archive();
+            let kernels = std::iter::once(&lab.normal).chain(&lab.aimed);
+            let kernels = kernels.map(|kernel| -> Result<Kernel, Failure> {
+                let name = kernel.initramfs.file_name().unwrap_or_default();
+                let name = format!("{}.{server:?}", name.to_string_lossy());
+                let initramfs = kernel.initramfs.with_file_name(name);
                 // The kernel unpacks archives that stand one behind the other.
-                let initramfs = kernel.initramfs.with_extension(match lab.mariadb.len() {
-                    0 => "mariadb",
-                    _ => "aimed-mariadb",
-                });
-                fs::write(
-                    &initramfs,
-                    [fs::read(&kernel.initramfs)?, more.clone()].concat(),
-                )?;
-                lab.mariadb.push(Kernel {
+                let both = [fs::read(&kernel.initramfs)?, more.clone()].concat();
+                fs::write(&initramfs, both)?;
+                Ok(Kernel {
                     image: kernel.image.clone(),
                     initramfs,
-                });
-            }
+                })
+            });
+            let kernels = kernels.collect::<Result<_, _>>()?;
+            lab.beside.push((server, kernels));
         }
         for pool in pools {
             let dir = home.join(pool.name());
             fs::create_dir(&dir)?;
             let images = Images::create(&dir)?;
-            let mut machine = lab.boot(&images, *pool, "lab.action=format", false)?;
+            let mut machine = lab.boot(None, &images, *pool, "lab.action=format", false)?;
             let survives = machine.wait(PATIENCE, |_, console| {
                 console
                     .contains("LAB done")
@@ -155,27 +160,26 @@ impl Lab {
         template.copy_to(dir)
     }
 
-    /// Boots a machine, with failpoints in Forebay or without.
+    /// Boots a machine, with failpoints in Forebay or without, and with the programs of a database server if there is to be one.
     pub fn boot(
         &self,
+        beside: Option<Beside>,
         images: &Images,
         pool: PoolOn,
         parameters: &str,
         failpoints: bool,
     ) -> Result<Machine, Failure> {
-        let kernels = std::iter::once(&self.normal).chain(&self.aimed);
-        self.boot_one_of(kernels, images, pool, parameters, failpoints)
-    }
-
-    /// The same, with MariaDB's programs.
-    pub fn boot_with_mariadb(
-        &self,
-        images: &Images,
-        pool: PoolOn,
-        parameters: &str,
-        failpoints: bool,
-    ) -> Result<Machine, Failure> {
-        self.boot_one_of(self.mariadb.iter(), images, pool, parameters, failpoints)
+        match beside {
+            None => {
+                let kernels = std::iter::once(&self.normal).chain(&self.aimed);
+                self.boot_one_of(kernels, images, pool, parameters, failpoints)
+            }
+            Some(server) => {
+                let kernels = self.beside.iter().filter(|(other, _)| *other == server);
+                let kernels = kernels.flat_map(|(_, kernels)| kernels);
+                self.boot_one_of(kernels, images, pool, parameters, failpoints)
+            }
+        }
     }
 
     /// The first of the kernels is the one without failpoints, the second the one with.
@@ -252,9 +256,13 @@ fn guest(home: &Path, release: &str, programs: &Path) -> Result<Initramfs, Failu
             .arg(programs.join(name)))?;
         guest.add_program(&stripped, to)?;
     }
-    for (engine, library) in [("rocksdb", "-lrocksdb"), ("sqlite", "-lsqlite3")] {
+    for (engine, sources, library) in [
+        ("rocksdb", &["rocksdb.c"][..], "-lrocksdb"),
+        ("sqlite", &["sqlite.c"], "-lsqlite3"),
+        ("sqlite-processes", &["processes.c"], "-lsqlite3"),
+    ] {
         let program = home.join(engine);
-        build_server(engine, library, &program)?;
+        build_server(sources, library, &program)?;
         guest.add_program(&program, &format!("/lab/{engine}-server"))?;
     }
     guest.add_program(&Redis.program()?, "/lab/redis-server")?;
@@ -265,8 +273,8 @@ fn guest(home: &Path, release: &str, programs: &Path) -> Result<Initramfs, Failu
     Ok(guest)
 }
 
-/// Builds guest/server.c with a database that Debian ships.
-fn build_server(engine: &str, library: &str, to: &Path) -> Result<(), Failure> {
+/// Builds guest/server.c with a database that Debian ships: the files of `engine`.
+fn build_server(engine: &[&str], library: &str, to: &Path) -> Result<(), Failure> {
     if to.exists() {
         return Ok(());
     }
@@ -283,8 +291,19 @@ fn build_server(engine: &str, library: &str, to: &Path) -> Result<(), Failure> {
         ])
         .arg(to)
         .arg(sources.join("server.c"))
-        .arg(sources.join(format!("{engine}.c")))
+        .args(engine.iter().map(|name| sources.join(name)))
         .arg(library))
+}
+
+/// Packs `data` of the directory `dir` into the file `to`.
+pub fn archive(dir: &Path, to: PathBuf) -> Result<PathBuf, Failure> {
+    run(Command::new("tar")
+        .arg("-czf")
+        .arg(&to)
+        .arg("-C")
+        .arg(dir)
+        .arg("data"))?;
+    Ok(to)
 }
 
 pub fn run(command: &mut Command) -> Result<(), Failure> {

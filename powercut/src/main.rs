@@ -1,7 +1,7 @@
 //! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
 //! and looks for everything that was acknowledged. powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `disk` and `nbd` its disk, `initramfs`, `lab` and `mariadb` what it boots; `ledger` remembers, over `client` and
+//! `machine` is the machine and its cut, `disk` and `nbd` its disk, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client` and
 //! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `report` says it.
 
 mod chain;
@@ -13,6 +13,7 @@ mod ledger;
 mod machine;
 mod mariadb;
 mod nbd;
+mod postgres;
 mod report;
 mod wire;
 mod workload;
@@ -47,7 +48,8 @@ pub type Failure = Box<dyn std::error::Error>;
 #[command(
     max_term_width = 100,
     after_long_help = "Workloads under Forebay: store, redis, valkey, rocksdb, sqlite (WAL), sqlite-journal, logs (a program with rotating log \
-                       files), mariadb. Controls: mariadb-plain, mariadb-no-sync, mariadb-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
+                       files), mariadb, postgres, sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
+                       mariadb-eatmydata, postgres-plain, postgres-no-sync, postgres-eatmydata, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
                        broken on purpose: redis-released-early, store-released-early, logs-unregistered, redis-no-checksum, \
                        store-no-checksum.\n\n\
                        Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
@@ -127,6 +129,12 @@ fn run(options: &Options) -> Result<bool, Failure> {
     pools.sort();
     pools.dedup();
     eprintln!("seed {seed}: {total} cycles in {} chains", tasks.len());
+    let mut servers: Vec<_> = tasks
+        .iter()
+        .filter_map(|task| task.workload.beside)
+        .collect();
+    servers.sort();
+    servers.dedup();
     let home = tempfile::Builder::new()
         .prefix("forebay-powercut-")
         .tempdir()?;
@@ -151,7 +159,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
         &programs,
         options.failpoints.as_deref(),
         &pools,
-        tasks.iter().any(|task| task.workload.needs_mariadb),
+        &servers,
     )?;
     let tasks = Mutex::new(tasks);
     let cycles = Mutex::new(Vec::new());

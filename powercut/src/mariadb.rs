@@ -1,8 +1,16 @@
 //! What the guest gets to run MariaDB: the server's program, and a data directory that is made here, once.
 
-use crate::{Failure, initramfs::Initramfs, lab::run};
+use crate::{
+    Failure,
+    initramfs::Initramfs,
+    lab::{archive, run},
+};
 use forebay_bench::mariadb::server::{self, Launch, Server};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Where the server looks for its messages.
 const MESSAGES: &str = "/usr/share/mysql/english/errmsg.sys";
@@ -29,7 +37,7 @@ pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
 }
 
 /// An archive of a data directory with the tables, and a redo log that is small: it wraps round in seconds, and is unpacked at once.
-fn data_directory(home: &Path) -> Result<std::path::PathBuf, Failure> {
+fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     let dir = home.join("mariadb");
     fs::create_dir(&dir)?;
     let mut launch = Launch::new(&dir)?;
@@ -38,12 +46,5 @@ fn data_directory(home: &Path) -> Result<std::path::PathBuf, Failure> {
     let running = Server::start(&launch)?;
     running.sql(TABLES, "")?;
     running.stop()?;
-    let archive = home.join("mariadb.tgz");
-    run(Command::new("tar")
-        .arg("-czf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(&dir)
-        .arg("data"))?;
-    Ok(archive)
+    archive(&dir, home.join("mariadb.tgz"))
 }

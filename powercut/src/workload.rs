@@ -17,8 +17,15 @@ pub struct Workload {
     pub moments: &'static [Moment],
     /// It has no use for random cuts.
     pub only_aimed: bool,
-    /// The guest needs MariaDB's programs and a data directory.
-    pub needs_mariadb: bool,
+    /// The guest needs the programs of a database server, and a data directory of it.
+    pub beside: Option<Beside>,
+}
+
+/// A database server that runs in the guest beside the lab's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Beside {
+    MariaDb,
+    Postgres,
 }
 
 /// What must be seen of a workload.
@@ -242,6 +249,51 @@ const MARIADB: &[Moment] = &[
     RELEASED,
 ];
 
+/// A segment of the log is registered when the server goes on to it, every second or so; old ones get the names of new ones.
+const POSTGRES: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    Moment::new(
+        "a segment of the log being registered",
+        "files:register",
+        (1, 4),
+        Then::Cut,
+    ),
+    RENAME,
+    TORN,
+    FULL,
+    SEAL,
+    Moment::new(
+        "a segment of the log registered, and not said",
+        "files:registered",
+        (1, 4),
+        Then::GoOn,
+    ),
+    RENAMED,
+    REPLAYED,
+    DRAINED,
+    RELEASE,
+    RELEASED,
+];
+
+/// As [`SQLITE`], with several processes that write to the file in turn.
+const SQLITE_PROCESSES: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    FULL,
+    TORN,
+    Moment::new(
+        "registration, before the syncs",
+        "files:register",
+        (1, 3),
+        Then::Cut,
+    ),
+    RELEASE,
+    REPLAYED,
+    SEAL,
+    RELEASED,
+];
+
 const LOGS: &[Moment] = &[
     RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED,
 ];
@@ -355,11 +407,11 @@ const PLAIN: Workload = Workload {
     broken: None,
     moments: &[],
     only_aimed: false,
-    needs_mariadb: false,
+    beside: None,
 };
 
 /// What `--workload` can name.
-pub const WORKLOADS: [Workload; 8] = [
+pub const WORKLOADS: [Workload; 10] = [
     Workload {
         name: "store",
         shape: LARGE,
@@ -402,13 +454,25 @@ pub const WORKLOADS: [Workload; 8] = [
         name: "mariadb",
         shape: FEW,
         moments: MARIADB,
-        needs_mariadb: true,
+        beside: Some(Beside::MariaDb),
+        ..PLAIN
+    },
+    Workload {
+        name: "postgres",
+        shape: FEW,
+        moments: POSTGRES,
+        beside: Some(Beside::Postgres),
+        ..PLAIN
+    },
+    Workload {
+        name: "sqlite-processes",
+        moments: SQLITE_PROCESSES,
         ..PLAIN
     },
 ];
 
 /// What shows that the lab sees loss where there must be some, and none where there must be none.
-pub const CONTROLS: [Workload; 13] = [
+pub const CONTROLS: [Workload; 17] = [
     Workload {
         name: "redis-always",
         dialect: Dialect::Redis,
@@ -481,21 +545,46 @@ pub const CONTROLS: [Workload; 13] = [
     Workload {
         name: "mariadb-plain",
         shape: FEW,
-        needs_mariadb: true,
+        beside: Some(Beside::MariaDb),
         ..PLAIN
     },
     Workload {
         name: "mariadb-no-sync",
         shape: FEW,
         expected: Expected::Loss,
-        needs_mariadb: true,
+        beside: Some(Beside::MariaDb),
         ..PLAIN
     },
     Workload {
         name: "mariadb-eatmydata",
         shape: FEW,
         expected: Expected::Loss,
-        needs_mariadb: true,
+        beside: Some(Beside::MariaDb),
+        ..PLAIN
+    },
+    Workload {
+        name: "postgres-plain",
+        shape: FEW,
+        beside: Some(Beside::Postgres),
+        ..PLAIN
+    },
+    Workload {
+        name: "postgres-no-sync",
+        shape: FEW,
+        expected: Expected::Loss,
+        beside: Some(Beside::Postgres),
+        ..PLAIN
+    },
+    Workload {
+        name: "postgres-eatmydata",
+        shape: FEW,
+        expected: Expected::Loss,
+        beside: Some(Beside::Postgres),
+        ..PLAIN
+    },
+    Workload {
+        name: "sqlite-processes-eatmydata",
+        expected: Expected::Loss,
         ..PLAIN
     },
 ];

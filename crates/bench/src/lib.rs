@@ -10,7 +10,7 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
 //! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`mariadb`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
+//! [`rocksdb`], [`sql`] with [`mariadb`] and [`postgres`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
 //! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
 mod choice;
@@ -29,12 +29,14 @@ pub mod peers;
 pub mod perf;
 pub mod place;
 pub mod pool_bench;
+pub mod postgres;
 pub mod processes;
 pub mod redis;
 pub mod report;
 pub mod rocksdb;
 pub mod rounds;
 pub mod scratch;
+pub mod sql;
 pub mod wisckey;
 
 pub use error::BenchError;

@@ -2,10 +2,10 @@
 
 use crate::{
     device::Speed,
-    emulated, mariadb, pool_bench, redis, rocksdb,
+    emulated, pool_bench, redis, rocksdb, sql,
     wisckey::{Figures, PeerOutcome, Report},
 };
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// P1's speed-ups over WiscKey with a sync at each Put, by variant.
 pub const PAPER: [(&str, f64); 4] = [
@@ -531,9 +531,9 @@ pub fn redis(report: &redis::Report) -> String {
     text
 }
 
-/// The report of `forebay bench mariadb`.
+/// The report of a benchmark of an SQL server: `forebay bench mariadb`, `forebay bench postgres`.
 #[must_use]
-pub fn mariadb(report: &mariadb::Report) -> String {
+pub fn sql<S: Copy + Display>(report: &sql::Report<S>) -> String {
     let mut text = device(&report.device);
     let settings = &report.settings;
     if let Some(profile) = &report.emulated {
@@ -541,12 +541,11 @@ pub fn mariadb(report: &mariadb::Report) -> String {
     }
     let _ = writeln!(
         text,
-        "pool: {}, {} buffers of {} MiB; {} tables of {} rows; medians of {} rounds of {} s; {} processors\n",
+        "pool: {}, {} buffers of {} MiB; {}; medians of {} rounds of {} s; {} processors\n",
         settings.pool,
         settings.buffers,
         settings.buffer_bytes >> 20,
-        settings.tables,
-        grouped(settings.rows_of_a_table as i64),
+        settings.size,
         settings.rounds,
         settings.seconds,
         settings.processors

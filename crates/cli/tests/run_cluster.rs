@@ -1,25 +1,22 @@
-//! Beyond one machine: examples/redis-cluster, run as a user would, with SIGKILL of its nodes.
+//! Beyond one machine: examples/redis-cluster, examples/postgres-standby and examples/mariadb-galera, run as a user would, with SIGKILL of their nodes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::{FOREBAY, Ran};
-use forebay_bench::{processes::find_program, redis::server::Kind};
-use std::{net::TcpListener, path::Path, process::Command};
+use forebay_bench::{mariadb, postgres, processes::find_program, redis::server::Kind};
+use std::{ffi::OsStr, net::TcpListener, ops::Range, path::Path, process::Command};
 
-/// The first of six ports of loopback that are free, and so are the six 10,000 above, where the nodes talk to each other.
-fn free_ports() -> u16 {
+/// The first of ports of loopback that are free, of each `range` its own: those behind it by `offsets`.
+fn free_ports(range: Range<u16>, offsets: &[u16]) -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let nodes = 0..6;
     // Below those that the kernel gives out by itself.
-    (20_000..32_000)
-        .step_by(10)
+    range
+        .step_by(100)
+        .cycle()
         .skip(std::process::id() as usize % 1000)
-        .find(|port| {
-            nodes
-                .clone()
-                .all(|node| is_free(port + node) && is_free(port + node + 10_000))
-        })
+        .take(1000)
+        .find(|port| offsets.iter().all(|offset| is_free(port + offset)))
         .expect("no free ports")
 }
 
@@ -33,17 +30,66 @@ fn a_cluster_of_six_nodes_loses_nothing_when_its_nodes_are_killed() {
         println!("skipped: redis-server or redis-cli is not installed");
         return;
     };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/redis-cluster/run.sh");
     let programs = [&server, &client].map(|program| program.parent().unwrap().to_owned());
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path)));
+    // The nodes, and where they talk to each other.
+    let nodes: Vec<u16> = (0..6).chain(10_000..10_006).collect();
+    let (path, port) = (
+        path.unwrap(),
+        free_ports(20_000..22_500, &nodes).to_string(),
+    );
+    let environment: [(&str, &OsStr); 3] = [
+        ("PATH", &path),
+        ("PORT", port.as_ref()),
+        ("KEYS", "1000".as_ref()),
+    ];
+    run_example("redis-cluster", &environment, 5);
+}
+
+#[test]
+fn a_standby_takes_over_and_back_and_nothing_acknowledged_is_missing() {
+    if let Some(lacking) = postgres::server::lacking() {
+        assert!(std::env::var_os("CI").is_none(), "{lacking}");
+        println!("skipped: {lacking}");
+        return;
+    }
+    run_example("postgres-standby", &[("ROWS", "500".as_ref())], 5);
+}
+
+#[test]
+fn a_galera_cluster_loses_nothing_when_one_node_and_then_all_are_killed() {
+    let programs = ["mariadbd", "mariadb-install-db", "rsync", "ss"];
+    let lacking = programs
+        .iter()
+        .find_map(|name| mariadb::server::program(name).err());
+    let unpacked = Path::new(FOREBAY)
+        .ancestors()
+        .map(|dir| dir.join("peers/galera"));
+    let mut roots = unpacked.chain(["/".into()]);
+    let galera = roots.find(|root| root.join("usr/lib/galera/libgalera_smm.so").exists());
+    if lacking.is_some() || galera.is_none() {
+        let lacking = lacking.unwrap_or("Galera is not installed: scripts/setup.sh test".into());
+        assert!(std::env::var_os("CI").is_none(), "{lacking}");
+        println!("skipped: {lacking}");
+        return;
+    }
+    let nodes: Vec<u16> = (0..3)
+        .flat_map(|node| [1, 2, 4].map(|of| 10 * node + of))
+        .collect();
+    let port = free_ports(23_000..30_000, &nodes).to_string();
+    let environment: [(&str, &OsStr); 2] = [("PORT", port.as_ref()), ("ROWS", "300".as_ref())];
+    run_example("mariadb-galera", &environment, 5);
+}
+
+/// Runs an example's script, which finds nothing missing in so many checks.
+fn run_example(name: &str, environment: &[(&str, &OsStr)], checks: usize) {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     // It ends its servers when it is told to end.
     let ran = Command::new("timeout")
         .args(["--kill-after=20", "240", "bash"])
-        .arg(script)
-        .env("PATH", path.unwrap())
-        .env("PORT", free_ports().to_string())
-        .env("KEYS", "1000")
+        .arg(examples.join(name).join("run.sh"))
+        .envs(environment.iter().copied())
         .env("FOREBAY", FOREBAY)
         .output()
         .unwrap();
@@ -52,5 +98,9 @@ fn a_cluster_of_six_nodes_loses_nothing_when_its_nodes_are_killed() {
         said.contains("Nothing that was acknowledged is missing."),
         "{said}"
     );
-    assert_eq!(said.matches("missing            0").count(), 5, "{said}");
+    assert_eq!(
+        said.matches("missing            0").count(),
+        checks,
+        "{said}"
+    );
 }

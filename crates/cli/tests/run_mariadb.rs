@@ -6,41 +6,31 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{PATIENCE, Strike, moment, random, small_pool},
+    databases::{Strike, absorbed_writes, boot_anew, explained, moment, random, small_pool},
     disk::Disk,
-    mariadb::{
-        Writer, absorbed_writes, boot_anew, check, explained, faults, file, launch, launch_in,
-        make_table,
-    },
+    mariadb::{check, faults, file, launch, launch_in, make_table},
+    writers::{self, Writer},
 };
 use forebay_bench::mariadb::{
     client::Connection,
     server::{self, Launch, Server, said_by},
 };
-use forebay_bench::processes::{find_eatmydata, preload};
+use forebay_bench::{
+    processes::{find_eatmydata, preload},
+    sql::Client,
+};
 use rustix::process::Signal;
 use std::{
     fs,
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Has the writers write until so many more transactions are acknowledged.
 fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
-    let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
-    thread::scope(|scope| {
-        for writer in &mut *writers {
-            scope.spawn(|| writer.write(server.socket(), &done, &all));
-        }
-        let until = Instant::now() + PATIENCE;
-        while all.load(Relaxed) < transactions && Instant::now() < until {
-            thread::sleep(Duration::from_millis(2));
-        }
-        done.store(true, Relaxed);
-    });
-    assert!(all.load(Relaxed) >= transactions, "the server is stuck");
+    writers::write_some::<Connection>(server.socket(), writers, transactions);
 }
 
 #[test]
@@ -83,7 +73,7 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
     let mut writers = Writer::several(4, &mut random);
     for number in 0..strikes {
         if other_boots {
-            boot_anew(&mut launch, number);
+            boot_anew(&mut launch.environment, number);
         }
         let mut server = Server::start(&launch).unwrap();
         match number {
@@ -95,7 +85,7 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
         let (wait, then) = (moment(&mut random, 800), moment(&mut random, 200));
         thread::scope(|scope| {
             for writer in &mut writers {
-                scope.spawn(|| writer.write(server.socket(), &done, &acknowledged));
+                scope.spawn(|| writer.write::<Connection>(server.socket(), &done, &acknowledged));
             }
             thread::sleep(wait);
             strike.strike(server.server(), server.outer(), || {
@@ -172,7 +162,7 @@ fn what_a_dba_does_leaves_the_logs_absorbed() {
     assert!(now >= before + 10, "the new redo log is not absorbed");
 
     // Held by one connection, the table stands still on the disk.
-    let mut holder = Connection::new(server.socket()).unwrap();
+    let mut holder = Connection::connect(server.socket()).unwrap();
     holder.query("FLUSH TABLES ledger.t FOR EXPORT").unwrap();
     assert!(file(&launch, "ledger/t.cfg").exists());
     holder.query("UNLOCK TABLES").unwrap();
@@ -182,7 +172,7 @@ fn what_a_dba_does_leaves_the_logs_absorbed() {
     let found = rows(&server);
     Strike::Both.strike(server.server(), server.outer(), || {});
     drop(server);
-    boot_anew(&mut launch, 1);
+    boot_anew(&mut launch.environment, 1);
     let server = Server::start(&launch).unwrap();
     assert_eq!(rows(&server), found);
     server.stop().unwrap();
@@ -217,7 +207,7 @@ fn it_is_shut_down_in_each_of_innodbs_three_ways_and_begins_again() {
     };
     let mut writers = Writer::several(2, &mut random("shutdown"));
     for way in 0..=2 {
-        boot_anew(&mut launch, way);
+        boot_anew(&mut launch.environment, way);
         let server = Server::start(&launch).unwrap();
         match way {
             0 => make_table(&server),
@@ -262,7 +252,7 @@ fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
     let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for writer in &mut writers {
-            scope.spawn(|| writer.write(server.socket(), &done, &all));
+            scope.spawn(|| writer.write::<Connection>(server.socket(), &done, &all));
         }
         let mut command = server.client("mariadb-backup").unwrap();
         let data = format!("--datadir={}", launch.data().display());
@@ -308,7 +298,7 @@ fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result
     disk.sync();
     let mut writers = Writer::several(4, &mut random);
     for number in 0..=rounds {
-        boot_anew(&mut launch, number);
+        boot_anew(&mut launch.environment, number);
         let server = match Server::start(&launch) {
             Ok(server) => server,
             Err(why) => return Some(Err(why.to_string())),
@@ -328,7 +318,7 @@ fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result
         let wait = Duration::from_millis(100) + moment(&mut random, 700);
         thread::scope(|scope| {
             for writer in &mut writers {
-                scope.spawn(|| writer.write(server.socket(), &done, &all));
+                scope.spawn(|| writer.write::<Connection>(server.socket(), &done, &all));
             }
             thread::sleep(wait);
             disk.cut();
@@ -339,7 +329,7 @@ fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result
         drop(server);
         disk.mount_again();
     }
-    boot_anew(&mut launch, rounds + 1);
+    boot_anew(&mut launch.environment, rounds + 1);
     let server = match Server::start(&launch) {
         Ok(server) => server,
         Err(why) => return Some(Err(why.to_string())),

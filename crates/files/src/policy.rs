@@ -36,7 +36,7 @@ pub struct Profile {
 pub const GENERIC: &str = "generic";
 
 /// Name, programs, patterns.
-const BUILT_IN: [(&str, &[&str], &[&str]); 6] = [
+const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
     // The second is the name of a new append-only file until the first rewrite after CONFIG SET appendonly yes.
     (
         "redis",
@@ -71,15 +71,25 @@ const BUILT_IN: [(&str, &[&str], &[&str]); 6] = [
             "#rocksdb/[0-9]*.log",
         ],
     ),
+    ("postgres", &["postgres", "postmaster"], &[WAL_SEGMENT]),
 ];
+
+/// A segment of PostgreSQL's write-ahead log: its timeline and place in 24 hexadecimal digits. Neither what a segment is called while it is filled with
+/// zeros (`xlogtemp.4711`), nor what an archive or a receiver names after one (`.partial`, `.backup`, `.history`, `archive_status/…ready`), nor a copy in an
+/// archive's directory. `pg_wal` may be a link to another place: the server opens its segments by this name.
+const WAL_SEGMENT: &str = concat!(
+    "pg_wal/",
+    "[0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F]",
+    "[0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F]",
+    "[0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F]",
+);
 
 /// Profiles whose programs use `io_uring` where they can, and do without where they cannot.
 const REFUSING_IO_URING: [&str; 1] = ["mariadb"];
 
-/// Name, programs, and why nothing of them is absorbed.
-const NOT_SERVED: [(&str, &[&str], &str); 1] = [(
+/// Profiles of which nothing is absorbed for now, and why; a user's own patterns are. One that is taken off this list is served.
+const NOT_SERVED: [(&str, &str); 1] = [(
     "postgres",
-    &["postgres", "postmaster"],
     "its processes share one log, and a file is absorbed for one process only",
 )];
 
@@ -87,21 +97,17 @@ const NOT_SERVED: [(&str, &[&str], &str); 1] = [(
 #[must_use]
 pub fn built_in() -> Vec<Profile> {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let served = BUILT_IN.iter().map(|(name, programs, absorb)| Profile {
-        name: (*name).to_owned(),
-        programs: owned(programs),
-        absorb: owned(absorb),
-        refuse_io_uring: REFUSING_IO_URING.contains(name),
-        not_served: None,
-    });
-    let others = NOT_SERVED.iter().map(|(name, programs, why)| Profile {
-        name: (*name).to_owned(),
-        programs: owned(programs),
-        absorb: Vec::new(),
-        refuse_io_uring: false,
-        not_served: Some(why),
-    });
-    served.chain(others).collect()
+    let profile = |(name, programs, absorb): &(&str, &[&str], &[&str])| {
+        let not_served = NOT_SERVED.iter().find(|(other, _)| other == name);
+        Profile {
+            name: (*name).to_owned(),
+            programs: owned(programs),
+            absorb: owned(if not_served.is_some() { &[] } else { absorb }),
+            refuse_io_uring: REFUSING_IO_URING.contains(name),
+            not_served: not_served.map(|(_, why)| *why),
+        }
+    };
+    BUILT_IN.iter().map(profile).collect()
 }
 
 /// What is absorbed in one run.
@@ -343,6 +349,38 @@ mod tests {
                     .any(|p| matches(p.as_bytes(), absorbed.as_bytes())),
                 "{program}: {absorbed}"
             );
+        }
+    }
+
+    #[test]
+    fn of_postgresql_the_segments_of_the_log_are_absorbed_and_nothing_beside_them() {
+        let of_profile = BUILT_IN.iter().find(|(name, ..)| *name == "postgres");
+        let patterns = of_profile.unwrap().2;
+        for (path, expected) in [
+            ("pg_wal/000000010000000000000001", true),
+            ("/srv/data/pg_wal/0000000A00000001000000FF", true),
+            // Being filled with zeros, then renamed.
+            ("pg_wal/xlogtemp.4711", false),
+            ("pg_wal/000000010000000000000001.partial", false),
+            ("pg_wal/00000001000000000000000.", false),
+            ("pg_wal/000000010000000000000002.00000028.backup", false),
+            ("pg_wal/00000002.history", false),
+            ("pg_wal/RECOVERYXLOG", false),
+            (
+                "pg_wal/archive_status/000000010000000000000001.ready",
+                false,
+            ),
+            ("pg_wal/00000001000000000000000", false),
+            ("pg_wal/0000000100000000000000012", false),
+            ("pg_wal/0000000a0000000000000001", false),
+            ("/srv/archive/000000010000000000000001", false),
+            ("base/5/16384", false),
+            ("global/pg_control", false),
+        ] {
+            let absorbed = patterns
+                .iter()
+                .any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
+            assert_eq!(absorbed, expected, "{path}");
         }
     }
 

@@ -1,12 +1,15 @@
-//! The server inside the guest: the embedded store, a program with log files, or a MariaDB server beside it, behind a socket.
+//! The server inside the guest: the embedded store, a program with log files, or a MariaDB or PostgreSQL server beside it, behind a socket.
 //!
 //! Redis's protocol, as guest/server.c: SET, DEL, GET, DBSIZE and BATCH (`S key value` or `D key` again and again), one client at a time, one
 //! command after the other, each acknowledged once it is durable.
 
 mod logs;
 mod mariadb;
+mod postgres;
+mod sql;
 mod store;
 
+use sql::{Dialect, Sql};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -38,13 +41,11 @@ fn main() -> ExitCode {
             store::EmbeddedStore::open(Path::new(dir), Path::new(pool), verify == "verify")
                 .and_then(|store| serve(Box::new(store)))
         }
-        ["mariadb", socket, verify] => {
-            mariadb::MariaDb::open(Path::new(socket), verify == "verify")
-                .and_then(|server| serve(Box::new(server)))
-        }
+        ["mariadb", socket, verify] => beside::<forebay_bench::mariadb::client::Connection>(socket, verify),
+        ["postgres", socket, verify] => beside::<forebay_bench::postgres::client::Connection>(socket, verify),
         ["logs", dir] => logs::Logs::open(Path::new(dir)).and_then(|logs| serve(Box::new(logs))),
         _ => Err(
-            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb SOCKET verify|trust, or logs DIR".into(),
+            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|postgres SOCKET verify|trust, or logs DIR".into(),
         ),
     };
     match done {
@@ -54,6 +55,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn beside<C: Dialect + 'static>(socket: &str, verify: &str) -> Result<(), Failure> {
+    Sql::<C>::open(Path::new(socket), verify == "verify").and_then(|server| serve(Box::new(server)))
 }
 
 fn serve(mut engine: Box<dyn Engine>) -> Result<(), Failure> {

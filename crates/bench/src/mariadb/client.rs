@@ -1,14 +1,14 @@
 //! A connection to a MariaDB server, in MySQL's protocol: text queries of a user without a password. What tests and the power-cut lab talk to servers
 //! with, since each must know of every statement whether it was acknowledged.
 
+use crate::sql::Client;
 use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     path::Path,
 };
 
-/// A row: its columns as text, or none for NULL.
-pub type Row = Vec<Option<Vec<u8>>>;
+pub use crate::sql::Columns as Row;
 
 /// `CLIENT_LONG_PASSWORD`, `CLIENT_PROTOCOL_41`, `CLIENT_TRANSACTIONS`, `CLIENT_SECURE_CONNECTION`, `CLIENT_MULTI_STATEMENTS`,
 /// `CLIENT_MULTI_RESULTS`, `CLIENT_PLUGIN_AUTH`.
@@ -30,12 +30,9 @@ pub struct Connection {
     sequence: u8,
 }
 
-impl Connection {
-    /// Connects as root to the server with this socket.
-    ///
-    /// # Errors
-    /// I/O errors; `Other` with the server's own words if it refuses.
-    pub fn new(socket: &Path) -> io::Result<Self> {
+/// As root, who has no password.
+impl Client for Connection {
+    fn connect(socket: &Path) -> io::Result<Self> {
         let mut connection = Self {
             stream: UnixStream::connect(socket)?,
             sequence: 0,
@@ -62,11 +59,7 @@ impl Connection {
         }
     }
 
-    /// Has a statement carried out, or several with semicolons between them; their rows.
-    ///
-    /// # Errors
-    /// I/O errors: then it is not known whether it was; `Other` with the server's own words if it refuses.
-    pub fn query(&mut self, statement: &str) -> io::Result<Vec<Row>> {
+    fn query(&mut self, statement: &str) -> io::Result<Vec<Row>> {
         self.sequence = 0;
         let mut message = vec![COM_QUERY];
         message.extend(statement.as_bytes());
@@ -75,7 +68,9 @@ impl Connection {
         while self.result(&mut rows)? & MORE_RESULTS != 0 {}
         Ok(rows)
     }
+}
 
+impl Connection {
     /// The events of a binary log, as `SHOW BINLOG EVENTS` has them. After a crash the last one may be cut off, which the server calls an error: the
     /// events before it are given all the same.
     ///

@@ -1,40 +1,30 @@
 //! The load: sysbench's `oltp_write_only`, in each transaction two updates, a deletion and an insertion.
 
 use super::server::{DATABASE, Server, program, said_by};
-use crate::{BenchError, processes::output};
-use std::process::Command;
+use crate::{
+    BenchError,
+    processes::output,
+    report::grouped,
+    sql::{Load, Measured, running::on_processor},
+};
+use serde::Serialize;
+use std::{fmt, process::Command};
 
 /// Tables, and rows of each.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
     /// Tables.
     pub tables: u64,
     /// Rows of a table.
+    #[serde(rename = "rows_of_a_table")]
     pub rows: u64,
 }
 
-/// One run.
-#[derive(Clone, Copy, Debug)]
-pub struct Load {
-    /// The data set.
-    pub size: Size,
-    /// Connections, each with one transaction at a time.
-    pub clients: u64,
-    /// How long it takes.
-    pub seconds: u64,
-    /// The processor that sysbench is to run on.
-    pub processor: Option<usize>,
-}
-
-/// What sysbench says about it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
-    /// Transactions a second.
-    pub ops_per_s: f64,
-    /// Median latency of a transaction.
-    pub p50_us: f64,
-    /// 99 of 100 are at most this.
-    pub p99_us: f64,
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = grouped(self.rows as i64);
+        write!(f, "{} tables of {rows} rows", self.tables)
+    }
 }
 
 impl Size {
@@ -51,16 +41,7 @@ impl Size {
 
     fn command(self, server: &Server, processor: Option<usize>) -> Result<Command, BenchError> {
         let sysbench = program("sysbench").map_err(BenchError::Config)?;
-        let mut command = match processor {
-            Some(processor) => {
-                let mut command = Command::new("taskset");
-                command
-                    .args(["--cpu-list", &processor.to_string()])
-                    .arg(sysbench);
-                command
-            }
-            None => Command::new(sysbench),
-        };
+        let mut command = on_processor(processor, &sysbench);
         command
             .args(server.sysbench("oltp_write_only".as_ref()))
             .arg(format!("--tables={}", self.tables))
@@ -69,25 +50,23 @@ impl Size {
     }
 }
 
-impl Load {
-    /// Runs it against `server`.
-    ///
-    /// # Errors
-    /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails or its report cannot be read.
-    pub fn run(&self, server: &Server) -> Result<Measured, BenchError> {
-        let mut command = self.size.command(server, self.processor)?;
-        command
-            .arg(format!("--threads={}", self.clients))
-            .arg(format!("--time={}", self.seconds))
-            .args(["--histogram=on", "run"]);
-        let said = said_by("sysbench", output(&mut command)?)?;
-        parse(&said).ok_or_else(|| {
-            BenchError::Child(format!(
-                "(sysbench) said what cannot be read: {}",
-                said.trim()
-            ))
-        })
-    }
+/// Runs it against `server`.
+///
+/// # Errors
+/// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails or its report cannot be read.
+pub fn run(load: &Load<Size>, server: &Server) -> Result<Measured, BenchError> {
+    let mut command = load.size.command(server, load.processor)?;
+    command
+        .arg(format!("--threads={}", load.clients))
+        .arg(format!("--time={}", load.seconds))
+        .args(["--histogram=on", "run"]);
+    let said = said_by("sysbench", output(&mut command)?)?;
+    parse(&said).ok_or_else(|| {
+        BenchError::Child(format!(
+            "(sysbench) said what cannot be read: {}",
+            said.trim()
+        ))
+    })
 }
 
 /// sysbench's report: its histogram has one line for each latency in milliseconds that occurred, `0.501 |****  5231`.

@@ -3,25 +3,27 @@
 //! What `forebay bench mariadb` measures, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
 //! is started on it, [`Server`] is one that runs.
 
+use super::client::Connection;
 use crate::{
     BenchError,
-    processes::{Handle, Process, find_program, output},
+    processes::{Handle, find_program, output},
+    sql::{
+        Client,
+        running::{Running, command_line, option, pinned},
+    },
 };
 use rustix::process::Signal;
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, ExitStatus},
 };
+
+pub use crate::sql::running::{copy, said_by};
 
 /// The database that sysbench's scripts work on.
 pub const DATABASE: &str = "bench";
-
-/// Longer than a start, with a recovery, or an orderly end takes.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program of MariaDB or sysbench: on the path, or where Debian keeps those of administrators.
 ///
@@ -120,13 +122,8 @@ impl Launch {
     }
 
     fn command(&self) -> Command {
-        let pinned = self.processors.iter();
-        let pinned = pinned.flat_map(|list| ["taskset", "--cpu-list", list].map(OsString::from));
-        let mut words = pinned
-            .chain(self.wrapper.iter().cloned())
-            .chain([self.program.clone().into()]);
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words);
+        let before = pinned(self.processors.as_ref());
+        let mut command = command_line(before, &self.wrapper, &self.program);
         match &self.defaults {
             Some(file) => command.arg(option("--defaults-file=", file)),
             None => command.arg("--no-defaults"),
@@ -142,21 +139,11 @@ impl Launch {
     }
 }
 
-fn option(name: &str, value: &Path) -> OsString {
-    let mut option = OsString::from(name);
-    option.push(value);
-    option
-}
-
 /// A running server, killed when this is dropped, and what stands before it too.
 #[derive(Debug)]
 pub struct Server {
     socket: PathBuf,
-    output: PathBuf,
-    /// The server, if something else started it.
-    server: Option<Handle>,
-    /// What we started.
-    process: Process,
+    running: Running,
 }
 
 impl Server {
@@ -165,42 +152,18 @@ impl Server {
     /// # Errors
     /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
     pub fn start(launch: &Launch) -> Result<Self, BenchError> {
-        let output = launch.dir.join("server.out");
-        let file = File::create(&output).map_err(BenchError::io("creating", &output))?;
-        let copy = file
-            .try_clone()
-            .map_err(BenchError::io("opening", &output))?;
+        let socket = launch.socket();
         // One that a killed server left is not to be taken for this one's.
-        drop(fs::remove_file(launch.socket()));
-        let mut command = launch.command();
-        command.stdin(Stdio::null()).stdout(file).stderr(copy);
-        let mut server = Self {
-            socket: launch.socket(),
-            output,
-            server: None,
-            process: Process::spawn(&mut command)?,
-        };
-        if !launch.wrapper.is_empty() {
-            server.server = server.process.first_child(PATIENCE);
-        }
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            if let Some(status) = server.process.ended() {
-                return Err(server.said(&format!("ended with {status}")));
-            }
-            if server.sql("SELECT 1", "").is_ok() {
-                return Ok(server);
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Err(server.said("did not serve within two minutes"))
-    }
-
-    fn said(&self, what: &str) -> BenchError {
-        let said = self.output();
-        let mut lines: Vec<&str> = said.lines().rev().take(12).collect();
-        lines.reverse();
-        BenchError::Child(format!("(mariadbd) {what} and said: {}", lines.join(" | ")))
+        drop(fs::remove_file(&socket));
+        let serves = || Connection::connect(&socket).is_ok();
+        let running = Running::start(
+            "mariadbd",
+            launch.command(),
+            launch.dir.join("server.out"),
+            !launch.wrapper.is_empty(),
+            serves,
+        )?;
+        Ok(Self { socket, running })
     }
 
     /// Its socket.
@@ -248,21 +211,19 @@ impl Server {
     /// The server process itself.
     #[must_use]
     pub fn server(&self) -> &Handle {
-        self.server.as_ref().unwrap_or(self.process.handle())
+        self.running.server()
     }
 
     /// What was started: the server, or what stands before it.
     #[must_use]
     pub fn outer(&self) -> &Handle {
-        self.process.handle()
+        self.running.outer()
     }
 
     /// What both of them have printed so far.
     #[must_use]
     pub fn output(&self) -> String {
-        fs::read_to_string(&self.output)
-            .map(|text| text.replace('\0', ""))
-            .unwrap_or_default()
+        self.running.output()
     }
 
     /// Has the server end in the orderly way, and waits for the end of all. Gives what they have printed.
@@ -270,12 +231,7 @@ impl Server {
     /// # Errors
     /// [`BenchError::Child`] if they do not end, or end with an error.
     pub fn stop(mut self) -> Result<String, BenchError> {
-        self.server().signal(Signal::TERM);
-        let status = self.process.wait(PATIENCE)?;
-        match status.success() {
-            true => Ok(self.output()),
-            false => Err(self.said(&format!("ended with {status}"))),
-        }
+        self.running.stop(Signal::TERM)
     }
 
     /// Waits for the end of all without asking for it.
@@ -283,41 +239,6 @@ impl Server {
     /// # Errors
     /// [`BenchError::Child`] if they do not end.
     pub fn wait(&mut self) -> Result<ExitStatus, BenchError> {
-        let status = self.process.wait(PATIENCE)?;
-        if !self.server().wait_gone(PATIENCE) {
-            return Err(self.said("did not end"));
-        }
-        Ok(status)
+        self.running.wait()
     }
-}
-
-/// The standard output of a program that succeeded.
-///
-/// # Errors
-/// [`BenchError::Child`] with what it said if it did not.
-pub fn said_by(program: &str, done: Output) -> Result<String, BenchError> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match done.status.success() {
-        true => Ok(text(&done.stdout)),
-        false => Err(BenchError::Child(format!(
-            "({program}) ended with {} and said: {} {}",
-            done.status,
-            text(&done.stdout).trim(),
-            text(&done.stderr).trim()
-        ))),
-    }
-}
-
-/// Copies a data directory that no server has open.
-///
-/// # Errors
-/// I/O errors.
-pub fn copy(from: &Path, to: &Path) -> Result<(), BenchError> {
-    let words: [&OsStr; 4] = [
-        "-a".as_ref(),
-        "--".as_ref(),
-        from.as_os_str(),
-        to.as_os_str(),
-    ];
-    said_by("cp", output(Command::new("cp").args(words))?).map(drop)
 }

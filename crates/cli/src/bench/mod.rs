@@ -2,12 +2,12 @@
 
 mod device;
 mod fam;
-mod mariadb;
 mod paper;
 mod pool;
 mod redis;
 mod report;
 mod rocksdb;
+mod sql;
 mod wisckey;
 
 use crate::failure::Failure;
@@ -23,7 +23,9 @@ pub enum Command {
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
-    Mariadb(mariadb::Mariadb),
+    Mariadb(sql::Mariadb),
+    #[command(name = "postgres")]
+    Postgresql(sql::Postgresql),
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
@@ -39,6 +41,7 @@ impl Command {
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
             Self::Mariadb(mariadb) => mariadb.run(),
+            Self::Postgresql(postgresql) => postgresql.run(),
             Self::Fam(fam) => fam.run(),
             Self::Paper(paper) => paper.run(),
             Self::Report(report) => report.run(),

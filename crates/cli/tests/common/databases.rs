@@ -57,6 +57,35 @@ pub fn forebay_run(pool: &Path) -> Vec<OsString> {
     line
 }
 
+/// Every start with this environment believes that the machine was booted anew, and that the pool, which is emulated, survived it.
+pub fn boot_anew(environment: &mut Vec<(OsString, OsString)>, number: usize) {
+    let ours = ["FOREBAY_TEST_BOOT_ID", "FOREBAY_TEST_POOL_SURVIVED"];
+    environment.retain(|(name, _)| !ours.iter().any(|our| *name == **our));
+    let boot = format!("00000000-0000-4000-8000-{number:012}");
+    environment.extend([(ours[0].into(), boot.into()), (ours[1].into(), "1".into())]);
+}
+
+/// The lines of `--explain` of a file whose name ends so: its name, writes, bytes, syncs and state.
+pub fn explained(output: &str, name: &str) -> Option<Vec<String>> {
+    let line = output.lines().find(|line| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|path| path.ends_with(name)) && words.next().is_some()
+    })?;
+    Some(line.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The writes that `--explain` says were absorbed of such a file; 0 if it was not absorbed.
+pub fn absorbed_writes(output: &str, name: &str) -> u64 {
+    let Some(words) = explained(output, name) else {
+        return 0;
+    };
+    let is_absorbed = words.last().is_some_and(|state| state == "absorbed");
+    let writes = words
+        .get(1)
+        .and_then(|number| number.replace(',', "").parse().ok());
+    writes.filter(|_| is_absorbed).unwrap_or(0)
+}
+
 /// The random numbers of a test: those of `FOREBAY_SEED` if it is set. Says which.
 pub fn random(test: &str) -> Random {
     let seed =

@@ -5,10 +5,13 @@
 pub mod databases;
 pub mod disk;
 pub mod mariadb;
+pub mod postgres;
+pub mod writers;
 
 use std::{
     fs,
     io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -99,6 +102,11 @@ impl Sandbox {
 
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Lets other users pass through it to what is theirs in it.
+    pub fn let_in(&self) {
+        fs::set_permissions(self.path(), fs::Permissions::from_mode(0o711)).unwrap();
     }
 
     pub fn file(&self, name: &str) -> PathBuf {

@@ -6,12 +6,12 @@ use crate::{
     rounds::{Span, median, span},
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// `mariadb`.
+pub struct Report<S> {
+    /// `mariadb`, `postgres`.
     pub bench: &'static str,
     /// The device under the servers' directories, measured in this run.
     pub device: Speed,
@@ -24,22 +24,21 @@ pub struct Report {
     /// Ratios of transactions a second that the rows give: `forebay_over_eatmydata_8`, and so on.
     pub ratios: BTreeMap<String, f64>,
     /// Settings that the rows do not show.
-    pub settings: Settings,
+    pub settings: Settings<S>,
     /// What to know when reading the figures.
     pub notes: Vec<String>,
 }
 
 /// Settings of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub struct Settings<S> {
     /// Rounds, and seconds of each.
     pub rounds: usize,
     /// Seconds of a round.
     pub seconds: u64,
-    /// Tables.
-    pub tables: u64,
-    /// Rows of a table.
-    pub rows_of_a_table: u64,
+    /// The data set.
+    #[serde(flatten)]
+    pub size: S,
     /// Segments of the server's lane.
     pub buffers: u16,
     /// Bytes of a segment of an emulated pool.
@@ -83,11 +82,12 @@ impl Row {
     }
 }
 
-impl Report {
-    pub(super) fn new(config: &Config, device: Speed) -> Self {
+impl<S: Copy + Display> Report<S> {
+    /// One without rows. `load`: what is measured, in words.
+    pub(super) fn new(bench: &'static str, load: &str, config: &Config<S>, device: Speed) -> Self {
         let mut notes = vec![
-            "sysbench oltp_write_only over a Unix socket, with a binary log; each figure is the median of the rounds by itself".to_owned(),
-            "server, sysbench and the supervisor share the processors; one client is kept on a processor of its own, where there are two".to_owned(),
+            format!("{load}; each figure is the median of the rounds by itself"),
+            "server, load and supervisor share the processors; one client is kept on a processor of its own, where there are two".to_owned(),
         ];
         notes.extend(config.pool.note());
         if device.name.is_none() {
@@ -96,7 +96,7 @@ impl Report {
             );
         }
         Self {
-            bench: "mariadb",
+            bench,
             device,
             emulated: config.device.clone(),
             rows: Vec::new(),
@@ -105,14 +105,26 @@ impl Report {
             settings: Settings {
                 rounds: config.rounds,
                 seconds: config.seconds,
-                tables: config.size.tables,
-                rows_of_a_table: config.size.rows,
+                size: config.size,
                 buffers: config.buffers,
                 buffer_bytes: config.buffer_bytes,
                 pool: config.pool.to_string(),
                 processors: std::thread::available_parallelism().map_or(1, usize::from),
             },
             notes,
+        }
+    }
+
+    /// Notes, once, that forebay said to have absorbed nothing: then its rows are plain ones.
+    pub(super) fn plain_under_forebay(&mut self, printed: &str) {
+        let said = printed
+            .lines()
+            .find(|line| line.starts_with("forebay: ") && line.contains("nothing is absorbed"));
+        if let Some(said) = said {
+            let note = format!("the rows of forebay are plain ones: {said}");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
         }
     }
 

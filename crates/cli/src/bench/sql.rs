@@ -1,14 +1,17 @@
-//! `forebay bench mariadb`.
+//! The benchmarks of SQL servers: `forebay bench mariadb`, `forebay bench postgres`.
 
 use super::default_dir;
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
-    mariadb::{self, Config, Mode, load::Size},
+    mariadb::{self, MariaDb},
+    postgres::{self, Postgres},
     report,
     scratch::PoolSource,
+    sql::{self, Config, Database, Mode},
 };
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Measure MariaDB with a binary log: synced, not synced, with libeatmydata, and under forebay
@@ -25,6 +28,33 @@ use std::path::PathBuf;
         forebay bench mariadb --device /srv/scratch=hdd-7200 --modes plain,forebay"
 )]
 pub struct Mariadb {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Measure PostgreSQL: synced, not synced, with libeatmydata, and under forebay
+#[derive(Args)]
+#[command(
+    long_about = "Runs pgbench's simple update (pgbench -N) against a PostgreSQL server that was started for the purpose and is reached by a Unix \
+                  socket only, in each mode: the write-ahead log synced for each transaction (plain); synced up to half a second later \
+                  (no_sync: synchronous_commit=off); synced, with libeatmydata, which makes fsync do nothing; and synced under forebay run. Modes \
+                  take turns, round after round, each on a fresh copy of one data directory; figures are medians of the rounds.\n\n\
+                  PostgreSQL does not run as root. Where root measures it, server and forebay run as the user postgres, or as nobody, and the \
+                  directories and emulated pools are that user's.",
+    after_long_help = "Examples:\n  \
+        forebay bench postgres\n  \
+        forebay bench postgres --clients 1,8,16 --rounds 5 --json\n  \
+        forebay bench postgres --device hdd-7200 --clients 8\n  \
+        forebay bench postgres --device /srv/scratch=hdd-7200 --modes plain,forebay"
+)]
+pub struct Postgresql {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What they have in common.
+#[derive(Args)]
+struct Options {
     /// Modes: plain, no_sync, eatmydata, forebay
     #[arg(
         long,
@@ -72,11 +102,22 @@ pub struct Mariadb {
 
 impl Mariadb {
     pub fn run(self) -> Result<(), Failure> {
-        let (rounds, seconds, rows) = if self.quick {
-            (1, 1, 500)
-        } else {
-            (3, 10, 25_000)
-        };
+        let rows = if self.options.quick { 500 } else { 25_000 };
+        let size = mariadb::load::Size { tables: 4, rows };
+        self.options.run::<MariaDb>(size)
+    }
+}
+
+impl Postgresql {
+    pub fn run(self) -> Result<(), Failure> {
+        let scale = if self.options.quick { 1 } else { 4 };
+        self.options.run::<Postgres>(postgres::load::Size { scale })
+    }
+}
+
+impl Options {
+    fn run<D: Database<Size: Serialize>>(self, size: D::Size) -> Result<(), Failure> {
+        let (rounds, seconds) = if self.quick { (1, 1) } else { (3, 10) };
         let (placed, device) = match self.device {
             Some(device) => match device.rsplit_once('=') {
                 Some((dir, profile)) => (Some(PathBuf::from(dir)), Some(profile.to_owned())),
@@ -88,7 +129,7 @@ impl Mariadb {
             dir: self.dir.or(placed).unwrap_or_else(default_dir),
             modes: self.modes,
             clients: self.clients,
-            size: Size { tables: 4, rows },
+            size,
             seconds: self.seconds.unwrap_or(seconds),
             rounds: self.rounds.unwrap_or(rounds),
             pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
@@ -102,7 +143,7 @@ impl Mariadb {
                 Effort::SHORT
             },
         };
-        let measured = mariadb::run(&config, &|note| eprintln!("{note}"))?;
-        output::report(self.json, &measured, report::mariadb)
+        let measured = sql::run::<D>(&config, &|note| eprintln!("{note}"))?;
+        output::report(self.json, &measured, report::sql)
     }
 }

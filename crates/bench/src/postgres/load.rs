@@ -1,0 +1,166 @@
+//! The load: `pgbench -N`, in each transaction an update and a query of one row, and an insertion.
+
+use super::server::Server;
+use crate::{
+    BenchError,
+    processes::output,
+    scratch::{ScratchDir, memory_dir},
+    sql::{Load, Measured, running::said_by},
+};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::Path,
+};
+
+/// The tables' size: 100,000 accounts, some 15 MB, for each of it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Size {
+    /// pgbench's `--scale`.
+    pub scale: u64,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pgbench's tables of scale {}", self.scale)
+    }
+}
+
+impl Size {
+    /// Makes the tables.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] without pgbench, [`BenchError::Child`] if it fails.
+    pub fn prepare(self, server: &Server) -> Result<(), BenchError> {
+        let mut command = server.load_program("pgbench", None)?;
+        command.args([
+            "--initialize",
+            "--quiet",
+            "--scale",
+            &self.scale.to_string(),
+        ]);
+        said_by("pgbench", output(&mut command)?)?;
+        server.sql("CREATE EXTENSION pg_prewarm").map(drop)
+    }
+}
+
+/// Has `server` read what the load works on into its memory: by its own accesses that would take long where reading does.
+///
+/// # Errors
+/// [`BenchError::Child`] with what the server said.
+pub fn warm_up(server: &Server) -> Result<(), BenchError> {
+    let relations = [
+        "pgbench_accounts",
+        "pgbench_accounts_pkey",
+        "pgbench_history",
+    ];
+    relations.iter().try_for_each(|relation| {
+        let statement = format!("SELECT pg_prewarm('{relation}')");
+        server.sql(&statement).map(drop)
+    })
+}
+
+/// Runs it against `server`.
+///
+/// # Errors
+/// [`BenchError::Config`] without pgbench, [`BenchError::Child`] if it fails or its report cannot be read.
+pub fn run(load: &Load<Size>, server: &Server) -> Result<Measured, BenchError> {
+    // Not on the disk that is measured.
+    let logs = ScratchDir::new_in(&memory_dir())?;
+    let threads = match load.processor {
+        Some(_) => 1,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut command = server.load_program("pgbench", load.processor)?;
+    command
+        .args(["--skip-some-updates", "--protocol=prepared", "--no-vacuum"])
+        .arg(format!("--client={}", load.clients))
+        .arg(format!("--jobs={}", (threads as u64).min(load.clients)))
+        .arg(format!("--time={}", load.seconds))
+        .arg("--log")
+        .current_dir(logs.path());
+    let said = said_by("pgbench", output(&mut command)?)?;
+    let unread = || {
+        BenchError::Child(format!(
+            "(pgbench) said what cannot be read: {}",
+            said.trim()
+        ))
+    };
+    let ops_per_s = rate(&said).ok_or_else(unread)?;
+    let latencies = latencies(logs.path())?.ok_or_else(unread)?;
+    Ok(Measured {
+        ops_per_s,
+        p50_us: latencies.value_at_quantile(0.5) as f64,
+        p99_us: latencies.value_at_quantile(0.99) as f64,
+    })
+}
+
+/// Of pgbench's report the rate, unless transactions failed.
+fn rate(report: &str) -> Option<f64> {
+    let number = |name: &str| -> Option<f64> {
+        let line = report.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let failed = number("number of failed transactions: ")?;
+    number("tps = ").filter(|rate| failed == 0.0 && *rate > 0.0)
+}
+
+/// Microseconds of each transaction in the files of `dir`, where each thread wrote one; none of none.
+fn latencies(dir: &Path) -> Result<Option<Histogram<u64>>, BenchError> {
+    let failed = || BenchError::io("reading", dir);
+    let Ok(mut all) = Histogram::<u64>::new(3) else {
+        return Ok(None);
+    };
+    for entry in fs::read_dir(dir).map_err(failed())? {
+        let file = entry.and_then(|entry| File::open(entry.path()));
+        for line in BufReader::new(file.map_err(failed())?).lines() {
+            if add(&mut all, &line.map_err(failed())?).is_none() {
+                return Ok(None);
+            }
+        }
+    }
+    Ok((!all.is_empty()).then_some(all))
+}
+
+/// A line of the log: client, number of its transaction, microseconds, script, time in seconds and microseconds.
+fn add(all: &mut Histogram<u64>, line: &str) -> Option<()> {
+    let us = line.split_whitespace().nth(2)?.parse().ok()?;
+    all.record(us).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "transaction type: <builtin: simple update>\n\
+        number of transactions actually processed: 4223\n\
+        number of failed transactions: 0 (0.000%)\n\
+        latency average = 0.236 ms\n\
+        tps = 4231.250321 (without initial connection time)\n";
+
+    #[test]
+    fn a_report_of_pgbench_is_read_and_one_of_failures_is_none() {
+        assert_eq!(rate(REPORT), Some(4231.250321));
+        assert_eq!(rate(&REPORT.replace("ns: 0 ", "ns: 2 ")), None);
+        assert_eq!(rate("pgbench: error: connection refused\n"), None);
+    }
+
+    #[test]
+    fn the_latencies_of_all_threads_logs_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(latencies(dir.path()).unwrap().is_none());
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        write(
+            "pgbench_log.17",
+            "0 1 100 0 1700000000 5\n0 2 200 0 1700000000 9\n",
+        );
+        write("pgbench_log.17.1", "1 1 300 0 1700000000 7\n");
+        let read = latencies(dir.path()).unwrap().unwrap();
+        assert_eq!((read.len(), read.value_at_quantile(0.5)), (3, 200));
+        write("pgbench_log.17.2", "1 1 skipped 0 1700000000 7\n");
+        assert!(latencies(dir.path()).unwrap().is_none());
+    }
+}

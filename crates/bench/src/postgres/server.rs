@@ -1,0 +1,293 @@
+//! A PostgreSQL server of our own: a data directory made for the purpose, reached by a Unix socket only.
+//!
+//! What `forebay bench postgres` measures, and what the tests of PostgreSQL start. [`Launch`] says how a server is started, [`create`] makes its
+//! data directory, [`Server`] is one that runs. Root cannot run it: then everything is another user's ([`User`]), what stands before the server
+//! included, since a pool and the logs in it are one user's.
+
+use super::client::{Connection, DATABASE, SUPERUSER};
+use crate::{
+    BenchError,
+    processes::{Handle, find_program, output},
+    sql::{
+        Client, Columns, User,
+        running::{Running, command_line, pinned, said_by},
+    },
+};
+use rustix::process::Signal;
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+    time::Duration,
+};
+
+/// Where Debian has the programs of each version, which are not on the path.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// How long a server gets to end its processes when it is given up.
+const GIVEN_UP: Duration = Duration::from_secs(10);
+
+/// A program of PostgreSQL: of the newest version installed, or where `scripts/setup.sh` unpacks it.
+///
+/// # Errors
+/// In words, that it is not installed, and the remedy.
+pub fn program(name: &str) -> Result<PathBuf, String> {
+    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let numbered = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut numbers: Vec<u32> = numbered.collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers
+        .iter()
+        .map(|number| Path::new(VERSIONS).join(format!("{number}/bin/{name}")))
+        .find(|program| program.is_file())
+        .or_else(|| find_program(name))
+        .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+}
+
+/// What running a server needs and is not installed, in words, with the remedy.
+#[must_use]
+pub fn lacking() -> Option<String> {
+    let programs = ["postgres", "initdb", "pgbench"];
+    programs.iter().find_map(|name| program(name).err())
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The server's program.
+    pub program: PathBuf,
+    /// Where its data directory is (`data`), its socket (`.s.PGSQL.5432`), and its output (`server.out`).
+    pub dir: PathBuf,
+    /// Whom it, and what stands before it, runs as, if not as ourselves.
+    pub user: Option<User>,
+    /// What stands before it on the command line: a program that starts it as its child. May be empty.
+    pub wrapper: Vec<OsString>,
+    /// Processors that it, and what stands before it, may run on, as `taskset` has them.
+    pub processors: Option<String>,
+    /// Environment on top of ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Its settings, `name=value`.
+    pub settings: Vec<String>,
+}
+
+impl Launch {
+    /// `postgres` with no setting in `dir`, which is made, and given to the user that it is to run as.
+    ///
+    /// # Errors
+    /// I/O errors; [`BenchError::Config`] that it is not installed, or that there is no user for it.
+    pub fn new(dir: &Path) -> Result<Self, BenchError> {
+        let launch = Self {
+            program: program("postgres").map_err(BenchError::Config)?,
+            dir: dir.to_owned(),
+            user: User::unprivileged()?,
+            wrapper: Vec::new(),
+            processors: None,
+            environment: Vec::new(),
+            settings: Vec::new(),
+        };
+        fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
+        if let Some(user) = &launch.user {
+            user.check_reaches(&launch.program)?;
+            user.give(dir)?;
+        }
+        Ok(launch)
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join(".s.PGSQL.5432")
+    }
+
+    /// A command line of the user that the server runs as.
+    #[must_use]
+    pub fn command(&self, wrapper: &[OsString], program: &Path) -> Command {
+        let user = self.user.iter().flat_map(User::words);
+        let before = pinned(self.processors.as_ref()).chain(user);
+        let mut command = command_line(before, wrapper, program);
+        command
+            .envs(self.environment.iter().cloned())
+            .current_dir(&self.dir);
+        command
+    }
+
+    /// A command line of one of PostgreSQL's programs, of the same user, which leads to this server if it is one for that.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] if it is not installed.
+    pub fn client(&self, name: &str) -> Result<Command, BenchError> {
+        let mut command = self.command(&[], &program(name).map_err(BenchError::Config)?);
+        command.env("PGHOST", &self.dir).env("PGUSER", SUPERUSER);
+        Ok(command)
+    }
+
+    fn server(&self) -> Command {
+        let mut command = self.command(&self.wrapper, &self.program);
+        command.arg("-D").arg(self.data());
+        let mut sockets = OsString::from("unix_socket_directories=");
+        sockets.push(&self.dir);
+        command.arg("-c").arg(sockets);
+        // Its compiler of queries is not installed everywhere.
+        for setting in ["listen_addresses=", "jit=off"] {
+            command.args(["-c", setting]);
+        }
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        command
+    }
+}
+
+/// Makes the data directory by `initdb` with these options, not synced: the superuser has no password.
+///
+/// # Errors
+/// [`BenchError::Config`] if it is not installed, [`BenchError::Child`] with what it said.
+pub fn create(launch: &Launch, options: &[&str]) -> Result<(), BenchError> {
+    let mut command = launch.client("initdb")?;
+    command
+        .args(["--auth=trust", "--username", SUPERUSER, "--no-sync"])
+        .args(["--locale=C", "--encoding=UTF8"])
+        .args(options)
+        .arg("--pgdata")
+        .arg(launch.data());
+    said_by("initdb", output(&mut command)?).map(drop)
+}
+
+/// A running server. When this is dropped, it is told to end at once, its processes with it, then killed, and what stands before it too.
+#[derive(Debug)]
+pub struct Server {
+    launch: Launch,
+    running: Running,
+}
+
+impl Server {
+    /// Starts it and waits until it serves.
+    ///
+    /// # Errors
+    /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
+    pub fn start(launch: &Launch) -> Result<Self, BenchError> {
+        let socket = launch.socket();
+        // One that a killed server left is not to be taken for this one's.
+        drop(fs::remove_file(&socket));
+        let serves = || Connection::connect(&socket).is_ok();
+        let output = launch.dir.join("server.out");
+        let is_wrapped = !launch.wrapper.is_empty();
+        Ok(Self {
+            running: Running::start("postgres", launch.server(), output, is_wrapped, serves)?,
+            launch: launch.clone(),
+        })
+    }
+
+    /// How it was started.
+    #[must_use]
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// Its socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.launch.socket()
+    }
+
+    /// The rows that `statements` give.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] with what the server said.
+    pub fn sql(&self, statements: &str) -> Result<Vec<Columns>, BenchError> {
+        Connection::connect(&self.socket())
+            .and_then(|mut connection| connection.query(statements))
+            .map_err(|e| BenchError::Child(format!("(postgres) refused {statements:?}: {e}")))
+    }
+
+    /// The first column of the first row that `statements` give, as text.
+    ///
+    /// # Errors
+    /// As [`sql`](Self::sql); [`BenchError::Child`] if there is none.
+    pub fn value(&self, statements: &str) -> Result<String, BenchError> {
+        let rows = self.sql(statements)?;
+        let first = rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next()?);
+        first
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .ok_or_else(|| BenchError::Child(format!("(postgres) has no answer to {statements:?}")))
+    }
+
+    /// A command line of PostgreSQL's programs that leads to this server, as ourselves.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] if it is not installed.
+    pub fn load_program(
+        &self,
+        name: &str,
+        processor: Option<usize>,
+    ) -> Result<Command, BenchError> {
+        let program = program(name).map_err(BenchError::Config)?;
+        let mut command = crate::sql::running::on_processor(processor, &program);
+        command
+            .env("PGHOST", &self.launch.dir)
+            .env("PGUSER", SUPERUSER)
+            .env("PGDATABASE", DATABASE);
+        Ok(command)
+    }
+
+    /// The server process itself: the one that starts all others.
+    #[must_use]
+    pub fn server(&self) -> &Handle {
+        self.running.server()
+    }
+
+    /// What was started: the server, or what stands before it.
+    #[must_use]
+    pub fn outer(&self) -> &Handle {
+        self.running.outer()
+    }
+
+    /// What both of them have printed so far.
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.running.output()
+    }
+
+    /// Has the server end in the orderly way without waiting for clients (a fast shutdown), and waits for the end of all. Gives what they have
+    /// printed.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] if they do not end, or end with an error.
+    pub fn stop(mut self) -> Result<String, BenchError> {
+        self.running.stop(Signal::INT)
+    }
+
+    /// Has the server end at once, without writing its pages (an immediate shutdown), and waits for the end of all. Gives what they have printed.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] if they do not end, or end with an error.
+    pub fn abandon(mut self) -> Result<String, BenchError> {
+        self.running.stop(Signal::QUIT)
+    }
+
+    /// Waits for the end of all without asking for it.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] if they do not end.
+    pub fn wait(&mut self) -> Result<ExitStatus, BenchError> {
+        self.running.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // An immediate shutdown: it takes its processes and its shared memory with it. Nothing happens if it has ended.
+        self.running.server().signal(Signal::QUIT);
+        let _ = self.running.server().wait_gone(GIVEN_UP);
+    }
+}

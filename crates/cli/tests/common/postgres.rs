@@ -1,0 +1,181 @@
+//! A PostgreSQL server under `forebay run`, and what must be true after a crash.
+
+use super::{
+    Sandbox,
+    databases::{PATIENCE, forebay_run},
+    writers::{self, Writer},
+};
+use forebay_bench::{
+    postgres::{
+        client::Connection,
+        server::{self, Launch, Server},
+    },
+    processes::Watched,
+    scratch::ScratchPool,
+    sql::Client,
+};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The ways in which PostgreSQL makes its log durable.
+pub const SYNC_METHODS: [&str; 4] = ["fdatasync", "fsync", "open_datasync", "open_sync"];
+
+/// What says which files are absorbed. The profile is not served yet: Forebay is there, its library is loaded, and no file of the server's matches. With
+/// `["--profile", "postgres"]` the segments of the log do.
+const FILES: [&str; 2] = ["--absorb", "no file of the server"];
+
+/// A server in `dir` under forebay with `pool`, which becomes the server's user's; none without PostgreSQL. Its segments are small, so that it begins
+/// and recycles many.
+pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
+    if let Some(missing) = server::lacking() {
+        assert!(std::env::var_os("CI").is_none(), "{missing}");
+        println!("skipped: {missing}");
+        return None;
+    }
+    let mut launch = Launch::new(dir).unwrap();
+    if !launch.data().exists() {
+        server::create(&launch, &["--data-checksums", "--wal-segsize=1"]).unwrap();
+    }
+    if let Some(user) = &launch.user {
+        user.check_reaches(Path::new(super::FOREBAY)).unwrap();
+        user.give(pool.path().parent().unwrap()).unwrap();
+    }
+    launch.wrapper = forebay_run(pool.path());
+    let behind_run = 2;
+    let files = FILES.map(Into::into);
+    launch.wrapper.splice(behind_run..behind_run, files);
+    launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.join("run").into())];
+    launch.settings = [
+        "max_wal_size=8MB",
+        "min_wal_size=4MB",
+        "shared_buffers=16MB",
+        // What killed servers leave goes with their directories.
+        "dynamic_shared_memory_type=mmap",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    Some(launch)
+}
+
+/// As [`launch`], in a sandbox.
+pub fn launch_in(sandbox: &Sandbox, pool: &ScratchPool) -> Option<Launch> {
+    sandbox.let_in();
+    launch(&sandbox.file("postgres"), pool)
+}
+
+/// Sets a setting, or sets it anew.
+pub fn set(launch: &mut Launch, name: &str, value: &str) {
+    let ours = format!("{name}=");
+    launch
+        .settings
+        .retain(|setting| !setting.starts_with(&ours));
+    launch.settings.push(ours + value);
+}
+
+/// Makes the table that [`Writer`]s write to.
+pub fn make_table(server: &Server) {
+    let made = format!(
+        "CREATE EXTENSION amcheck; CREATE SCHEMA ledger; CREATE TABLE {}",
+        writers::TABLE
+    );
+    server.sql(&made).unwrap();
+}
+
+/// Has the writers write until so many more transactions are acknowledged.
+pub fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
+    writers::write_some::<Connection>(&server.socket(), writers, transactions);
+}
+
+/// Everything that was acknowledged is in the table, each transaction whole; at most one more of each writer; table and index are sound. From now on
+/// what was found counts as acknowledged.
+#[track_caller]
+pub fn check(server: &Server, writers: &mut [Writer]) {
+    faults(server, writers).unwrap();
+}
+
+/// As [`check`]: what is wrong.
+pub fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+    let mut connection = Connection::connect(&server.socket()).map_err(|e| e.to_string())?;
+    let found = writers::found(&mut connection).map_err(|e| e.to_string())?;
+    writers::compare(&found, writers)?;
+    let index = "SELECT bt_index_check('ledger.t_pkey', heapallindexed => true)";
+    connection.query(index).map_err(|e| e.to_string())?;
+    let damaged = connection.query("SELECT blkno, msg FROM verify_heapam('ledger.t')");
+    match damaged.map_err(|e| e.to_string())?.len() {
+        0 => Ok(()),
+        damaged => Err(format!("the table is damaged in {damaged} places")),
+    }
+}
+
+/// The server's processes: those whose working directory is the data directory.
+pub fn processes(launch: &Launch) -> Vec<Watched> {
+    let data = launch.data().canonicalize().unwrap();
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers
+        .filter(|number| fs::read_link(format!("/proc/{number}/cwd")).is_ok_and(|dir| dir == data))
+        .filter_map(|number| Watched::of(number).ok())
+        .collect()
+}
+
+/// Waits until no process of the server is left, and nobody's table of processes has one of `them` any more: a server takes a number that is in use for
+/// another server. What we started ourselves is there until we ask for its end.
+#[track_caller]
+pub fn wait_gone(server: &Server, them: &[Watched]) {
+    let begun = Instant::now();
+    let is_there = |one: &Watched| {
+        one.pid() != server.outer().pid() && Path::new(&format!("/proc/{}", one.pid())).exists()
+    };
+    while them.iter().any(is_there) || !processes(server.launch()).is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "processes of the server stay");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The process of the server that serves the client of this connection.
+pub fn backend(connection: &mut Connection) -> Watched {
+    let rows = connection.query("SELECT pg_backend_pid()").unwrap();
+    let number = String::from_utf8(rows[0][0].clone().unwrap()).unwrap();
+    Watched::of(number.parse().unwrap()).unwrap()
+}
+
+/// Segments of the log that `--explain` lists in the end, with the writes and syncs that were absorbed, and those that are not absorbed to the end.
+#[derive(Debug, Default)]
+pub struct Segments {
+    pub absorbed: usize,
+    pub writes: u64,
+    pub plain: Vec<String>,
+}
+
+impl Segments {
+    /// Out of what forebay printed.
+    pub fn of(output: &str) -> Self {
+        let mut segments = Self::default();
+        let listed = output
+            .lines()
+            .skip_while(|line| !line.starts_with("absorbed what was written by"));
+        for line in listed.filter(|line| line.contains("/pg_wal/")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let writes = words.get(1).map(|word| word.replace(',', ""));
+            let writes: Option<u64> = writes.and_then(|number| number.parse().ok());
+            match (writes, words.last()) {
+                (Some(writes), Some(&"absorbed")) => {
+                    segments.absorbed += 1;
+                    segments.writes += writes;
+                }
+                _ => segments.plain.push(line.trim().to_owned()),
+            }
+        }
+        segments
+    }
+}
+
+/// Runs forebay itself with these words as the server's user.
+pub fn forebay(launch: &Launch, words: &[&str]) -> super::Ran {
+    let mut command = launch.command(&[], Path::new(super::FOREBAY));
+    super::Ran::of(command.args(words).output().unwrap())
+}

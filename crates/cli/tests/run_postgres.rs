@@ -1,0 +1,535 @@
+//! PostgreSQL under `forebay run`: after SIGKILL, of whom ever and in another boot too, nothing acknowledged is missing, and a standby that runs under
+//! Forebay as well takes over with all of it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Sandbox,
+    databases::{PATIENCE, boot_anew, moment, random, small_pool},
+    disk::Disk,
+    postgres::{
+        SYNC_METHODS, Segments, backend, check, faults, forebay, launch, launch_in, make_table,
+        processes, set, wait_gone, write_some,
+    },
+    writers::Writer,
+};
+use forebay_bench::{
+    postgres::{
+        client::Connection,
+        server::{Launch, Server},
+    },
+    processes::{Watched, find_eatmydata, preload},
+    sql::{Client, running::said_by},
+};
+use rustix::process::Signal;
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+#[test]
+#[ignore = "needs one lane for a run"]
+fn the_segments_of_the_log_are_absorbed_whichever_way_they_are_synced() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(mut launch) = launch_in(&sandbox, &pool) else {
+        return;
+    };
+    let mut writers = Writer::several(4, &mut random("absorbed"));
+    for (number, method) in SYNC_METHODS.into_iter().enumerate() {
+        set(&mut launch, "wal_sync_method", method);
+        let server = Server::start(&launch).unwrap();
+        match number {
+            0 => make_table(&server),
+            _ => check(&server, &mut writers),
+        }
+        write_some(&server, &mut writers, 200);
+        // The log goes on in another segment, and old ones are recycled.
+        for _ in 0..6 {
+            server.sql("SELECT pg_switch_wal()").unwrap();
+            server.sql("CHECKPOINT").unwrap();
+            write_some(&server, &mut writers, 50);
+        }
+        let said = server.stop().unwrap();
+        let segments = Segments::of(&said);
+        assert!(segments.absorbed >= 6, "{method}: {segments:?}");
+        assert!(segments.writes >= 200, "{method}: {segments:?}");
+        assert!(segments.plain.is_empty(), "{method}: {segments:?}");
+        assert!(!said.contains("xlogtemp"), "{method}: {said}");
+    }
+}
+
+/// Who is killed, with SIGKILL, or told to end at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strike {
+    /// The process that started all others, which end when they notice.
+    Postmaster,
+    /// The supervisor. The server goes on, with real syncs, and is killed later.
+    Supervisor,
+    /// All processes of the server at once.
+    Server,
+    /// All of them, and the supervisor.
+    All,
+    /// The server ends at once, without a checkpoint (an immediate shutdown).
+    Immediate,
+}
+
+const STRIKES: [Strike; 5] = [
+    Strike::Postmaster,
+    Strike::All,
+    Strike::Supervisor,
+    Strike::Server,
+    Strike::Immediate,
+];
+
+impl Strike {
+    /// Strikes. `meanwhile` is called between the supervisor's death and the server's.
+    fn strike(self, server: &Server, meanwhile: impl FnOnce()) {
+        let kill = |all: &[Watched]| all.iter().for_each(|one| one.signal(Signal::KILL));
+        let all = processes(server.launch());
+        match self {
+            Self::Postmaster => server.server().signal(Signal::KILL),
+            Self::Immediate => server.server().signal(Signal::QUIT),
+            Self::Server => kill(&all),
+            Self::All => {
+                server.outer().signal(Signal::KILL);
+                kill(&all);
+            }
+            Self::Supervisor => {
+                server.outer().signal(Signal::KILL);
+                assert!(server.outer().wait_gone(PATIENCE));
+                meanwhile();
+                let ended = server.server().wait_gone(Duration::ZERO);
+                kill(&processes(server.launch()));
+                assert!(!ended, "the server ended with its supervisor");
+            }
+        }
+        assert!(server.server().wait_gone(PATIENCE));
+        wait_gone(server, &all);
+    }
+}
+
+/// Waits until some more transactions are acknowledged. False if they are not.
+fn goes_on(acknowledged: &AtomicU64) -> bool {
+    const SOME: u64 = 20;
+    let (before, begun) = (acknowledged.load(Relaxed), Instant::now());
+    while acknowledged.load(Relaxed) < before + SOME {
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// Strikes so many times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
+/// written to the files again.
+fn storm(name: &str, strikes: usize, other_boots: bool) {
+    let mut random = random(name);
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(mut launch) = launch_in(&sandbox, &pool) else {
+        return;
+    };
+    let mut writers = Writer::several(4, &mut random);
+    for number in 0..strikes {
+        if other_boots {
+            boot_anew(&mut launch.environment, number);
+        }
+        let method = SYNC_METHODS[number % SYNC_METHODS.len()];
+        set(&mut launch, "wal_sync_method", method);
+        let mut server = Server::start(&launch).unwrap();
+        match number {
+            0 => make_table(&server),
+            _ => check(&server, &mut writers),
+        }
+        let strike = STRIKES[number % STRIKES.len()];
+        let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (wait, then) = (moment(&mut random, 800), moment(&mut random, 200));
+        let mut is_stuck = false;
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                let socket = server.socket();
+                let (done, acknowledged) = (&done, &acknowledged);
+                scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
+            }
+            let mut goes_on = || is_stuck |= !goes_on(&acknowledged);
+            goes_on();
+            thread::sleep(wait);
+            strike.strike(&server, || {
+                goes_on();
+                thread::sleep(then);
+            });
+        });
+        assert!(!is_stuck, "no transactions: {strike:?}");
+        server.wait().unwrap();
+        println!(
+            "{name}, strike {number}, {strike:?}, {method}: {} acknowledged",
+            acknowledged.load(Relaxed)
+        );
+        let refused: Vec<_> = writers.iter().filter_map(|w| w.refused.clone()).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+    let server = Server::start(&launch).unwrap();
+    check(&server, &mut writers);
+    server.stop().unwrap();
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_whoever_is_killed() {
+    storm("killed", 10, false);
+}
+
+#[test]
+fn nor_if_the_machine_boots_anew_each_time() {
+    storm("killed, other boots", 10, true);
+}
+
+#[test]
+fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
+    let mut random = random("one process");
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch_in(&sandbox, &pool) else {
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    make_table(&server);
+    let mut writers = Writer::several(4, &mut random);
+    for round in 0..3 {
+        let done = AtomicBool::new(false);
+        let acknowledged = AtomicU64::new(0);
+        let wait = moment(&mut random, 300);
+        let mut is_stuck = false;
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                let socket = server.socket();
+                let (done, acknowledged) = (&done, &acknowledged);
+                // Until its process ends with all others.
+                scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
+            }
+            let mut victim = Connection::connect(&server.socket()).unwrap();
+            let process = backend(&mut victim);
+            is_stuck |= !goes_on(&acknowledged);
+            thread::sleep(wait);
+            victim
+                .query("BEGIN; INSERT INTO ledger.t VALUES (999, 1, 1, '')")
+                .unwrap();
+            process.signal(Signal::KILL);
+            assert!(process.wait_gone(PATIENCE));
+            assert!(victim.query("COMMIT").is_err());
+        });
+        assert!(!is_stuck, "no transactions before round {round}'s end");
+        let begun = Instant::now();
+        while Connection::connect(&server.socket()).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "it does not begin again");
+            thread::sleep(Duration::from_millis(5));
+        }
+        println!("round {round}: {} acknowledged", acknowledged.load(Relaxed));
+        check(&server, &mut writers);
+    }
+    write_some(&server, &mut writers, 50);
+    check(&server, &mut writers);
+    let said = server.stop().unwrap();
+    assert!(
+        said.matches("all server processes terminated; reinitializing")
+            .count()
+            == 3,
+        "{said}"
+    );
+}
+
+#[test]
+fn pgbenchs_sums_agree_after_the_server_was_killed_amid_its_clients() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch_in(&sandbox, &pool) else {
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    let mut command = server.load_program("pgbench", None).unwrap();
+    let made = command.args(["--initialize", "--quiet"]).output().unwrap();
+    said_by("pgbench", made).unwrap();
+    let mut command = server.load_program("pgbench", None).unwrap();
+    command.args(["--client=8", "--jobs=2", "--time=60", "--no-vacuum"]);
+    let mut clients = forebay_bench::processes::Process::spawn(
+        command
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null()),
+    )
+    .unwrap();
+    let history = || {
+        let counted = server.value("SELECT COUNT(*) FROM pgbench_history");
+        counted.unwrap().parse::<u64>().unwrap()
+    };
+    let begun = Instant::now();
+    while history() < 200 {
+        assert!(begun.elapsed() < PATIENCE, "the clients are stuck");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let before = history();
+    Strike::All.strike(&server, || {});
+    // They lost their connections.
+    assert!(!clients.wait(PATIENCE).unwrap().success());
+    drop(server);
+    let server = Server::start(&launch).unwrap();
+    let sums = "SELECT concat_ws(' ', (SELECT SUM(abalance) FROM pgbench_accounts), (SELECT SUM(tbalance) FROM pgbench_tellers), \
+                (SELECT SUM(bbalance) FROM pgbench_branches), (SELECT SUM(delta) FROM pgbench_history))";
+    let sums = server.value(sums).unwrap();
+    let mut all: Vec<&str> = sums.split(' ').collect();
+    assert_eq!(all.len(), 4, "{sums}");
+    all.dedup();
+    assert_eq!(all.len(), 1, "accounts, tellers, branches, history: {sums}");
+    let counted = server.value("SELECT COUNT(*) FROM pgbench_history");
+    assert!(counted.unwrap().parse::<u64>().unwrap() >= before);
+    server.stop().unwrap();
+}
+
+#[test]
+fn pg_waldump_beside_it_reads_every_acknowledged_commit() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let Some(launch) = launch_in(&sandbox, &pool) else {
+        return;
+    };
+    let server = Server::start(&launch).unwrap();
+    make_table(&server);
+    let place = || server.value("SELECT pg_current_wal_insert_lsn()").unwrap();
+    // So that no segment between is recycled.
+    server
+        .sql("SELECT pg_create_physical_replication_slot('kept', true)")
+        .unwrap();
+    let mut writers = Writer::several(3, &mut random("pg_waldump"));
+    let from = place();
+    write_some(&server, &mut writers, 300);
+    let acknowledged: u64 = writers.iter().map(|writer| writer.acknowledged).sum();
+    let to = place();
+    let mut command = launch.client("pg_waldump").unwrap();
+    command
+        .args([
+            "--rmgr=Transaction",
+            "--start",
+            &from,
+            "--end",
+            &to,
+            "--path",
+        ])
+        .arg(launch.data().join("pg_wal"));
+    let said = said_by("pg_waldump", command.output().unwrap()).unwrap();
+    let commits = said.matches("desc: COMMIT").count() as u64;
+    assert!(commits >= acknowledged, "{commits} of {acknowledged}");
+    write_some(&server, &mut writers, 50);
+    check(&server, &mut writers);
+    server.stop().unwrap();
+}
+
+/// Makes a standby of `primary` in `dir` by `pg_basebackup`, which streams from it with a pool of its own.
+fn standby(primary: &Server, dir: &Path, pool: &forebay_bench::scratch::ScratchPool) -> Launch {
+    let copied = {
+        let bare = Launch::new(dir).unwrap();
+        let mut command = bare.client("pg_basebackup").unwrap();
+        command
+            .env("PGHOST", &primary.launch().dir)
+            .args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"])
+            .args(["--wal-method=stream", "--pgdata"])
+            .arg(bare.data());
+        said_by("pg_basebackup", command.output().unwrap())
+    };
+    copied.unwrap();
+    launch(dir, pool).unwrap()
+}
+
+/// Waits until the value of a query is what it is to be.
+#[track_caller]
+fn wait_for(server: &Server, query: &str, expected: &str) {
+    let begun = Instant::now();
+    loop {
+        let found = server.value(query);
+        if found.as_ref().is_ok_and(|found| found == expected) {
+            return;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{query}: {found:?}; the server said: {}",
+            server.output()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const STREAMS: &str = "SELECT COUNT(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+
+#[test]
+fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follows_it() {
+    let mut random = random("standby");
+    let sandbox = Sandbox::new();
+    let pools = [small_pool(), small_pool()];
+    let Some(first) = launch_in(&sandbox, &pools[0]) else {
+        return;
+    };
+    let mut primary = Server::start(&first).unwrap();
+    // What is written is kept for the rewinding, which recovers the old primary by a server without our settings.
+    let setting = "ALTER SYSTEM SET wal_keep_size = '64MB'";
+    primary.sql(setting).unwrap();
+    make_table(&primary);
+    let second = standby(&primary, &sandbox.file("standby"), &pools[1]);
+    let stands_by = Server::start(&second).unwrap();
+    // From now on a transaction is acknowledged when the standby has it too.
+    for statement in [
+        "ALTER SYSTEM SET synchronous_standby_names = '*'",
+        "SELECT pg_reload_conf()",
+    ] {
+        primary.sql(statement).unwrap();
+    }
+    wait_for(&primary, STREAMS, "1");
+    let mut writers = Writer::several(4, &mut random);
+    write_some(&primary, &mut writers, 200);
+
+    // The standby is killed and comes back; who waits for it goes on.
+    Strike::All.strike(&stands_by, || {});
+    drop(stands_by);
+    let stands_by = Server::start(&second).unwrap();
+    wait_for(&primary, STREAMS, "1");
+    write_some(&primary, &mut writers, 200);
+
+    // The primary is killed amid its work.
+    let mut is_stuck = false;
+    let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for writer in &mut writers {
+            let socket = primary.socket();
+            let (done, acknowledged) = (&done, &acknowledged);
+            scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
+        }
+        is_stuck |= !goes_on(&acknowledged);
+        thread::sleep(moment(&mut random, 300));
+        Strike::All.strike(&primary, || {});
+    });
+    assert!(!is_stuck, "no transactions before the failover");
+    primary.wait().unwrap();
+    println!(
+        "{} acknowledged before the failover",
+        acknowledged.load(Relaxed)
+    );
+    assert_eq!(stands_by.value("SELECT pg_promote()").unwrap(), "t");
+    check(&stands_by, &mut writers);
+    write_some(&stands_by, &mut writers, 100);
+
+    // The old primary may have more than the new one: its pool is brought to its files before they are rewound.
+    // Before a checkpoint, the new one's control file names the old timeline, and pg_rewind finds nothing to do.
+    stands_by.sql("CHECKPOINT").unwrap();
+    let pool = pools[0].path().to_str().unwrap();
+    forebay(&first, &["recover", "--pool", pool]).ok();
+    let mut rewind = first.client("pg_rewind").unwrap();
+    rewind
+        .arg("--target-pgdata")
+        .arg(first.data())
+        .arg(format!(
+            "--source-server=host={} user=postgres dbname=postgres",
+            second.dir.display()
+        ))
+        .args(["--write-recovery-conf", "--no-sync"]);
+    let rewound = rewind.output().unwrap();
+    let told = String::from_utf8_lossy(&rewound.stderr).into_owned();
+    said_by("pg_rewind", rewound).unwrap();
+    assert!(!told.contains("no rewind required"), "{told}");
+    let follows = Server::start(&first).unwrap();
+    wait_for(&follows, "SELECT pg_is_in_recovery()", "t");
+    write_some(&stands_by, &mut writers, 50);
+    let place = stands_by.value("SELECT pg_current_wal_lsn()").unwrap();
+    let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{place}'::pg_lsn");
+    wait_for(&follows, &replayed, "t");
+    check(&follows, &mut writers);
+    follows.stop().unwrap();
+    stands_by.stop().unwrap();
+}
+
+/// The file system is cut off under the writing server, all are killed, and what the device has is mounted; so many times. The pool lies elsewhere and
+/// plays the persistent memory. What was wrong then; none where there can be no such disk.
+fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
+    let mut random = random(kind);
+    let sandbox = Sandbox::new();
+    sandbox.let_in();
+    let pool = small_pool();
+    let mut disk = Disk::make(sandbox.path(), kind)?;
+    let mut launch = launch(&disk.at.join("postgres"), &pool)?;
+    let run = sandbox.file("run");
+    fs::create_dir(&run).unwrap();
+    if let Some(user) = &launch.user {
+        user.give(&run).unwrap();
+    }
+    launch
+        .environment
+        .push(("FOREBAY_RUN_DIR".into(), run.into()));
+    change(&mut launch);
+    disk.sync();
+    let mut writers = Writer::several(4, &mut random);
+    for number in 0..=rounds {
+        boot_anew(&mut launch.environment, number);
+        let server = match Server::start(&launch) {
+            Ok(server) => server,
+            Err(why) => return Some(Err(why.to_string())),
+        };
+        if number == 0 {
+            make_table(&server);
+            disk.sync();
+        } else if let Err(fault) = faults(&server, &mut writers) {
+            return Some(Err(fault));
+        }
+        let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
+        let wait = moment(&mut random, 700);
+        let mut is_stuck = false;
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                let socket = server.socket();
+                let (done, all) = (&done, &all);
+                scope.spawn(move || writer.write::<Connection>(&socket, done, all));
+            }
+            is_stuck |= !goes_on(&all);
+            thread::sleep(wait);
+            disk.cut();
+            Strike::All.strike(&server, || {});
+        });
+        assert!(!is_stuck, "{kind}: no transactions before cut {number}");
+        println!("{kind}, cut {number}: {} acknowledged", all.load(Relaxed));
+        drop(server);
+        disk.mount_again();
+    }
+    boot_anew(&mut launch.environment, rounds + 1);
+    let server = match Server::start(&launch) {
+        Ok(server) => server,
+        Err(why) => return Some(Err(why.to_string())),
+    };
+    Some(faults(&server, &mut writers))
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
+    for kind in ["ext4", "xfs"] {
+        if let Some(found) = cut(kind, 2, |_| ()) {
+            found.unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_nothing_is_synced_the_same_cut_loses() {
+    let Some(library) = find_eatmydata() else {
+        println!("skipped: libeatmydata is not installed");
+        return;
+    };
+    let found = cut("ext4", 2, |launch| {
+        launch.wrapper.clear();
+        launch
+            .environment
+            .push(("LD_PRELOAD".into(), preload(&library)));
+    });
+    assert!(
+        !matches!(found, Some(Ok(()))),
+        "nothing was lost: the cut is none"
+    );
+}
