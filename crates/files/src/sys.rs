@@ -394,6 +394,15 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// After a sync that succeeded: whether the file system had not shut itself down before that was done. One that does (ext4 and XFS, when they cannot write
+/// their journal) may take what it gave up for written; the next sync it refuses.
+///
+/// # Errors
+/// The file system's: what was synced may not be on the disk.
+pub(crate) fn confirm_sync(fd: impl std::os::fd::AsFd) -> Result<(), Errno> {
+    rustix::fs::fdatasync(fd)
+}
+
 /// Modification time, ns since 1970.
 pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);

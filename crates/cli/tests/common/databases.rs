@@ -12,7 +12,9 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    time::Duration,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Longer than anything takes here.
@@ -146,6 +148,22 @@ impl Strike {
             Self::Supervisor | Self::Both => assert_eq!(status.code(), None, "{status}"),
         }
     }
+}
+
+/// Waits until more is `acknowledged` than there was, by a database whose supervisor is gone. False if nothing is for as long as the slowest disk takes to sync.
+pub fn goes_on(acknowledged: &AtomicU64) -> bool {
+    const EACH: Duration = Duration::from_millis(10);
+    // What was on its way when the supervisor died does not count.
+    thread::sleep(EACH);
+    let before = acknowledged.load(Relaxed);
+    let begun = Instant::now();
+    while acknowledged.load(Relaxed) < before + 10 {
+        if begun.elapsed() >= PATIENCE {
+            return false;
+        }
+        thread::sleep(EACH);
+    }
+    true
 }
 
 /// A program under forebay that is told things on its standard input and answers on its standard output.

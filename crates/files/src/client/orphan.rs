@@ -93,7 +93,7 @@ impl Session {
             }
             let synced = match interrupted == Some(number) || file.error().is_some() {
                 true => self.write_again(number),
-                false => self.with_descriptor(number, Use::Sync, |fd| rustix::fs::fdatasync(fd)),
+                false => self.with_descriptor(number, Use::Sync, sync),
             };
             if synced.is_ok() {
                 self.page.repaired(number);
@@ -127,6 +127,11 @@ impl Session {
     }
 }
 
+fn sync(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::fs::fdatasync(fd)?;
+    sys::confirm_sync(fd)
+}
+
 /// What is done with a descriptor of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
@@ -154,7 +159,7 @@ impl Session {
                     for (at, bytes) in &parts {
                         write_at(fd, bytes, *at)?;
                     }
-                    rustix::fs::fdatasync(fd)
+                    sync(fd)
                 })
             }
             _ => Err(file.error().unwrap_or(Errno::IO)),

@@ -290,7 +290,8 @@ fn errno_of(error: std::io::Error) -> Errno {
 /// Syncs a file, and the directories that have its names.
 fn sync(file: &Logged<'_>, open: &File) -> Result<(), Failed> {
     rustix::fs::fsync(open).map_err(Failed::Sync)?;
-    sync_parents(file)
+    sync_parents(file)?;
+    sys::confirm_sync(open).map_err(Failed::Sync)
 }
 
 fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {

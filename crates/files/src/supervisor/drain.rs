@@ -3,9 +3,10 @@
 //! 1. Look which segments are complete. However many there are, they are drained together.
 //! 2. Sync every file that they have records of (of one that was unlinked, its directory). A file is *clean* up to the segment that was open
 //!    when its last sync began: what is in segments before that one the kernel had.
-//! 3. If a sync fails, say so on the shared page, and release nothing: what the lane has of the file is written to it again, by a descriptor of
+//! 3. Ask each file system once more: one that shut itself down meanwhile may have taken a sync for done.
+//! 4. If a sync fails, say so on the shared page, and release nothing: what the lane has of the file is written to it again, by a descriptor of
 //!    the supervisor's own, and synced. A second sync alone would succeed, whatever the disk has.
-//! 4. Release the segments.
+//! 5. Release the segments.
 //!
 //! While the disk is behind, the lane takes further segments of the pool, and while there is nothing to do it gives them back. If nothing is
 //! written for a second, the open segment is ended, so that all is on the disk.
@@ -142,6 +143,7 @@ impl Run {
     fn sync_below(&self, shared: &Shared, end: Lsn) -> bool {
         // Many files may have lost their names in one directory: it is synced once, after all of them did.
         let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
+        let mut synced = Vec::new();
         let mut all = true;
         for number in 0..FILES_MAX {
             let file = &self.page.files[number];
@@ -156,23 +158,46 @@ impl Run {
                 continue;
             };
             let open = self.lane.member().segment().unwrap_or(end);
-            match self.sync_one(shared, number, &known, &mut directories) {
-                Ok(()) => self.drained.lock().clean_from[number] = open,
+            // Released, it has no name and no descriptor, so its content is needed by no process.
+            let target = known.unlinked_from.as_ref().or(known.file.as_ref());
+            let done = target.map_or(Ok(()), |target| {
+                self.sync_one(shared, number, &known, target, &mut directories)
+            });
+            match done {
+                Ok(()) => synced.push((number, target.cloned(), known.clone(), open)),
                 Err(e) => {
                     all = false;
-                    // First of all, and where it outlives us: nobody else gets this error from the kernel.
-                    self.mark(Mark::Failed);
-                    self.page.fail(number, errno_of(&e));
-                    sys::complain(&format!(
-                        "{} cannot be synced: {e}. Nothing is lost: what was written stays in the pool and is written again; until then its \
-                         syncs fail",
-                        known.path.display()
-                    ));
+                    self.say_failed(number, &known, &e);
                 }
             }
             self.page.end_sync();
         }
+        let mut sound: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
+        for (number, target, known, open) in synced {
+            let confirmed = target.map_or(Ok(()), |target| {
+                *sound
+                    .entry(known.stat.st_dev)
+                    .or_insert_with(|| sys::confirm_sync(&*target))
+            });
+            match confirmed {
+                Ok(()) => self.drained.lock().clean_from[number] = open,
+                Err(errno) => {
+                    all = false;
+                    self.say_failed(number, &known, &errno.into());
+                }
+            }
+        }
         all
+    }
+
+    fn say_failed(&self, number: usize, known: &Known, why: &std::io::Error) {
+        // First of all, and where it outlives us: nobody else gets this error from the kernel.
+        self.mark(Mark::Failed);
+        self.page.fail(number, errno_of(why));
+        sys::complain(&format!(
+            "{} cannot be synced: {why}. Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail",
+            known.path.display()
+        ));
     }
 
     fn sync_one(
@@ -180,12 +205,9 @@ impl Run {
         shared: &Shared,
         number: usize,
         known: &Known,
+        target: &Arc<File>,
         directories: &mut BTreeMap<Key, Result<(), i32>>,
     ) -> std::io::Result<()> {
-        let Some(target) = known.unlinked_from.as_ref().or(known.file.as_ref()) else {
-            // Released: it has no name and no descriptor, so its content is needed by no process.
-            return Ok(());
-        };
         let directory = known.unlinked_from.as_ref().and_then(|dir| key_of(dir));
         match directory.and_then(|key| directories.get(&key)) {
             Some(Ok(())) => return Ok(()),
@@ -280,7 +302,7 @@ impl Run {
         let begun = clock::now_ns();
         to.sync_data().map_err(|e| errno_of(&e))?;
         shared.charge_sync(&to, true, begun);
-        Ok(())
+        sys::confirm_sync(&to)
     }
 }
 

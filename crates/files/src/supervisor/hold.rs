@@ -70,10 +70,6 @@ impl Drop for EndsTheSupervisor {
 /// An `open` that waits.
 struct Waiting {
     event: FanotifyEvent,
-    /// What it opens, as it was registered; and the process's name.
-    path: PathBuf,
-    name: String,
-    is_descendant: bool,
     /// The file has been let go of.
     done: Arc<AtomicBool>,
 }
@@ -130,20 +126,17 @@ impl Gate {
             for event in self.0.read_events().unwrap_or_default() {
                 match consider(shared, &event) {
                     None => self.allow(&event),
-                    Some((key, path)) => waiting.push(Waiting {
-                        done: let_go(shared, key),
-                        path,
-                        name: processes::name_of_process(event.pid().unsigned_abs()),
-                        is_descendant: processes::is_descendant(event.pid().unsigned_abs()),
-                        event,
-                    }),
+                    Some((key, path)) => {
+                        tell(event.pid().unsigned_abs(), path, shared.token.to_string());
+                        let done = let_go(shared, key);
+                        waiting.push(Waiting { done, event });
+                    }
                 }
             }
             waiting.retain(|open| {
                 let waits = !open.done.load(Acquire);
                 if !waits {
                     self.allow(&open.event);
-                    tell(open, shared.token.to_string());
                 }
                 waits
             });
@@ -201,17 +194,17 @@ fn let_go(shared: &Arc<Shared>, key: Key) -> Arc<AtomicBool> {
     done
 }
 
-/// Says who made a file plain, if that was no process of this run, which is known by the run's `token`. In a thread of its own: standard error may take
-/// nothing at present, and another process's environment may take for ever to be read.
-fn tell(open: &Waiting, token: String) {
-    if open.path.as_os_str().is_empty() {
+/// Says who makes a file plain, if that is no process of this run, which is known by the run's `token`. While it waits, and is there to be looked at; in a
+/// thread of its own: standard error may take nothing at present, and another process's environment may take for ever to be read.
+fn tell(pid: u32, path: PathBuf, token: String) {
+    if path.as_os_str().is_empty() {
         return;
     }
-    let (path, name, is_descendant) = (open.path.clone(), open.name.clone(), open.is_descendant);
-    let pid = open.event.pid().unsigned_abs();
     let telling = move || {
-        // Of one that is gone already its parents have to do.
-        if processes::has_in_environment(pid, &token).unwrap_or(is_descendant) {
+        let name = processes::name_of_process(pid);
+        let is_ours = processes::has_in_environment(pid, &token);
+        // Of one that may not be looked at its parents have to do.
+        if is_ours.unwrap_or_else(|| processes::is_descendant(pid)) {
             return;
         }
         sys::complain(&format!(

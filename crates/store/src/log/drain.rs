@@ -120,7 +120,9 @@ fn sync(
 ) -> Result<(), StoreError> {
     let synced = {
         let _in_flight = log.syncs.read();
-        let synced = file.file.sync();
+        // Twice: a file system that shuts itself down meanwhile (ext4 and XFS, when they cannot write their journal) may take what it gave up for
+        // written. The next sync it refuses.
+        let synced = file.file.sync().and_then(|()| file.file.sync());
         if synced.is_err() {
             // In this order: who reads the new count finds nothing left of what was written ahead before.
             lane.forget_ahead();
