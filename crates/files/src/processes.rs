@@ -1,16 +1,34 @@
 //! What /proc says of processes, ours and others.
 
-/// True if there is a process with this id that has not ended, or if that cannot be told.
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
+use std::io::ErrorKind;
+
+/// True if there is a process, or thread, with this id that has not ended, or if that cannot be told.
 pub(crate) fn is_process(id: u32) -> bool {
-    // Behind the name, which may have any characters.
-    let state = |stat: String| {
-        stat.rsplit_once(") ")
-            .map(|(_, rest)| rest.starts_with(['Z', 'X']))
-    };
-    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
-        Ok(stat) => state(stat) != Some(true),
-        Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+    match has_ended(id) {
+        Ok(ended) => !ended,
+        Err(e) => e.kind() != ErrorKind::NotFound,
     }
+}
+
+/// True if it is certain that there is no process, or thread, with this id that has not ended; also where /proc shows only some.
+pub(crate) fn is_gone(id: u32) -> bool {
+    let is_unknown = || {
+        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    };
+    has_ended(id).unwrap_or_else(|e| e.kind() == ErrorKind::NotFound && is_unknown())
+}
+
+/// Whether it has ended and is only not waited for.
+fn has_ended(id: u32) -> std::io::Result<bool> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+    // Behind the name, which may have any characters.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    Ok(state.is_some_and(|state| state.starts_with(['Z', 'X'])))
 }
 
 /// True if the process is a child of ours, or a child's.

@@ -168,7 +168,10 @@ fn consider(shared: &Shared, event: &FanotifyEvent) -> Option<(Key, PathBuf)> {
     let key = (stat.st_dev, stat.st_ino);
     let path = shared.absorbed_as(key)?;
     let process = processes::of_thread(thread.unsigned_abs());
-    if process.is_some_and(|process| shared.is_member(process)) || only_reads(thread) {
+    let is_member = process.is_some_and(|process| shared.is_member(process));
+    // One that was killed meanwhile opens nothing.
+    let is_gone = || thread != 0 && processes::is_gone(thread.unsigned_abs());
+    if is_member || only_reads(thread) || is_gone() {
         return None;
     }
     Some((key, path))

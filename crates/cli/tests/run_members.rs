@@ -1,0 +1,182 @@
+//! A run of many processes that write to the same logs: they fork, execute themselves, and are killed by the hundred at any moment. The others go on, and
+//! after a power cut everything that any of them was promised is there.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Sandbox,
+    databases::{moment, random, small_pool},
+};
+use forebay_bench::data::Random;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/members.py");
+const SLOT: usize = 64;
+
+/// Who is killed at the end of a round, and what is left of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// All, and the files are as they were synced last: a power cut.
+    PowerCut,
+    /// The supervisor, and a moment later the others; the files are as the kernel has them, and this boot goes on.
+    SupervisorFirst,
+}
+
+/// What a writer was promised: its number, the number of its write.
+type Write = (u64, u64);
+
+fn round(end: End, random: &mut Random) {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let synced = sandbox.file("synced");
+    let environment = |boot: u32| {
+        [
+            (
+                "FOREBAY_TEST_BOOT_ID",
+                format!("00000000-0000-4000-8000-{boot:012}"),
+            ),
+            ("FOREBAY_TEST_POOL_SURVIVED", "1".to_owned()),
+        ]
+    };
+    let mut command = sandbox.command("run --absorb *.log --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "python3", PROGRAM])
+        .arg(random.below(1 << 30).to_string())
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+        .envs(environment(1))
+        .stdout(Stdio::piped())
+        .stderr(File::create(sandbox.file("said")).unwrap())
+        .process_group(0);
+    if end == End::PowerCut {
+        command.env("FOREBAY_TEST_SYNCED", &synced);
+    }
+    let mut forebay = command.spawn().unwrap();
+    let pid = Pid::from_child(&forebay);
+    let lines = BufReader::new(forebay.stdout.take().unwrap()).lines();
+    let promised = thread::spawn(move || {
+        let begun = Instant::now();
+        let mut last = begun;
+        let mut promised: BTreeSet<Write> = BTreeSet::new();
+        let mut longest = Duration::ZERO;
+        for line in lines.map_while(Result::ok) {
+            let mut numbers = line.split(' ').map(|number| number.parse().unwrap());
+            promised.insert((numbers.next().unwrap(), numbers.next().unwrap()));
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        (promised, longest)
+    });
+    thread::sleep(Duration::from_secs(2) + moment(random, 1000));
+    if end == End::SupervisorFirst {
+        kill_process(pid, Signal::KILL).unwrap();
+        thread::sleep(moment(random, 500));
+    }
+    kill_process_group(pid, Signal::KILL).unwrap();
+    forebay.wait().unwrap();
+    let (promised, longest) = promised.join().unwrap();
+
+    let said = fs::read_to_string(sandbox.file("said")).unwrap();
+    assert!(!said.contains("is plain from now on"), "{said}");
+    if end == End::PowerCut {
+        put_back(&synced);
+    }
+    let boot = if end == End::PowerCut { 2 } else { 1 };
+    sandbox
+        .command("recover --pool")
+        .arg(pool.path())
+        .envs(environment(boot))
+        .status()
+        .map(|status| assert!(status.success()))
+        .unwrap();
+
+    let appended = appended(&fs::read(sandbox.file("shared.log")).unwrap());
+    let slots = slots(&fs::read(sandbox.file("slots.log")).unwrap());
+    println!(
+        "{end:?}: {} writes promised, by {} writers, none for {longest:?} at most; {} there",
+        promised.len(),
+        promised.last().unwrap().0,
+        appended.len()
+    );
+    let missing: Vec<_> = promised.difference(&appended).collect();
+    assert!(missing.is_empty(), "{end:?}: {missing:?}");
+    for (who, seq) in promised {
+        let found = slots.get(&who).copied();
+        assert!(
+            found.is_some_and(|found| found >= seq),
+            "{end:?}: {seq} of {who}, {found:?} there"
+        );
+    }
+    assert!(appended.len() > 200, "the writers hardly wrote");
+}
+
+/// The files are as they were synced last. Their inodes are the same.
+fn put_back(synced: &Path) {
+    let mut left = vec![synced.to_owned()];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(fs::read_dir(path).unwrap().map(|e| e.unwrap().path()));
+        } else if path.extension().is_some_and(|kind| kind == "log") {
+            let to = Path::new("/").join(path.strip_prefix(synced).unwrap());
+            fs::write(&to, fs::read(&path).unwrap()).unwrap();
+            let synced_at = fs::metadata(&path).unwrap().modified().unwrap();
+            let file = File::options().write(true).open(to).unwrap();
+            file.set_modified(synced_at).unwrap();
+        }
+    }
+}
+
+/// The whole records of the log.
+fn appended(bytes: &[u8]) -> BTreeSet<Write> {
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
+    let record = |at: usize| {
+        let head = bytes.get(at..at + 25)?;
+        let length = usize::try_from(number(&head[19..24])?).ok()?;
+        let rest = bytes.get(at + 25..at + 25 + length + 1)?;
+        let is_whole = rest[..length].iter().all(|byte| *byte == b'x') && rest[length] == b'>';
+        is_whole.then_some((number(&head[1..9])?, number(&head[10..18])?))
+    };
+    let starts = (0..bytes.len()).filter(|at| bytes[*at] == b'<');
+    starts.filter_map(record).collect()
+}
+
+/// The last write of each writer in its slot.
+fn slots(bytes: &[u8]) -> BTreeMap<u64, u64> {
+    let slot = |slot: &[u8]| {
+        let text = std::str::from_utf8(slot).ok()?.trim_end_matches('.');
+        let (who, seq) = text.split_once(' ')?;
+        Some((who.parse().ok()?, seq.parse().ok()?))
+    };
+    bytes.chunks(SLOT).filter_map(slot).collect()
+}
+
+/// So many rounds, or those of `FOREBAY_ROUNDS`.
+fn rounds(end: End, rounds: usize) {
+    let more = std::env::var("FOREBAY_ROUNDS").ok();
+    let rounds = more.map_or(rounds, |rounds| rounds.parse().unwrap());
+    let mut random = random("members");
+    for _ in 0..rounds {
+        round(end, &mut random);
+    }
+}
+
+#[test]
+fn whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut() {
+    rounds(End::PowerCut, 2);
+}
+
+#[test]
+fn when_the_supervisor_is_killed_its_processes_go_on_and_lose_nothing() {
+    rounds(End::SupervisorFirst, 2);
+}
