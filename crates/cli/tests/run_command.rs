@@ -192,26 +192,6 @@ fn signals_go_to_what_is_left_in_the_background() {
 }
 
 #[test]
-fn a_program_that_is_not_served_yet_runs_with_nothing_absorbed_and_no_library() {
-    let sandbox = Sandbox::new();
-    sandbox.pool();
-    for (program, profile) in [("postgres", "postgres"), ("postmaster", "postgres")] {
-        symlink("/usr/bin/env", sandbox.file(program)).unwrap();
-        let ran = sandbox.run(&format!("run --pool p -- ./{program}")).ok();
-        let said = format!("{profile} is not served yet");
-        assert!(ran.stderr.contains(&said), "{}", ran.stderr);
-        assert!(ran.stderr.contains("keeps its own syncs"), "{}", ran.stderr);
-        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
-        assert!(!ran.text().contains("libforebay"), "{}", ran.text());
-        sandbox
-            .run(&format!("run --pool p --profile {profile} -- true"))
-            .fails(2, &[&said, "--absorb"]);
-        let ran = sandbox.run(&format!("run --pool p --absorb *.wal -- ./{program}"));
-        assert!(ran.ok().text().contains("libforebay"));
-    }
-}
-
-#[test]
 fn a_configuration_file_is_read_and_checked() {
     let sandbox = Sandbox::new();
     sandbox.pool();

@@ -28,8 +28,6 @@ pub struct Profile {
     /// Its programs get no `io_uring` and no Linux AIO: making one fails with `ENOSYS`, as on a kernel without, and they read and write by calls that
     /// can be seen.
     pub refuse_io_uring: bool,
-    /// Why its programs are not served yet, if they are not: then there are no patterns.
-    pub not_served: Option<&'static str>,
 }
 
 /// The profile of patterns that the user gives without naming any.
@@ -71,7 +69,11 @@ const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
             "#rocksdb/[0-9]*.log",
         ],
     ),
-    ("postgres", &["postgres", "postmaster"], &[WAL_SEGMENT]),
+    (
+        "postgres",
+        &["postgres", "postmaster", "pg_ctl"],
+        &[WAL_SEGMENT],
+    ),
 ];
 
 /// A segment of PostgreSQL's write-ahead log: its timeline and place in 24 hexadecimal digits. Neither what a segment is called while it is filled with
@@ -87,25 +89,15 @@ const WAL_SEGMENT: &str = concat!(
 /// Profiles whose programs use `io_uring` where they can, and do without where they cannot.
 const REFUSING_IO_URING: [&str; 1] = ["mariadb"];
 
-/// Profiles of which nothing is absorbed for now, and why; a user's own patterns are. One that is taken off this list is served.
-const NOT_SERVED: [(&str, &str); 1] = [(
-    "postgres",
-    "its processes share one log, and a file is absorbed for one process only",
-)];
-
 /// The profiles that are built in.
 #[must_use]
 pub fn built_in() -> Vec<Profile> {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let profile = |(name, programs, absorb): &(&str, &[&str], &[&str])| {
-        let not_served = NOT_SERVED.iter().find(|(other, _)| other == name);
-        Profile {
-            name: (*name).to_owned(),
-            programs: owned(programs),
-            absorb: owned(if not_served.is_some() { &[] } else { absorb }),
-            refuse_io_uring: REFUSING_IO_URING.contains(name),
-            not_served: not_served.map(|(_, why)| *why),
-        }
+    let profile = |(name, programs, absorb): &(&str, &[&str], &[&str])| Profile {
+        name: (*name).to_owned(),
+        programs: owned(programs),
+        absorb: owned(absorb),
+        refuse_io_uring: REFUSING_IO_URING.contains(name),
     };
     BUILT_IN.iter().map(profile).collect()
 }
@@ -119,6 +111,32 @@ pub struct Policy {
     pub patterns: Vec<String>,
     /// Making an `io_uring` fails with `ENOSYS`.
     pub refuse_io_uring: bool,
+}
+
+impl Policy {
+    /// The patterns for people: of equal sets of characters that follow each other, how many there are.
+    #[must_use]
+    pub fn patterns_in_short(&self) -> String {
+        let shown: Vec<String> = self.patterns.iter().map(|p| in_short(p)).collect();
+        shown.join(" ")
+    }
+}
+
+fn in_short(pattern: &str) -> String {
+    let mut shown = String::new();
+    let mut left = pattern;
+    while let Some(open) = left.find('[') {
+        let (before, rest) = left.split_at(open);
+        let set = rest.find(']').map_or(rest, |close| &rest[..=close]);
+        let times = (rest.len() - rest.trim_start_matches(set).len()) / set.len();
+        shown.push_str(before);
+        shown.push_str(set);
+        if times > 1 {
+            shown.push_str(&format!("×{times}"));
+        }
+        left = &rest[times * set.len()..];
+    }
+    shown + left
 }
 
 /// What the user asks for, and about which program.
@@ -137,8 +155,7 @@ pub struct Request<'a> {
 /// Chooses what is absorbed.
 ///
 /// # Errors
-/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::NotServed`], [`PolicyError::UnknownProgram`];
-/// [`PolicyError::Pattern`].
+/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::UnknownProgram`]; [`PolicyError::Pattern`].
 pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
     let profiles = request.config.profiles();
     let known = || profiles.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
@@ -174,15 +191,6 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
         }
     }
     if patterns.is_empty() {
-        if let Some(profile) = profile
-            && let Some(why) = profile.not_served
-        {
-            return Err(PolicyError::NotServed {
-                profile: profile.name.clone(),
-                why,
-                is_named: request.profile.is_some(),
-            });
-        }
         let program = request.programs.first();
         return Err(PolicyError::UnknownProgram {
             program: program.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
@@ -191,10 +199,7 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
     }
     Ok(Policy {
         refuse_io_uring: profile.is_some_and(|profile| profile.refuse_io_uring),
-        // The patterns of one that is not served are the user's.
-        profile: profile
-            .filter(|profile| profile.not_served.is_none())
-            .map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
+        profile: profile.map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
         patterns,
     })
 }
@@ -215,15 +220,6 @@ pub enum PolicyError {
         name: String,
         /// Those there are.
         known: Vec<String>,
-    },
-    /// The profile's programs are not served yet, and there are no patterns of the user's.
-    NotServed {
-        /// The profile.
-        profile: String,
-        /// Why.
-        why: &'static str,
-        /// The user named it; otherwise the program's name did, which can be run with nothing absorbed.
-        is_named: bool,
     },
     /// No profile is for that program, and there are no patterns.
     UnknownProgram {
@@ -264,18 +260,6 @@ impl fmt::Display for PolicyError {
                 f,
                 "there is no profile {name:?}; there are {}, and those of a file given with --config",
                 known.join(", ")
-            ),
-            Self::NotServed {
-                profile,
-                why,
-                is_named: false,
-            } => write!(
-                f,
-                "{profile} is not served yet ({why}): nothing is absorbed, and it keeps its own syncs"
-            ),
-            Self::NotServed { profile, why, .. } => write!(
-                f,
-                "{profile} is not served yet: {why}. Run it without forebay, or say yourself which files to absorb: --absorb '*.log'"
             ),
             Self::UnknownProgram { program, known } => write!(
                 f,
@@ -385,39 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_served_absorbs_what_its_user_says_and_nothing_else() {
-        let none = Config::default();
-        let absorb = ["*.wal".to_owned()];
-        for (program, profile) in [("postgres", "postgres"), ("postmaster", "postgres")] {
-            let names = [OsStr::new(program)];
-            for named in [None, Some(profile)] {
-                let asked = Request {
-                    profile: named,
-                    ..request(&names, &none)
-                };
-                let refused = choose(asked);
-                assert!(
-                    matches!(&refused, Err(PolicyError::NotServed { profile: found, is_named, .. })
-                        if found == profile && *is_named == named.is_some()),
-                    "{refused:?}"
-                );
-                let own = choose(Request {
-                    absorb: &absorb,
-                    ..asked
-                })
-                .unwrap();
-                assert_eq!(
-                    (own.profile.as_str(), own.patterns),
-                    (GENERIC, absorb.to_vec())
-                );
-            }
-            let text = format!("[profile.{profile}]\nabsorb = [\"mine/*\"]\n");
-            let config = Config::parse(&text, Path::new("f.toml")).unwrap();
-            let own = choose(request(&names, &config)).unwrap();
-            assert_eq!(
-                (own.profile.as_str(), own.patterns),
-                (profile, vec!["mine/*".to_owned()])
-            );
+    fn a_pattern_of_many_equal_sets_is_shown_in_short() {
+        for (pattern, shown) in [
+            (WAL_SEGMENT, "pg_wal/[0-9A-F]×24"),
+            ("a[0-9][0-9][a-z].log", "a[0-9]×2[a-z].log"),
+            ("*.aof", "*.aof"),
+            ("a[", "a["),
+        ] {
+            assert_eq!(in_short(pattern), shown);
         }
     }
 

@@ -20,7 +20,7 @@ use clap::Args;
 use forebay_device::{Devices, Placed};
 use forebay_files::{
     ENV_SLOWED,
-    policy::{self, Config, Policy, PolicyError},
+    policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
@@ -135,19 +135,7 @@ impl Run {
             profile: self.profile.as_deref(),
             config,
             absorb: &self.absorb,
-        });
-        let policy = match policy {
-            Err(
-                why @ PolicyError::NotServed {
-                    is_named: false, ..
-                },
-            ) => {
-                // An earlier version may have absorbed something.
-                recover_first(&source.open()?)?;
-                return plainly(program, devices.map(Arc::as_ref), &why.to_string());
-            }
-            policy => policy?,
-        };
+        })?;
         program.check()?;
         let library = library::find()?;
         let pool = source.open()?;
@@ -247,7 +235,7 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
     eprintln!(
         "forebay: profile {}, absorbing {} into {}, which {}; {buffers} buffers of {}",
         policy.profile,
-        policy.patterns.join(" "),
+        policy.patterns_in_short(),
         pool.path().display(),
         pool.survives(),
         size::show(pool.superblock().geometry.segment_bytes)
@@ -265,7 +253,7 @@ fn announce_neighbours(pool: &Pool) -> Result<(), Failure> {
         .collect();
     if !neighbours.is_empty() {
         eprintln!(
-            "forebay: the pool is shared with {}: each process of any of them needs its own segments",
+            "forebay: the pool is shared with {}: each run has segments of its own",
             neighbours.join(", ")
         );
     }

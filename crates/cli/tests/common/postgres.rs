@@ -24,10 +24,6 @@ use std::{
 /// The ways in which PostgreSQL makes its log durable.
 pub const SYNC_METHODS: [&str; 4] = ["fdatasync", "fsync", "open_datasync", "open_sync"];
 
-/// What says which files are absorbed. The profile is not served yet: Forebay is there, its library is loaded, and no file of the server's matches. With
-/// `["--profile", "postgres"]` the segments of the log do.
-const FILES: [&str; 2] = ["--absorb", "no file of the server"];
-
 /// A server in `dir` under forebay with `pool`, which becomes the server's user's; none without PostgreSQL. Its segments are small, so that it begins
 /// and recycles many.
 pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
@@ -45,9 +41,6 @@ pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
         user.give(pool.path().parent().unwrap()).unwrap();
     }
     launch.wrapper = forebay_run(pool.path());
-    let behind_run = 2;
-    let files = FILES.map(Into::into);
-    launch.wrapper.splice(behind_run..behind_run, files);
     launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.join("run").into())];
     launch.settings = [
         "max_wal_size=8MB",

@@ -97,7 +97,6 @@ impl Config {
                     programs: Vec::new(),
                     absorb: Vec::new(),
                     refuse_io_uring: false,
-                    not_served: None,
                 });
                 profiles.len() - 1
             });
@@ -107,7 +106,6 @@ impl Config {
             }
             if let Some(absorb) = &change.absorb {
                 profile.absorb.clone_from(absorb);
-                profile.not_served = None;
             }
             if let Some(refuse) = change.refuse_io_uring {
                 profile.refuse_io_uring = refuse;
