@@ -181,10 +181,7 @@ fn storm(kind: Kind, strikes: usize, rewriting: bool, other_boots: bool) {
                 thread::sleep(then);
             });
         });
-        assert!(
-            went_on,
-            "no write was acknowledged without the supervisor"
-        );
+        assert!(went_on, "no write was acknowledged without the supervisor");
         let status = server.wait().unwrap();
         println!(
             "{kind}, strike {number}, {strike:?}: {} acknowledged; {}",

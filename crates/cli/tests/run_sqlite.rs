@@ -11,8 +11,9 @@ use common::{
 use forebay_bench::processes::find_program;
 use std::{path::Path, process::Command, thread, time::Duration};
 
-/// The rows of the table, as `sqlite3` without forebay sees them: keys, and whether each has the text that belongs to it.
-fn rows(database: &Path) -> (i64, i64) {
+/// The number of rows of the table, each with the text that belongs to it, and its last one, as `sqlite3` without forebay sees them; none if there is no
+/// table.
+fn rows(database: &Path) -> Option<(i64, i64)> {
     let ask = |question: &str| -> String {
         let said = Command::new("sqlite3")
             .arg(database)
@@ -27,19 +28,20 @@ fn rows(database: &Path) -> (i64, i64) {
         String::from_utf8(said.stdout).unwrap().trim().to_owned()
     };
     assert_eq!(ask("PRAGMA integrity_check"), "ok");
+    if ask("SELECT count(*) FROM sqlite_master") == "0" {
+        return None;
+    }
     let count = ask("SELECT count(*) FROM t").parse().unwrap();
     assert_eq!(
         ask("SELECT count(*) FROM t WHERE v != n || hex(zeroblob(200 + n % 500))"),
         "0"
     );
-    (
-        count,
-        ask("SELECT coalesce(max(n), 0) FROM t").parse().unwrap(),
-    )
+    let last = ask("SELECT coalesce(max(n), 0) FROM t").parse().unwrap();
+    Some((count, last))
 }
 
-/// Tells it to insert rows one after the other, and sends the number of each that it said was done.
-fn insert(database: &mut Spoken, mode: &str, from: i64) -> i64 {
+/// Tells it to insert rows one after the other until it is killed: the last that it said was done; none if it did not say that there is a table.
+fn insert(database: &mut Spoken, mode: &str, from: i64) -> Option<i64> {
     for line in [
         format!("PRAGMA journal_mode={mode};"),
         "PRAGMA synchronous=FULL;".to_owned(),
@@ -50,8 +52,7 @@ fn insert(database: &mut Spoken, mode: &str, from: i64) -> i64 {
     ] {
         database.say(&line);
     }
-    // Killed before it was ready, perhaps.
-    while database.answer().is_some_and(|answer| answer != "ready") {}
+    while database.answer()? != "ready" {}
     let mut last = from;
     loop {
         let n = last + 1;
@@ -60,7 +61,7 @@ fn insert(database: &mut Spoken, mode: &str, from: i64) -> i64 {
         ));
         match database.answer() {
             Some(answer) => assert_eq!(answer, format!("done {n}")),
-            None => return last,
+            None => return Some(last),
         }
         last = n;
     }
@@ -102,7 +103,9 @@ fn storm(mode: &'static str, strikes: usize) {
         sandbox
             .run(&format!("recover --pool {}", pool.path().display()))
             .ok();
-        let (count, max) = rows(&path);
+        let found = rows(&path);
+        assert!(found.is_some() || last.is_none(), "the table is missing");
+        let ((count, max), last) = (found.unwrap_or((0, 0)), last.unwrap_or(acknowledged));
         println!(
             "{mode}, strike {number}, {strike:?}: {} acknowledged, {count} there",
             last - acknowledged

@@ -50,11 +50,14 @@ pub fn lacking() -> Option<String> {
 pub fn create(data: &Path) -> Result<(), BenchError> {
     let mut datadir = OsString::from("--datadir=");
     datadir.push(data);
+    // Its own: a server that starts deletes what others have in the directory of temporary files.
+    let temporary = tempfile::tempdir().map_err(BenchError::io("making", &std::env::temp_dir()))?;
     let done = output(
         Command::new(program("mariadb-install-db").map_err(BenchError::Config)?)
             .args(["--no-defaults", "--skip-test-db", &own_user()])
             .arg("--auth-root-authentication-method=normal")
-            .arg(datadir),
+            .arg(datadir)
+            .env("TMPDIR", temporary.path()),
     )?;
     match done.status.success() {
         true => Ok(()),
@@ -121,6 +124,11 @@ impl Launch {
         self.dir.join("socket")
     }
 
+    /// Its own: a server that starts deletes what others have there.
+    fn temporary(&self) -> PathBuf {
+        self.dir.join("tmp")
+    }
+
     fn command(&self) -> Command {
         let before = pinned(self.processors.as_ref());
         let mut command = command_line(before, &self.wrapper, &self.program);
@@ -134,6 +142,7 @@ impl Launch {
             .arg(option("--socket=", &self.socket()))
             .arg(option("--pid-file=", &self.dir.join("pid")))
             .args(&self.options)
+            .env("TMPDIR", self.temporary())
             .envs(self.environment.iter().cloned());
         command
     }
@@ -155,6 +164,8 @@ impl Server {
         let socket = launch.socket();
         // One that a killed server left is not to be taken for this one's.
         drop(fs::remove_file(&socket));
+        let temporary = launch.temporary();
+        fs::create_dir_all(&temporary).map_err(BenchError::io("making", &temporary))?;
         let serves = || Connection::connect(&socket).is_ok();
         let running = Running::start(
             "mariadbd",
