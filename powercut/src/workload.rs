@@ -91,6 +91,30 @@ const RELEASED: Moment = Moment::new(
     (1, 12),
     Then::Cut,
 );
+const RESERVED: Moment = Moment::new(
+    "an append, its place reserved and not claimed",
+    "shared:reserved",
+    (1, 400),
+    Then::Cut,
+);
+const WRITTEN: Moment = Moment::new(
+    "an append, written and not published",
+    "shared:written",
+    (1, 400),
+    Then::Cut,
+);
+const TURN: Moment = Moment::new(
+    "a segment left, its rest not void",
+    "shared:turned",
+    (1, 12),
+    Then::Cut,
+);
+const TURNED: Moment = Moment::new(
+    "a segment left, the next one not published",
+    "shared:turn-half",
+    (1, 12),
+    Then::Cut,
+);
 const SEAL: Moment = Moment::new(
     "segment sealed, next one not open",
     "pool:sealed",
@@ -176,7 +200,10 @@ const REDIS: &[Moment] = &[
         Then::Cut,
     ),
     REGISTERED,
-    SEAL,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
 ];
 
 const ROCKSDB: &[Moment] = &[
@@ -217,7 +244,10 @@ const SQLITE: &[Moment] = &[
     ),
     REPLAYED,
     RELEASED,
-    SEAL,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
 ];
 
 const SQLITE_JOURNAL: &[Moment] = &[
@@ -228,7 +258,10 @@ const SQLITE_JOURNAL: &[Moment] = &[
 const MARIADB: &[Moment] = &[
     DRAIN,
     REPLAY,
-    SEAL,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
     TORN,
     DRAINED,
     Moment::new(
@@ -262,7 +295,10 @@ const POSTGRES: &[Moment] = &[
     RENAME,
     TORN,
     FULL,
-    SEAL,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
     Moment::new(
         "a segment of the log registered, and not said",
         "files:registered",
@@ -290,7 +326,10 @@ const SQLITE_PROCESSES: &[Moment] = &[
     ),
     RELEASE,
     REPLAYED,
-    SEAL,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
     RELEASED,
 ];
 
