@@ -180,3 +180,62 @@ fn whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut() {
 fn when_the_supervisor_is_killed_its_processes_go_on_and_lose_nothing() {
     rounds(End::SupervisorFirst, 2);
 }
+
+/// A process that writes over the memory of the run that it is a member of, where its library has it, between acknowledged writes; then it goes on.
+const SCRIBBLING: &str = r#"
+import ctypes, os, sys
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+for n in range(50):
+    os.write(fd, b"a" * 100)
+    os.fsync(fd)
+at, length, byte = (int(word, 0) for word in sys.argv[1:4])
+maps = [line for line in open("/proc/self/maps") if "forebay-lane" in line]
+assert len(maps) == 1, maps
+start = int(maps[0].split("-")[0], 16)
+ctypes.memset(start + at, byte, length)
+for n in range(50):
+    os.write(fd, b"b" * 100)
+    os.fsync(fd)
+other = os.open("other.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(other, b"c" * 100)
+os.fsync(other)
+print("done", flush=True)
+if sys.argv[4] == "killed":
+    os.kill(os.getppid(), 9)
+    os.kill(os.getpid(), 9)
+"#;
+
+#[test]
+fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() {
+    // Mark, tail, the next segment, where segments lie, all of it but the version and who owns it. docs/pool-format.md, "Shared lanes".
+    let places = [(256, 8), (128, 8), (384, 8), (400, 1024), (128, 70_000)];
+    for ((at, length), byte) in places.into_iter().flat_map(|p| [(p, 0xFF), (p, 0)]) {
+        for end in ["orderly", "killed"] {
+            let sandbox = Sandbox::new();
+            let pool = small_pool();
+            let mut command = sandbox.command("run --absorb *.log --pool");
+            let ran = command
+                .arg(pool.path())
+                .args(["--", "timeout", "60", "python3", "-c", SCRIBBLING])
+                .args([at.to_string(), length.to_string(), byte.to_string()])
+                .arg(end)
+                .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&ran.stderr);
+            let what = format!("{byte:#x} at {at}, {end}: {said}");
+            assert_eq!(ran.stdout, b"done\n", "{what}");
+            assert!(ran.status.success() || end == "killed", "{what}");
+            let content = || fs::read(sandbox.file("a.log")).unwrap();
+            let expected = [[b'a'; 5000], [b'b'; 5000]].concat();
+            assert!(content() == expected, "{what}");
+            let recovered = sandbox
+                .command("recover --pool")
+                .arg(pool.path())
+                .output()
+                .unwrap();
+            let recovered = String::from_utf8_lossy(&recovered.stderr).into_owned();
+            assert!(content() == expected, "{what}{recovered}");
+        }
+    }
+}

@@ -5,7 +5,6 @@ use super::{
     leaving::retire_file,
     process::{Held, hold, process},
     session::{self, Session},
-    write::logged,
 };
 use crate::{
     identity,
@@ -198,7 +197,10 @@ fn with_file(
     change: impl FnOnce(&mut Held) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     match hold(session, number, generation)? {
-        Some(mut held) => logged(change(&mut held)),
+        Some(mut held) => {
+            let done = change(&mut held);
+            held.logged(done)
+        }
         None => Ok(()),
     }
 }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     FILES_MAX,
+    log::ENDED,
     shared::{SharedFile, State},
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -130,6 +131,20 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// What cannot be logged because the lane has ended is as if there were none: the next sync is a real one.
+    pub(super) fn logged(&self, done: Result<(), Errno>) -> Result<(), Errno> {
+        match done {
+            Err(ENDED) => {
+                // Without a supervisor a member sees to that; with one, the file is made plain.
+                if !self.session.is_orphan() {
+                    self.shared.leave(self.generation());
+                }
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
     pub(super) fn generation(&self) -> u32 {
         self.shared.stamp().generation
     }

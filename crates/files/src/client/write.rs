@@ -80,7 +80,10 @@ pub fn write(
             Ok(at) => match tail::log_write(&mut held, at, parts, written) {
                 Ok(()) => return Ok(written),
                 // The kernel has what the lane has not: nothing older is written over it.
-                Err(ENDED) => held.shared.set_newer(at..at + written as u64),
+                Err(ENDED) => {
+                    held.shared.set_newer(at..at + written as u64);
+                    held.logged(Err(ENDED))?;
+                }
                 // The lane is full of what cannot be synced. What the kernel has was not acknowledged.
                 Err(errno) => return Err(errno),
             },
@@ -248,20 +251,12 @@ fn truncated(
     })
 }
 
-/// As [`logged`], of a change of all bytes from `at` on: nothing older is written over it.
+/// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.
 fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
     if done == Err(ENDED) {
         held.shared.set_newer(at..u64::MAX);
     }
-    logged(done)
-}
-
-/// What cannot be logged because the run has ended is as if there were none: the next sync is a real one.
-pub(super) fn logged(done: Result<(), Errno>) -> Result<(), Errno> {
-    match done {
-        Err(ENDED) => Ok(()),
-        done => done,
-    }
+    held.logged(done)
 }
 
 /// Does `change` to an `fd`, with the file if it is absorbed; otherwise it changes the kernel only.

@@ -104,12 +104,13 @@ pub(super) fn run(shared: &Shared, run: &Run) {
         }
         let usage = run.lane.usage();
         let is_empty = || matches!(run.lane.seal(), Ok(Some(end)) if usage.head >= end);
-        if run.ending.load(Acquire) && is_empty() {
+        // One that is not sound is drained no further: its files are synced when they are made plain.
+        if run.ending.load(Acquire) && (!run.lane.is_sound() || is_empty()) {
             return;
         }
         if usage.tail != last_tail {
             (last_tail, last_work) = (usage.tail, Instant::now());
-        } else if last_work.elapsed() >= IDLE {
+        } else if last_work.elapsed() >= IDLE && run.lane.is_sound() {
             last_work = Instant::now();
             rest(shared, run);
             continue;
@@ -188,6 +189,26 @@ impl Run {
             }
         }
         all
+    }
+
+    /// Syncs every file, whatever the shared page says of it.
+    pub(super) fn sync_known(&self, shared: &Shared) -> Result<(), Errno> {
+        let mut directories = BTreeMap::new();
+        let known = (0..FILES_MAX).filter_map(|number| Some((number, self.known(number)?)));
+        for (number, known) in known {
+            let Some(target) = known.unlinked_from.as_ref().or(known.file.as_ref()) else {
+                continue;
+            };
+            let done = self
+                .sync_one(shared, number, &known, target, &mut directories)
+                .and_then(|()| Ok(sys::confirm_sync(&**target)?));
+            if let Err(e) = &done {
+                self.say_failed(number, &known, e);
+            }
+            self.page.end_sync();
+            done.map_err(|e| errno_of(&e))?;
+        }
+        Ok(())
     }
 
     fn say_failed(&self, number: usize, known: &Known, why: &std::io::Error) {

@@ -175,7 +175,7 @@ impl Run {
             return Ok(first);
         }
         self.reclaim(shared);
-        if free().0.is_none() && self.flush(Instant::now() + WAIT).is_ok() {
+        if free().0.is_none() && self.flush(shared, Instant::now() + WAIT).is_ok() {
             self.reclaim(shared);
         }
         free()

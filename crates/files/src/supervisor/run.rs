@@ -21,7 +21,7 @@ use std::{
         Arc,
         atomic::{
             AtomicBool, AtomicU64,
-            Ordering::{Relaxed, Release},
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
     time::{Duration, Instant},
@@ -88,6 +88,8 @@ pub(super) struct Run {
     pub(super) ending: AtomicBool,
     /// It has.
     pub(super) ended: AtomicBool,
+    /// The lane ended before, and nothing in it is needed.
+    settled: AtomicBool,
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
     /// Why the lane was left in the pool, if it was.
@@ -138,6 +140,7 @@ impl Run {
             changed: Condvar::new(),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
             left: Mutex::default(),
@@ -208,7 +211,7 @@ impl Run {
             state: State::Leaving,
         };
         let done = match file.stamp() == leaving {
-            true => self.flush(deadline),
+            true => self.flush(shared, deadline),
             false => Ok(()),
         };
         if done.is_ok() && file.stamp() == leaving {
@@ -222,12 +225,18 @@ impl Run {
     ///
     /// # Errors
     /// That of a file that cannot be synced; `ETIMEDOUT`.
-    pub(super) fn flush(&self, deadline: Instant) -> Result<(), Errno> {
+    pub(super) fn flush(&self, shared: &Shared, deadline: Instant) -> Result<(), Errno> {
         let mut end = None;
         loop {
             let mut drained = self.drained.lock();
             if end.is_none() {
-                end = self.lane.seal().map_err(|_| Errno::IO)?;
+                match self.lane.seal() {
+                    Ok(sealed) => end = sealed,
+                    Err(_) => {
+                        drop(drained);
+                        return self.settle(shared);
+                    }
+                }
             }
             if end.is_some_and(|end| self.lane.usage().head >= end) {
                 return Ok(());
@@ -240,6 +249,29 @@ impl Run {
             }
             self.changed.wait_for(&mut drained, LOOK);
         }
+    }
+
+    /// The lane has ended before the run, because a process damaged the memory that all share: syncs every file really, after which nothing in the lane is
+    /// needed.
+    ///
+    /// # Errors
+    /// That of a file that cannot be synced: then the lane stays as it is.
+    fn settle(&self, shared: &Shared) -> Result<(), Errno> {
+        let _one = self.repairing.lock();
+        if self.settled.load(Acquire) {
+            return Ok(());
+        }
+        if let Some(errno) = self.page.failure() {
+            return Err(errno);
+        }
+        sys::complain(
+            "a process of the run has damaged the memory that all of them share: nothing is absorbed any more, and every sync is a real one. What was \
+             acknowledged is not lost. Restart the program, and look into what it writes to",
+        );
+        self.sync_known(shared)?;
+        self.lane.settle();
+        self.settled.store(true, Release);
+        Ok(())
     }
 
     /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under its lock.
@@ -356,7 +388,7 @@ impl Run {
     pub(super) fn end(&self, shared: &Shared) -> Result<(), String> {
         let deadline = Instant::now() + END_WAIT;
         let drained = loop {
-            match self.flush(deadline) {
+            match self.flush(shared, deadline) {
                 Err(_) if self.page.failing() && Instant::now() < deadline => {
                     for number in 0..FILES_MAX {
                         let _ = self.repair(shared, number);

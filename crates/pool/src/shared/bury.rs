@@ -40,11 +40,16 @@ impl SharedLane {
         true
     }
 
+    /// False if the lane is closed; it is from now on if a member has written nonsense to the memory that all share.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let control = self.control.lock();
+        self.sane_mark(&control).is_some() && !self.state().is_closed()
+    }
+
     /// Makes void what no living member has reserved. False if that cannot be told yet, or has to wait.
     pub(super) fn fill_holes(&self, control: &mut Control) -> bool {
-        if !self.is_sane(control) {
-            // A member has written nonsense there: the lane can do no more than end.
-            self.close();
+        if self.sane_mark(control).is_none() {
             return true;
         }
         let Some(holes) = self.holes(&control.dead) else {
@@ -59,19 +64,26 @@ impl SharedLane {
         filled
     }
 
-    /// True if mark and tail are where the owner's own segments are.
-    fn is_sane(&self, control: &Control) -> bool {
+    /// The mark, if it, the tail and the prepared segment are where the owner's own segments are. Otherwise the lane can do no more than end, and what waits for the mark waits no
+    /// longer.
+    pub(super) fn sane_mark(&self, control: &Control) -> Option<Lsn> {
         let mark = self.us.published();
         // Read after the mark, which is never above it.
         let (_, tail) = split(self.state().tail.0.load(SeqCst));
         let bytes = self.us.core.superblock.geometry.segment_bytes;
-        let (Some((_, front)), Some((_, back))) = (control.order.front(), control.order.back())
-        else {
-            return false;
+        let is_sane = match (control.order.front(), control.order.back()) {
+            (Some((_, front)), Some((_, back))) => {
+                mark.is_multiple_of(LINE as u64)
+                    && (first(*front)..=tail).contains(&mark)
+                    && tail <= back + bytes
+                    && self.state().next.load(SeqCst) == control.next
+            }
+            _ => false,
         };
-        mark.is_multiple_of(LINE as u64)
-            && (first(*front)..=tail).contains(&mark)
-            && tail <= back + bytes
+        if !is_sane {
+            self.state().abandon();
+        }
+        is_sane.then_some(mark)
     }
 
     /// Lines below the tail that no living writer will publish; none if that cannot be told yet.

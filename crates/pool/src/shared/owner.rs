@@ -62,10 +62,14 @@ pub(super) struct Control {
     pub(super) vacant: Vec<usize>,
     /// Slots in use and their starts, in log order, the prepared one included. The one that the tail points into is always there.
     pub(super) order: VecDeque<(usize, Lsn)>,
+    /// What members read of the prepared segment.
+    pub(super) next: u64,
     /// Members that are gone.
     pub(super) dead: Vec<u32>,
     /// Something that no living member has reserved is not void yet.
     pub(super) has_holes: bool,
+    /// Nothing in it is needed.
+    pub(super) settled: bool,
     pub(super) given_back: bool,
 }
 
@@ -120,8 +124,10 @@ impl Pool {
                 offsets: segments.iter().map(|s| geometry.segment(*s)).collect(),
                 order: VecDeque::new(),
                 vacant: Vec::new(),
+                next: NONE,
                 dead: Vec::new(),
                 has_holes: false,
+                settled: false,
                 given_back: false,
             }),
             lock: Some(lock),
@@ -233,7 +239,8 @@ impl SharedLane {
         let Some(slot) = self.write_header(&mut control, start) else {
             return false;
         };
-        state.next.store(pack(slot, start), SeqCst);
+        control.next = pack(slot, start);
+        state.next.store(control.next, SeqCst);
         wake(&state.prepared);
         true
     }
@@ -252,9 +259,11 @@ impl SharedLane {
     /// Complete segments that are not released, in log order. The last one is not among them before the next one is begun.
     #[must_use]
     pub fn complete(&self) -> Vec<Segment> {
-        let mark = self.us.published();
         let bytes = self.segment_bytes();
         let control = self.control.lock();
+        let Some(mark) = self.sane_mark(&control) else {
+            return Vec::new();
+        };
         let segments = control.order.iter().map(|(_, start)| Segment {
             start: *start,
             end: start + bytes,
@@ -302,8 +311,10 @@ impl SharedLane {
     /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments are free.
     pub fn release(&self, end: Lsn) {
         let bytes = self.segment_bytes();
-        let mark = self.us.published();
         let mut control = self.control.lock();
+        let Some(mark) = self.sane_mark(&control) else {
+            return;
+        };
         let mut freed = Vec::new();
         let mut head = None;
         while let Some(&(slot, start)) = control.order.front()
@@ -367,7 +378,23 @@ impl SharedLane {
         self.state().close();
     }
 
-    /// Closes the lane and gives it back to the pool, if everything in it was released. False otherwise: then it stays its owner's, with
+    /// Ends the lane: nothing is appended any more, and everything in it is durable elsewhere, so that a recovery finds nothing. Its segments stay its own
+    /// until it is [given back](Self::give_back): a member may be in the middle of an append, which ends with
+    /// [`AppendError::Closed`](crate::AppendError).
+    pub fn settle(&self) {
+        self.state().abandon();
+        let mut control = self.control.lock();
+        let last = control.order.back().copied();
+        let (Some((_, last)), Some(state)) = (last, control.entry.state) else {
+            return;
+        };
+        let head = last + self.segment_bytes();
+        let tables = self.us.core.tables();
+        tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
+        control.settled = true;
+    }
+
+    /// Closes the lane and gives it back to the pool, if everything in it was released, or it is [settled](Self::settle). False otherwise: then it stays its owner's, with
     /// everything in it. The caller knows that no member lives.
     #[must_use]
     pub fn give_back(&self) -> bool {
@@ -376,11 +403,11 @@ impl SharedLane {
         let (_, lsn) = split(self.state().tail.0.load(SeqCst));
         // The open segment is the first one, and holds nothing.
         let open = control.order.front().copied();
-        let empty = open.filter(|(_, start)| first(*start) == lsn);
+        let empty = open.filter(|(_, start)| control.settled || first(*start) == lsn);
         let (Some((_, open)), Some(state)) = (empty, control.entry.state) else {
             return false;
         };
-        let head = open + PAGE;
+        let head = state.head.max(open + PAGE);
         let freed = LaneState {
             taken: false,
             head,
