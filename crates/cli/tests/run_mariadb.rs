@@ -6,6 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
+    cut::{Cut, cut},
     databases::{
         Strike, absorbed_writes, boot_anew, explained, goes_on, moment, random, small_pool,
     },
@@ -18,6 +19,7 @@ use forebay_bench::mariadb::{
     server::{self, Launch, Server, said_by},
 };
 use forebay_bench::{
+    BenchError,
     processes::{find_eatmydata, preload},
     sql::Client,
 };
@@ -27,7 +29,6 @@ use std::{
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
 };
 
 /// Has the writers write until so many more transactions are acknowledged.
@@ -286,9 +287,34 @@ fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
     restored.stop().unwrap();
 }
 
-/// The file system is cut off under the writing server, both are killed, and what the device has is mounted; so many times. The pool lies elsewhere and
-/// plays the persistent memory. What was wrong then; none where there can be no such disk.
-fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
+impl Cut for Launch {
+    type Server = Server;
+
+    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
+        boot_anew(&mut self.environment, boot);
+        Server::start(self)
+    }
+
+    fn make_table(server: &Server) {
+        make_table(server);
+    }
+
+    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
+        writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
+    }
+
+    fn kill(server: &Server) {
+        server.outer().signal(Signal::KILL);
+        server.server().signal(Signal::KILL);
+    }
+
+    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+        faults(server, writers)
+    }
+}
+
+/// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.
+fn cut_off(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
     let mut random = random(kind);
     let sandbox = Sandbox::new();
     let pool = small_pool();
@@ -298,52 +324,13 @@ fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result
         .environment
         .push(("FOREBAY_RUN_DIR".into(), sandbox.file("run").into()));
     change(&mut launch);
-    disk.sync();
-    let mut writers = Writer::several(4, &mut random);
-    for number in 0..=rounds {
-        boot_anew(&mut launch.environment, number);
-        let server = match Server::start(&launch) {
-            Ok(server) => server,
-            Err(why) => return Some(Err(why.to_string())),
-        };
-        match number {
-            0 => make_table(&server),
-            _ => {
-                if let Err(fault) = faults(&server, &mut writers) {
-                    return Some(Err(fault));
-                }
-            }
-        }
-        if number == 0 {
-            disk.sync();
-        }
-        let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
-        let wait = Duration::from_millis(100) + moment(&mut random, 700);
-        thread::scope(|scope| {
-            for writer in &mut writers {
-                scope.spawn(|| writer.write::<Connection>(server.socket(), &done, &all));
-            }
-            thread::sleep(wait);
-            disk.cut();
-            server.outer().signal(Signal::KILL);
-            server.server().signal(Signal::KILL);
-        });
-        println!("{kind}, cut {number}: {} acknowledged", all.load(Relaxed));
-        drop(server);
-        disk.mount_again();
-    }
-    boot_anew(&mut launch.environment, rounds + 1);
-    let server = match Server::start(&launch) {
-        Ok(server) => server,
-        Err(why) => return Some(Err(why.to_string())),
-    };
-    Some(faults(&server, &mut writers))
+    Some(cut(&mut launch, &mut disk, rounds, &mut random))
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
     for kind in ["ext4", "xfs"] {
-        if let Some(found) = cut(kind, 2, |_| ()) {
+        if let Some(found) = cut_off(kind, 2, |_| ()) {
             found.unwrap();
         }
     }
@@ -355,7 +342,7 @@ fn where_nothing_is_synced_the_same_cut_loses() {
         println!("skipped: libeatmydata is not installed");
         return;
     };
-    let found = cut("ext4", 2, |launch| {
+    let found = cut_off("ext4", 2, |launch| {
         launch.wrapper.clear();
         launch
             .environment

@@ -239,3 +239,62 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
         }
     }
 }
+
+/// A process writes to a log; others that write to none give it other names, as PostgreSQL's checkpointer does, and remove another one.
+const NAMING: &str = r#"
+import os, subprocess, sys
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+gone = os.open("gone.log", os.O_WRONLY | os.O_CREAT, 0o600)
+for each in (fd, gone):
+    os.write(each, b"a" * 100)
+    os.fsync(each)
+names = "import os; os.link('a.log', 'b.log'); os.unlink('a.log')"
+subprocess.run([sys.executable, "-c", names], check=True)
+names = "import os; os.link('b.log', 'c.log'); os.unlink('b.log'); os.rename('c.log', 'd.log'); os.unlink('gone.log')"
+subprocess.run([sys.executable, "-c", names], check=True)
+os.write(fd, b"b" * 100)
+os.fsync(fd)
+os.kill(os.getppid(), 9)
+os.kill(os.getpid(), 9)
+"#;
+
+#[test]
+fn names_that_a_process_gives_which_writes_to_no_log_are_followed() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let environment = |boot| {
+        [
+            ("FOREBAY_TEST_BOOT_ID", boot),
+            ("FOREBAY_TEST_POOL_SURVIVED", "1"),
+        ]
+    };
+    let ran = sandbox
+        .command("run --explain --absorb *.log --pool")
+        .arg(pool.path())
+        .args(["--", "python3", "-c", NAMING])
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+        .envs(environment("00000000-0000-4000-8000-000000000001"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    // Nothing of it had reached the disk.
+    let file = File::options().write(true).open(sandbox.file("d.log"));
+    let file = file.unwrap_or_else(|e| panic!("{e}: {said}"));
+    let before = file.metadata().unwrap().modified().unwrap();
+    file.set_len(0).unwrap();
+    file.set_modified(before).unwrap();
+    let recovered = sandbox
+        .command("recover --json --pool")
+        .arg(pool.path())
+        .envs(environment("00000000-0000-4000-8000-000000000002"))
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&recovered.stdout);
+    assert!(recovered.status.success(), "{report}{said}");
+    assert!(report.contains("/d.log\""), "{report}{said}");
+    let content = fs::read(sandbox.file("d.log")).unwrap();
+    assert!(
+        content == [[b'a'; 100], [b'b'; 100]].concat(),
+        "{report}{said}"
+    );
+}

@@ -6,7 +6,8 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{PATIENCE, boot_anew, moment, random, small_pool},
+    cut::{Cut, cut},
+    databases::{PATIENCE, boot_anew, goes_on, moment, random, small_pool},
     disk::Disk,
     postgres::{
         SYNC_METHODS, Segments, backend, check, faults, forebay, launch, launch_in, make_table,
@@ -15,6 +16,7 @@ use common::{
     writers::Writer,
 };
 use forebay_bench::{
+    BenchError,
     postgres::{
         client::Connection,
         server::{Launch, Server},
@@ -110,19 +112,6 @@ impl Strike {
         assert!(server.server().wait_gone(PATIENCE));
         wait_gone(server, &all);
     }
-}
-
-/// Waits until some more transactions are acknowledged. False if they are not.
-fn goes_on(acknowledged: &AtomicU64) -> bool {
-    const SOME: u64 = 20;
-    let (before, begun) = (acknowledged.load(Relaxed), Instant::now());
-    while acknowledged.load(Relaxed) < before + SOME {
-        if begun.elapsed() > PATIENCE {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    true
 }
 
 /// Strikes so many times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
@@ -447,9 +436,33 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
     stands_by.stop().unwrap();
 }
 
-/// The file system is cut off under the writing server, all are killed, and what the device has is mounted; so many times. The pool lies elsewhere and
-/// plays the persistent memory. What was wrong then; none where there can be no such disk.
-fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
+impl Cut for Launch {
+    type Server = Server;
+
+    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
+        boot_anew(&mut self.environment, boot);
+        Server::start(self)
+    }
+
+    fn make_table(server: &Server) {
+        make_table(server);
+    }
+
+    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
+        writer.write::<Connection>(&server.socket(), &AtomicBool::new(false), all);
+    }
+
+    fn kill(server: &Server) {
+        Strike::All.strike(server, || {});
+    }
+
+    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+        faults(server, writers)
+    }
+}
+
+/// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.
+fn cut_off(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
     let mut random = random(kind);
     let sandbox = Sandbox::new();
     sandbox.let_in();
@@ -465,51 +478,13 @@ fn cut(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result
         .environment
         .push(("FOREBAY_RUN_DIR".into(), run.into()));
     change(&mut launch);
-    disk.sync();
-    let mut writers = Writer::several(4, &mut random);
-    for number in 0..=rounds {
-        boot_anew(&mut launch.environment, number);
-        let server = match Server::start(&launch) {
-            Ok(server) => server,
-            Err(why) => return Some(Err(why.to_string())),
-        };
-        if number == 0 {
-            make_table(&server);
-            disk.sync();
-        } else if let Err(fault) = faults(&server, &mut writers) {
-            return Some(Err(fault));
-        }
-        let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
-        let wait = moment(&mut random, 700);
-        let mut is_stuck = false;
-        thread::scope(|scope| {
-            for writer in &mut writers {
-                let socket = server.socket();
-                let (done, all) = (&done, &all);
-                scope.spawn(move || writer.write::<Connection>(&socket, done, all));
-            }
-            is_stuck |= !goes_on(&all);
-            thread::sleep(wait);
-            disk.cut();
-            Strike::All.strike(&server, || {});
-        });
-        assert!(!is_stuck, "{kind}: no transactions before cut {number}");
-        println!("{kind}, cut {number}: {} acknowledged", all.load(Relaxed));
-        drop(server);
-        disk.mount_again();
-    }
-    boot_anew(&mut launch.environment, rounds + 1);
-    let server = match Server::start(&launch) {
-        Ok(server) => server,
-        Err(why) => return Some(Err(why.to_string())),
-    };
-    Some(faults(&server, &mut writers))
+    Some(cut(&mut launch, &mut disk, rounds, &mut random))
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
     for kind in ["ext4", "xfs"] {
-        if let Some(found) = cut(kind, 2, |_| ()) {
+        if let Some(found) = cut_off(kind, 2, |_| ()) {
             found.unwrap();
         }
     }
@@ -521,7 +496,7 @@ fn where_nothing_is_synced_the_same_cut_loses() {
         println!("skipped: libeatmydata is not installed");
         return;
     };
-    let found = cut("ext4", 2, |launch| {
+    let found = cut_off("ext4", 2, |launch| {
         launch.wrapper.clear();
         launch
             .environment

@@ -53,3 +53,16 @@ fn a_name_below_a_fifo_does_not_hold_up_the_supervisor() {
     client.receive().unwrap();
     attacked.must_be_well();
 }
+
+#[test]
+fn a_process_with_another_version_of_the_library_is_refused_and_told_both() {
+    let attacked = Attacked::new();
+    let client = attacked.connect();
+    let mut hello = attacked.hello();
+    hello["hello"]["version"] = json!(3);
+    client.send(&hello, &[]);
+    let answer = client.receive().unwrap().to_string();
+    let words = ["refused", "version 3", "the supervisor 4"];
+    assert!(words.iter().all(|word| answer.contains(word)), "{answer}");
+    attacked.must_be_well();
+}

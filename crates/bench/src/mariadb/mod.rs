@@ -64,7 +64,7 @@ impl Database for MariaDb {
         Ok(launch.data())
     }
 
-    fn measure(round: Round<'_, Size>) -> Result<(Measured, String), BenchError> {
+    fn measure(round: Round<'_, Size>) -> Result<Measured, BenchError> {
         let mut launch = Launch::new(round.dir).map_err(BenchError::Config)?;
         launch.wrapper = round.wrapper;
         launch.processors = round.processors;
@@ -82,6 +82,7 @@ impl Database for MariaDb {
         };
         load::run(&warm_up, &server)?;
         let measured = load::run(&round.load, &server)?;
-        Ok((measured, server.stop()?))
+        server.stop()?;
+        Ok(measured)
     }
 }

@@ -57,7 +57,7 @@ impl Database for Postgres {
         Ok(launch.data())
     }
 
-    fn measure(round: Round<'_, Size>) -> Result<(Measured, String), BenchError> {
+    fn measure(round: Round<'_, Size>) -> Result<Measured, BenchError> {
         let mut launch = Launch::new(round.dir)?;
         launch.wrapper = round.wrapper;
         launch.processors = round.processors;
@@ -73,6 +73,7 @@ impl Database for Postgres {
         load::run(&warm_up, &server)?;
         let measured = load::run(&round.load, &server)?;
         // Its pages are not wanted any more, and a slow device would take minutes for them.
-        Ok((measured, server.abandon()?))
+        server.abandon()?;
+        Ok(measured)
     }
 }

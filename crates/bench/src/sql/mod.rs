@@ -206,11 +206,11 @@ pub trait Database {
     /// Those of the server.
     fn prepare(size: Self::Size, dir: &Path) -> Result<PathBuf, BenchError>;
 
-    /// Starts the server, has it warm up and measures it. Gives also what the server, and what stands before it, have printed.
+    /// Starts the server, has it warm up and measures it.
     ///
     /// # Errors
     /// Those of the server and of the load program.
-    fn measure(round: Round<'_, Self::Size>) -> Result<(Measured, String), BenchError>;
+    fn measure(round: Round<'_, Self::Size>) -> Result<Measured, BenchError>;
 }
 
 /// Runs it all. `note` is told what is being done.
@@ -251,10 +251,7 @@ pub fn run<D: Database>(
         for round in 0..config.rounds {
             for at in in_turn(0..modes.len(), round) {
                 let place = (scratch.path(), &template, user.as_ref());
-                let (row, printed) = measure_one::<D>(config, place, modes[at], clients)?;
-                if row.mode == Mode::Forebay {
-                    report.plain_under_forebay(&printed);
-                }
+                let row = measure_one::<D>(config, place, modes[at], clients)?;
                 note(&format!(
                     "{}, {clients} clients: {:.0} transactions/s, p99 {:.0} µs",
                     row.mode, row.ops_per_s, row.p99_us
@@ -270,13 +267,16 @@ pub fn run<D: Database>(
     Ok(report)
 }
 
+/// Segments of a pool, at least: a run takes more than its two while the disk is behind.
+const SEGMENTS: u64 = 8;
+
 /// One mode with so many clients, once, on a fresh copy.
 fn measure_one<D: Database>(
     config: &Config<D::Size>,
     (scratch, template, user): (&Path, &PathBuf, Option<&User>),
     mode: Mode,
     clients: u64,
-) -> Result<(Row, String), BenchError> {
+) -> Result<Row, BenchError> {
     let dir = ScratchDir::new_in(scratch)?;
     let data = dir.path().join("data");
     running::copy(template, &data)?;
@@ -285,7 +285,7 @@ fn measure_one<D: Database>(
     let pool = match mode {
         Mode::Forebay => Some(ScratchPool::new(
             &config.pool,
-            u64::from(config.buffers) * 2,
+            SEGMENTS.max(u64::from(config.buffers) * 2),
             config.buffer_bytes,
             None,
         )?),
@@ -319,7 +319,7 @@ fn measure_one<D: Database>(
         seconds: config.seconds,
         processor: pinned.as_ref().map(|(_, client)| *client),
     };
-    let (measured, printed) = D::measure(Round {
+    let measured = D::measure(Round {
         dir: dir.path(),
         wrapper,
         processors: pinned.map(|(server, _)| server),
@@ -327,7 +327,7 @@ fn measure_one<D: Database>(
         mode,
         load,
     })?;
-    let row = Row {
+    Ok(Row {
         mode,
         clients,
         is_pinned: load.processor.is_some(),
@@ -335,8 +335,7 @@ fn measure_one<D: Database>(
         p50_us: measured.p50_us,
         p99_us: measured.p99_us,
         ops_per_s_span: None,
-    };
-    Ok((row, printed))
+    })
 }
 
 /// The server's processors, as `taskset` has them, and the client's. One client and the thread that serves it work in turns: where the

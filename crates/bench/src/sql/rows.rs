@@ -115,19 +115,6 @@ impl<S: Copy + Display> Report<S> {
         }
     }
 
-    /// Notes, once, that forebay said to have absorbed nothing: then its rows are plain ones.
-    pub(super) fn plain_under_forebay(&mut self, printed: &str) {
-        let said = printed
-            .lines()
-            .find(|line| line.starts_with("forebay: ") && line.contains("nothing is absorbed"));
-        if let Some(said) = said {
-            let note = format!("the rows of forebay are plain ones: {said}");
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
-    }
-
     /// Our row with as many clients as this one, which is not ours.
     #[must_use]
     pub fn ours_beside(&self, row: &Row) -> Option<&Row> {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+pub mod cut;
 pub mod databases;
 pub mod disk;
 pub mod mariadb;

@@ -3,6 +3,7 @@
 use super::{
     CONFIG, interrupted,
     leaving::retire_file,
+    open::member,
     process::{Held, hold, process},
     session::{self, Session},
 };
@@ -28,6 +29,27 @@ use std::{
 /// Number and generation of a file that the run absorbs.
 pub(super) type Number = (usize, u32);
 
+/// The session to follow a change of names by: this process becomes a member if one of them is of an absorbed file, or of a directory that may have some. None
+/// if nothing is to be followed, or cannot be.
+fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
+    if interrupted() {
+        return None;
+    }
+    let config = CONFIG.get()?;
+    session::current().or_else(|| {
+        let may_be_absorbed = |(dir, path): &(c_int, &CStr)| {
+            let found = rustix::fs::statat(sys::directory(*dir), *path, AtFlags::SYMLINK_NOFOLLOW);
+            found.is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => true,
+                _ => config.is_absorbed(key(&stat)),
+            })
+        };
+        let is_followed =
+            config.any_absorbed() && !sys::in_vforked_child() && names.iter().any(may_be_absorbed);
+        is_followed.then(|| member(config)).flatten()
+    })
+}
+
 /// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces, and what is in it, if it is a directory.
 ///
 /// # Errors
@@ -37,7 +59,7 @@ pub fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let Some(session) = session::current().filter(|_| !interrupted()) else {
+    let Some(session) = following(&[from, to]) else {
         return real();
     };
     // Held to the end, so that of this process's threads one at a time renames.
@@ -127,7 +149,7 @@ pub fn unlink(
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let Some(session) = session::current().filter(|_| !interrupted()) else {
+    let Some(session) = following(&[(dir, path)]) else {
         return real();
     };
     let registry = process().registry.lock();
@@ -152,7 +174,7 @@ pub fn link(
     flags: c_int,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let Some(session) = session::current().filter(|_| !interrupted()) else {
+    let Some(session) = following(&[from]) else {
         return real();
     };
     let registry = process().registry.lock();
@@ -393,14 +415,16 @@ fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
 pub(super) enum Named {
     /// And this process is a member of it.
     Ours(Number),
-    /// And this process is not.
+    /// And this process cannot be.
     Foreign(Key),
 }
 
 pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
     let config = CONFIG.get()?;
     let key = stat_at(dir, path, flags)?;
-    if let Some(session) = session::current()
+    let may_join = || config.is_absorbed(key) && !interrupted() && !sys::in_vforked_child();
+    let session = session::current().or_else(|| may_join().then(|| member(config)).flatten());
+    if let Some(session) = session
         && let Some((number, stamp)) = session.page.find(key)
     {
         return Some(Named::Ours((number, stamp.generation)));

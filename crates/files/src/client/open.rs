@@ -87,7 +87,7 @@ pub fn open(
 }
 
 /// The session, which begins now if it has not: before the file is opened, so that the supervisor knows for a member who opens it.
-fn member(config: &Config) -> Option<&'static Session> {
+pub(super) fn member(config: &Config) -> Option<&'static Session> {
     if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
         return None;
     }

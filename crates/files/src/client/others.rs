@@ -70,7 +70,7 @@ impl Config {
     }
 
     /// True if the run absorbs anything.
-    fn any_absorbed(&self) -> bool {
+    pub(super) fn any_absorbed(&self) -> bool {
         self.table.as_ref().is_some_and(|table| table.any())
     }
 

@@ -1,0 +1,75 @@
+//! A server whose file system is cut off under it, again and again.
+
+use super::{
+    databases::{goes_on, moment},
+    disk::Disk,
+    writers::Writer,
+};
+use forebay_bench::{BenchError, data::Random};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+/// How a kind of server is treated.
+pub trait Cut {
+    /// A running one.
+    type Server: Sync;
+
+    /// Starts it, in the boot with this number.
+    fn start(&mut self, boot: usize) -> Result<Self::Server, BenchError>;
+    /// Makes the table that [`Writer`]s write to.
+    fn make_table(server: &Self::Server);
+    /// Has a writer write until the connection breaks.
+    fn write(server: &Self::Server, writer: &mut Writer, all: &AtomicU64);
+    /// Kills it, and what stands before it.
+    fn kill(server: &Self::Server);
+    /// What is wrong with it, if anything.
+    fn faults(server: &Self::Server, writers: &mut [Writer]) -> Result<(), String>;
+}
+
+/// Cuts the file system off under the writing server, kills it, and mounts what the device has; so many times and once more. The pool lies elsewhere and plays the
+/// persistent memory.
+///
+/// # Errors
+/// What was wrong then.
+pub fn cut<C: Cut>(
+    server: &mut C,
+    disk: &mut Disk,
+    rounds: usize,
+    random: &mut Random,
+) -> Result<(), String> {
+    disk.sync();
+    let mut writers = Writer::several(4, random);
+    for number in 0..=rounds {
+        let running = server.start(number).map_err(|e| e.to_string())?;
+        if number == 0 {
+            C::make_table(&running);
+            disk.sync();
+        } else {
+            C::faults(&running, &mut writers)?;
+        }
+        let all = AtomicU64::new(0);
+        let is_stuck = AtomicBool::new(false);
+        let wait = moment(random, 700);
+        thread::scope(|scope| {
+            for writer in &mut writers {
+                let (running, all) = (&running, &all);
+                scope.spawn(move || C::write(running, writer, all));
+            }
+            is_stuck.store(!goes_on(&all), Relaxed);
+            thread::sleep(wait);
+            disk.cut();
+            C::kill(&running);
+        });
+        assert!(
+            !is_stuck.into_inner(),
+            "no transactions before cut {number}"
+        );
+        println!("cut {number}: {} acknowledged", all.into_inner());
+        drop(running);
+        disk.mount_again();
+    }
+    let running = server.start(rounds + 1).map_err(|e| e.to_string())?;
+    C::faults(&running, &mut writers)
+}
