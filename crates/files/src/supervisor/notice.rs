@@ -149,7 +149,9 @@ fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
                     && sys::share_open_file((pid, fd), (*member, *theirs))
                         .unwrap_or_else(|| shared.is_of_run(pid))
             });
-            if !inherited && !found.contains(&(key, pid)) {
+            // It may have become a member since they were listed, or have ended.
+            let is_outside = !inherited && !shared.is_member(pid) && !processes::is_gone(pid);
+            if is_outside && !found.contains(&(key, pid)) {
                 found.push((key, pid));
             }
         }
