@@ -22,6 +22,7 @@ use forebay_pool::Lane;
 use rustix::{
     fs::{OFlags, Timespec, Timestamps},
     io::Errno,
+    time::ClockId,
 };
 use std::{
     fs::File,
@@ -30,7 +31,7 @@ use std::{
         OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 /// How a file's recovery ended.
@@ -142,9 +143,12 @@ impl<'a> Work<'a> {
         if self.beat.is_some_and(|last| last.elapsed() < BEAT) {
             return;
         }
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        // The clock that gives files their times: a finer one may be in the next second already.
+        let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+        let now = Duration::new(
+            u64::try_from(now.tv_sec).unwrap_or(0),
+            u32::try_from(now.tv_nsec).unwrap_or(0),
+        );
         self.mark = self.mark.replaying(now);
         self.lane.relabel(&relabelled(self.label, self.mark));
         self.beat = Some(Instant::now());

@@ -261,18 +261,20 @@ impl Run {
     fn repair_all(&self, shared: &Shared) -> bool {
         self.notify();
         while self.page.failing() {
-            let mut drained = self.drained.lock();
-            self.changed.wait_for(&mut drained, REPAIR_EVERY);
-            drop(drained);
             let ended = self.ending.load(Acquire);
             for number in 0..FILES_MAX {
                 if self.page.files[number].error().is_some() {
                     let _ = self.repair(shared, number);
                 }
             }
-            if ended && self.page.failing() {
+            if !self.page.failing() {
+                break;
+            }
+            if ended {
                 return false;
             }
+            let mut drained = self.drained.lock();
+            self.changed.wait_for(&mut drained, REPAIR_EVERY);
         }
         true
     }
