@@ -217,6 +217,41 @@ assert os.stat("plain").st_size == 0
 }
 
 #[test]
+fn a_thread_that_joins_the_run_brings_nothing_where_another_puts_a_descriptor() {
+    let ran = python(
+        r#"
+plain = os.open("plain", os.O_RDWR | os.O_CREAT, 0o600)
+def log():
+    fd = opened("a.log")
+    logged(fd)
+    os.close(fd)
+def child():
+    thread = threading.Thread(target=log)
+    thread.start()
+    while thread.is_alive():
+        for number in range(400, 420):
+            os.dup2(plain, number)
+        for number in range(400, 420):
+            os.close(number)
+# Each child joins anew.
+for n in range(100):
+    id = os.fork()
+    if id == 0:
+        try:
+            child()
+            os._exit(0)
+        except OSError as error:
+            print(n, error, flush=True)
+        os._exit(1)
+    assert os.waitpid(id, 0)[1] == 0
+assert os.stat("plain").st_size == 0
+"#,
+    )
+    .ok();
+    absorbed(&ran, "a.log", "100");
+}
+
+#[test]
 fn libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know() {
     let ran = python(
         r#"

@@ -90,27 +90,29 @@ pub fn may_be_own(fd: c_int) -> bool {
     fd >= OWN_MIN || is_own(fd)
 }
 
-/// The program puts something in the place of `fd` by `put`: what is ours there moves first, and nothing of ours comes there meanwhile.
+/// The program puts something in the place of `fd` by `put`: what is ours there moves first, and nothing of ours comes there meanwhile, nor does another
+/// thread that joins the run just then bring it there.
 ///
 /// # Errors
-/// Those of `put`; `EMFILE` if there is no other place for ours, `EBUSY` if a signal handler wants a descriptor that the call is using
-/// which it interrupted.
+/// Those of `put`; `EMFILE` if there is no other place for ours, `EBUSY` if a signal handler wants a descriptor above a call that uses or moves ours.
 pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    // Its descriptors are copies: none of ours is among them.
+    if sys::in_vforked_child() {
+        return put();
+    }
+    let moving = &process().moving;
     loop {
-        if OWN.iter().all(|own| own.load(Relaxed) < 0) {
-            return put();
-        }
         let stays = match interrupted() {
-            true => process().moving.try_read(),
-            false => Some(process().moving.read()),
+            true => moving.try_read().ok_or(Errno::BUSY)?,
+            false => moving.read(),
         };
         if !is_own(fd) {
             return put();
         }
         drop(stays);
         let _moving = match interrupted() {
-            true => process().moving.try_write().ok_or(Errno::BUSY)?,
-            false => process().moving.write(),
+            true => moving.try_write().ok_or(Errno::BUSY)?,
+            false => moving.write(),
         };
         for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
             move_away(own)?;
