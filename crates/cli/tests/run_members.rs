@@ -6,12 +6,13 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{moment, random, small_pool},
+    databases::{boot_anew, moment, random, small_pool},
 };
 use forebay_bench::data::Random;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs::{self, File},
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
@@ -33,6 +34,13 @@ enum End {
     SupervisorFirst,
 }
 
+/// The environment of a boot with a number of its own.
+fn boot(number: usize) -> Vec<(OsString, OsString)> {
+    let mut environment = Vec::new();
+    boot_anew(&mut environment, number);
+    environment
+}
+
 /// What a writer was promised: its number, the number of its write.
 type Write = (u64, u64);
 
@@ -40,22 +48,13 @@ fn round(end: End, random: &mut Random) {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let synced = sandbox.file("synced");
-    let environment = |boot: u32| {
-        [
-            (
-                "FOREBAY_TEST_BOOT_ID",
-                format!("00000000-0000-4000-8000-{boot:012}"),
-            ),
-            ("FOREBAY_TEST_POOL_SURVIVED", "1".to_owned()),
-        ]
-    };
     let mut command = sandbox.command("run --absorb *.log --pool");
     command
         .arg(pool.path())
         .args(["--", "python3", PROGRAM])
         .arg(random.below(1 << 30).to_string())
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .envs(environment(1))
+        .envs(boot(1))
         .stdout(Stdio::piped())
         .stderr(File::create(sandbox.file("said")).unwrap())
         .process_group(0);
@@ -92,11 +91,11 @@ fn round(end: End, random: &mut Random) {
     if end == End::PowerCut {
         put_back(&synced);
     }
-    let boot = if end == End::PowerCut { 2 } else { 1 };
+    let next = if end == End::PowerCut { 2 } else { 1 };
     sandbox
         .command("recover --pool")
         .arg(pool.path())
-        .envs(environment(boot))
+        .envs(boot(next))
         .status()
         .map(|status| assert!(status.success()))
         .unwrap();
@@ -262,18 +261,12 @@ os.kill(os.getpid(), 9)
 fn names_that_a_process_gives_which_writes_to_no_log_are_followed() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
-    let environment = |boot| {
-        [
-            ("FOREBAY_TEST_BOOT_ID", boot),
-            ("FOREBAY_TEST_POOL_SURVIVED", "1"),
-        ]
-    };
     let ran = sandbox
         .command("run --explain --absorb *.log --pool")
         .arg(pool.path())
         .args(["--", "python3", "-c", NAMING])
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .envs(environment("00000000-0000-4000-8000-000000000001"))
+        .envs(boot(1))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -286,7 +279,7 @@ fn names_that_a_process_gives_which_writes_to_no_log_are_followed() {
     let recovered = sandbox
         .command("recover --json --pool")
         .arg(pool.path())
-        .envs(environment("00000000-0000-4000-8000-000000000002"))
+        .envs(boot(2))
         .output()
         .unwrap();
     let report = String::from_utf8_lossy(&recovered.stdout);

@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{Strike, forebay_run, goes_on, moment, random, small_pool},
+    databases::{Strike, boot_anew, forebay_run, goes_on, moment, random, small_pool},
 };
 use forebay_bench::{
     data::Random,
@@ -147,16 +147,7 @@ fn storm(kind: Kind, strikes: usize, rewriting: bool, other_boots: bool) {
         .collect();
     for number in 0..strikes {
         if other_boots {
-            let boot = format!("00000000-0000-4000-8000-{number:012}");
-            launch
-                .environment
-                .retain(|(name, _)| name != "FOREBAY_TEST_BOOT_ID");
-            launch
-                .environment
-                .push(("FOREBAY_TEST_BOOT_ID".into(), boot.into()));
-            launch
-                .environment
-                .push(("FOREBAY_TEST_POOL_SURVIVED".into(), "1".into()));
+            boot_anew(&mut launch.environment, number);
         }
         let mut server = Server::start_on(&launch, port).unwrap();
         let mut connection = server.connect().unwrap();

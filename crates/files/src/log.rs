@@ -8,6 +8,7 @@ use crate::{
         self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_TOUCHED, KIND_TRUNCATE,
         KIND_WRITE,
     },
+    replay::final_parts,
     shared::{Gone, Page, SharedFile},
 };
 use forebay_pool::{
@@ -199,20 +200,32 @@ pub(crate) fn paths(file: &SharedFile) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Keeps a copy of the record if it is of this file.
-pub(crate) fn keep(kept: &mut Vec<(u16, Vec<u8>)>, record: &Record<'_>, number: usize) {
-    let (kind, payload) = (record.header.kind, record.payload);
-    let is_it = |(head, _): (Head, Change<'_>)| head.file as usize == number;
-    if record::decode(kind, payload).is_ok_and(is_it) {
-        kept.push((kind, payload.to_vec()));
-    }
-}
+/// Copies of what a lane has of one file.
+pub(crate) struct Kept(Vec<(u16, Vec<u8>)>);
 
-/// What such records say.
-pub(crate) fn changes(kept: &[(u16, Vec<u8>)]) -> Vec<(Head, Change<'_>)> {
-    kept.iter()
-        .filter_map(|(kind, payload)| record::decode(*kind, payload).ok())
-        .collect()
+impl Kept {
+    /// Of the file with this number: `records` calls what it is given with each record of the lane.
+    pub(crate) fn of(number: usize, records: impl FnOnce(&mut dyn FnMut(&Record<'_>))) -> Self {
+        let mut kept = Vec::new();
+        records(&mut |record| {
+            let (kind, payload) = (record.header.kind, record.payload);
+            let is_it = |(head, _): (Head, Change<'_>)| head.file as usize == number;
+            if record::decode(kind, payload).is_ok_and(is_it) {
+                kept.push((kind, payload.to_vec()));
+            }
+        });
+        Self(kept)
+    }
+
+    /// What is to be written to the file again, and where: not what is newer in the kernel.
+    pub(crate) fn parts(&self, file: &SharedFile) -> Vec<(u64, &[u8])> {
+        let records = self.0.iter();
+        let changes: Vec<_> = records
+            .filter_map(|(kind, payload)| record::decode(*kind, payload).ok())
+            .collect();
+        let newer: Vec<_> = file.newer().into_iter().collect();
+        final_parts(&changes, &newer)
+    }
 }
 
 /// The head of a record of now.

@@ -113,13 +113,11 @@ pub struct Policy {
     pub refuse_io_uring: bool,
 }
 
-impl Policy {
-    /// The patterns for people: of equal sets of characters that follow each other, how many there are.
-    #[must_use]
-    pub fn patterns_in_short(&self) -> String {
-        let shown: Vec<String> = self.patterns.iter().map(|p| in_short(p)).collect();
-        shown.join(" ")
-    }
+/// Patterns for people: of equal sets of characters that follow each other, how many there are.
+#[must_use]
+pub fn patterns_in_short(patterns: &[String]) -> String {
+    let shown: Vec<String> = patterns.iter().map(|p| in_short(p)).collect();
+    shown.join(" ")
 }
 
 fn in_short(pattern: &str) -> String {

@@ -5,7 +5,7 @@
 )]
 
 use rustix::{
-    fs::{AtFlags, OFlags, StatxFlags},
+    fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
     mm::{MapFlags, ProtFlags},
 };
@@ -262,6 +262,16 @@ pub(crate) fn note_process() {
 pub(crate) fn in_vforked_child() -> bool {
     let id = rustix::process::getpid().as_raw_nonzero().get();
     PROCESS.load(std::sync::atomic::Ordering::Relaxed) != id
+}
+
+/// The file's modification time is now, which a replay takes for a change that is not in the lane. Does not allocate.
+pub(crate) fn set_changed_now(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let now = Timestamps {
+        last_access: time(UTIME_OMIT),
+        last_modification: time(UTIME_NOW),
+    };
+    rustix::fs::futimens(fd, &now)
 }
 
 /// Says something on the database's standard error.

@@ -305,13 +305,12 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
     let full = |lab: &Lab| {
         let mut run = lab.run();
         run.open("a", &lab.data("a.log"), APPEND);
-        lab.inject(libc::EIO, 1);
+        lab.inject(libc::EIO, u64::MAX);
         let mut acknowledged = Vec::new();
         for i in 0..20 {
             run.call(format!("write a {i} 5000")).unwrap();
             acknowledged.extend(content(i, 5000));
         }
-        // Only a sync would write it again.
         while !lab.label().starts_with("failed:") {
             thread::sleep(Duration::from_millis(1));
         }
@@ -320,6 +319,7 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
     // The database dies.
     let lab = Lab::new();
     let (mut run, acknowledged) = full(&lab);
+    lab.inject(libc::EIO, 0);
     run.kill_database();
     assert_eq!(run.end()["lane"]["left"], serde_json::Value::Null);
     assert!(fs::read(lab.data("a.log")).unwrap() == acknowledged);
@@ -395,6 +395,28 @@ fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
     lab.recover(Some(OTHER_BOOT), &[]);
     let expected: Vec<u8> = (1..=4).flat_map(|i| content(i, 300)).collect();
     assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn after_a_failed_sync_what_a_signal_handler_wrote_is_not_overwritten_by_what_is_older() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("pwrite a 0 1 300").unwrap();
+    assert_eq!(run.call("sync a"), Ok(0));
+    lab.inject(libc::EIO, 1);
+    run.call("interrupting pwrite a 0 2 300").unwrap();
+    // What the disk has of it is not known, neither now nor later.
+    for _ in 0..2 {
+        assert_eq!(run.call("sync a"), Err(libc::EIO));
+        assert!(fs::read(&path).unwrap() == content(2, 300));
+    }
+    run.end_with_something_left();
+    assert!(fs::read(&path).unwrap() == content(2, 300));
+    assert_eq!(lab.lanes(), 1);
+    assert_eq!(lab.recover(None, &[])[0]["outcome"], "refused");
+    assert!(fs::read(&path).unwrap() == content(2, 300));
 }
 
 #[test]

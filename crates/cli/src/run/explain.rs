@@ -3,7 +3,7 @@
 use crate::{output::fields, size};
 use forebay_bench::report::{Table, figure, grouped};
 use forebay_files::{
-    policy::Policy,
+    policy::{Policy, patterns_in_short},
     replay::{LaneReport, Outcome},
     supervisor::{FileStatus, LaneStatus, Outside, PlainFile, Status},
 };
@@ -17,7 +17,7 @@ pub fn summary(policy: &Policy, status: &Status) -> String {
     let mut text = format!(
         "forebay: profile {}: files that match {} are absorbed; all others are left as they are\n",
         policy.profile,
-        policy.patterns.join(" ")
+        patterns_in_short(&policy.patterns)
     );
     text.push_str(&format!("forebay: {}\n", outside(status.outside_writer)));
     text.push_str(&body(status));
@@ -66,7 +66,7 @@ pub fn running(status: &Status) -> String {
             "pool",
             format!("{}, which {}", status.pool.display(), status.survives),
         ),
-        ("absorbs", status.patterns.join(" ")),
+        ("absorbs", patterns_in_short(&status.patterns)),
         (
             "who else writes",
             format!("{} (a process outside)", status.outside_writer.in_words()),

@@ -235,7 +235,7 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
     eprintln!(
         "forebay: profile {}, absorbing {} into {}, which {}; {buffers} buffers of {}",
         policy.profile,
-        policy.patterns_in_short(),
+        policy::patterns_in_short(&policy.patterns),
         pool.path().display(),
         pool.survives(),
         size::show(pool.superblock().geometry.segment_bytes)

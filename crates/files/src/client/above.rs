@@ -3,7 +3,7 @@
 //! The call may hold any of our locks and may have a record unfinished, so nothing here takes a lock, allocates, or appends a record. What the
 //! handler changes is in the kernel only, and is newer than the lane's records of that file. Before the handler hears that it is durable:
 //!
-//! 1. The file is *leaving*: nothing is logged of it any more, by any thread or process.
+//! 1. The file has *strayed*: nothing is logged of it any more, by any thread or process.
 //! 2. The handler waits, [`WAIT`] at most, for the supervisor to make it plain. Then the lane has nothing of it.
 //! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than [`WAIT`] after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.
@@ -16,9 +16,9 @@ use super::{
     session::{self, Session},
     table,
 };
-use crate::shared::State;
+use crate::{shared::State, sys};
 use rustix::{
-    fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
+    fs::{AtFlags, Timespec},
     io::Errno,
 };
 use std::{
@@ -44,7 +44,7 @@ pub(super) fn open(
     }
     let fd = real(flags)?;
     if writes(flags)
-        && let Some(raw) = crate::sys::borrow(fd)
+        && let Some(raw) = sys::borrow(fd)
         && let Ok((_, key)) = regular(raw)
     {
         let_go(config, key);
@@ -86,12 +86,7 @@ pub(super) fn sync(number: usize, fd: BorrowedFd<'_>) -> Result<(), Errno> {
     };
     let is_retired = outlast(session, number, generation(number));
     if !is_retired {
-        let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-        let now = Timestamps {
-            last_access: time(UTIME_OMIT),
-            last_modification: time(UTIME_NOW),
-        };
-        rustix::fs::futimens(fd, &now)?;
+        sys::set_changed_now(fd)?;
     }
     rustix::fs::fsync(fd)?;
     match session.page.files[number].error() {
@@ -110,7 +105,7 @@ fn let_go_at(config: &Config, (dir, path): (c_int, &CStr)) {
 fn let_go(config: &Config, key: Key) {
     let ours = session::there().and_then(|session| Some((session, session.page.find(key)?)));
     if let Some((session, (number, stamp))) = ours {
-        session.page.files[number].leave(stamp.generation);
+        session.page.files[number].stray(stamp.generation);
     }
     let is_absorbed = ours.is_some() || config.is_absorbed(key);
     let told = is_absorbed && config.address.foreign_at_once(key).is_ok();
@@ -122,7 +117,7 @@ fn let_go(config: &Config, key: Key) {
 /// From now on nothing of the file is logged. Waits until it is plain, or was not logged for [`WAIT`]; true in the first case.
 fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     let file = &session.page.files[number];
-    if !file.leave(generation) {
+    if !file.stray(generation) {
         return true;
     }
     // The supervisor does it, if the interrupted call has not the file's lock.

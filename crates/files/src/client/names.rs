@@ -3,16 +3,10 @@
 use super::{
     CONFIG, interrupted,
     leaving::retire_file,
-    open::member,
     process::{Held, hold, process},
     session::{self, Session},
 };
-use crate::{
-    identity,
-    shared::{Gone, State},
-    sys,
-    wire::Request,
-};
+use crate::{identity, shared::Gone, sys, wire::Request};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat},
     io::Errno,
@@ -36,17 +30,14 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
         return None;
     }
     let config = CONFIG.get()?;
-    session::current().or_else(|| {
-        let may_be_absorbed = |(dir, path): &(c_int, &CStr)| {
+    session::follower(config, || {
+        names.iter().any(|(dir, path)| {
             let found = rustix::fs::statat(sys::directory(*dir), *path, AtFlags::SYMLINK_NOFOLLOW);
             found.is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => true,
                 _ => config.is_absorbed(key(&stat)),
             })
-        };
-        let is_followed =
-            config.any_absorbed() && !sys::in_vforked_child() && names.iter().any(may_be_absorbed);
-        is_followed.then(|| member(config)).flatten()
+        })
     })
 }
 
@@ -311,7 +302,7 @@ impl Moved {
         let mut files = Vec::new();
         for (at, file) in session.page.files.iter().enumerate() {
             let stamp = file.stamp();
-            if !matches!(stamp.state, State::Absorbed | State::Leaving) {
+            if !stamp.state.is_in_lane() {
                 continue;
             }
             let path = PathBuf::from(OsString::from_vec(file.path.get()));
@@ -422,9 +413,7 @@ pub(super) enum Named {
 pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
     let config = CONFIG.get()?;
     let key = stat_at(dir, path, flags)?;
-    let may_join = || config.is_absorbed(key) && !interrupted() && !sys::in_vforked_child();
-    let session = session::current().or_else(|| may_join().then(|| member(config)).flatten());
-    if let Some(session) = session
+    if let Some(session) = session::follower(config, || config.is_absorbed(key))
         && let Some((number, stamp)) = session.page.find(key)
     {
         return Some(Named::Ours((number, stamp.generation)));

@@ -1,7 +1,7 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, PLAIN_FOR, above, closing, interrupted, is_absorbing,
+    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing, interrupted, is_absorbing,
     leaving::retire_file,
     names::{Key, Number, regular},
     process::{hold, process},
@@ -17,10 +17,7 @@ use rustix::{
 use std::{
     ffi::{CStr, CString, c_int},
     os::fd::BorrowedFd,
-    sync::atomic::{
-        AtomicBool,
-        Ordering::{Relaxed, Release},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -64,7 +61,7 @@ pub fn open(
         Found::Nothing => None,
     };
     let session = match is_wanted && writes(flags) {
-        true => member(config),
+        true => session::member(config),
         false => session::current(),
     };
     let known = session.and_then(|session| {
@@ -84,21 +81,6 @@ pub fn open(
         tell_plain(config, fd);
     }
     Ok(fd)
-}
-
-/// The session, which begins now if it has not: before the file is opened, so that the supervisor knows for a member who opens it.
-pub(super) fn member(config: &Config) -> Option<&'static Session> {
-    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
-        return None;
-    }
-    session::current().or_else(|| {
-        let begun = session::begin(&config.address);
-        let begun = begun.map_err(|why| {
-            GIVEN_UP.store(true, Release);
-            let _ = PLAIN_FOR.set(why);
-        });
-        begun.ok()
-    })
 }
 
 /// Opens the absorbed file with this number for reading, and truncates it.

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     identity,
-    log::{LOOK, changes, keep, paths},
-    replay::{self, Mark, final_parts, write_at},
+    log::{Kept, LOOK, paths},
+    replay::{self, Mark, write_at},
     shared::{Gone, State},
     sys,
 };
@@ -85,7 +85,7 @@ impl Session {
         let interrupted = self.page.was_syncing();
         let mut all = true;
         for (number, file) in self.page.files.iter().enumerate() {
-            let is_in_lane = matches!(file.stamp().state, State::Absorbed | State::Leaving)
+            let is_in_lane = file.stamp().state.is_in_lane()
                 && file.named_in().is_some()
                 && file.gone() != Gone::Yes;
             if !is_in_lane {
@@ -146,15 +146,11 @@ impl Session {
         if !file.lock.take_for(self.number, LOCK_WAIT) {
             return Err(Errno::IO);
         }
-        // Of one that was changed past the lane, no one knows where, the kernel may have what is newer.
+        // Of one that has strayed the kernel may have what is newer.
         let done = match file.stamp().state {
-            State::Absorbed => {
-                let mut records = Vec::new();
-                self.lane
-                    .records(|record| keep(&mut records, record, number));
-                let newer: Vec<_> = file.newer().into_iter().collect();
-                let changes = changes(&records);
-                let parts = final_parts(&changes, &newer);
+            State::Absorbed | State::Leaving => {
+                let kept = Kept::of(number, |each| self.lane.records(each));
+                let parts = kept.parts(file);
                 self.with_descriptor(number, Use::Write, |fd| {
                     for (at, bytes) in &parts {
                         write_at(fd, bytes, *at)?;

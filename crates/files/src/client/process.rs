@@ -137,7 +137,7 @@ impl Held {
             Err(ENDED) => {
                 // Without a supervisor a member sees to that; with one, the file is made plain.
                 if !self.session.is_orphan() {
-                    self.shared.leave(self.generation());
+                    self.shared.stray(self.generation());
                 }
                 Ok(())
             }
@@ -218,7 +218,7 @@ pub(super) fn hold(
                 }
                 return Ok(Some(held));
             }
-            State::Leaving if stamp.generation == wanted => {
+            state if state.leaves() && stamp.generation == wanted => {
                 drop(held);
                 session.retire(number, wanted)?;
             }
@@ -250,6 +250,6 @@ pub(super) fn hold_open(
 /// logged of it from now on, and whoever uses it next has it made plain. Neither allocates nor locks.
 pub(super) fn lose_track(number: usize) {
     if let Some(session) = existing().and_then(|process| process.session.get()) {
-        session.page.files[number].leave(generation(number));
+        session.page.files[number].stray(generation(number));
     }
 }

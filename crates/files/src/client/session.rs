@@ -1,7 +1,7 @@
 //! The session: this process as a member of the run. The lane, the shared page, the connection to the supervisor.
 
 use super::{
-    CONFIG, LEFT, PENDING, interrupted, own,
+    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, interrupted, own,
     process::{existing, process},
 };
 use crate::{
@@ -134,6 +134,32 @@ fn join_anew() -> Option<&'static Session> {
             None
         }
     }
+}
+
+/// The session, which begins now if it has not: before a file is opened, so that the supervisor knows for a member who opens it. None if this process
+/// cannot be a member.
+pub(super) fn member(config: &Config) -> Option<&'static Session> {
+    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
+        return None;
+    }
+    current().or_else(|| {
+        let begun = begin(&config.address).map_err(|why| {
+            GIVEN_UP.store(true, Release);
+            let _ = PLAIN_FOR.set(why);
+        });
+        begun.ok()
+    })
+}
+
+/// The session; it begins now if it has not and what is asked about, which is looked at then, may be absorbed.
+pub(super) fn follower(
+    config: &Config,
+    may_be_absorbed: impl FnOnce() -> bool,
+) -> Option<&'static Session> {
+    current().or_else(|| {
+        let may_join = config.any_absorbed() && !interrupted() && !sys::in_vforked_child();
+        (may_join && may_be_absorbed()).then(|| member(config))?
+    })
 }
 
 /// The session; begins it if there is none.

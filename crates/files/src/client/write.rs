@@ -89,7 +89,7 @@ pub fn write(
             },
             // Where it went is not known: it cannot be logged, and nothing after it.
             Err(_) => {
-                held.shared.leave(held.generation());
+                held.shared.stray(held.generation());
             }
         }
         drop(held);
@@ -186,7 +186,7 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
                 None => Ok(()),
             }
         }
-        State::Leaving if stamp.generation == wanted => {
+        state if state.leaves() && stamp.generation == wanted => {
             file.syncs.fetch_add(1, Relaxed);
             if file.error().is_some() {
                 session.repair(number)?;
@@ -310,7 +310,7 @@ pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), 
             // No byte of it changed, but its time may have.
             Ok(_) => failed_write(held, raw),
             Err(_) => {
-                held.shared.leave(held.generation());
+                held.shared.stray(held.generation());
             }
         }
         done

@@ -35,6 +35,20 @@ pub enum State {
     Absorbed,
     /// It is to be plain: nothing is logged of it any more, and its next change waits until the lane has nothing of it.
     Leaving,
+    /// It is to be plain, and was or may be changed past the lane already, who knows where: what the lane has of it is never written to it again.
+    Strayed,
+}
+
+impl State {
+    /// True if it is to be plain.
+    pub fn leaves(self) -> bool {
+        matches!(self, Self::Leaving | Self::Strayed)
+    }
+
+    /// True if the lane may have something of it.
+    pub fn is_in_lane(self) -> bool {
+        self == Self::Absorbed || self.leaves()
+    }
 }
 
 /// A state, and which of the files that had the number it is of.
@@ -53,6 +67,7 @@ impl Stamp {
             State::Registering => 1,
             State::Absorbed => 2,
             State::Leaving => 3,
+            State::Strayed => 4,
         };
         u64::from(self.generation) << 8 | state
     }
@@ -62,6 +77,7 @@ impl Stamp {
             1 => State::Registering,
             2 => State::Absorbed,
             3 => State::Leaving,
+            4 => State::Strayed,
             _ => State::Free,
         };
         Self {
@@ -137,7 +153,21 @@ impl SharedFile {
     pub fn leave(&self, generation: u32) -> bool {
         self.change(generation, State::Registering, State::Leaving)
             || self.change(generation, State::Absorbed, State::Leaving)
-            || self.stamp().state == State::Leaving && self.stamp().generation == generation
+            || self.leaves(generation)
+    }
+
+    /// As [`Self::leave`], of one that is changed past the lane before it is plain.
+    pub fn stray(&self, generation: u32) -> bool {
+        self.leave(generation) && {
+            let _ = self.change(generation, State::Leaving, State::Strayed);
+            self.leaves(generation)
+        }
+    }
+
+    /// True if it is to be plain.
+    pub fn leaves(&self, generation: u32) -> bool {
+        let stamp = self.stamp();
+        stamp.generation == generation && stamp.state.leaves()
     }
 
     /// From one state to another. False if it has another state, or generation.
@@ -236,8 +266,7 @@ impl Page {
     pub fn find(&self, key: (u64, u64)) -> Option<(usize, Stamp)> {
         (0..).zip(&self.files).find_map(|(number, file)| {
             let stamp = file.stamp();
-            let is_it =
-                matches!(stamp.state, State::Absorbed | State::Leaving) && file.key() == key;
+            let is_it = stamp.state.is_in_lane() && file.key() == key;
             is_it.then_some((number, stamp))
         })
     }
@@ -321,9 +350,11 @@ mod tests {
         assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Absorbed))));
         assert!(!file.leave(6) && file.leave(7) && file.leave(7));
         assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Leaving))));
+        assert!(!file.stray(6) && file.stray(7) && file.leave(7));
+        assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Strayed))));
         file.set(stamp(7, State::Free));
         assert_eq!(page.find((8, 9)), None);
-        assert!(!file.leave(7));
+        assert!(!file.leave(7) && !file.stray(7));
         file.set(stamp(8, State::Registering));
         assert!(file.leave(8) && !file.change(8, State::Registering, State::Absorbed));
     }

@@ -20,8 +20,8 @@ use crate::{
     FILES_MAX,
     absorbed::Key,
     identity,
-    log::{changes, keep},
-    replay::{Mark, final_parts, write_at},
+    log::Kept,
+    replay::{Mark, write_at},
     shared::{Gone, State},
     sys,
 };
@@ -142,23 +142,34 @@ impl Run {
 
     /// Syncs every file that has records below `end` which are not on the disk. False if one of them cannot be synced.
     fn sync_below(&self, shared: &Shared, end: Lsn) -> bool {
+        let is_behind = |number: usize| {
+            let file = &self.page.files[number];
+            let clean_from = self.drained.lock().clean_from[number];
+            clean_from < end
+                && file.stamp().state != State::Free
+                && file.named_in().is_some_and(|named| named >= clean_from)
+        };
+        self.sync_files(shared, is_behind).is_ok()
+    }
+
+    /// Syncs every file that is `wanted`, by its number.
+    ///
+    /// # Errors
+    /// That of one that cannot be synced; the others are.
+    pub(super) fn sync_files(
+        &self,
+        shared: &Shared,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<(), Errno> {
         // Many files may have lost their names in one directory: it is synced once, after all of them did.
         let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
         let mut synced = Vec::new();
-        let mut all = true;
-        for number in 0..FILES_MAX {
-            let file = &self.page.files[number];
-            let clean_from = self.drained.lock().clean_from[number];
-            let is_behind = clean_from < end
-                && file.stamp().state != State::Free
-                && file.named_in().is_some_and(|named| named >= clean_from);
-            if !is_behind {
-                continue;
-            }
+        let mut all = Ok(());
+        for number in (0..FILES_MAX).filter(|number| wanted(*number)) {
             let Some(known) = self.known(number) else {
                 continue;
             };
-            let open = self.lane.member().segment().unwrap_or(end);
+            let open = self.lane.member().segment().ok();
             // Released, it has no name and no descriptor, so its content is needed by no process.
             let target = known.unlinked_from.as_ref().or(known.file.as_ref());
             let done = target.map_or(Ok(()), |target| {
@@ -166,10 +177,7 @@ impl Run {
             });
             match done {
                 Ok(()) => synced.push((number, target.cloned(), known.clone(), open)),
-                Err(e) => {
-                    all = false;
-                    self.say_failed(number, &known, &e);
-                }
+                Err(e) => all = Err(self.failed(number, &known, errno_of(&e))),
             }
             self.page.end_sync();
         }
@@ -180,45 +188,35 @@ impl Run {
                     .entry(known.stat.st_dev)
                     .or_insert_with(|| sys::confirm_sync(&*target))
             });
-            match confirmed {
-                Ok(()) => self.drained.lock().clean_from[number] = open,
-                Err(errno) => {
-                    all = false;
-                    self.say_failed(number, &known, &errno.into());
-                }
+            match (confirmed, open) {
+                (Ok(()), Some(open)) => self.drained.lock().clean_from[number] = open,
+                // The lane has ended: nothing of it is released any more.
+                (Ok(()), None) => {}
+                (Err(errno), _) => all = Err(self.failed(number, &known, errno)),
             }
         }
         all
     }
 
-    /// Syncs every file, whatever the shared page says of it.
-    pub(super) fn sync_known(&self, shared: &Shared) -> Result<(), Errno> {
-        let mut directories = BTreeMap::new();
-        let known = (0..FILES_MAX).filter_map(|number| Some((number, self.known(number)?)));
-        for (number, known) in known {
-            let Some(target) = known.unlinked_from.as_ref().or(known.file.as_ref()) else {
-                continue;
-            };
-            let done = self
-                .sync_one(shared, number, &known, target, &mut directories)
-                .and_then(|()| Ok(sys::confirm_sync(&**target)?));
-            if let Err(e) = &done {
-                self.say_failed(number, &known, e);
-            }
-            self.page.end_sync();
-            done.map_err(|e| errno_of(&e))?;
-        }
-        Ok(())
-    }
-
-    fn say_failed(&self, number: usize, known: &Known, why: &std::io::Error) {
+    /// Says that a file could not be synced, with what error.
+    fn failed(&self, number: usize, known: &Known, errno: Errno) -> Errno {
         // First of all, and where it outlives us: nobody else gets this error from the kernel.
         self.mark(Mark::Failed);
-        self.page.fail(number, errno_of(why));
+        self.page.fail(number, errno);
+        let what_now = match self.page.files[number].stamp().state {
+            State::Strayed => {
+                "Something else has changed it meanwhile, so what is in the pool is not written over that: it stays there for forebay recover, and \
+                 its syncs fail. Stop the program, and look into the file and the disk"
+            }
+            _ => {
+                "Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail"
+            }
+        };
         sys::complain(&format!(
-            "{} cannot be synced: {why}. Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail",
+            "{} cannot be synced: {errno}. {what_now}",
             known.path.display()
         ));
+        errno
     }
 
     fn sync_one(
@@ -243,7 +241,7 @@ impl Run {
             Some(_) => target.sync_all(),
             None => {
                 shared.snapshot(&known.path, target);
-                fault().map_or_else(|| target.sync_data(), Err)
+                sync_data(target)
             }
         };
         if let Some(key) = directory {
@@ -294,10 +292,16 @@ impl Run {
         if !file.lock.take_for(SUPERVISOR, LOCK_WAIT) {
             return Err(failed);
         }
-        let done = match self.known(number).and_then(|known| known.file.clone()) {
-            Some(open) => self.write_again(shared, number, &open),
+        let open = self.known(number).and_then(|known| known.file.clone());
+        let done = match (open, file.stamp().state) {
+            // The kernel may have what is newer, and a sync of that may be one of nothing. A replay is to see that it was changed.
+            (Some(open), State::Strayed) => {
+                let _ = sys::set_changed_now(open.as_fd());
+                Err(failed)
+            }
+            (Some(open), _) => self.write_again(shared, number, &open),
             // No process can miss it.
-            None => Ok(()),
+            (None, _) => Ok(()),
         };
         if done.is_ok() {
             self.page.repaired(number);
@@ -311,10 +315,8 @@ impl Run {
     }
 
     fn write_again(&self, shared: &Shared, number: usize, open: &Arc<File>) -> Result<(), Errno> {
-        let mut records = Vec::new();
-        self.lane
-            .records(|record| keep(&mut records, record, number));
-        let parts = final_parts(&changes(&records), &[]);
+        let kept = Kept::of(number, |each| self.lane.records(each));
+        let parts = kept.parts(&self.page.files[number]);
         let to = match parts.is_empty() {
             true => open.try_clone().map_err(|e| errno_of(&e))?,
             false => identity::reopen(open.as_fd(), OFlags::WRONLY)?,
@@ -323,7 +325,7 @@ impl Run {
             write_at(to.as_fd(), bytes, *at)?;
         }
         let begun = clock::now_ns();
-        to.sync_data().map_err(|e| errno_of(&e))?;
+        sync_data(&to).map_err(|e| errno_of(&e))?;
         shared.charge_sync(&to, true, begun);
         sys::confirm_sync(&to)
     }
@@ -333,14 +335,21 @@ fn key_of(file: &File) -> Option<Key> {
     let stat = rustix::fs::fstat(file).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
-/// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`).
+
+fn sync_data(file: &File) -> std::io::Result<()> {
+    fault().map_or_else(|| file.sync_data(), Err)
+}
+
+/// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`; the largest count: always).
 fn fault() -> Option<std::io::Error> {
     let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;
     let text = std::fs::read_to_string(&path).ok()?;
     let (errno, count) = text.trim().split_once(' ')?;
     let (errno, count): (i32, u64) = (errno.parse().ok()?, count.parse().ok()?);
     let left = count.checked_sub(1)?;
-    std::fs::write(&path, format!("{errno} {left}")).ok()?;
+    if count < u64::MAX {
+        std::fs::write(&path, format!("{errno} {left}")).ok()?;
+    }
     Some(std::io::Error::from_raw_os_error(errno))
 }
 

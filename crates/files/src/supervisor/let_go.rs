@@ -14,8 +14,11 @@ impl Shared {
         let Some(run) = self.running() else { return };
         // A file that is being registered is so by a process that has it open already.
         if let Some((number, stamp, _)) = run.find(key) {
-            // If it cannot be synced, or a member is stopped in the middle of a write, it is *leaving* still.
-            let _ = run.retire(self, number, stamp.generation, FOREIGN_WAIT);
+            let retired = run.retire(self, number, stamp.generation, FOREIGN_WAIT);
+            // It cannot be synced, or a member is stopped in the middle of a write: it is written to past the lane nevertheless.
+            if retired.is_err() {
+                run.page.files[number].stray(stamp.generation);
+            }
         }
     }
 

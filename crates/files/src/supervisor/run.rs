@@ -21,7 +21,7 @@ use std::{
         Arc,
         atomic::{
             AtomicBool, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Relaxed, Release},
         },
     },
     time::{Duration, Instant},
@@ -88,8 +88,6 @@ pub(super) struct Run {
     pub(super) ending: AtomicBool,
     /// It has.
     pub(super) ended: AtomicBool,
-    /// The lane ended before, and nothing in it is needed.
-    settled: AtomicBool,
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
     /// Why the lane was left in the pool, if it was.
@@ -140,7 +138,6 @@ impl Run {
             changed: Condvar::new(),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            settled: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
             left: Mutex::default(),
@@ -190,7 +187,7 @@ impl Run {
     /// Makes a file plain: nothing is logged of it from now on, everything that the lane has is synced, and then all processes find it plain.
     ///
     /// # Errors
-    /// That of a sync; `ETIMEDOUT` if a process has been in the middle of a write all the time. The file stays *leaving*.
+    /// That of a sync; `ETIMEDOUT` if a process has been in the middle of a write all the time. The file is still to be plain.
     pub(super) fn retire(
         &self,
         shared: &Shared,
@@ -206,15 +203,11 @@ impl Run {
         if !file.lock.take_for(SUPERVISOR, limit) {
             return Err(Errno::TIMEDOUT);
         }
-        let leaving = Stamp {
-            generation,
-            state: State::Leaving,
-        };
-        let done = match file.stamp() == leaving {
+        let done = match file.leaves(generation) {
             true => self.flush(shared, deadline),
             false => Ok(()),
         };
-        if done.is_ok() && file.stamp() == leaving {
+        if done.is_ok() && file.leaves(generation) {
             self.forget(shared, number, true);
         }
         file.lock.free();
@@ -258,7 +251,7 @@ impl Run {
     /// That of a file that cannot be synced: then the lane stays as it is.
     fn settle(&self, shared: &Shared) -> Result<(), Errno> {
         let _one = self.repairing.lock();
-        if self.settled.load(Acquire) {
+        if self.lane.is_settled() {
             return Ok(());
         }
         if let Some(errno) = self.page.failure() {
@@ -268,9 +261,8 @@ impl Run {
             "a process of the run has damaged the memory that all of them share: nothing is absorbed any more, and every sync is a real one. What was \
              acknowledged is not lost. Restart the program, and look into what it writes to",
         );
-        self.sync_known(shared)?;
+        self.sync_files(shared, |_| true)?;
         self.lane.settle();
-        self.settled.store(true, Release);
         Ok(())
     }
 

@@ -99,7 +99,7 @@ impl Lab {
         self.home.path().join("fault")
     }
 
-    /// The next syncs fail with `errno`, `count` times.
+    /// The next syncs fail with `errno`, `count` times; `u64::MAX` for all, until this is called again.
     pub fn inject(&self, errno: i32, count: u64) {
         fs::write(self.fault_file(), format!("{errno} {count}")).unwrap();
     }
@@ -277,6 +277,12 @@ impl Running {
         self.output.read_to_string(&mut rest).unwrap();
         assert!(self.supervisor.wait().unwrap().success(), "{rest}");
         serde_json::from_str(rest.trim()).unwrap()
+    }
+
+    /// The same, where something in the lane cannot be written to its file.
+    pub fn end_with_something_left(mut self) {
+        drop(self.input.take());
+        assert!(!self.supervisor.wait().unwrap().success());
     }
 
     pub fn kill_database(&mut self) {

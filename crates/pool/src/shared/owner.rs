@@ -394,6 +394,12 @@ impl SharedLane {
         control.settled = true;
     }
 
+    /// True once the lane is [settled](Self::settle).
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.control.lock().settled
+    }
+
     /// Closes the lane and gives it back to the pool, if everything in it was released, or it is [settled](Self::settle). False otherwise: then it stays its owner's, with
     /// everything in it. The caller knows that no member lives.
     #[must_use]
