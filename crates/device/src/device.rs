@@ -284,6 +284,7 @@ impl Device<'_> {
         let (end, data_end) = (offset + bytes, file.data_end.load(Relaxed));
         let dirty = epoch(file);
         let mut new_pages = 0;
+        let mut first_new = None;
         for number in pages(offset, bytes) {
             let page = self.page(key, file, number);
             let held = self.pages.find(page);
@@ -296,16 +297,19 @@ impl Device<'_> {
             if held != Some(dirty) {
                 self.pages.insert(page, dirty);
                 new_pages += 1;
+                first_new.get_or_insert(number);
             }
         }
-        if new_pages > 0 {
-            if file.write_end.load(Relaxed) != offset || file.runs.load(Relaxed) == 0 {
+        if let Some(first) = first_new {
+            // A log's last block is written again with what follows it: that is one place still.
+            let before = file.write_end.swap(end, Relaxed);
+            let joins = first == before / PAGE_BYTES || first == before.div_ceil(PAGE_BYTES);
+            if !joins || file.runs.load(Relaxed) == 0 {
                 file.runs.fetch_add(1, Relaxed);
             }
             file.dirty.fetch_add(new_pages * PAGE_BYTES, Relaxed);
             self.state.dirty.fetch_add(new_pages * PAGE_BYTES, Relaxed);
         }
-        file.write_end.store(end, Relaxed);
         self.write_back(key, file, done)
     }
 

@@ -179,6 +179,21 @@ fn scattered_pages_cost_a_request_each_and_contiguous_ones_one() {
 }
 
 #[test]
+fn a_log_whose_last_block_is_written_again_with_the_next_is_one_place() {
+    let devices = devices(profile("journal = false"));
+    let device = devices.get(0).unwrap();
+    device.opened(FILE, 1 << 20);
+    let _ = device.write(FILE, 0, PAGE, PLAIN, 0);
+    for page in 0..7 {
+        let _ = device.write(FILE, page * PAGE, 2 * PAGE, PLAIN, 0);
+        // Nor does what is dirty already end the place.
+        let _ = device.write(FILE, 0, PAGE, PLAIN, 0);
+        let _ = device.write(FILE, (page + 1) * PAGE + 100, 200, PLAIN, 0);
+    }
+    assert_eq!(device.sync(FILE, 1 << 20, true, 0), 200 * US + 800 * US);
+}
+
+#[test]
 fn growth_costs_a_journal_record_and_the_volatile_cache_a_flush() {
     let devices = devices(profile("flush_us = 50"));
     let device = devices.get(0).unwrap();
