@@ -106,6 +106,8 @@ pub fn start() {
     };
     sys::note_process();
     if let Some(config) = read() {
+        // Now: the first who needs it may be a signal handler, which must not allocate.
+        process::process();
         others::note_inherited(CONFIG.get_or_init(|| config));
         // The first one reads the environment, which some programs overwrite with their title.
         forebay_pool::failpoint!("files:loaded");
