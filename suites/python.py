@@ -53,7 +53,8 @@ def groups() -> list[str]:
 def notes() -> list[str]:
     """What there is no Python for."""
     lacking = [f"{module}: not run: no Python here has it" for module in MODULES if not interpreter(module)]
-    return lacking + [f"{module}: not run, since they take minutes: {' '.join(tests)}" for module, tests in SLOW.items()]
+    slow = {module: ", ".join(f"`{test}`" for test in tests) for module, tests in SLOW.items()}
+    return lacking + [f"{module}: not run, since they take minutes: {tests}" for module, tests in slow.items()]
 
 
 def run_group(group: str, place: Place) -> dict[str, str]:
