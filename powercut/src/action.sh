@@ -31,6 +31,8 @@ postgres() {
     mkdir -p /run/postgres
     chown 1:1 "$POOL" /run/postgres
     export FOREBAY_RUN_DIR=/run/postgres
+    # Of the boot before. Every boot numbers its processes alike, so the number in it may be a thread's of what stands before the server.
+    rm -f /data/postgres/data/postmaster.pid
     # Called by its path: busybox has one of its own, which knows no users.
     # shellcheck disable=SC2086 # several options
     /lab/setpriv --reuid=1 --regid=1 --clear-groups "$@" /usr/lib/postgresql/*/bin/postgres -D /data/postgres/data -c listen_addresses= \
