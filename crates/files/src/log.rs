@@ -10,12 +10,13 @@ use crate::{
     },
     replay::final_parts,
     shared::{Gone, Page, SharedFile},
+    sys,
 };
 use forebay_pool::{
     AppendError, Lsn, Member,
     record::{Record, record_bytes},
 };
-use rustix::{io::Errno, time::ClockId};
+use rustix::io::Errno;
 use std::{
     ffi::OsStr,
     io::IoSlice,
@@ -230,11 +231,10 @@ impl Kept {
 
 /// The head of a record of now.
 fn head(number: usize, at: u64) -> Head {
-    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     Head {
         file: number as u32,
         at,
-        time: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+        time: sys::file_time_now(),
     }
 }
 

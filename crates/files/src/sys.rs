@@ -8,6 +8,7 @@ use rustix::{
     fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
     mm::{MapFlags, ProtFlags},
+    time::ClockId,
 };
 use std::{
     ffi::{CString, c_int},
@@ -411,6 +412,13 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
 /// The file system's: what was synced may not be on the disk.
 pub(crate) fn confirm_sync(fd: impl std::os::fd::AsFd) -> Result<(), Errno> {
     rustix::fs::fdatasync(fd)
+}
+
+/// Now by the clock that files have their times from, ns since 1970: a finer one may be in the next second already.
+#[inline]
+pub(crate) fn file_time_now() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Modification time, ns since 1970.

@@ -22,7 +22,6 @@ use forebay_pool::Lane;
 use rustix::{
     fs::{OFlags, Timespec, Timestamps},
     io::Errno,
-    time::ClockId,
 };
 use std::{
     fs::File,
@@ -143,13 +142,9 @@ impl<'a> Work<'a> {
         if self.beat.is_some_and(|last| last.elapsed() < BEAT) {
             return;
         }
-        // The clock that gives files their times: a finer one may be in the next second already.
-        let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
-        let now = Duration::new(
-            u64::try_from(now.tv_sec).unwrap_or(0),
-            u32::try_from(now.tv_nsec).unwrap_or(0),
-        );
-        self.mark = self.mark.replaying(now);
+        self.mark = self
+            .mark
+            .replaying(Duration::from_nanos(sys::file_time_now()));
         self.lane.relabel(&relabelled(self.label, self.mark));
         self.beat = Some(Instant::now());
         step();
