@@ -199,6 +199,11 @@ impl View {
             .ok_or(Errno::INVAL)
     }
 
+    /// Where it is mapped.
+    pub(crate) fn memory(&self) -> Range<usize> {
+        self.0.memory()
+    }
+
     /// A copy of the table that is open as `fd`: its owner cannot take memory away under it.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ use std::{
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// Parts of one record at most; a write of more becomes several records.
 const PARTS: usize = 16;
+/// Bytes of the records that name a file in a segment, and of its writes' headers: enough for any.
+const NAMES: u64 = 10 << 10;
 /// The run has ended, or its supervisor is gone: nothing is logged any more.
 pub(crate) const ENDED: Errno = Errno::NOTCONN;
 
@@ -84,6 +86,12 @@ impl Log<'_> {
             left -= taken;
         }
         Ok(())
+    }
+
+    /// True if a write of `bytes` bytes waits for no drain.
+    #[inline]
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.lane.has_room(bytes as u64 + NAMES)
     }
 
     /// The file has `bytes` bytes now.

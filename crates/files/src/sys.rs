@@ -12,8 +12,9 @@ use rustix::{
 };
 use std::{
     ffi::{CString, c_int},
+    io::IoSlice,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    sync::atomic::{AtomicU32, AtomicUsize},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
 };
 
 /// A descriptor of the database, for the length of one system call: if it is closed meanwhile, the kernel says `EBADF`, as it would
@@ -275,11 +276,19 @@ pub(crate) fn set_changed_now(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::fs::futimens(fd, &now)
 }
 
-/// Says something on the database's standard error.
+/// As [`complain`], the first time that `said` is handed in.
+pub(crate) fn complain_once(said: &AtomicBool, what: &str) {
+    if !said.swap(true, Relaxed) {
+        complain(what);
+    }
+}
+
+/// Says something on the database's standard error. Does not allocate.
 pub(crate) fn complain(what: &str) {
     if let Some(stderr) = borrow(2) {
         // Nobody to tell if that fails.
-        let _ = rustix::io::write(stderr, format!("forebay: {what}\n").as_bytes());
+        let line = ["forebay: ", what, "\n"].map(|part| IoSlice::new(part.as_bytes()));
+        let _ = rustix::io::writev(stderr, &line);
     }
 }
 

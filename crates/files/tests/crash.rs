@@ -246,6 +246,42 @@ fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
 }
 
 #[test]
+fn a_write_that_is_refused_because_syncs_fail_has_changed_nothing() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    lab.inject(libc::EIO, u64::MAX);
+    let mut expected = Vec::new();
+    let mut refused = 0;
+    for i in 0.. {
+        assert!(
+            i < 2000,
+            "more than the pool holds, and only {refused} refused"
+        );
+        match run.call(format!("write a {i} 5000")) {
+            Ok(_) => expected.extend(content(i, 5000)),
+            Err(errno) => {
+                assert_eq!(errno, libc::EIO);
+                refused += 1;
+            }
+        }
+        assert_eq!(fs::metadata(&path).unwrap().len(), expected.len() as u64);
+        if refused == 3 {
+            break;
+        }
+    }
+    lab.inject(libc::EIO, 0);
+    run.call("write a 1 5000").unwrap();
+    expected.extend(content(1, 5000));
+    assert_eq!(run.call("sync a"), Ok(0));
+    assert!(fs::read(&path).unwrap() == expected);
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
 fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
     let lab = Lab::new();
     let mut run = lab.run();

@@ -19,7 +19,7 @@ use crate::{
     real::{Real, c_name, hooks, signature},
 };
 use forebay_device::{FileKey, clock};
-use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t, size_t};
+use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t};
 use std::{
     hint,
     mem::{self, MaybeUninit},
@@ -74,36 +74,6 @@ static LAST: [AtomicUsize; RECENT] = [const { AtomicUsize::new(0) }; RECENT];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 hooks! {
-    fn [munmap] (address: *mut c_void, bytes: size_t) -> c_int;
-    missing missing(-1);
-    plain if is_idle();
-    else |real| {
-        release(address.addr(), bytes);
-        // SAFETY: our caller's arguments.
-        unsafe { real(address, bytes) }
-    };
-
-    fn [mprotect] (address: *mut c_void, bytes: size_t, protection: c_int) -> c_int;
-    missing missing(-1);
-    plain if is_idle();
-    else |real| {
-        release(address.addr(), bytes);
-        // SAFETY: our caller's arguments.
-        unsafe { real(address, bytes, protection) }
-    };
-
-    fn [mremap] (address: *mut c_void, bytes: size_t, new_bytes: size_t, flags: c_int, new_address: *mut c_void) -> *mut c_void;
-    missing missing(libc::MAP_FAILED);
-    plain if is_idle();
-    else |real| {
-        release(address.addr(), bytes);
-        if flags & libc::MREMAP_FIXED != 0 {
-            release(new_address.addr(), new_bytes);
-        }
-        // SAFETY: our caller's arguments.
-        unsafe { real(address, bytes, new_bytes, flags, new_address) }
-    };
-
     // The program's handler of SIGSEGV is kept, and called for faults that are not ours.
     fn [sigaction] (number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     missing missing(-1);

@@ -6,7 +6,7 @@
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
 //! [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
-//! [`map`] (and what undoes a mapping, in [`guard`]), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
+//! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
 //! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit), [`identity`] (`setuid`).
 //!
 //! [`device`] makes descriptors on an emulated device wait for it, [`guard`] readers of mappings.

@@ -1,8 +1,10 @@
-//! `mmap`: a mapping of a file on an emulated device is charged page by page ([`guard`]). And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`: the file is retired, if the kernel makes the mapping at all.
+//! `mmap`, `munmap`, `mprotect`, `mremap`. The client's own memory ([`client::is_own_memory`]) stays mapped, whatever a program finds and unmaps.
+//!
+//! A mapping of a file on an emulated device is charged page by page ([`guard`]). And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`: the file is retired, if the kernel makes the mapping at all.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{missing, tell_client},
+    around::{missing, set_errno, tell_client},
     change::retire,
     device, guard,
     real::hooks,
@@ -14,7 +16,7 @@ use std::ptr;
 hooks! {
     fn [mmap mmap64] (address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
-    plain if !is_concerned(flags, fd);
+    plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
         if is_shared(flags) && client::absorbs(fd) {
             // A mapping that the kernel refuses changes nothing: InnoDB asks whether its log is persistent memory (`MAP_SYNC`).
@@ -30,6 +32,9 @@ hooks! {
             }
         }
         if flags & libc::MAP_FIXED != 0 {
+            if client::is_own_memory(address.addr(), bytes) {
+                return not_there();
+            }
             guard::release(address.addr(), bytes);
         }
         let begun = device::begin(fd).filter(|_| guard::is_readers(protection, flags));
@@ -42,6 +47,65 @@ hooks! {
         }
         mapped
     };
+
+    fn [munmap] (address: *mut c_void, bytes: size_t) -> c_int;
+    missing missing(-1);
+    plain if is_plain(address, bytes);
+    else |real| {
+        guard::release(address.addr(), bytes);
+        // SAFETY: our caller's arguments.
+        around_own(address, bytes, |address, bytes| unsafe { real(address, bytes) })
+    };
+
+    fn [mprotect] (address: *mut c_void, bytes: size_t, protection: c_int) -> c_int;
+    missing missing(-1);
+    plain if is_plain(address, bytes);
+    else |real| {
+        guard::release(address.addr(), bytes);
+        // SAFETY: our caller's arguments.
+        around_own(address, bytes, |address, bytes| unsafe { real(address, bytes, protection) })
+    };
+
+    fn [mremap] (address: *mut c_void, bytes: size_t, new_bytes: size_t, flags: c_int, new_address: *mut c_void) -> *mut c_void;
+    missing missing(libc::MAP_FAILED);
+    plain if is_plain(address, bytes) && (flags & libc::MREMAP_FIXED == 0 || is_plain(new_address, new_bytes));
+    else |real| {
+        let lands_on_own = flags & libc::MREMAP_FIXED != 0 && client::is_own_memory(new_address.addr(), new_bytes);
+        if lands_on_own || client::is_own_memory(address.addr(), bytes) {
+            return not_there();
+        }
+        guard::release(address.addr(), bytes);
+        if flags & libc::MREMAP_FIXED != 0 {
+            guard::release(new_address.addr(), new_bytes);
+        }
+        // SAFETY: our caller's arguments.
+        unsafe { real(address, bytes, new_bytes, flags, new_address) }
+    };
+}
+
+/// True if the kernel does what the program asks for at these addresses, and nothing else has to be done.
+pub(crate) fn is_plain(address: *mut c_void, bytes: usize) -> bool {
+    guard::is_idle() && !client::is_own_memory(address.addr(), bytes)
+}
+
+/// Changes what is mapped at `bytes` from `address` on, but for what is the client's.
+fn around_own(
+    address: *mut c_void,
+    bytes: usize,
+    mut change: impl FnMut(*mut c_void, usize) -> c_int,
+) -> c_int {
+    if !client::is_own_memory(address.addr(), bytes) {
+        return change(address, bytes);
+    }
+    client::around_own_memory(address.addr(), bytes, |part, bytes| {
+        change(address.with_addr(part), bytes)
+    })
+}
+
+/// As the kernel says it of addresses that the program has nothing at.
+fn not_there() -> *mut c_void {
+    set_errno(libc::EFAULT);
+    libc::MAP_FAILED
 }
 
 /// What a mapping does at its address, or to its pages, as soon as it is made.
@@ -52,9 +116,10 @@ fn is_anonymous(flags: c_int) -> bool {
     flags & libc::MAP_ANONYMOUS != 0
 }
 
-/// Whether a mapping is of a file that is absorbed or on a device, or may be put over one that is charged.
-fn is_concerned(flags: c_int, fd: c_int) -> bool {
-    !is_anonymous(flags) && client::absorbs(fd) || flags & libc::MAP_FIXED != 0 && !guard::is_idle()
+/// Whether a mapping is of a file that is absorbed or on a device, or may be put over one that is charged or the client's.
+pub(crate) fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
+    !is_anonymous(flags) && client::absorbs(fd)
+        || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }
 
 /// Whether a mapping with `flags` is of a file and writes to it.

@@ -4,8 +4,7 @@
 
 use crate::{
     around::{client, missing, without_cancellation},
-    asynchronous, change, descriptor, device, guard, identity, map, memory, message, name, open,
-    position,
+    asynchronous, change, descriptor, device, identity, map, memory, message, name, open, position,
     real::hooks,
     sync, write,
 };
@@ -84,10 +83,10 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_sendfile if absorbs(a) || absorbs(b) => call!(change::sendfile, a, b, c, d),
         libc::SYS_splice if absorbs(c) || absorbs(a) => call!(change::splice, a, b, c, d, e, f),
         libc::SYS_ioctl if absorbs(a) => call!(change::ioctl, a, b, c),
-        libc::SYS_munmap if !guard::is_idle() => call!(guard::munmap, a, b),
-        libc::SYS_mprotect if !guard::is_idle() => call!(guard::mprotect, a, b, c),
-        libc::SYS_mremap if !guard::is_idle() => call!(guard::mremap, a, b, c, d, e),
-        libc::SYS_mmap if absorbs(e) || !guard::is_idle() => call!(map::mmap, a, b, c, d, e, f),
+        libc::SYS_munmap => call!(map::munmap, a, b),
+        libc::SYS_mprotect => call!(map::mprotect, a, b, c),
+        libc::SYS_mremap => call!(map::mremap, a, b, c, d, e),
+        libc::SYS_mmap => call!(map::mmap, a, b, c, d, e, f),
         libc::SYS_close if absorbs(a) || is_own(a) => call!(descriptor::close, a),
         libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
         libc::SYS_dup if absorbs(a) => call!(descriptor::dup, a),

@@ -1,7 +1,7 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FORKS, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted,
+    CONFIG, FORKS, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted, mappings,
     names::{Named, named, regular},
     others::claim_inherited,
     own,
@@ -102,6 +102,7 @@ pub fn forked() {
     }
     renew();
     own::close_own();
+    mappings::forked();
 }
 
 /// This process cannot be a member: `fd`, inherited, is about to be written to, and is made plain for all.

@@ -5,11 +5,13 @@
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
 //! `table` knows descriptors, `process` files and locks, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `leaving` are
-//! what becomes of each call, `above` of a signal handler's that interrupted another. docs/files-protocol.md says why it is so.
+//! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
+//! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
 mod descriptors;
 mod leaving;
+mod mappings;
 mod names;
 mod open;
 mod orphan;
@@ -26,6 +28,7 @@ pub use descriptors::{
     closing, device, duplicated, flags_changed, hidden_flags, is_in_pool, set_device,
 };
 pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
+pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
@@ -108,7 +111,11 @@ pub fn start() {
     if let Some(config) = read() {
         // Now: the first who needs it may be a signal handler, which must not allocate.
         process::process();
-        others::note_inherited(CONFIG.get_or_init(|| config));
+        let config = CONFIG.get_or_init(|| config);
+        if let Some(table) = &config.table {
+            mappings::keep(mappings::Of::Table, table.memory());
+        }
+        others::note_inherited(config);
         // The first one reads the environment, which some programs overwrite with their title.
         forebay_pool::failpoint!("files:loaded");
     }

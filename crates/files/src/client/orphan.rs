@@ -146,7 +146,6 @@ impl Session {
         if !file.lock.take_for(self.number, LOCK_WAIT) {
             return Err(Errno::IO);
         }
-        // Of one that has strayed the kernel may have what is newer.
         let done = match file.stamp().state {
             State::Absorbed | State::Leaving => {
                 let kept = Kept::of(number, |each| self.lane.records(each));
@@ -158,7 +157,11 @@ impl Session {
                     sync(fd)
                 })
             }
-            _ => Err(file.error().unwrap_or(Errno::IO)),
+            // The kernel may have what is newer. A replay is to see that it was changed.
+            _ => {
+                let _ = self.with_descriptor(number, Use::Sync, sys::set_changed_now);
+                Err(file.error().unwrap_or(Errno::IO))
+            }
         };
         file.lock.free();
         done
@@ -238,10 +241,9 @@ fn open_here(
 /// Says that the supervisor is gone, the first time.
 fn say() {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
-        sys::complain(
-            "the supervisor (forebay run) is gone: nothing is absorbed any more, and every sync is a real one. Restart the program under \
-             forebay run when convenient",
-        );
-    }
+    sys::complain_once(
+        &SAID,
+        "the supervisor (forebay run) is gone: nothing is absorbed any more, and every sync is a real one. Restart the program under \
+         forebay run when convenient",
+    );
 }

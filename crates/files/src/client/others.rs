@@ -133,11 +133,10 @@ impl Config {
 
 fn complain_once() {
     static COMPLAINED: AtomicBool = AtomicBool::new(false);
-    if !COMPLAINED.swap(true, Relaxed) {
-        sys::complain(
-            "a file that another process of this run absorbs cannot be opened for writing: forebay run does not answer. Is it stopped?",
-        );
-    }
+    sys::complain_once(
+        &COMPLAINED,
+        "a file that another process of this run absorbs cannot be opened for writing: forebay run does not answer. Is it stopped?",
+    );
 }
 
 /// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when the run does not absorb it.

@@ -116,13 +116,11 @@ pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Resul
         };
         for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
             move_away(own)?;
-            // Until now it was known for ours: nobody else puts anything there.
-            sys::borrow(fd).into_iter().for_each(sys::close);
         }
     }
 }
 
-/// Gives one of ours another number; the old one is a copy of it.
+/// Gives one of ours another number.
 fn move_away(own: &AtomicI32) -> Result<(), Errno> {
     let number = own.load(Relaxed);
     let raw = sys::borrow(number).ok_or(Errno::BADF)?;
@@ -131,6 +129,8 @@ fn move_away(own: &AtomicI32) -> Result<(), Errno> {
         .find_map(|least| rustix::io::fcntl_dupfd_cloexec(raw, least).ok())
         .ok_or(Errno::MFILE)?;
     own.store(moved.into_raw_fd(), Relaxed);
+    // Until now it was known for ours: no other thread has put anything there.
+    sys::close(raw);
     Ok(())
 }
 
@@ -159,11 +159,8 @@ pub fn make_way_from(least: c_int) {
         let Some(own) = OWN.iter().find(|own| before.contains(&own.load(Relaxed))) else {
             return;
         };
-        let number = own.load(Relaxed);
-        if move_away(own).is_ok()
-            && let Some(copy) = sys::borrow(number)
-        {
-            sys::close(copy);
+        if move_away(own).is_err() {
+            return;
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The session: this process as a member of the run. The lane, the shared page, the connection to the supervisor.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, interrupted, own,
+    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, interrupted,
+    mappings::{self, Of},
+    own,
     process::{existing, process},
 };
 use crate::{
@@ -211,6 +213,9 @@ impl Session {
         drop(stays);
         // From now on it is where `own` says.
         let _ = socket.into_raw_fd();
+        mappings::keep(Of::Page, page.memory());
+        mappings::keep(Of::Lane, lane.state_memory());
+        mappings::keep(Of::Pool, lane.pool_memory());
         Ok(Self {
             page,
             number: member,
@@ -277,6 +282,29 @@ impl Session {
         self.ask_done(number, &Request::Repair { file })
     }
 
+    /// Returns when the lane has room for a write of `bytes` bytes, or has ended. Without any lock of a file: one that could not be synced is to be
+    /// written again meanwhile, which is asked for.
+    ///
+    /// # Errors
+    /// That of a file that still cannot be synced.
+    #[cold]
+    pub(super) fn wait_for_room(&self, bytes: usize) -> Result<(), Errno> {
+        self.page.waits.fetch_add(1, Relaxed);
+        let mut failed = Ok(());
+        loop {
+            let seen = self.lane.prepared();
+            if self.log().has_room(bytes) || self.is_orphan() {
+                return Ok(());
+            }
+            // Only now: the lane may have grown while that was tried.
+            failed?;
+            match self.page.failing_file() {
+                Some(number) => failed = self.repair(number),
+                None => self.lane.wait(seen, LOOK),
+            }
+        }
+    }
+
     fn ask_done(&self, number: usize, request: &Request) -> Result<(), Errno> {
         match self.ask(request, &[]) {
             Ok(Answer::Done) => Ok(()),
@@ -311,6 +339,7 @@ impl Session {
     /// # Errors
     /// What the kernel says.
     pub(super) fn unmap_pool(&self) -> Result<(), Errno> {
+        mappings::forget(Of::Pool);
         sys::unmap_file(self.pool_file.0, self.pool_file.1)
     }
 }

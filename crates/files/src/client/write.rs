@@ -29,7 +29,7 @@ use std::{
 /// and to the pool: when this returns, what was written is durable as soon as a sync says so. Not a cancellation point.
 ///
 /// # Errors
-/// The kernel's; that of another file's sync, if the lane is full because of it.
+/// The kernel's; that of a file's sync, if the lane is full because of it: then nothing was written.
 pub fn write(
     fd: c_int,
     parts: &[IoSlice<'_>],
@@ -71,6 +71,12 @@ pub fn write(
         let Some(mut held) = hold_open(session, fd, entry, number)? else {
             continue;
         };
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if !session.log().has_room(bytes) {
+            drop(held);
+            session.wait_for_room(bytes)?;
+            continue;
+        }
         let written =
             kernel_write(raw, parts, offset, flags).inspect_err(|_| failed_write(&held, raw))?;
         if written == 0 {
@@ -84,7 +90,7 @@ pub fn write(
                     held.shared.set_newer(at..at + written as u64);
                     held.logged(Err(ENDED))?;
                 }
-                // The lane is full of what cannot be synced. What the kernel has was not acknowledged.
+                // Others took the room, and what they filled cannot be synced. What the kernel has was not acknowledged.
                 Err(errno) => return Err(errno),
             },
             // Where it went is not known: it cannot be logged, and nothing after it.

@@ -158,10 +158,10 @@ impl SharedFile {
 
     /// As [`Self::leave`], of one that is changed past the lane before it is plain.
     pub fn stray(&self, generation: u32) -> bool {
-        self.leave(generation) && {
-            let _ = self.change(generation, State::Leaving, State::Strayed);
-            self.leaves(generation)
-        }
+        let from = [State::Registering, State::Absorbed, State::Leaving];
+        from.into_iter()
+            .any(|from| self.change(generation, from, State::Strayed))
+            || self.leaves(generation)
     }
 
     /// True if it is to be plain.
@@ -277,11 +277,18 @@ impl Page {
         self.failing.load(Relaxed) != 0
     }
 
-    /// The error of a file that cannot be synced, if there is one.
-    pub fn failure(&self) -> Option<Errno> {
+    /// The number of a file that cannot be synced, if there is one.
+    pub fn failing_file(&self) -> Option<usize> {
+        let mut files = self.files.iter();
         self.failing()
-            .then(|| self.files.iter().find_map(SharedFile::error))
+            .then(|| files.position(|file| file.error().is_some()))
             .flatten()
+    }
+
+    /// Its error.
+    pub fn failure(&self) -> Option<Errno> {
+        self.failing_file()
+            .and_then(|number| self.files[number].error())
     }
 
     /// Supervisor: `file` could not be synced.

@@ -12,6 +12,7 @@ use crate::{
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice},
+    ops::Range,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::{FileTypeExt, MetadataExt},
@@ -180,6 +181,10 @@ fn file_system_of(file: &File) -> String {
 impl Media for FileMedia {
     fn bytes(&self) -> u64 {
         self.mapping.bytes() as u64
+    }
+
+    fn memory(&self) -> Range<usize> {
+        self.mapping.memory()
     }
 
     fn survives(&self) -> Survives {

@@ -8,7 +8,7 @@ use rustix::{
     thread::futex,
 };
 use std::{
-    ops::Deref,
+    ops::{Deref, Range},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU32, Ordering::SeqCst},
@@ -48,6 +48,13 @@ impl<T: Atomics> Mapped<T> {
     /// What the kernel says; `EINVAL` for something smaller than a `T`.
     pub fn map(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         Self::map_as(fd, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The addresses that it takes.
+    #[must_use]
+    pub fn memory(&self) -> Range<usize> {
+        let start = self.0.as_ptr().addr();
+        start..start + size_of::<T>()
     }
 
     /// Maps the file. Where `protection` does not let it be written to, nothing may be stored.

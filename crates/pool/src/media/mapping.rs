@@ -11,6 +11,7 @@ use crate::{
 use std::{
     fs::File,
     io::{self, IoSlice},
+    ops::Range,
     os::{fd::AsRawFd, unix::fs::FileTypeExt},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
@@ -125,6 +126,11 @@ impl Mapping {
             error.kind(),
             format!("its pages at {offset} cannot be mapped: {error}{remedy}"),
         ))
+    }
+
+    pub(super) fn memory(&self) -> Range<usize> {
+        let start = self.base.as_ptr().addr();
+        start..start + self.bytes
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -27,7 +27,7 @@ pub use timed::Timed;
 pub(crate) use window::{OwnLine, Pin, Window};
 
 use crate::checksum::Checksum;
-use std::{fmt, io, io::IoSlice, os::fd::BorrowedFd};
+use std::{fmt, io, io::IoSlice, ops::Range, os::fd::BorrowedFd};
 
 /// What a pool's contents live through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ impl fmt::Display for Survives {
 pub trait Media: Send + Sync + 'static {
     /// Bytes of memory.
     fn bytes(&self) -> u64;
+
+    /// The addresses at which it is mapped; empty if it is at none.
+    fn memory(&self) -> Range<usize> {
+        0..0
+    }
 
     /// What a fenced store lives through.
     fn survives(&self) -> Survives;

@@ -6,6 +6,7 @@ use std::{
     cell::Cell,
     hint, io,
     io::IoSlice,
+    ops::Range,
     os::fd::BorrowedFd,
     sync::{
         Arc,
@@ -126,6 +127,10 @@ fn nanoseconds(time: Duration) -> u64 {
 impl Media for Timed {
     fn bytes(&self) -> u64 {
         self.inner.bytes()
+    }
+
+    fn memory(&self) -> Range<usize> {
+        self.inner.memory()
     }
 
     fn survives(&self) -> Survives {

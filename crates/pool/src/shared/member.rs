@@ -15,6 +15,7 @@ use crate::{
 };
 use std::{
     io::IoSlice,
+    ops::Range,
     os::fd::BorrowedFd,
     sync::{
         Arc,
@@ -106,6 +107,18 @@ impl Member {
         self.epoch
     }
 
+    /// The addresses at which the lane's state is mapped.
+    #[must_use]
+    pub fn state_memory(&self) -> Range<usize> {
+        self.state.memory()
+    }
+
+    /// The addresses at which the pool is mapped; empty if it is in no memory.
+    #[must_use]
+    pub fn pool_memory(&self) -> Range<usize> {
+        self.core.media.memory()
+    }
+
     /// Log address below which everything is durable.
     #[must_use]
     pub fn published(&self) -> Lsn {
@@ -157,6 +170,18 @@ impl Member {
         step!("shared:written");
         self.publish(lsn, lsn + bytes, writer)?;
         Ok(Some(lsn))
+    }
+
+    /// True if `bytes` bytes of records have room in the open segment, or the next one is prepared. So also of a lane that is closed: an append
+    /// says that.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.open_segment().map_or(true, |(tail, _, start)| {
+            let (_, lsn) = split(tail);
+            let limit = start + self.segment_bytes;
+            lsn + bytes <= limit || self.next_tail(limit).is_some()
+        })
     }
 
     #[inline]

@@ -1,0 +1,142 @@
+//! Memory of this process that is the client's: the pool, the lane's state, the shared page, the table of what the run absorbs. A program that
+//! unmaps whatever it finds leaves it as it is.
+//!
+//! Neither allocates nor locks: asked about by any call that changes what is mapped, a signal handler's or the allocator's too.
+
+use crate::sys;
+use std::{
+    ops::Range,
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+/// Granularity of mappings.
+const PAGE: usize = 4096;
+
+/// A mapping; none while it is empty.
+struct Mapping {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+/// What is mapped, and where in [`OURS`] that stands.
+#[derive(Clone, Copy)]
+pub(super) enum Of {
+    Table,
+    Page,
+    Lane,
+    Pool,
+}
+
+static OURS: [Mapping; 4] = [const {
+    Mapping {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+    }
+}; 4];
+
+impl Mapping {
+    #[inline]
+    fn range(&self) -> Range<usize> {
+        let end = self.end.load(Acquire);
+        self.start.load(Relaxed)..end
+    }
+
+    fn set(&self, range: Range<usize>) {
+        // Empty in between: never from the one's start to the other's end.
+        self.end.store(0, Release);
+        self.start.store(range.start, Release);
+        self.end.store(range.end.next_multiple_of(PAGE), Release);
+    }
+}
+
+/// From now on `range` is the client's.
+pub(super) fn keep(of: Of, range: Range<usize>) {
+    OURS[of as usize].set(range);
+}
+
+/// The program may do with it what it likes: it is not mapped any more.
+pub(super) fn forget(of: Of) {
+    OURS[of as usize].set(0..0);
+}
+
+/// In a forked child: what its parent had of the session, it does not use.
+pub(super) fn forked() {
+    [Of::Page, Of::Lane, Of::Pool].into_iter().for_each(forget);
+}
+
+/// True if any of the `bytes` bytes at `address` is in memory of the client's, which no program must unmap or make inaccessible.
+#[inline]
+#[must_use]
+pub fn is_own_memory(address: usize, bytes: usize) -> bool {
+    let end = address.saturating_add(bytes);
+    OURS.iter().any(|ours| {
+        let ours = ours.range();
+        address < ours.end && ours.start < end
+    })
+}
+
+/// Calls `change` for each part of the `bytes` bytes at `address` that is not the client's, with its address and length, until one returns
+/// something else than 0, which is returned. The program is told once.
+pub fn around_own_memory(
+    address: usize,
+    bytes: usize,
+    mut change: impl FnMut(usize, usize) -> i32,
+) -> i32 {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    sys::complain_once(
+        &TOLD,
+        "the program unmaps memory that it did not map, and some of it is Forebay's: that part stays as it is",
+    );
+    let end = address.saturating_add(bytes.next_multiple_of(PAGE));
+    let mut from = address;
+    while from < end {
+        let first = OURS
+            .iter()
+            .map(Mapping::range)
+            .filter(|ours| from < ours.end && ours.start < end)
+            .min_by_key(|ours| ours.start);
+        let to = first.as_ref().map_or(end, |ours| ours.start.max(from));
+        if from < to {
+            let done = change(from, to - from);
+            if done != 0 {
+                return done;
+            }
+        }
+        from = first.map_or(end, |ours| ours.end);
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_around_the_clients_memory_is_the_programs() {
+        let parts = |address, bytes| {
+            let mut parts = Vec::new();
+            around_own_memory(address, bytes, |from, bytes| {
+                parts.push((from / PAGE, bytes / PAGE));
+                0
+            });
+            parts
+        };
+        assert!(!is_own_memory(0, usize::MAX));
+        keep(Of::Page, 20 * PAGE..22 * PAGE - 5);
+        keep(Of::Pool, 10 * PAGE..15 * PAGE);
+        assert!(is_own_memory(21 * PAGE, 1) && is_own_memory(0, 10 * PAGE + 1));
+        assert!(!is_own_memory(22 * PAGE, PAGE) && !is_own_memory(0, 10 * PAGE));
+        assert_eq!(parts(0, 30 * PAGE), [(0, 10), (15, 5), (22, 8)]);
+        assert_eq!(parts(12 * PAGE, PAGE), []);
+        assert_eq!(parts(12 * PAGE, 8 * PAGE + 1), [(15, 5)]);
+        assert_eq!(
+            around_own_memory(0, 30 * PAGE, |from, _| i32::from(from > 0)),
+            1
+        );
+        forked();
+        assert!(!is_own_memory(0, usize::MAX));
+    }
+}
