@@ -37,6 +37,7 @@ pub mod rocksdb;
 pub mod rounds;
 pub mod scratch;
 pub mod sql;
+pub mod units;
 pub mod wisckey;
 
 pub use error::BenchError;

@@ -505,7 +505,7 @@ pub fn redis(report: &redis::Report) -> String {
             },
             grouped(row.value_bytes as i64),
             row.clients.to_string(),
-            row.mode.to_string(),
+            row.name(),
             figure(Some(row.ops_per_s)),
             figure(Some(row.p50_us)),
             figure(Some(row.p99_us)),

@@ -260,7 +260,13 @@ fn p4_is_complete(get: impl Fn(&str) -> Value) {
         &["32 B", "512 B", "8 KiB"],
     );
     for panel in ["sets", "p99"] {
-        let modes = ["everysec", "always", "forebay"];
+        let modes = [
+            "everysec",
+            "always",
+            "forebay 16 MiB",
+            "forebay 256 MiB",
+            "forebay 1 GiB",
+        ];
         assert_complete(
             &get("p4-rewrite"),
             panel,

@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! The rooms: [`options`](Options), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
+//! The modules: [`options`](Options), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
 //! records), `large` (values too large for it), `memtable` (recent keys), [`index`] (all others), `manifest`, and `db`, where they come
 //! together. Formats: docs/store-format.md. What is promised: docs/durability.md.
 

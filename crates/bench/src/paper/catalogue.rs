@@ -630,7 +630,7 @@ const P4_REWRITE: Experiment = Experiment {
     id: "p4-rewrite",
     paper: "P4",
     title: "The open problem: 8 KiB values while the append-only file is rewritten",
-    method: "redis-benchmark's SETs of 8 KiB, alone and while BGREWRITEAOF is sent again and again.",
+    method: "redis-benchmark's SETs of 8 KiB, alone and while BGREWRITEAOF is sent again and again, with pools of 16 MiB, 256 MiB and 1 GiB.",
     setup: P4_SETUP,
     panels: &[
         Panel {
@@ -649,20 +649,22 @@ const P4_REWRITE: Experiment = Experiment {
         },
     ],
     claims: &[
+        rewriting("everysec over ours, pool of 256 MiB", "forebay 256 MiB").headline(&[]),
+        rewriting("everysec over ours, pool of 16 MiB", "forebay 16 MiB"),
+        rewriting("everysec over ours, pool of 1 GiB", "forebay 1 GiB"),
         times(
-            "everysec over ours, during rewrites",
-            3.77,
-            cell("sets", "everysec", "during rewrites"),
-            cell("sets", "forebay", "during rewrites"),
-            REWRITES_COST,
+            "everysec over ours, pool of 256 MiB, alone",
+            1.31,
+            cell("sets", "everysec", "alone"),
+            cell("sets", "forebay 256 MiB", "alone"),
+            SHARED_CPU,
         )
-        .if_below(REWRITES)
-        .less()
-        .headline(&[]),
+        .if_below(FAST_PATH)
+        .less(),
         times(
-            "p99 of ours over everysec's, during rewrites",
+            "p99 of ours over everysec's, pool of 256 MiB, during rewrites",
             1.0,
-            cell("p99", "forebay", "during rewrites"),
+            cell("p99", "forebay 256 MiB", "during rewrites"),
             cell("p99", "everysec", "during rewrites"),
             "The paper gives no latencies; it leaves a log that does not stall during the rewrite to future work. 1 is the goal: no worse than \
              everysec. Fork, rewriting child, server and supervisor share {processors} processors.",
@@ -670,8 +672,20 @@ const P4_REWRITE: Experiment = Experiment {
         .less(),
     ],
     measurement: Measurement::Rewrite,
-    seconds: [6, 30, 200],
+    seconds: [30, 180, 1200],
 };
+
+const fn rewriting(what: &'static str, series: &'static str) -> Claim {
+    times(
+        what,
+        3.77,
+        cell("sets", "everysec", "during rewrites"),
+        cell("sets", series, "during rewrites"),
+        REWRITES_COST,
+    )
+    .if_below(REWRITES)
+    .less()
+}
 
 const P3_SETUP: &str = "Xeon E5-2660 v2, 64 GB, CentOS 7.3; SSD Crucial MX200, NVMe Intel DC P3700, NVRAM Microsemi NV1600 (battery-backed DRAM); MyRocks, \
                         LinkBench with 10 million ids (3.5 GB), TPC-C with 200 warehouses (7 GB), 10 clients";

@@ -1,7 +1,7 @@
 //! P5: benchmarks that run as processes of this program, and whose JSON becomes rows.
 
-use super::{Lab, Measured, Row, bytes_name};
-use crate::{BenchError, place::Place, processes};
+use super::{Lab, Measured, Row};
+use crate::{BenchError, place::Place, processes, units::bytes_name};
 use serde_json::Value;
 use std::process::Command;
 

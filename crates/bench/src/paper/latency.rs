@@ -37,7 +37,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         }
     }
     for memory in MEMORIES {
-        for size in SIZES.map(super::bytes_name) {
+        for size in SIZES.map(crate::units::bytes_name) {
             let series = format!("{memory} {}", Mode::Forebay);
             let figures: Vec<f64> = rounds
                 .iter()

@@ -49,7 +49,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             .flat_map(|&size| MIXES.map(|sets_and_gets| (size, sets_and_gets)))
         {
             let panel = format!("mix-{sets}-{gets}");
-            let x = super::bytes_name(value_bytes);
+            let x = crate::units::bytes_name(value_bytes);
             if let Err(why) = lab.has(place) {
                 let row = |name: &&str| Row::missing(&panel, place.name(), name, &x, &why);
                 measured.rows.extend(names.iter().map(row));
@@ -106,6 +106,7 @@ fn measure(lab: &Lab<'_>, mode: Mode, place: Place, mix: Mix) -> Result<f64, Ben
             pool: lab.pool,
             buffers: 2,
             buffer_bytes: 8 << 20,
+            pool_bytes: 32 << 20,
             slowed: None,
             device: place.profile(),
             rewrites: Rewrites::Automatic,

@@ -238,17 +238,6 @@ pub(crate) const SERVER: Kind = Kind::Redis;
 /// P4's sizes of values, bytes.
 pub(crate) const SIZES: [u64; 5] = [32, 128, 512, 2048, 8192];
 
-/// A size in words, as rows have it.
-pub(crate) fn bytes_name(bytes: u64) -> String {
-    match bytes {
-        bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => {
-            format!("{} MiB", bytes >> 20)
-        }
-        bytes if bytes >= 1024 && bytes.is_multiple_of(1024) => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} B"),
-    }
-}
-
 impl Measurement {
     /// Measures.
     pub(crate) fn run(self, lab: &Lab<'_>) -> Result<Measured, BenchError> {

@@ -29,7 +29,8 @@ impl Experiment {
             Measurement::Peers => (4 * puts * 4200 + 64 * MIB, pool),
             Measurement::Buffers => (store, 2 * 64 * MIB + pool),
             Measurement::Policies | Measurement::Mixes => (append_only, append_only),
-            Measurement::Latency | Measurement::Rewrite => (append_only, pool),
+            Measurement::Latency => (append_only, pool),
+            Measurement::Rewrite => (append_only, policies::POOLS[2] + pool),
             Measurement::Loss => (128 * MIB, 2 * pool),
             Measurement::Memory => (
                 size.pick(64, 1024, 1024) * MIB,

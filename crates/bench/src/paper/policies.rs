@@ -1,11 +1,12 @@
 //! P4: redis-benchmark's SETs under each policy, by size of the value, and during rewrites of the append-only file.
 
-use super::{Lab, Measured, Row, SERVER, SIZES, Size, bytes_name};
+use super::{Lab, Measured, Row, SERVER, SIZES, Size};
 use crate::{
     BenchError,
     device::Effort,
     place::Place,
     redis::{self, Config, Mode, load, server::Kind},
+    units::bytes_name,
 };
 
 /// P4's disk, and this one.
@@ -39,6 +40,7 @@ pub(super) fn config(lab: &Lab<'_>) -> Config {
         pool: lab.pool.clone(),
         buffer_bytes: 8 << 20,
         buffers: 2,
+        pool_sizes: vec![32 << 20],
         slowed: None,
         device: None,
         forebay: lab.forebay.to_owned(),
@@ -127,7 +129,7 @@ pub(super) fn add(
     for row in &report.rows {
         let series = format!(
             "{prefix}{}{}",
-            row.mode,
+            row.name(),
             if row.during_rewrite {
                 ", rewriting"
             } else {
@@ -172,25 +174,45 @@ pub(super) fn add(
     Ok(())
 }
 
+/// Bytes of the pools with which that is measured: the smallest holds two segments, as PB-Redis' buffer has two halves.
+pub(super) const POOLS: [u64; 3] = [16 << 20, 256 << 20, 1 << 30];
+
 /// P4's open problem: 8 KiB values, alone and while the append-only file is rewritten again and again.
 pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const VALUE_BYTES: u64 = 8192;
     let modes = [Mode::Everysec, Mode::Always, Mode::Eatmydata, Mode::Forebay];
-    let names = modes.map(|mode| mode.to_string());
+    let ours = POOLS.map(|bytes| format!("{} {}", Mode::Forebay, bytes_name(bytes)));
+    let others = modes.into_iter().filter(|mode| *mode != Mode::Forebay);
+    let names: Vec<String> = others.map(|mode| mode.to_string()).chain(ours).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let panels = ["sets", "p99"];
     let mut measured = Measured::default();
-    if let Some(rows) = not_installed(&["sets", "p99"], &names, &bytes_name(VALUE_BYTES)) {
+    if let Some(rows) = not_installed(&panels, &names, &bytes_name(VALUE_BYTES)) {
         measured.rows = rows;
         return Ok(measured);
     }
-    let config = Config {
-        modes: modes.to_vec(),
-        sizes: vec![VALUE_BYTES],
-        during_rewrite: Some(VALUE_BYTES),
-        keys: lab.size.pick(1000, 10_000, 100_000),
-        ..config(lab)
-    };
-    add(lab, &config, Place::Here, "", &mut measured)?;
+    for place in PLACES {
+        if let Err(why) = lab.has(place) {
+            for (panel, name) in panels
+                .iter()
+                .flat_map(|p| names.iter().map(move |n| (p, n)))
+            {
+                let row = Row::missing(panel, place.name(), name, "alone", &why);
+                measured.rows.push(row);
+            }
+            continue;
+        }
+        let config = Config {
+            modes: modes.to_vec(),
+            sizes: vec![VALUE_BYTES],
+            during_rewrite: Some(VALUE_BYTES),
+            keys: lab.size.pick(1000, 10_000, 100_000),
+            pool_sizes: POOLS.to_vec(),
+            device: place.profile().map(str::to_owned),
+            ..config(lab)
+        };
+        add(lab, &config, place, "", &mut measured)?;
+    }
     // Those that were rewriting become a second x of the same series.
     for row in &mut measured.rows {
         let rewriting = row.series.strip_suffix(", rewriting").map(str::to_owned);
@@ -207,7 +229,8 @@ pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     measured.note(
         &[],
         format!(
-            "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done",
+            "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done; a lane takes what is free of its pool while the \
+             disk is behind",
             crate::report::grouped(requests(lab.size) as i64)
         ),
     );

@@ -2,7 +2,7 @@
 //!
 //! On this disk the store runs in this process. On an emulated device it runs as `forebay bench wisckey` under `forebay run --device`.
 
-use super::{Lab, Measured, Row, bytes_name};
+use super::{Lab, Measured, Row};
 use crate::{
     BenchError,
     device::Effort,
@@ -13,6 +13,7 @@ use crate::{
     processes,
     rounds::Span,
     scratch::ScratchDir,
+    units::bytes_name,
     wisckey::{self, Config, Figures, Limit, Watch},
 };
 use forebay_store::Variant;

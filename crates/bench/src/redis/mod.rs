@@ -137,8 +137,10 @@ pub struct Config {
     pub pool: PoolSource,
     /// Bytes of a segment of an emulated pool.
     pub buffer_bytes: u64,
-    /// Segments of a lane.
+    /// Segments of a lane, which takes more of the pool while the disk is behind.
     pub buffers: u16,
+    /// Bytes of an emulated pool, at least the lane's segments: mode forebay has a row for each.
+    pub pool_sizes: Vec<u64>,
     /// Make the pools as slow as this device.
     pub slowed: Option<Profile>,
     /// The emulated device that the servers' directories are on: a profile of `forebay run --device`.
@@ -160,6 +162,20 @@ impl Config {
         }
     }
 
+    /// What takes turns: the modes, with a pool of each size where there is one.
+    fn contenders(&self, modes: &[Mode]) -> Vec<(Mode, u64)> {
+        let mut contenders = Vec::new();
+        for &mode in modes {
+            match mode {
+                Mode::Forebay => {
+                    contenders.extend(self.pool_sizes.iter().map(|&pool| (mode, pool)))
+                }
+                _ => contenders.push((mode, 0)),
+            }
+        }
+        contenders
+    }
+
     fn check(&self) -> Result<(), BenchError> {
         let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
         if self.rounds == 0 || self.requests == 0 || self.keys == 0 {
@@ -167,6 +183,10 @@ impl Config {
         }
         if self.clients.contains(&0) || self.sizes.contains(&0) {
             return bad("no client, or no byte of a value, measures nothing");
+        }
+        let lane = u64::from(self.buffers) * self.buffer_bytes;
+        if self.pool_sizes.is_empty() || self.pool_sizes.iter().any(|bytes| *bytes < lane) {
+            return bad("a pool smaller than the segments of a lane holds none");
         }
         if self.servers.is_empty() || self.modes.is_empty() {
             return bad("no server or mode to measure");
@@ -250,14 +270,15 @@ fn measure_cell(
         .copied()
         .filter(|mode| !(cell.during_rewrite && *mode == Mode::Off))
         .collect();
-    let mut rounds: Vec<Vec<Row>> = modes.iter().map(|_| Vec::new()).collect();
+    let contenders = config.contenders(&modes);
+    let mut rounds: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..config.rounds {
-        for at in in_turn(0..modes.len(), round) {
-            let mode = modes[at];
-            let row = measure_one(config, program, scratch, cell, mode)?;
+        for at in in_turn(0..contenders.len(), round) {
+            let row = measure_one(config, program, scratch, cell, contenders[at])?;
             note(&format!(
-                "{} {mode}, {} bytes, {} clients{}: {:.0} SETs/s, p99 {:.0} µs",
+                "{} {}, {} bytes, {} clients{}: {:.0} SETs/s, p99 {:.0} µs",
                 cell.server,
+                row.name(),
                 cell.value_bytes,
                 cell.clients,
                 if cell.during_rewrite {
@@ -283,7 +304,7 @@ fn measure_one(
     program: &Path,
     scratch: &Path,
     cell: Cell,
-    mode: Mode,
+    (mode, pool_bytes): (Mode, u64),
 ) -> Result<Row, BenchError> {
     let stage = Stage::new(
         &Setting {
@@ -293,6 +314,7 @@ fn measure_one(
             pool: &config.pool,
             buffers: config.buffers,
             buffer_bytes: config.buffer_bytes,
+            pool_bytes,
             slowed: config.slowed,
             device: config.device.as_deref(),
             rewrites: Rewrites::Asked,
@@ -323,6 +345,7 @@ fn measure_one(
     Ok(Row {
         server: cell.server,
         mode,
+        pool_bytes: (config.pool_sizes.len() > 1 && mode == Mode::Forebay).then_some(pool_bytes),
         value_bytes: cell.value_bytes,
         clients: cell.clients,
         during_rewrite: cell.during_rewrite,

@@ -4,6 +4,7 @@ use super::{Config, Mode, medians, server::Kind};
 use crate::{
     device::Speed,
     rounds::{Span, median_round, span},
+    units::bytes_name,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, fs};
@@ -51,6 +52,9 @@ pub struct Row {
     pub server: Kind,
     /// What it promises.
     pub mode: Mode,
+    /// Bytes of its emulated pool, where several sizes are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool_bytes: Option<u64>,
     /// Bytes of a value.
     pub value_bytes: u64,
     /// Connections.
@@ -120,7 +124,16 @@ impl Row {
         })
     }
 
-    /// True if the two differ in nothing but the mode.
+    /// The mode, with the pool where several sizes are measured: `forebay 16 MiB`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.pool_bytes {
+            Some(bytes) => format!("{} {}", self.mode, bytes_name(bytes)),
+            None => self.mode.to_string(),
+        }
+    }
+
+    /// True if the two differ in nothing but the mode and the pool.
     #[must_use]
     pub fn is_comparable(&self, other: &Self) -> bool {
         (
@@ -185,7 +198,8 @@ impl Report {
             let others = self.rows.iter().filter(|row| row.mode != Mode::Forebay);
             for other in others.filter(|row| row.is_comparable(ours)) {
                 let name = format!(
-                    "forebay_over_{}_{}_{}_{}{}",
+                    "{}_over_{}_{}_{}_{}{}",
+                    ours.name().replace(' ', "_"),
                     other.mode,
                     ours.server,
                     ours.value_bytes,

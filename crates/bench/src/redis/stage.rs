@@ -10,7 +10,7 @@ use crate::{
     processes::{eat_syncs, find_eatmydata},
     scratch::{PoolSource, ScratchDir, ScratchPool, disk_bytes, memory_dir, sync_file_system},
 };
-use forebay_pool::media::Profile;
+use forebay_pool::{layout::BUFFERS_MAX, media::Profile};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -41,12 +41,24 @@ pub struct Setting<'a> {
     pub buffers: u16,
     /// Bytes of a segment of an emulated pool.
     pub buffer_bytes: u64,
+    /// Bytes of an emulated pool.
+    pub pool_bytes: u64,
     /// Make the pool as slow as this device.
     pub slowed: Option<Profile>,
     /// The emulated device that the server's directory is on.
     pub device: Option<&'a str>,
     /// When the append-only file is rewritten.
     pub rewrites: Rewrites,
+}
+
+impl Setting<'_> {
+    fn make_pool(&self) -> Result<ScratchPool, BenchError> {
+        // So large that one lane may take all of it.
+        let segment = self
+            .buffer_bytes
+            .max(self.pool_bytes / u64::from(BUFFERS_MAX));
+        ScratchPool::new(self.pool, self.pool_bytes / segment, segment, None)
+    }
 }
 
 /// A directory, a pool if the mode has one, and the server that is started there. All gone when this is dropped.
@@ -72,12 +84,7 @@ impl Stage {
             _ => None,
         };
         let pool = match setting.mode {
-            Mode::Forebay => Some(ScratchPool::new(
-                setting.pool,
-                u64::from(setting.buffers) * 2,
-                setting.buffer_bytes,
-                None,
-            )?),
+            Mode::Forebay => Some(setting.make_pool()?),
             _ => None,
         };
         let run_dir = dir.path().join("run");

@@ -22,7 +22,8 @@ use std::path::PathBuf;
         forebay bench redis\n  \
         forebay bench redis --sizes 32,8k --clients 50 --modes everysec,eatmydata,forebay --rounds 7\n  \
         forebay bench redis --pool /mnt/pmem/forebay.pool --server redis --json\n  \
-        forebay bench redis --sizes 8k --during-rewrite"
+        forebay bench redis --sizes 8k --during-rewrite\n  \
+        forebay bench redis --sizes 8k --device hdd-7200 --pool-size 16MiB,256MiB,1GiB"
 )]
 pub struct Redis {
     /// Servers: redis, valkey
@@ -73,9 +74,15 @@ pub struct Redis {
     /// Bytes of a segment of an emulated pool
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB", conflicts_with = "pool")]
     buffer_size: u64,
-    /// Segments that the server gets
+    /// Segments that the server gets; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2)]
     buffers: u16,
+    /// Bytes of an emulated pool; several sizes give a row of mode forebay for each
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "32MiB", conflicts_with = "pool")]
+    pool_size: Vec<u64>,
+    /// Put the servers' directories on an emulated device: a profile of forebay run --device
+    #[arg(long, value_name = "PROFILE")]
+    device: Option<String>,
     /// Toy size: shows that it runs, not how fast
     #[arg(long)]
     quick: bool,
@@ -103,8 +110,9 @@ impl Redis {
             pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
             buffer_bytes: self.buffer_size,
             buffers: self.buffers,
+            pool_sizes: self.pool_size,
             slowed: None,
-            device: None,
+            device: self.device,
             forebay: super::own_program()?,
             effort: if self.quick {
                 Effort::QUICK

@@ -85,7 +85,7 @@ pub struct Run {
     /// Absorb files that match this pattern too; may be given several times
     #[arg(long, value_name = "GLOB")]
     absorb: Vec<String>,
-    /// Segments of the pool for each process of the program
+    /// Segments of the pool that the run begins with; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
     /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
@@ -140,7 +140,7 @@ impl Run {
         let library = library::find()?;
         let pool = source.open()?;
         recover_first(&pool)?;
-        room_for_one(&pool, self.buffers)?;
+        room_for_lane(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
         announce_neighbours(&pool)?;
         if let Some(profile) = self.media_profile {
@@ -217,14 +217,14 @@ fn recover_first(pool: &Pool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a pool in which not even one process has room: all its files would stay plain.
-fn room_for_one(pool: &Pool, buffers: u16) -> Result<(), Failure> {
+/// Refuses a pool that has no room for the run's lane: all files would stay plain.
+fn room_for_lane(pool: &Pool, buffers: u16) -> Result<(), Failure> {
     let free = pool.segments_free().map_err(Failure::Failed)?;
     if free >= u64::from(buffers) {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "{0} has {free} free segments of {1}, and each process of the program needs {buffers}. Make a larger pool, or one of smaller \
+        "{0} has {free} free segments of {1}, and the run needs {buffers}. Make a larger pool, or one of smaller \
          segments (forebay pool create --segment-size), or give fewer with --buffers; forebay pool status {0} says who has the others",
         pool.path().display(),
         size::show(pool.superblock().geometry.segment_bytes)

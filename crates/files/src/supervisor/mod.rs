@@ -1,9 +1,9 @@
 //! The supervisor: the database's parent, which makes durable behind it what the pool made durable at once.
 //!
-//! It listens on a Unix socket for clients (processes of the database) and for those who look at it. Each client has a
-//! thread that answers it (`guest`, `register`) and one that syncs its files (`drain`). What keeps a file from being absorbed twice is in
-//! `accept` (who may say what), `elsewhere` (other runs) and `watch` (processes outside). When a client ends, however it ends, its lane is
-//! recovered like any other ([`replay`](crate::replay)): same boot, so its files are synced.
+//! It listens on a Unix socket for members (processes of the database) and for those who look at it. A run has one lane (`run`): each member has a
+//! thread that answers it (`member`, `register`), and two threads of the run prepare its segments and sync its files (`drain`). What keeps a file
+//! from being absorbed twice is in `accept` (who may say what), `elsewhere` (other runs) and `watch`, `hold`, `notice` (processes outside).
+//! When the last member has ended, what the lane holds is synced, and the lane goes back to the pool.
 
 mod accept;
 mod charge;
