@@ -1,6 +1,8 @@
 """Processes that write to the same logs, fork, execute themselves, and are killed at any moment. Each says on standard output what it was promised:
 its number and the number of its write, in one line."""
 
+import fcntl
+import mmap
 import os
 import random
 import signal
@@ -9,15 +11,25 @@ import time
 
 CHILDREN = 6
 SLOT = 64
+PAGE = 8192
+PAGES = 64
 
 
 def record(who, seq, rng):
     return b"<%08d %08d %05d " % (who, seq, (n := rng.choice([0, 30, 300, 5000]))) + b"x" * n + b">"
 
 
+def buffers():
+    """The pages of slots.log, which all processes share, as a database's processes share its log buffers; and what is locked to change one."""
+    file = os.open("buffers", os.O_RDWR | os.O_CREAT, 0o600)
+    os.ftruncate(file, PAGE * PAGES)
+    return file, mmap.mmap(file, PAGE * PAGES)
+
+
 def write(who, appending, slots):
     """Writes until it is killed."""
     rng = random.Random(who)
+    lock, pages = buffers()
     seq = 0
     while True:
         seq += 1
@@ -29,7 +41,12 @@ def write(who, appending, slots):
         parts = [data] if rng.random() < 0.7 else [data[:10], data[10:]]
         os.writev(appending, parts)
         slot = b"%08d %08d" % (who, seq)
-        os.pwrite(slots, slot.ljust(SLOT, b"."), who * SLOT)
+        # The whole page, which other processes write as well, each time with a little that is new.
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        pages[who * SLOT : (who + 1) * SLOT] = slot.ljust(SLOT, b".")
+        page = who * SLOT // PAGE * PAGE
+        os.pwrite(slots, pages[page : page + PAGE], page)
+        fcntl.lockf(lock, fcntl.LOCK_UN)
         # Each covers what any process wrote, whichever descriptor it is called with.
         os.fsync(appending)
         os.fdatasync(slots)

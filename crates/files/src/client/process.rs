@@ -6,7 +6,7 @@
 use super::{
     session::Session,
     table::{self, Entry},
-    tail::Tail,
+    tail::Copies,
 };
 use crate::{
     FILES_MAX,
@@ -33,8 +33,8 @@ use std::{
 pub(super) struct File {
     /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
     pub(super) position: Option<(c_int, u64)>,
-    /// What this process logged last.
-    pub(super) tail: Tail,
+    /// Of a write that comes back.
+    pub(super) copies: Copies,
 }
 
 /// See the module's head.
@@ -212,7 +212,7 @@ pub(super) fn hold(
                     sweep(number);
                     *held.file = File {
                         position: None,
-                        tail: Tail::new(),
+                        copies: Copies::new(),
                     };
                     GENERATIONS[number].store(wanted, Release);
                 }

@@ -1,99 +1,58 @@
 //! Writes that come back to where the last one ended: of the bytes that are logged already, none is logged again.
 //!
-//! InnoDB writes its redo log in whole blocks, so each commit writes the last block again, with a few hundred bytes more in it. The record has what
-//! differs from the block as it was logged last. That is right whatever a replay begins with: what a record leaves out an older one has, and if
-//! that was released, the file was synced with it.
+//! PostgreSQL and InnoDB write their logs in whole blocks, so each commit writes the last block again, with a few hundred bytes more in it. The record
+//! has what differs from the block as it was logged last, whichever process did ([`LastWrite`]). That is right whatever a replay begins with: what a
+//! record leaves out an older one has, and if that was released, the file was synced with it.
 //!
 //! The caller's memory is loaded once: what is compared is a copy, the copy is what is logged, and the copy is what the next write is compared with. A copy is
 //! made only of a file of which a write came back at least once; a log that is only appended to pays nothing.
 
 use super::process::Held;
+use crate::shared::{BLOCK, LastWrite};
 use forebay_pool::Lsn;
 use rustix::io::Errno;
 use std::{io::IoSlice, ops::Range, sync::atomic::Ordering::Relaxed};
 
-/// Bytes that are remembered of a write, its last: a block of any device.
-const BLOCK: usize = 4096;
-
-/// What was logged last of a file.
+/// Copies of a write's first and last bytes. All memory is taken when it is made: a write allocates none.
 #[derive(Default)]
-pub(super) struct Tail {
-    /// Where in the file; empty if that is not known.
-    range: Range<u64>,
-    /// Log address behind its record. While it is the file's last, no process has logged anything that changed these bytes.
-    end: Lsn,
-    /// The last bytes of the range, if it is known that writes come back.
-    bytes: Vec<u8>,
-    /// Of the write that is being logged: its first bytes, and its last.
+pub(super) struct Copies {
     first: Vec<u8>,
+    /// Of what is behind the first.
     last: Vec<u8>,
 }
 
-impl Tail {
-    /// Nothing is known yet. All memory is taken now: a write allocates none.
+impl Copies {
     pub(super) fn new() -> Self {
-        let block = || Vec::with_capacity(BLOCK);
         Self {
-            bytes: block(),
-            first: block(),
-            last: block(),
-            ..Self::default()
+            first: Vec::with_capacity(BLOCK),
+            last: Vec::with_capacity(BLOCK),
         }
     }
 
-    /// The file may have changed without the lane.
-    pub(super) fn forget(&mut self) {
-        self.range = 0..0;
-        self.bytes.clear();
-    }
-
-    /// Takes copies of the write's first and last bytes, and says which part of the first copy the lane has not. At least a byte: a record has
-    /// the write's time.
-    fn compare(&mut self, at: u64, write: &[u8]) -> Range<usize> {
+    /// Takes copies of a write to `at`, and says which part of the first one the lane has not. At least a byte: a record has the write's time.
+    fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Range<usize> {
         let (first, rest) = write.split_at(write.len().min(BLOCK));
         self.first.clear();
         self.first.extend_from_slice(first);
         self.last.clear();
         self.last
             .extend_from_slice(&rest[rest.len() - rest.len().min(BLOCK)..]);
-        let known_from = self.range.end - self.bytes.len() as u64;
-        let known = match at.checked_sub(known_from) {
-            Some(skipped) => self.bytes.get(skipped as usize..).unwrap_or(&[]),
-            None => &[],
-        };
-        let from = equal_first(known, &self.first);
-        let is_inside = rest.is_empty() && known.len() >= self.first.len();
-        let equal_at_end = match is_inside {
-            true => {
-                let known = known[from..self.first.len()].iter().rev();
-                let pairs = known.zip(self.first[from..].iter().rev());
-                pairs.take_while(|(a, b)| a == b).count()
-            }
-            false => 0,
-        };
-        let to = self.first.len() - equal_at_end;
-        match from < to || !rest.is_empty() {
-            true => from..to,
-            false => to.saturating_sub(1)..to,
+        let changed = known.changed(at, &self.first);
+        match rest.is_empty() {
+            true if changed.is_empty() => changed.end.saturating_sub(1)..changed.end,
+            true => changed,
+            false => changed.start..self.first.len(),
         }
     }
 
-    /// What the next write is compared with.
-    fn keep(&mut self) {
+    /// The next write is compared with this one, which put `bytes` bytes at `at`, and of which `changed` was not known. It was logged up to `end`.
+    fn keep(&self, known: &LastWrite, at: u64, bytes: usize, changed: Range<usize>, end: Lsn) {
+        let range = at..at + bytes as u64;
         match self.last.is_empty() {
-            true => std::mem::swap(&mut self.bytes, &mut self.first),
-            false => std::mem::swap(&mut self.bytes, &mut self.last),
+            true => known.keep(range, &self.first, changed, end),
+            false => known.keep(range, &self.last, 0..self.last.len(), end),
         }
     }
-}
-
-/// How many bytes at the beginning of both are the same. By chunks, which the processor compares at once.
-fn equal_first(a: &[u8], b: &[u8]) -> usize {
-    const CHUNK: usize = 64;
-    let chunks = a.chunks_exact(CHUNK).zip(b.chunks_exact(CHUNK));
-    let from = chunks.take_while(|(a, b)| a == b).count() * CHUNK;
-    let pairs = a[from..].iter().zip(&b[from..]);
-    from + pairs.take_while(|(a, b)| a == b).count()
 }
 
 /// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the lane has already, nothing.
@@ -107,22 +66,23 @@ pub(super) fn log_write(
     parts: &[IoSlice<'_>],
     bytes: usize,
 ) -> Result<(), Errno> {
-    let end = held.shared.end.load(Relaxed);
-    let comes_back = held.tail.end == end && held.tail.range.contains(&at);
+    let shared = held.shared;
+    let known = &shared.last_write;
     let done = match parts {
-        [part] if comes_back => log_changed(held, at, &part[..bytes]),
+        [part] if known.is_met(shared.end.load(Relaxed), at) => {
+            log_changed(held, at, &part[..bytes])
+        }
         _ => {
-            held.tail.forget();
-            held.session.log().write(held.number, at, parts, bytes)
+            let done = held.session.log().write(held.number, at, parts, bytes);
+            let range = at..at + bytes as u64;
+            known.keep(range, &[], 0..0, shared.end.load(Relaxed));
+            done
         }
     };
     if done.is_err() {
-        held.tail.forget();
+        known.forget();
         return done;
     }
-    let shared = held.shared;
-    held.tail.range = at..at + bytes as u64;
-    held.tail.end = shared.end.load(Relaxed);
     for (count, more) in [(&shared.writes, 1), (&shared.bytes, bytes as u64)] {
         count.store(count.load(Relaxed) + more, Relaxed);
     }
@@ -130,42 +90,53 @@ pub(super) fn log_write(
 }
 
 fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
-    let mut tail = std::mem::take(&mut held.tail);
-    let changed = tail.compare(at, write);
-    let middle = tail.first.len()..write.len() - tail.last.len();
-    let parts = [&tail.first[changed.clone()], &write[middle], &tail.last];
+    let shared = held.shared;
+    let mut copies = std::mem::take(&mut held.copies);
+    let changed = copies.compare(&shared.last_write, at, write);
+    let middle = copies.first.len()..write.len() - copies.last.len();
+    let parts = [&copies.first[changed.clone()], &write[middle], &copies.last];
     let bytes = parts.iter().map(|part| part.len()).sum();
     let parts = parts.map(IoSlice::new);
-    let at = at + changed.start as u64;
-    let done = held.session.log().write(held.number, at, &parts, bytes);
-    tail.keep();
-    held.tail = tail;
+    let logged_at = at + changed.start as u64;
+    let done = held
+        .session
+        .log()
+        .write(held.number, logged_at, &parts, bytes);
+    if done.is_ok() {
+        let end = shared.end.load(Relaxed);
+        copies.keep(&shared.last_write, at, write.len(), changed, end);
+    }
+    held.copies = copies;
     done
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::SharedPage;
 
-    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of that makes it.
+    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of that makes it. Processes write in turn.
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
-        let (mut tail, mut file, mut logged) = (Tail::new(), vec![0; 1 << 16], Vec::new());
-        for (at, write) in writes {
-            let (mut from, mut end) = (*at as usize, *at as usize + write.len());
-            if tail.range.contains(at) {
-                let changed = tail.compare(*at, write);
-                let middle = tail.first.len()..write.len() - tail.last.len();
-                let parts = [&tail.first[changed.clone()], &write[middle], &tail.last].concat();
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let known = &page.files[0].last_write;
+        let mut processes = [Copies::new(), Copies::new()];
+        let (mut file, mut logged) = (vec![0; 1 << 16], Vec::new());
+        for (turn, (at, write)) in writes.iter().enumerate() {
+            let (end, copies) = (turn as u64 + 1, &mut processes[turn % 2]);
+            let (mut from, mut to) = (*at as usize, *at as usize + write.len());
+            if known.is_met(end - 1, *at) {
+                let changed = copies.compare(known, *at, write);
+                let middle = copies.first.len()..write.len() - copies.last.len();
+                let parts = [&copies.first[changed.clone()], &write[middle], &copies.last].concat();
                 from += changed.start;
-                end = from + parts.len();
-                file[from..end].copy_from_slice(&parts);
-                tail.keep();
+                to = from + parts.len();
+                file[from..to].copy_from_slice(&parts);
+                copies.keep(known, *at, write.len(), changed, end);
             } else {
-                tail.forget();
-                file[from..end].copy_from_slice(write);
+                file[from..to].copy_from_slice(write);
+                known.keep(*at..*at + write.len() as u64, &[], 0..0, end);
             }
-            tail.range = *at..*at + write.len() as u64;
-            logged.push(end - from);
+            logged.push(to - from);
         }
         (logged, file)
     }
@@ -179,9 +150,31 @@ mod tests {
         };
         let writes = [100, 300, 350, 350, 4096].map(|filled| (8192, block(filled)));
         let (logged, file) = replayed(&writes);
-        // Whole, until it is known that writes come back; then what was added; of nothing new a byte.
-        assert_eq!(logged, [4096, 4096, 50, 1, 3746]);
+        // Whole, until it is known that writes come back; then what was added, in words; of nothing new a byte.
+        assert_eq!(logged, [4096, 4096, 56, 1, 3752]);
         assert_eq!(file[8192..12288], block(4096));
+    }
+
+    #[test]
+    fn nonsense_in_the_shared_memory_makes_no_process_panic() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let known = &page.files[0].last_write;
+        let mut copies = Copies::new();
+        let numbers = [0, 1, 7, 8192, 8193, u64::MAX - 1, u64::MAX];
+        for from in numbers {
+            for (to, kept) in numbers
+                .into_iter()
+                .flat_map(|to| numbers.map(|kept| (to, kept)))
+            {
+                known.spoil(from..to, kept);
+                for (at, bytes) in [(0, 100), (u64::MAX - 20_000, 9000), (8190, 8192)] {
+                    let changed = copies.compare(known, at, &vec![1; bytes]);
+                    assert!(changed.start < changed.end && changed.end <= BLOCK);
+                    copies.keep(known, at, bytes, changed, 5);
+                    known.spoil(from..to, kept);
+                }
+            }
+        }
     }
 
     #[test]

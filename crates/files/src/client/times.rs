@@ -67,8 +67,9 @@ fn touch<T>(
     done
 }
 
-/// After a write that failed: it may have moved the file's time.
+/// After a write that failed: it may have moved the file's time, and changed what it was to change.
 pub(super) fn failed_write(held: &Held, fd: BorrowedFd<'_>) {
+    held.shared.last_write.forget();
     if let Ok(stat) = rustix::fs::fstat(fd) {
         log_touched(held, &stat);
     }

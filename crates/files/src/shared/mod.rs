@@ -4,9 +4,11 @@
 //! is the pool's (`forebay_pool::SharedLane`). docs/files-protocol.md, "The shared page".
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
+mod last_write;
 mod lock;
 mod text;
 
+pub use last_write::LastWrite;
 pub use lock::Lock;
 pub use text::Text;
 
@@ -23,6 +25,9 @@ use std::{
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
+
+/// Bytes that are remembered of a write, its last: a page of PostgreSQL's log, the largest block that a log is known to write again.
+pub const BLOCK: usize = 8192;
 
 /// What a file is to the run. docs/files-protocol.md, "The state of a file", has the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +135,8 @@ pub struct SharedFile {
     pub syncs: AtomicU64,
     /// What records name it by.
     pub identity: Text<160>,
+    /// What was logged of it last.
+    pub last_write: LastWrite,
     /// Its newest path.
     pub path: Text<4096>,
     /// One further path; empty if it has none.

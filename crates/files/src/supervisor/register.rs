@@ -208,6 +208,7 @@ impl Run {
         ] {
             count.store(0, Relaxed);
         }
+        file.last_write.forget();
         file.link.clear();
         if !file.path.set(candidate.path.as_os_str().as_bytes())
             || !file.identity.set(&candidate.identity)

@@ -424,7 +424,9 @@ impl Run {
             if !file.lock.is_held_by(member) {
                 continue;
             }
-            // What it wrote and did not log was acknowledged to no process; but it has moved the file's time.
+            // What it wrote and did not log was acknowledged to no process; but it may be where the next write comes back to, and be synced before that
+            // one is; and it has moved the file's time.
+            file.last_write.forget();
             let known = self.known(number).and_then(|known| known.file.clone());
             if let Some(stat) = known.and_then(|open| rustix::fs::fstat(open).ok()) {
                 let _ = self.log().touched(number, sys::modified(&stat));
