@@ -59,10 +59,10 @@ fn a_process_with_another_version_of_the_library_is_refused_and_told_both() {
     let attacked = Attacked::new();
     let client = attacked.connect();
     let mut hello = attacked.hello();
-    hello["hello"]["version"] = json!(3);
+    hello["hello"]["version"] = json!(4);
     client.send(&hello, &[]);
     let answer = client.receive().unwrap().to_string();
-    let words = ["refused", "version 3", "the supervisor 4"];
+    let words = ["refused", "version 4", "the supervisor 5"];
     assert!(words.iter().all(|word| answer.contains(word)), "{answer}");
     attacked.must_be_well();
 }
