@@ -5,9 +5,8 @@
 use crate::{
     PAGE_BYTES, Profile,
     cache::{CLEAN, Pages},
-    devices::count,
     profile::ns,
-    shared::{DeviceState, FileState},
+    shared::{DeviceState, FileState, count},
 };
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 

@@ -3,7 +3,7 @@
 use crate::{
     DEVICES_MAX, Device, DeviceError, ENV_DEVICES, FileKey, PAGE_BYTES, Profile,
     cache::Pages,
-    shared::{Shared, WAYS},
+    shared::{Shared, WAYS, count},
 };
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -213,28 +213,17 @@ impl Devices {
     #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
         let of = |number: usize| {
-            let count = |at: usize| self.shared.state().devices[number].counts[at].load(Relaxed);
+            let figure = |at: usize| self.shared.state().devices[number].counts[at].load(Relaxed);
             Counts {
-                reads: count(0),
-                read_bytes: count(1),
-                cached_reads: count(2),
-                writes: count(3),
-                write_bytes: count(4),
-                syncs: count(5),
-                flushes: count(6),
+                reads: figure(count::READS),
+                read_bytes: figure(count::READ_BYTES),
+                cached_reads: figure(count::CACHED_READS),
+                writes: figure(count::WRITES),
+                write_bytes: figure(count::WRITE_BYTES),
+                syncs: figure(count::SYNCS),
+                flushes: figure(count::FLUSHES),
             }
         };
         (0..self.placed.len()).map(of).collect()
     }
-}
-
-/// Indices of [`Counts`]' figures in the shared state.
-pub(crate) mod count {
-    pub(crate) const READS: usize = 0;
-    pub(crate) const READ_BYTES: usize = 1;
-    pub(crate) const CACHED_READS: usize = 2;
-    pub(crate) const WRITES: usize = 3;
-    pub(crate) const WRITE_BYTES: usize = 4;
-    pub(crate) const SYNCS: usize = 5;
-    pub(crate) const FLUSHES: usize = 6;
 }

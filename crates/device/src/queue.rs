@@ -1,20 +1,20 @@
 //! A device's queue: when a request that arrives now is done. All processes of a run reserve here, without locks.
 
-use crate::{
-    profile::{CHANNELS_MAX, Cost},
-    shared::Word,
+use crate::profile::{CHANNELS_MAX, Cost};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
 };
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// The queue's state: points in time, nanoseconds of the monotonic clock.
 #[repr(C)]
 pub(crate) struct Queue {
     /// When each channel has served what it has.
-    channels: [Word; CHANNELS_MAX],
+    channels: [AtomicU64; CHANNELS_MAX],
     /// When the bytes of all that is reserved are transferred.
-    bus: Word,
+    bus: AtomicU64,
     /// Where the last request ended: its file's number plus the offset.
-    head: Word,
+    head: AtomicU64,
 }
 
 impl Queue {
@@ -69,7 +69,7 @@ impl Queue {
     }
 }
 
-fn first_free(channels: &[Word]) -> (&Word, u64) {
+fn first_free(channels: &[AtomicU64]) -> (&AtomicU64, u64) {
     let mut first = (&channels[0], channels[0].load(Acquire));
     for channel in &channels[1..] {
         let free = channel.load(Acquire);

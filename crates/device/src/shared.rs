@@ -14,15 +14,12 @@ use std::{
     sync::atomic::AtomicU64,
 };
 
-/// A shared word.
-pub(crate) type Word = AtomicU64;
-
 /// Places of a set of the page cache: a cache line.
 pub(crate) const WAYS: usize = 8;
 
 /// A set of the page cache.
 #[repr(C, align(64))]
-pub(crate) struct Set(pub(crate) [Word; WAYS]);
+pub(crate) struct Set(pub(crate) [AtomicU64; WAYS]);
 
 /// Files that are known at once. Of more, some are forgotten, and what they had to write back with them.
 pub(crate) const FILES: usize = 1 << 14;
@@ -31,26 +28,26 @@ pub(crate) const FILES: usize = 1 << 14;
 #[repr(C, align(64))]
 pub(crate) struct FileState {
     /// Its number; 0 if there is none here.
-    pub(crate) key: Word,
+    pub(crate) key: AtomicU64,
     /// The number plus one of the device that it was opened on.
-    pub(crate) device: Word,
+    pub(crate) device: AtomicU64,
     /// Counts its contents: pages of an earlier one are not its pages.
-    pub(crate) generation: Word,
+    pub(crate) generation: AtomicU64,
     /// Counts its write-backs: a page with this number waits to be written.
-    pub(crate) epoch: Word,
+    pub(crate) epoch: AtomicU64,
     /// Bytes that wait to be written.
-    pub(crate) dirty: Word,
+    pub(crate) dirty: AtomicU64,
     /// Places that they are in: requests that it takes to write them.
-    pub(crate) runs: Word,
+    pub(crate) runs: AtomicU64,
     /// Its size as far as known: what is beyond was written by ways that are not seen.
-    pub(crate) end: Word,
+    pub(crate) end: AtomicU64,
     /// Where what was ever written to it ends: beyond there is room, as `fallocate` makes it, which is not read before it is changed.
-    pub(crate) data_end: Word,
+    pub(crate) data_end: AtomicU64,
     /// Its size when it was last synced.
-    pub(crate) synced_end: Word,
+    pub(crate) synced_end: AtomicU64,
     /// Where the last read and the last write ended.
-    pub(crate) read_end: Word,
-    pub(crate) write_end: Word,
+    pub(crate) read_end: AtomicU64,
+    pub(crate) write_end: AtomicU64,
 }
 
 /// A device's state.
@@ -58,16 +55,26 @@ pub(crate) struct FileState {
 pub(crate) struct DeviceState {
     pub(crate) queue: Queue,
     /// Bytes of all files that wait to be written.
-    pub(crate) dirty: Word,
+    pub(crate) dirty: AtomicU64,
     /// Which files were looked at last for one to be written back.
-    pub(crate) hand: Word,
+    pub(crate) hand: AtomicU64,
     /// Not 0: written since the last flush.
-    pub(crate) unflushed: Word,
-    pub(crate) counts: [Word; COUNTS],
+    pub(crate) unflushed: AtomicU64,
+    /// Figures that are counted, at their places in [`count`].
+    pub(crate) counts: [AtomicU64; count::FIGURES],
 }
 
-/// Figures that are counted, in the order of `Counts`.
-pub(crate) const COUNTS: usize = 7;
+/// Places of a device's figures.
+pub(crate) mod count {
+    pub(crate) const READS: usize = 0;
+    pub(crate) const READ_BYTES: usize = 1;
+    pub(crate) const CACHED_READS: usize = 2;
+    pub(crate) const WRITES: usize = 3;
+    pub(crate) const WRITE_BYTES: usize = 4;
+    pub(crate) const SYNCS: usize = 5;
+    pub(crate) const FLUSHES: usize = 6;
+    pub(crate) const FIGURES: usize = 7;
+}
 
 #[repr(C)]
 pub(crate) struct State {

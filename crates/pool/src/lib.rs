@@ -7,7 +7,8 @@
 //! it. After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
 //!
 //! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → [`layout`], [`superblock`],
-//! [`table`], [`segment`], [`record`] (formats; docs/pool-format.md) → `lane` (the log) → `pool` → [`status`].
+//! [`table`], [`segment`], [`record`] (formats; docs/pool-format.md) → `core` (what lanes and the pool share) → `lane` (the log) → `pool` →
+//! `shared`, [`status`].
 //!
 //! ```
 //! use forebay_pool::{ClaimOptions, CreateOptions, Pool};
@@ -31,6 +32,7 @@
 //! ```
 
 mod checksum;
+mod core;
 mod error;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;

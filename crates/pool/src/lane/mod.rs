@@ -26,8 +26,8 @@ pub use read::PinnedBytes;
 pub use recover::Recovered;
 
 use crate::{
+    core::Core,
     media::{Media, OwnLine, Window},
-    pool::Core,
     record::Lsn,
     table::LaneEntry,
 };

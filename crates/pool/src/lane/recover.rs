@@ -15,7 +15,7 @@ use crate::{
     segment::{End, Records, SEGMENT_HEADER, SegmentHeader, next_start, witness},
     table::LaneState,
 };
-use std::{collections::VecDeque, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 /// One segment of a recovered log.
 pub(crate) struct LiveSegment {
@@ -82,96 +82,148 @@ pub(crate) fn recover(
     segment_bytes: u64,
     salvage: bool,
 ) -> Result<Recovered, PoolError> {
-    let whole = |window: &Arc<Window>, start: Lsn| {
-        window
-            .open(start, start + segment_bytes)
-            .then(|| window.pin(start, usize::try_from(segment_bytes).unwrap_or(usize::MAX)))
-            .flatten()
+    let held = Held {
+        state,
+        windows,
+        segment_bytes,
     };
-    let mut candidates: VecDeque<(usize, SegmentHeader)> = VecDeque::new();
-    for (slot, window) in windows.iter().enumerate() {
-        let header = whole(window, 0).and_then(|bytes| SegmentHeader::decode(&bytes));
-        window.close();
-        candidates.extend(
-            header
-                .filter(|h| h.owner == state.owner && h.bytes == segment_bytes)
-                .map(|h| (slot, h)),
-        );
-    }
-    let mut recovered = Recovered {
-        segments: Vec::new(),
-        epoch_max: state.epoch,
-        head: state.head,
-        lost: None,
-    };
-    let mut epoch = 0;
-    let mut found = "no segment".to_owned();
-    let mut expected = Some(state.head);
-    while let Some(start) = expected.take() {
-        // Two sessions may have opened a segment at the same address; the later one counts.
-        let next = candidates
-            .iter()
-            .filter(|(_, h)| h.start == start && (epoch..=state.epoch).contains(&h.epoch))
-            .max_by_key(|(_, h)| h.epoch);
-        let Some(&(slot, header)) = next else {
-            break;
-        };
-        let Some(bytes) = whole(&windows[slot], start) else {
-            break;
-        };
-        let (end, last_epoch) = Records::new(&bytes, header, state.epoch).finish();
-        epoch = last_epoch;
-        let (end, sealed) = match end {
-            End::Sealed(end) => {
-                expected = Some(next_start(end));
-                (end, true)
-            }
-            End::Open(end, invalid) => {
-                found = invalid.to_string();
-                (end, false)
-            }
-        };
-        recovered.segments.push(LiveSegment {
-            slot,
-            header,
-            end,
-            sealed,
-            bytes,
-        });
-    }
-    let lost_at = match recovered.segments.last() {
+    let Walked {
+        segments,
+        epoch,
+        found,
+    } = held.walk();
+    let lost_at = match segments.last() {
         Some(last) if !last.sealed => last.end,
         Some(last) => next_start(last.end),
-        None => recovered.head,
+        None => state.head,
     };
-    let evidence = windows.iter().enumerate().find_map(|(slot, window)| {
-        let live = recovered.segments.iter().find(|s| s.slot == slot);
-        let bytes = match live {
-            Some(segment) => window.pin(
-                segment.header.start,
-                usize::try_from(segment_bytes).unwrap_or(usize::MAX),
-            ),
-            None => whole(window, 0),
-        };
-        let proof = bytes.and_then(|bytes| witness(&bytes, state.owner, lost_at, epoch));
-        if live.is_none() {
-            window.close();
-        }
-        proof
-    });
-    if let Some(evidence) = evidence {
-        let lost = PoolErrorKind::LostRecords {
+    let lost = held
+        .witness(&segments, lost_at, epoch)
+        .map(|witness| PoolErrorKind::LostRecords {
             lane,
             lsn: lost_at,
             found,
-            witness: evidence.lsn,
-        };
-        if !salvage {
-            return Err(PoolError::new(path, lost));
-        }
-        recovered.lost = Some(lost);
+            witness,
+        });
+    match lost {
+        Some(lost) if !salvage => Err(PoolError::new(path, lost)),
+        lost => Ok(Recovered {
+            segments,
+            epoch_max: state.epoch,
+            head: state.head,
+            lost,
+        }),
     }
-    Ok(recovered)
+}
+
+/// What the pool holds for a lane: its state, and the windows of its segments.
+struct Held<'a> {
+    state: &'a LaneState,
+    windows: &'a [Arc<Window>],
+    segment_bytes: u64,
+}
+
+/// The log from its head to the first bytes that are not its next record.
+struct Walked {
+    segments: Vec<LiveSegment>,
+    /// Of the last record.
+    epoch: u32,
+    /// What stands at the end, in words.
+    found: String,
+}
+
+impl Held<'_> {
+    /// All bytes of the segment behind `window`, which is left open as one that starts at `start`.
+    fn open_whole(&self, window: &Arc<Window>, start: Lsn) -> Option<Pin> {
+        window
+            .open(start, start + self.segment_bytes)
+            .then(|| self.pin_whole(window, start))
+            .flatten()
+    }
+
+    /// All bytes of the segment behind `window`, which is open as one that starts at `start`.
+    fn pin_whole(&self, window: &Arc<Window>, start: Lsn) -> Option<Pin> {
+        let bytes = usize::try_from(self.segment_bytes).unwrap_or(usize::MAX);
+        window.pin(start, bytes)
+    }
+
+    /// The intact headers that name the lane's owner, with their slots.
+    fn headers(&self) -> Vec<(usize, SegmentHeader)> {
+        let mut headers = Vec::new();
+        for (slot, window) in self.windows.iter().enumerate() {
+            let header = self
+                .open_whole(window, 0)
+                .and_then(|bytes| SegmentHeader::decode(&bytes));
+            window.close();
+            headers.extend(
+                header
+                    .filter(|h| h.owner == self.state.owner && h.bytes == self.segment_bytes)
+                    .map(|h| (slot, h)),
+            );
+        }
+        headers
+    }
+
+    /// Steps 1 and 2.
+    fn walk(&self) -> Walked {
+        let headers = self.headers();
+        let mut walked = Walked {
+            segments: Vec::new(),
+            epoch: 0,
+            found: "no segment".to_owned(),
+        };
+        let mut expected = Some(self.state.head);
+        while let Some(start) = expected.take() {
+            // Two sessions may have opened a segment at the same address; the later one counts.
+            let epochs = walked.epoch..=self.state.epoch;
+            let next = headers
+                .iter()
+                .filter(|(_, h)| h.start == start && epochs.contains(&h.epoch))
+                .max_by_key(|(_, h)| h.epoch);
+            let Some(&(slot, header)) = next else {
+                break;
+            };
+            let Some(bytes) = self.open_whole(&self.windows[slot], start) else {
+                break;
+            };
+            let (end, last_epoch) = Records::new(&bytes, header, self.state.epoch).finish();
+            walked.epoch = last_epoch;
+            let (end, sealed) = match end {
+                End::Sealed(end) => {
+                    expected = Some(next_start(end));
+                    (end, true)
+                }
+                End::Open(end, invalid) => {
+                    walked.found = invalid.to_string();
+                    (end, false)
+                }
+            };
+            walked.segments.push(LiveSegment {
+                slot,
+                header,
+                end,
+                sealed,
+                bytes,
+            });
+        }
+        walked
+    }
+
+    /// Step 3: the log address of a valid record of `epoch` or later that was written once everything up to `end` was durable, if there is one.
+    fn witness(&self, segments: &[LiveSegment], end: Lsn, epoch: u32) -> Option<Lsn> {
+        self.windows.iter().enumerate().find_map(|(slot, window)| {
+            let live = segments.iter().find(|s| s.slot == slot);
+            let bytes = match live {
+                Some(segment) => self.pin_whole(window, segment.header.start),
+                None => self.open_whole(window, 0),
+            };
+            let proof = bytes.and_then(|bytes| witness(&bytes, self.state.owner, end, epoch));
+            if live.is_none() {
+                window.close();
+            }
+            proof.map(|proof| proof.lsn)
+        })
+    }
 }
 
 impl LiveSegment {

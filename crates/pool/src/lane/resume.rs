@@ -2,8 +2,8 @@
 
 use super::{Control, Crowding, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
 use crate::{
+    core::Core,
     media::{OwnLine, Window},
-    pool::Core,
     record::{HEADER, Header, KIND_SEAL, record_bytes},
     table::{LaneEntry, LaneState, settle},
 };

@@ -6,11 +6,12 @@ use super::{
     step,
 };
 use crate::{
+    core::Core,
     error::{AppendError, PoolError, PoolErrorKind},
     lane::{pack, payload_of, split, write_record},
     media::{Mapped, wait, wake},
     persist::LINE,
-    pool::{Core, Pool},
+    pool::Pool,
     record::{HEADER, Header, Lsn, record_bytes},
 };
 use std::{

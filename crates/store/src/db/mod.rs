@@ -15,6 +15,7 @@
 
 mod brake;
 mod check;
+mod close;
 mod dead;
 mod gc;
 mod indexer;
@@ -24,6 +25,7 @@ mod recovery;
 mod sample;
 mod scan;
 mod snapshot;
+mod threads;
 mod verify;
 mod write;
 

@@ -1,8 +1,8 @@
-//! Replaying the log at an opening. docs/store-format.md, "Opening".
+//! Replaying the log at an opening. docs/store-format.md, "Opening", 4, 6 and 7.
 //!
 //! The index's tables say up to which address they are complete. Behind it the log is walked: first in
 //! the value-log files, then in what the pool's lane still had. Each operation is put into the memtable as the writer had
-//! put it there.
+//! put it there. A large value that no record leads to then was never acknowledged, and its file goes.
 
 use super::{Shared, sample::op_address};
 use crate::{
@@ -148,6 +148,32 @@ impl Shared {
         if full.is_some() {
             // Between records: what is below the new chunk's start must all be in the old ones.
             self.freeze_at(lsn + record.header.record_bytes());
+        }
+        Ok(())
+    }
+
+    /// Removes the large values that were written since the last opening and whose record was never appended.
+    pub(super) fn remove_unreferenced_large(&self, from: u64) -> Result<(), StoreError> {
+        let mut buffer = Vec::new();
+        for id in self.large.ids()?.into_iter().filter(|&id| id >= from) {
+            let referenced = match self.large.key_of(id) {
+                Ok(key) => match self.leads_to(&key, id, &mut buffer) {
+                    // Whoever reads the key will be told.
+                    Err(StoreError::Damaged { .. }) => true,
+                    found => found?,
+                },
+                // A header that is damaged, rather than never written, may be an acknowledged value's: its file stays.
+                Err(StoreError::Damaged { .. }) => !self.large.never_written(id)?,
+                Err(e) => return Err(e),
+            };
+            match referenced {
+                true => {}
+                // What led to it may be among what was given up.
+                false if self.options.salvage => {
+                    self.given_up.set_aside(&*self.disk, &self.large.path(id))?;
+                }
+                false => self.large.remove(id)?,
+            }
         }
         Ok(())
     }

@@ -33,8 +33,9 @@ use super::{
     manifest::{self, Manifest},
     merge::Merge,
     policy,
-    run::{Run, View},
+    run::Run,
     table::{self, TableFile},
+    view::View,
     writer::{NewTables, RunWriter, TableMaker},
 };
 use lsm_tree::Cache;

@@ -6,8 +6,8 @@
 //! either.
 //!
 //! [`lsm::LsmIndex`] is the implementation. Its rooms: `address` (bytes of an entry), `table` (one file, in
-//! lsm-tree's table format), `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in order; views and lookups),
-//! `scan` (ordered iteration), `values` (the log's values, in the block cache's memory), `manifest` (which tables there are), `policy` and `merge` (compaction),
+//! lsm-tree's table format), `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in order),
+//! `view` (the runs of one moment), `scan` (ordered iteration), `values` (the log's values, in the block cache's memory), `manifest` (which tables there are), `policy` and `merge` (compaction),
 //! `lsm` (who calls what when, and the locks).
 //!
 //! The index is never the only copy of anything that is not also in the log above its
@@ -22,6 +22,7 @@ mod run;
 mod scan;
 mod table;
 mod values;
+mod view;
 mod writer;
 
 pub(crate) use values::ValueCache;

@@ -1,21 +1,17 @@
-//! Sorted runs of tables, and the view: the runs that make up the index at one moment.
+//! Sorted runs of tables. docs/store-format.md, "Index".
 //!
-//! A [`Run`] is a list of tables in key order that do not overlap. A [`View`] is a list of runs, newest
-//! first; the newest run that has a key has the key's present entry. Both are immutable and shared: a
-//! snapshot is one reference to a view, and holds its tables open as long as it needs them.
+//! A [`Run`] is a list of tables in key order that do not overlap, so a key is in one of them at most, which is found in memory. It is
+//! immutable and shared by the views of the index ([`view`](super::view)) that have it.
+
 use super::{
-    Address, Form, IndexCause, IndexError, IndexSnapshot, Iter, KeyRange,
-    scan::Scan,
-    table::{self, Bounds, TableFile},
+    IndexCause, IndexError,
+    table::{Bounds, TableFile},
 };
 use lsm_tree::Slice;
 use std::{
     ops::{Bound, Range},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 /// Tables in key order, without overlap, at least one.
@@ -68,7 +64,7 @@ impl Run {
     }
 
     /// The one table that may hold `key`.
-    fn table_for(&self, key: &[u8]) -> Option<&TableFile> {
+    pub(super) fn table_for(&self, key: &[u8]) -> Option<&TableFile> {
         let at = self.fences.partition_point(|(_, max)| &max[..] < key);
         let (min, _) = self.fences.get(at)?;
         if &min[..] <= key {
@@ -98,70 +94,5 @@ impl Run {
             Bound::Unbounded => self.fences.len(),
         };
         first..end.max(first)
-    }
-}
-
-/// The index at one moment.
-pub(super) struct View {
-    /// Newest first.
-    pub(super) runs: Vec<Arc<Run>>,
-    /// The log is covered below this address.
-    pub(super) watermark: u64,
-    /// Tombstones that scans have passed over since the last merge of all runs.
-    pub(super) passed: Arc<AtomicU64>,
-}
-
-impl View {
-    /// All tables.
-    pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
-        self.runs.iter().flat_map(|run| run.tables())
-    }
-
-    /// Entries, and the tombstones among them.
-    pub(super) fn entries(&self) -> (u64, u64) {
-        self.tables().fold((0, 0), |(entries, tombstones), table| {
-            (entries + table.entries(), tombstones + table.tombstones())
-        })
-    }
-
-    /// False if no table has the key, as far as the filters in memory tell.
-    pub(super) fn may_hold(&self, key: &[u8]) -> bool {
-        let hash = table::hash_of(key);
-        let mut tables = self.runs.iter().filter_map(|run| run.table_for(key));
-        tables.any(|table| table.may_hold(hash))
-    }
-}
-
-impl IndexSnapshot for View {
-    fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError> {
-        let hash = table::hash_of(key);
-        for run in &self.runs {
-            if let Some(table) = run.table_for(key) {
-                let found = table.get(key, hash)?;
-                if found.is_some() {
-                    return Ok(found);
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    fn watermark(&self) -> u64 {
-        self.watermark
-    }
-
-    fn range(&self, range: KeyRange<'_>) -> Iter {
-        let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
-        let scan = Scan::new(&self.runs, (own(range.0), own(range.1)));
-        let passed = Arc::clone(&self.passed);
-        Box::new(scan.filter(move |item| {
-            let dead = item
-                .as_ref()
-                .is_ok_and(|(_, address)| address.form == Form::Tombstone);
-            if dead {
-                passed.fetch_add(1, Relaxed);
-            }
-            !dead
-        }))
     }
 }

@@ -3,7 +3,7 @@
 //! An opening finds them, and unlinks those that are known to be dead: one that was begun and never written to, and one that the
 //! manifest says was collected. Any other holds log of which the manifest knows nothing, so the manifest is older than the file.
 
-use super::{ValueLog, VlogFile, file::file_name};
+use super::file::{VlogFile, file_name};
 use crate::{disk::Disk, error::StoreError, manifest::State};
 use forebay_pool::Lsn;
 use std::path::{Path, PathBuf};
@@ -68,17 +68,4 @@ pub(super) fn find(disk: &dyn Disk, dir: &Path, state: &State) -> Result<Vec<Unn
         }
     }
     Ok(found)
-}
-
-impl ValueLog {
-    /// Unlinks what is dead. What cannot be unlinked stays, and is said to ([`leftovers`](Self::leftovers)): it takes space and
-    /// does no harm.
-    pub(crate) fn unlink_dead(&self, unnamed: &[Unnamed]) {
-        // One of that name may have been begun anew meanwhile.
-        let files = self.files();
-        let gone = |found: &&Unnamed| files.iter().all(|file| file.start != found.start);
-        for found in unnamed.iter().filter(gone) {
-            self.unlink_file(found.start, &found.path);
-        }
-    }
 }

@@ -353,8 +353,19 @@ impl ValueLog {
         }
     }
 
+    /// Unlinks what is dead. What cannot be unlinked stays, and is said to ([`leftovers`](Self::leftovers)): it takes space and
+    /// does no harm.
+    pub(crate) fn unlink_dead(&self, unnamed: &[Unnamed]) {
+        // One of that name may have been begun anew meanwhile.
+        let files = self.files();
+        let gone = |found: &&Unnamed| files.iter().all(|file| file.start != found.start);
+        for found in unnamed.iter().filter(gone) {
+            self.unlink_file(found.start, &found.path);
+        }
+    }
+
     /// Unlinks a file that is in the manifest no more. One that cannot be unlinked takes space and does no harm: an opening tries again.
-    pub(super) fn unlink_file(&self, start: Lsn, path: &Path) {
+    fn unlink_file(&self, start: Lsn, path: &Path) {
         match self.disk.remove(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 let why = StoreError::io("removing", path)(e).to_string();

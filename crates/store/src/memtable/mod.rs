@@ -8,9 +8,14 @@
 mod chunk;
 mod merge;
 mod order;
+mod runs;
+mod shard;
+mod sort;
+mod sorted;
 mod view;
 
-pub(crate) use chunk::{Chunk, SortedChunk};
+pub(crate) use chunk::Chunk;
 pub(crate) use merge::merged;
-pub(crate) use order::{Run, Stretch};
+pub(crate) use runs::{Run, Stretch};
+pub(crate) use sorted::SortedChunk;
 pub(crate) use view::View;

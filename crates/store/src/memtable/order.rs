@@ -10,7 +10,12 @@
 //!
 //! While keys are sorted no shard is locked for longer than it takes to look at one.
 
-use super::Chunk;
+use super::{
+    Chunk,
+    runs::{ChunkOrder, Ordered, Run, Stretch},
+    shard::SHARDS,
+    sort::{eight, shared_len, sort_numbered},
+};
 use crate::index::{Address, Form};
 use forebay_pool::Lsn;
 use std::{
@@ -22,47 +27,6 @@ use std::{
 const MERGE: usize = 4;
 /// Fewer dead keys than this are not worth dropping.
 const PASSED_MIN: usize = 64;
-/// Keys with this many prefixes in common, eight bytes at a time, are sorted as a whole.
-const DEPTH_MAX: u32 = 16;
-
-/// Entries in key order: eight bytes of the key behind what all keys of the order share, and the entry's place.
-pub(crate) struct Run(Box<[(u64, u32)]>);
-
-impl Run {
-    /// Number of entries.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
-/// First and last key, both included.
-pub(crate) type Stretch = (Vec<u8>, Vec<u8>);
-
-/// The order as a scan takes it.
-pub(crate) struct ChunkOrder {
-    /// No key is in two of them.
-    pub(crate) runs: Vec<Arc<Run>>,
-    /// Between which keys deleted ones are in none of them.
-    pub(crate) left: Option<Arc<Stretch>>,
-}
-
-/// A chunk's order.
-#[derive(Default)]
-pub(super) struct Ordered {
-    /// What each shard's entries, and those revived, were when they were last taken in.
-    seen: Vec<(u32, u32)>,
-    /// Leading bytes that all keys share.
-    shared: Option<Vec<u8>>,
-    /// The largest first.
-    runs: Vec<Arc<Run>>,
-    left: Option<Arc<Stretch>>,
-}
-
-impl Ordered {
-    fn len(&self) -> usize {
-        self.runs.iter().map(|run| run.len()).sum()
-    }
-}
 
 impl Chunk {
     /// The order of all keys that the chunk has now, but for deleted ones that left it.
@@ -87,7 +51,7 @@ impl Chunk {
 
     /// The places of keys that came since they were last taken in, sorted. Those that were deleted meanwhile leave at once.
     fn sorted_new(&self, ordered: &mut Ordered) -> Vec<(u64, u32)> {
-        ordered.seen.resize(super::chunk::SHARDS, (0, 0));
+        ordered.seen.resize(SHARDS, (0, 0));
         let before = ordered.shared.take();
         let (mut places, mut dead) = (Vec::new(), Vec::new());
         let mut shared = before.clone();
@@ -211,75 +175,6 @@ impl Chunk {
     pub(crate) fn hides(&self, hash: u64, key: &[u8], limit: Lsn) -> bool {
         self.get_below(hash, key, limit)
             .is_some_and(|address| address.form == Form::Tombstone)
-    }
-}
-
-/// Eight bytes of a key behind the first `skip`, zeros behind its end, as a number of the same order.
-fn eight(key: &[u8], skip: usize) -> u64 {
-    let mut bytes = [0; 8];
-    let rest = key.get(skip..).unwrap_or_default();
-    let len = rest.len().min(8);
-    bytes[..len].copy_from_slice(&rest[..len]);
-    u64::from_be_bytes(bytes)
-}
-
-fn shared_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-/// Lends the key at a place.
-type KeyOf<'a> = dyn Fn(u32, &mut dyn FnMut(&[u8])) + 'a;
-
-/// Sorts places by their keys, which `key_of` lends.
-pub(super) fn sort_places(places: &mut [(u64, u32)], key_of: impl Fn(u32, &mut dyn FnMut(&[u8]))) {
-    let mut shared: Option<Vec<u8>> = None;
-    for &(_, place) in &*places {
-        key_of(place, &mut |key| match &mut shared {
-            None => shared = Some(key.to_vec()),
-            Some(shared) => shared.truncate(shared_len(shared, key)),
-        });
-    }
-    sort_behind(places, shared.map_or(0, |shared| shared.len()), 0, &key_of);
-}
-
-/// Sorts places whose keys have the first `skip` bytes in common, where those that are shorter count as followed by zeros. Most
-/// comparisons are of eight bytes side by side in memory.
-fn sort_behind(places: &mut [(u64, u32)], skip: usize, depth: u32, key_of: &KeyOf<'_>) {
-    for (number, place) in &mut *places {
-        key_of(*place, &mut |key| *number = eight(key, skip));
-    }
-    sort_numbered(places, skip, depth, key_of);
-}
-
-/// The same for places that have their numbers.
-fn sort_numbered(places: &mut [(u64, u32)], skip: usize, depth: u32, key_of: &KeyOf<'_>) {
-    places.sort_unstable_by_key(|&(number, _)| number);
-    for group in places.chunk_by_mut(|a, b| a.0 == b.0) {
-        if group.len() == 1 {
-            continue;
-        }
-        let number = group[0].0;
-        let mut longest = 0;
-        for &(_, place) in &*group {
-            key_of(place, &mut |key| longest = longest.max(key.len()));
-        }
-        if longest > skip + 8 && depth < DEPTH_MAX {
-            sort_behind(group, skip + 8, depth + 1, key_of);
-        } else {
-            sort_whole(group, key_of);
-        }
-        group.iter_mut().for_each(|(n, _)| *n = number);
-    }
-}
-
-fn sort_whole(group: &mut [(u64, u32)], key_of: &KeyOf<'_>) {
-    let mut keys: Vec<(Vec<u8>, u32)> = Vec::with_capacity(group.len());
-    for &(_, place) in &*group {
-        key_of(place, &mut |key| keys.push((key.to_vec(), place)));
-    }
-    keys.sort_unstable();
-    for ((_, slot), (_, place)) in group.iter_mut().zip(keys) {
-        *slot = place;
     }
 }
 

@@ -1,0 +1,80 @@
+//! What lanes and the pool both stand on: the medium, the superblock and tables on it, and its locks.
+//!
+//! A [`Core`] outlives the [`Pool`](crate::Pool) that opened it, for as long as a lane, or a member of a shared one, has it. It is the one place
+//! that takes the medium's locks and that makes parts of it zero. Format: docs/pool-format.md.
+//!
+//! Lock order: the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
+//! lane's lock (1 + lane, held by its owner for as long as it lives). Both die with their process. A lane's lock is
+//! taken under the pool lock only, and without waiting; the pool lock is waited for.
+
+use crate::{
+    error::{PoolError, PoolErrorKind},
+    media::{Guard, Media},
+    superblock::Superblock,
+    table::Tables,
+};
+use std::{io::IoSlice, path::PathBuf, sync::Arc};
+
+/// The lock that guards who owns which lane and segment.
+const POOL_LOCK: u32 = 0;
+
+/// The lock of a lane.
+const fn lane_lock(lane: u32) -> u32 {
+    1 + lane
+}
+
+/// What a lane needs of its pool.
+pub(crate) struct Core {
+    pub(crate) path: PathBuf,
+    pub(crate) media: Arc<dyn Media>,
+    pub(crate) superblock: Superblock,
+}
+
+impl Core {
+    pub(crate) fn tables(&self) -> Tables<'_> {
+        Tables {
+            media: &*self.media,
+            geometry: self.superblock.geometry,
+            pool: self.superblock.uuid,
+        }
+    }
+
+    pub(crate) fn fail(&self, kind: PoolErrorKind) -> PoolError {
+        PoolError::new(&self.path, kind)
+    }
+
+    /// Waits for the pool lock.
+    pub(crate) fn lock_pool(&self) -> Result<Guard, PoolError> {
+        Guard::take(&self.media, POOL_LOCK, true)
+            .map_err(|e| PoolError::io(&self.path, "locking the pool", e))
+    }
+
+    /// Takes the lock of `lane`, if nobody has it. The caller has the pool lock: so whoever is refused is
+    /// refused by an owner, not by somebody who looks.
+    pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
+        match Guard::take(&self.media, lane_lock(lane), false) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(PoolError::io(&self.path, "locking a lane", e)),
+        }
+    }
+
+    /// Maps a part of the medium, see [`Media::prepare`].
+    pub(crate) fn prepare(&self, offset: u64, bytes: u64, write: bool) -> Result<(), PoolError> {
+        let done = self.media.prepare(offset, bytes, write);
+        done.map_err(|e| PoolError::io(&self.path, "mapping the pool's memory", e))
+    }
+
+    /// Makes `bytes` bytes at `offset`, both multiples of a line, zero, durably.
+    pub(crate) fn zero(&self, offset: u64, bytes: u64) {
+        let zeros = vec![0; 1 << 20];
+        let mut done = 0;
+        while done < bytes {
+            let now = (bytes - done).min(zeros.len() as u64);
+            let part = &zeros[..usize::try_from(now).unwrap_or(zeros.len())];
+            self.media.stream(offset + done, &[IoSlice::new(part)], 0);
+            done += now;
+        }
+        self.media.fence();
+    }
+}

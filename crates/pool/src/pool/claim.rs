@@ -1,0 +1,277 @@
+//! How an owner gets its lane. docs/pool-format.md, "Claiming, giving back".
+//!
+//! 1. Under the pool lock, *find* the owner's lane and take its lock; or, if it has none, *make* one of a free lane and free segments.
+//! 2. *Map* its segments, and *recover* its log ([`lane::recover`](crate::lane::recover)).
+//! 3. *Begin a session*: its number, higher than every earlier one's, goes into both slots of the lane's entry.
+//! 4. *Resume* the lane ([`Lane::resume`]).
+//!
+//! A new lane is there with the last write of step 1, and not before. A crash after that leaves a lane whose log the owner's next claim finds whole.
+
+use super::Pool;
+use crate::{
+    error::{PoolError, PoolErrorKind},
+    lane::{
+        Lane, Recovered,
+        recover::{LiveSegment, recover},
+    },
+    layout::{BUFFERS_MAX, PAGE, START_MAX},
+    media::Guard,
+    record::Lsn,
+    segment::SEGMENT_HEADER,
+    table::{LaneEntry, LaneState},
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// How a lane is claimed.
+#[derive(Clone, Debug)]
+pub struct ClaimOptions {
+    /// Number of segments (buffers) of a new lane, 1 to 64. A lane keeps its number: to change it,
+    /// drain it, give it back ([`Lane::remove`]) and claim another.
+    pub buffers: u16,
+    /// The owner in words, for status: cut to 128 bytes.
+    pub label: String,
+    /// Log address at which a new lane starts, a multiple of 4 KiB up to [`START_MAX`](crate::layout::START_MAX).
+    pub start: Lsn,
+    /// The session's number is higher than this one.
+    pub epoch_above: u32,
+    /// Give up acknowledged records that are unreadable, instead of refusing.
+    pub salvage: bool,
+}
+
+impl Default for ClaimOptions {
+    fn default() -> Self {
+        Self {
+            buffers: 2,
+            label: String::new(),
+            start: 0,
+            epoch_above: 0,
+            salvage: false,
+        }
+    }
+}
+/// A lane that was found or made, and is ours.
+pub(crate) struct Claimed {
+    pub(crate) lane: u32,
+    pub(crate) lock: Guard,
+    pub(crate) entry: LaneEntry,
+    pub(crate) segments: Vec<u64>,
+}
+
+impl Pool {
+    /// Claims the lane of `owner`, making one if there is none, and recovers its log.
+    ///
+    /// What was recovered must be replayed by the owner; then the lane's drain makes it durable elsewhere as any other
+    /// segment. The lane belongs to the caller until it, what was recovered, and what was read from it are dropped.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::InUse`] if somebody has the lane, [`PoolErrorKind::Full`],
+    /// [`PoolErrorKind::BadStart`], [`PoolErrorKind::Damaged`], [`PoolErrorKind::LostRecords`].
+    pub fn claim(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<(Lane, Recovered), PoolError> {
+        let start = options.start;
+        if !start.is_multiple_of(PAGE) || start > START_MAX {
+            return Err(self.core.fail(PoolErrorKind::BadStart { start }));
+        }
+        let claimed = {
+            let _pool = self.core.lock_pool()?;
+            self.core.tables().settle_pool();
+            match self.claim_made(owner)? {
+                Some(claimed) => claimed,
+                None => self.make_lane(owner, options)?,
+            }
+        };
+        self.open_lane(claimed, options)
+    }
+
+    /// Under the pool lock: takes the lane that `owner` has, if any.
+    fn claim_made(&self, owner: Uuid) -> Result<Option<Claimed>, PoolError> {
+        let core = &self.core;
+        let Some((lane, entry)) = self.lane_of(owner)? else {
+            return Ok(None);
+        };
+        let Some(lock) = core.try_lock_lane(lane)? else {
+            let label = entry.label;
+            return Err(core.fail(PoolErrorKind::InUse { lane, label }));
+        };
+        core.tables().settle_lane(lane);
+        // Read again: until we had the lock, its owner may have moved the head, or given it back.
+        let entry = core.tables().lane(lane);
+        if entry.state.is_some_and(|s| !s.taken) {
+            return Ok(None);
+        }
+        let segments = self.segments_of(lane, &entry)?;
+        Ok(Some(Claimed {
+            lane,
+            lock,
+            entry,
+            segments,
+        }))
+    }
+
+    /// Gives `owner` a free lane and free segments, which are zeroed: nothing that was in them, not
+    /// even an earlier log of the same owner, is ever taken for this one's. The lane's entry, written last, is
+    /// what makes it so.
+    fn make_lane(&self, owner: Uuid, options: &ClaimOptions) -> Result<Claimed, PoolError> {
+        let core = &self.core;
+        let tables = core.tables();
+        let wanted = options.buffers.clamp(1, BUFFERS_MAX);
+        let mut free_lanes = self.free_lanes()?;
+        let mut owners = self.segment_owners(&free_lanes)?;
+        let Some((lane, mut entry, lock)) = (!free_lanes.is_empty()).then(|| free_lanes.remove(0))
+        else {
+            return Err(core.fail(PoolErrorKind::Full {
+                unit: "lanes",
+                wanted: 1,
+                free: 0,
+            }));
+        };
+        let incarnation = entry.state.map_or(1, |s| s.incarnation.wrapping_add(1));
+        let mut segments = Vec::new();
+        for (segment, owner) in (0..).zip(&mut owners) {
+            if owner.is_none() && segments.len() < usize::from(wanted) {
+                *owner = Some((lane, incarnation));
+                segments.push(segment);
+            }
+        }
+        if segments.len() < usize::from(wanted) {
+            return Err(core.fail(PoolErrorKind::Full {
+                unit: "segments",
+                wanted: u64::from(wanted),
+                free: segments.len() as u64,
+            }));
+        }
+        for &segment in &segments {
+            self.erase_segment(segment)?;
+        }
+        tables.write_segment_owners(&owners);
+        tables.write_label(lane, &options.label);
+        entry.label.clone_from(&options.label);
+        let state = LaneState {
+            taken: true,
+            sequence: 0,
+            owner,
+            head: options.start,
+            epoch: entry.state.map_or(0, |s| s.epoch),
+            segments: u32::from(wanted),
+            incarnation,
+        };
+        tables.write_lane(lane, &mut entry, state);
+        Ok(Claimed {
+            lane,
+            lock,
+            entry,
+            segments,
+        })
+    }
+
+    /// Recovers the lane's log and starts a new session on it.
+    fn open_lane(
+        &self,
+        claimed: Claimed,
+        options: &ClaimOptions,
+    ) -> Result<(Lane, Recovered), PoolError> {
+        let core = &self.core;
+        let Claimed {
+            lane,
+            lock,
+            mut entry,
+            segments,
+        } = claimed;
+        let Some(state) = entry.state else {
+            return Err(core.fail(PoolErrorKind::Damaged {
+                what: format!("lane {lane} has no intact state"),
+            }));
+        };
+        // Here and not while something is appended. The rest of the pool is never mapped: it would count as this process's memory.
+        for &segment in &segments {
+            self.prepare_segment(segment, true)?;
+        }
+        let windows = self.windows(&segments, lock);
+        let segment_bytes = core.superblock.geometry.segment_bytes;
+        let mut recovered = recover(
+            &core.path,
+            lane,
+            &state,
+            &windows,
+            segment_bytes,
+            options.salvage,
+        )?;
+        let state = LaneState {
+            segments: u32::try_from(segments.len()).unwrap_or(u32::MAX),
+            ..state
+        };
+        let epoch = self.begin_session(lane, &mut entry, state, options.epoch_above)?;
+        // A segment without records, opened by the last session, is opened again. Behind a first record that
+        // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
+        // while the header, which they know to have been durable, is written anew. So they go first.
+        if recovered.segments.last().is_some_and(LiveSegment::is_empty)
+            && let Some(empty) = recovered.segments.pop()
+        {
+            let slot = empty.slot;
+            drop(empty);
+            core.zero(
+                windows[slot].offset() + SEGMENT_HEADER,
+                segment_bytes - SEGMENT_HEADER,
+            );
+            windows[slot].close();
+        }
+        let lane = Lane::resume(
+            Arc::clone(core),
+            lane,
+            entry,
+            epoch,
+            windows,
+            &mut recovered,
+        );
+        Ok((lane, recovered))
+    }
+
+    /// Gives the lane's next session its number.
+    fn begin_session(
+        &self,
+        lane: u32,
+        entry: &mut LaneEntry,
+        state: LaneState,
+        above: u32,
+    ) -> Result<u32, PoolError> {
+        let core = &self.core;
+        let exhausted = || {
+            core.fail(PoolErrorKind::Damaged {
+                what: format!("lane {lane} has used up its session numbers"),
+            })
+        };
+        let epoch = state.epoch.max(above).checked_add(1);
+        let epoch = epoch.ok_or_else(exhausted)?;
+        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
+        for _ in 0..2 {
+            core.tables()
+                .write_lane(lane, entry, LaneState { epoch, ..state });
+        }
+        Ok(epoch)
+    }
+
+    /// Gives a new `owner` a lane, empty, with its first session begun.
+    pub(crate) fn claim_new(
+        &self,
+        owner: Uuid,
+        options: &ClaimOptions,
+    ) -> Result<Claimed, PoolError> {
+        let mut claimed = {
+            let _pool = self.core.lock_pool()?;
+            self.core.tables().settle_pool();
+            if let Some((lane, entry)) = self.lane_of(owner)? {
+                let label = entry.label;
+                return Err(self.core.fail(PoolErrorKind::InUse { lane, label }));
+            }
+            self.make_lane(owner, options)?
+        };
+        if let Some(state) = claimed.entry.state {
+            self.begin_session(claimed.lane, &mut claimed.entry, state, options.epoch_above)?;
+        }
+        Ok(claimed)
+    }
+}

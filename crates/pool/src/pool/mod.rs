@@ -1,0 +1,88 @@
+//! The pool: creating, opening, and sharing it out in lanes.
+//!
+//! A [`Pool`] is an open pool and nothing more: all that it knows lies in the [`Core`], which its lanes keep open, and on the medium. So it is cheap to
+//! clone, and any number of processes may have the same one open. What becomes of it is in the modules:
+//!
+//! * `create`: making one in a file, on a device, or on any medium;
+//! * `open`: what is read before a pool is believed, and what is repaired then;
+//! * `claim`: how an owner gets its lane, from the pool lock to the first append of its session;
+//! * `lanes`: the table of lanes as the pool looks at it;
+//! * `segments`: the map of segments, and segments changing hands.
+//!
+//! Format: docs/pool-format.md. The lock order is the one of [`core`](crate::core).
+
+mod claim;
+mod create;
+mod lanes;
+mod open;
+mod segments;
+
+pub use claim::ClaimOptions;
+pub(crate) use claim::Claimed;
+pub use create::CreateOptions;
+
+use crate::{
+    core::Core,
+    media::{Profile, Survives, Timed},
+    superblock::Superblock,
+};
+use std::{os::fd::BorrowedFd, path::Path, sync::Arc};
+
+/// An open pool. Cheap to clone; lanes keep it open.
+#[derive(Clone)]
+pub struct Pool {
+    pub(crate) core: Arc<Core>,
+    damage: Vec<String>,
+}
+
+impl Pool {
+    /// The same pool as slow as a device: each access takes as long as `profile` says.
+    #[must_use]
+    pub fn slowed(self, profile: Profile) -> Self {
+        let media = Arc::new(Timed::new(Arc::clone(&self.core.media), profile));
+        Self {
+            core: Arc::new(Core {
+                path: self.core.path.clone(),
+                media,
+                superblock: self.core.superblock,
+            }),
+            damage: self.damage,
+        }
+    }
+
+    /// The pool's identity and sizes.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.core.superblock
+    }
+
+    /// The pool's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.core.path
+    }
+
+    /// What the pool's contents live through.
+    #[must_use]
+    pub fn survives(&self) -> Survives {
+        self.core.media.survives()
+    }
+
+    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`]).
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.core.media.descriptor()
+    }
+
+    /// The medium in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.core.media.describe()
+    }
+
+    /// Superblock copies that were found damaged at open and rewritten from the other one.
+    #[must_use]
+    pub fn repaired(&self) -> &[String] {
+        &self.damage
+    }
+}

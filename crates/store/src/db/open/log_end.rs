@@ -1,0 +1,181 @@
+//! Where the log ends, and the head with which it goes on. docs/store-format.md, "Opening", 4 and 5.
+//!
+//! A lane that this session can use keeps what is in it, and the log goes on behind. Any other is emptied into the value-log files; then, as without a
+//! lane, the log ends in the files, and goes on in a new lane or in the next file. Nothing that was acknowledged lies behind the end, and what else
+//! lies there is never read as a part of the log.
+
+use super::{
+    lane::{LeftLane, claim_options},
+    session::Session,
+};
+use crate::{
+    db::recovery::{find_end, walk},
+    error::StoreError,
+    log::{FileHead, Head, Resident, drain, drain_one},
+    options::Variant,
+};
+use forebay_pool::{Lane, Lsn, Recovered, segment::next_start};
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+};
+
+/// The log as a session begins with it.
+pub(super) struct OpenedLog {
+    pub(super) head: Head,
+    /// The end of the log in the files.
+    pub(super) files_end: Lsn,
+    /// What the lane had beyond it.
+    pub(super) recovered: Option<Recovered>,
+    /// The session's number.
+    pub(super) epoch: u32,
+}
+
+impl Session<'_> {
+    /// Finds where the log ends and makes the head with which it goes on.
+    pub(super) fn open_log(&self, lane: Option<LeftLane>) -> Result<OpenedLog, StoreError> {
+        let watermark = self.watermark();
+        let mut epoch = self.state.epoch.saturating_add(1);
+        let files_end = match lane {
+            Some((lane, recovered)) if self.can_use(&lane, &recovered) => {
+                return self.go_on_in(lane, recovered);
+            }
+            Some((lane, recovered)) => {
+                epoch = epoch.max(lane.epoch());
+                self.walk(watermark, recovered.head())?;
+                self.empty(lane, recovered)?
+            }
+            None => self.end_in_files()?,
+        };
+        // Never below what the index was told of, where a replay would not look; nor at addresses that it leads to.
+        let start = next_start(files_end.max(watermark));
+        let closed = self.state.log_end.is_some() && !self.options.salvage;
+        self.log.end_at(watermark, files_end, epoch, closed)?;
+        if start > next_start(files_end) {
+            self.log.complete_at(next_start(files_end))?;
+        }
+        self.begin_at(start, files_end, epoch)
+    }
+
+    /// True if this session's log goes on in the lane that the last one left.
+    fn can_use(&self, lane: &Lane, recovered: &Recovered) -> bool {
+        let Variant::Buffered(buffers) = self.options.variant else {
+            return false;
+        };
+        // The index may have been told of the seal behind the last record.
+        let lost = next_start(recovered.end()) < self.watermark();
+        // A resident log is to have all the room that it was given.
+        let enough = !self.options.resident || lane.segments() >= usize::from(buffers);
+        !lost && enough
+    }
+
+    /// Goes on in the lane that the last session left, with what is in it.
+    fn go_on_in(&self, lane: Lane, recovered: Recovered) -> Result<OpenedLog, StoreError> {
+        let files_end = recovered.head();
+        if self.options.resident {
+            self.walk(self.watermark(), files_end)?;
+        }
+        Ok(OpenedLog {
+            epoch: lane.epoch(),
+            head: self.head(lane, files_end)?,
+            files_end,
+            recovered: Some(recovered),
+        })
+    }
+
+    /// Where the log ends in the files, if no lane has anything of it.
+    fn end_in_files(&self) -> Result<Lsn, StoreError> {
+        let (watermark, salvage) = (self.watermark(), self.options.salvage);
+        if let Some(end) = self.state.log_end.filter(|_| !salvage) {
+            self.walk(watermark, end)?;
+            return Ok(end);
+        }
+        let end = find_end(&self.log, self.state.uuid, watermark, salvage)?;
+        if salvage && end <= watermark {
+            // What the index was told of need not be there.
+            return self.log.content_end(end);
+        }
+        Ok(end)
+    }
+
+    /// A head that begins at `start`, while the log in the files ends at `files_end`.
+    fn begin_at(&self, start: Lsn, files_end: Lsn, epoch: u32) -> Result<OpenedLog, StoreError> {
+        let buffered = matches!(self.options.variant, Variant::Buffered(_));
+        let Some(pool) = self.pool.filter(|_| buffered) else {
+            let head = FileHead::new(
+                self.state.uuid,
+                epoch,
+                self.options.segment_bytes,
+                self.options.variant == Variant::Fsync,
+                Arc::clone(&self.log),
+                start,
+            );
+            return Ok(OpenedLog {
+                head: Head::File(head),
+                files_end,
+                recovered: None,
+                epoch,
+            });
+        };
+        let options = claim_options(self.dir, self.options, epoch.saturating_sub(1), start);
+        let (lane, recovered) = pool.claim(self.state.uuid, &options)?;
+        Ok(OpenedLog {
+            epoch: lane.epoch().max(epoch),
+            head: self.head(lane, start)?,
+            files_end,
+            recovered: Some(recovered),
+        })
+    }
+
+    /// Checks that the log in the files can be read in order from one address to another, before it is built on.
+    fn walk(&self, from: Lsn, to: Lsn) -> Result<(), StoreError> {
+        if self.options.salvage {
+            return Ok(());
+        }
+        walk(&self.log, self.state.uuid, from, to, |_, _| Ok(()))
+    }
+
+    /// The head of a log that goes on in `lane`, which begins at `start`.
+    fn head(&self, lane: Lane, start: Lsn) -> Result<Head, StoreError> {
+        let lane = Box::new(lane);
+        if !self.options.resident {
+            return Ok(Head::Pool(lane));
+        }
+        self.log.complete_at(start)?;
+        // A session that ended in the middle of a segment leaves it short. If the collector has no empty one to copy to, the oldest goes
+        // to a file, as it would without resident.
+        let usage = lane.usage();
+        if usage.segments_used == usage.segments && lane.segment().is_none() {
+            drain_one(&lane, &self.log)?;
+            self.log.complete_at(lane.usage().head)?;
+        }
+        Ok(Head::Resident(Resident::new(lane)))
+    }
+
+    /// Moves everything that the lane holds to the value-log files and gives the lane back; where the log ends then.
+    fn empty(&self, lane: Lane, recovered: Recovered) -> Result<Lsn, StoreError> {
+        drop(recovered);
+        let end = lane.seal();
+        let (order, stop) = (Mutex::default(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| drain(&lane, &self.log, &order, &stop));
+            let drained = lane.wait_drained(end);
+            stop.store(true, SeqCst);
+            drained
+        })?;
+        if lane.remove() {
+            Ok(end)
+        } else {
+            Err(StoreError::damaged(
+                &self
+                    .pool
+                    .map_or_else(Default::default, |p| p.path().to_owned()),
+                "the drained lane is not empty",
+            ))
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Opening a store. docs/store-format.md, "Opening".
+//!
+//! 1. Lock the directory; read the manifest, or make a new store (`directory`).
+//! 2. If the manifest says that a pool holds the end of the log, that pool must have been given: claim the lane (`lane`).
+//! 3. Open the value-log files and the index, and refuse what is not of one moment (`session`).
+//! 4. Find where the log ends (`log_end`).
+//! 5. Make that the end, and the head with which the log goes on (`log_end`).
+//! 6. Replay the log above the index's watermark into the memtable ([`recovery`](super::recovery)).
+//! 7. Remove what nothing leads to.
+//! 8. Note the new session in the manifest, with the pool it uses, before anything is appended (`session`).
+//!
+//! Then the threads start. Any step may be cut and repeated; a refusal leaves the manifest as it was, and every file that holds log.
+
+mod directory;
+mod lane;
+mod log_end;
+mod session;
+
+use super::{
+    Background, STRIPES, Shared, Store, Stripe, Writers, gc::Collector, snapshot::Snapshots,
+};
+use crate::{
+    disk::{Disk, RealDisk, SyncMeter},
+    error::StoreError,
+    index::Index,
+    large::LargeValues,
+    log::Head,
+    memtable::{Chunk, View},
+    options::{Options, Variant},
+};
+use arc_swap::ArcSwap;
+use forebay_pool::Pool;
+use log_end::OpenedLog;
+use parking_lot::Mutex;
+use session::Session;
+use std::{path::Path, sync::Arc};
+
+impl Store {
+    /// Opens the store in `dir`, making it if the options say so, and recovers what the last session acknowledged.
+    ///
+    /// A buffered variant needs `pool`. If the last session was not closed, `pool` must be the one it used, whatever the variant.
+    ///
+    /// # Errors
+    /// [`StoreError`] for everything that can be wrong; nothing is changed or lost then.
+    pub fn open(dir: &Path, pool: Option<&Pool>, options: &Options) -> Result<Self, StoreError> {
+        let disk = RealDisk::with_open_files(options.open_log_files());
+        let meter = disk.meter();
+        Self::open_on(Arc::new(disk), Some(meter), dir, pool, options)
+    }
+
+    /// As [`open`](Self::open), with the value log, large values and manifest on `disk`, for tests.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[doc(hidden)]
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        meter: Option<Arc<SyncMeter>>,
+        dir: &Path,
+        pool: Option<&Pool>,
+        options: &Options,
+    ) -> Result<Self, StoreError> {
+        options.check()?;
+        if matches!(options.variant, Variant::Buffered(_)) && pool.is_none() {
+            return Err(StoreError::PoolNeeded {
+                variant: options.variant.to_string(),
+            });
+        }
+        let lock = directory::lock(dir, options.create)?;
+        let manifest = directory::manifest(&*disk, dir, options.create)?;
+        let (session, lane) = Session::find(disk, dir, manifest, pool, options)?;
+        let large = LargeValues::open(
+            Arc::clone(&session.disk),
+            dir,
+            session.state.uuid,
+            session.state.large_from,
+        )?;
+        let lane = session.check(lane)?;
+        let large_next = large.next_id();
+        let OpenedLog {
+            head,
+            files_end,
+            recovered,
+            epoch,
+        } = session.open_log(lane)?;
+        let shared = Arc::new(session.shared(head, large, meter));
+        shared.replay(files_end, recovered.as_ref())?;
+        forebay_pool::failpoint!("store:replayed");
+        drop(recovered);
+        // Only now that all is found well is anything removed.
+        if session.state.log_end.is_none() {
+            shared.remove_unreferenced_large(session.state.large_from)?;
+        }
+        session.index.remove_leftovers();
+        session.note(epoch, large_next)?;
+        let mut store = Self {
+            shared,
+            threads: Vec::new(),
+            lock: Some(lock),
+        };
+        store.start_threads()?;
+        Ok(store)
+    }
+}
+
+impl Session<'_> {
+    /// What the threads of the store share: an empty memtable over the index as it is.
+    fn shared(&self, head: Head, large: LargeValues, meter: Option<Arc<SyncMeter>>) -> Shared {
+        let active = Arc::new(Chunk::new(
+            self.options.memtable_bytes,
+            self.watermark(),
+            false,
+        ));
+        let stripe = || {
+            Stripe(Mutex::new(Writers {
+                writes: 0,
+                active: Arc::clone(&active),
+            }))
+        };
+        Shared {
+            dir: self.dir.to_owned(),
+            survives: survives(self.options.variant, self.pool),
+            options: self.options.clone(),
+            uuid: self.state.uuid,
+            head,
+            hasher: foldhash::fast::RandomState::default(),
+            stripes: (0..STRIPES).map(|_| stripe()).collect(),
+            view: ArcSwap::from_pointee(View {
+                active: Some(active),
+                frozen: Vec::new(),
+                tables: self.index.snapshot(),
+            }),
+            view_change: Mutex::default(),
+            spare: Mutex::default(),
+            snapshots: Arc::new(Snapshots::default()),
+            collector: Collector::default(),
+            background: Background::default(),
+            drain_order: Mutex::default(),
+            meter,
+            values: self.index.values(),
+            index: Arc::clone(&self.index) as Arc<dyn Index>,
+            given_up: self.given_up.clone(),
+            large,
+            disk: Arc::clone(&self.disk),
+            manifest: Arc::clone(&self.manifest),
+            log: Arc::clone(&self.log),
+        }
+    }
+}
+
+fn survives(variant: Variant, pool: Option<&Pool>) -> String {
+    match (variant, pool) {
+        (Variant::Buffered(_), Some(pool)) => pool.survives().to_string(),
+        (Variant::NoSync, _) => {
+            "survives a process crash only (nothing is synced: a power cut loses recent writes)"
+                .to_owned()
+        }
+        _ => "survives a power cut (each write is synced)".to_owned(),
+    }
+}

@@ -1,0 +1,168 @@
+//! What an opening works with until there is a store: the parts on the disk and in the pool. docs/store-format.md, "Opening", 3, 7 and 8.
+//!
+//! [`Session::find`] opens the parts, and [`Session::check`] refuses those that are not of one moment ([`check`](crate::db::check)). Both leave everything
+//! as it is, but for what salvage gives up. [`Session::note`] is the opening's last step, and the one that makes it a session of the
+//! store: nothing is appended before.
+
+use super::lane::{LeftLane, claim_left};
+use crate::{
+    db::check::Parts,
+    disk::Disk,
+    error::StoreError,
+    given_up::GivenUp,
+    index::{Index, IndexOptions, LsmIndex},
+    log::{Unnamed, ValueLog},
+    manifest::{Manifest, PoolRef, State},
+    options::{Options, Variant},
+};
+use forebay_pool::{Lsn, Pool};
+use parking_lot::Mutex;
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// Name of the index's directory in the store's.
+const INDEX: &str = "index";
+
+/// What an opening works with until there is a store.
+pub(super) struct Session<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) manifest: Arc<Mutex<Manifest>>,
+    /// What the manifest said when it was read.
+    pub(super) state: State,
+    pub(super) log: Arc<ValueLog>,
+    /// Value-log files that the manifest does not name.
+    unnamed: Vec<Unnamed>,
+    pub(super) index: Arc<LsmIndex>,
+    pub(super) pool: Option<&'a Pool>,
+    pub(super) options: &'a Options,
+    pub(super) given_up: GivenUp,
+}
+
+impl<'a> Session<'a> {
+    /// Claims the lane that the last session left something in, and opens the value log and the index.
+    pub(super) fn find(
+        disk: Arc<dyn Disk>,
+        dir: &'a Path,
+        manifest: Manifest,
+        pool: Option<&'a Pool>,
+        options: &'a Options,
+    ) -> Result<(Self, Option<LeftLane>), StoreError> {
+        let state = manifest.state().clone();
+        let given_up = GivenUp::new(dir, options.salvage);
+        let lane = claim_left(dir, &state, pool, options, &given_up)?;
+        let manifest = Arc::new(Mutex::new(manifest));
+        let (log, unnamed) = ValueLog::open(
+            Arc::clone(&disk),
+            dir,
+            options.file_bytes,
+            Arc::clone(&manifest),
+            given_up.clone(),
+        )?;
+        let index = LsmIndex::open_unchanged(
+            &dir.join(INDEX),
+            IndexOptions {
+                create: state.epoch == 0,
+                cache_bytes: options.cache_bytes,
+                ..IndexOptions::default()
+            },
+        )?;
+        let session = Self {
+            dir,
+            disk,
+            manifest,
+            state,
+            log: Arc::new(log),
+            unnamed,
+            index: Arc::new(index),
+            pool,
+            options,
+            given_up,
+        };
+        Ok((session, lane))
+    }
+
+    /// Log address below which the index says that it is complete.
+    pub(super) fn watermark(&self) -> Lsn {
+        self.index.watermark()
+    }
+
+    /// Refuses parts that are not of one moment, before anything is changed; with salvage, notes what they cost. The lane, unless its
+    /// content is given up.
+    pub(super) fn check(&self, lane: Option<LeftLane>) -> Result<Option<LeftLane>, StoreError> {
+        let watermark = self.watermark();
+        let parts = Parts {
+            log: &self.log,
+            unnamed: &self.unnamed,
+            state: &self.state,
+            watermark,
+            lane: lane.as_ref().map(|(_, recovered)| recovered),
+        };
+        if !self.options.salvage {
+            parts.refuse_contradictions(self.dir)?;
+            return Ok(lane);
+        }
+        let found = parts.contradictions()?;
+        for contradiction in &found {
+            let (gives_up, found) = (&contradiction.gives_up, &contradiction.found);
+            self.given_up.say(format!("{gives_up}: {found}"));
+        }
+        for file in &self.unnamed {
+            if !file.is_dead(&self.state, watermark) {
+                self.given_up.set_aside(&*self.disk, &file.path)?;
+            }
+        }
+        match lane {
+            Some((lane, recovered)) if found.iter().any(|c| c.lane_is_stale) => {
+                drop(recovered);
+                // The files have more: what the lane has must not be written over it.
+                while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+                    sealed.release();
+                }
+                match lane.remove() {
+                    true => Ok(None),
+                    false => Err(StoreError::damaged(
+                        self.dir,
+                        "its lane could not be given up",
+                    )),
+                }
+            }
+            lane => Ok(lane),
+        }
+    }
+
+    /// Removes value-log files that are dead, and notes the session in the manifest.
+    pub(super) fn note(&self, epoch: u32, large_next: u64) -> Result<(), StoreError> {
+        let watermark = self.watermark();
+        let dead: Vec<_> = self
+            .unnamed
+            .iter()
+            .filter(|file| file.is_dead(&self.state, watermark))
+            .cloned()
+            .collect();
+        self.log.unlink_dead(&dead);
+        // Behind this no power cut brings one of them back.
+        self.log.unlinked_for_good()?;
+        let left = self.log.left_over();
+
+        let pool = match self.options.variant {
+            Variant::Buffered(_) => self.pool.map(|pool| PoolRef {
+                uuid: pool.superblock().uuid,
+                path: pool
+                    .path()
+                    .canonicalize()
+                    .unwrap_or_else(|_| pool.path().to_owned())
+                    .display()
+                    .to_string(),
+            }),
+            Variant::Fsync | Variant::NoSync => None,
+        };
+        self.manifest.lock().update(&*self.disk, |state| {
+            state.epoch = epoch;
+            state.pool = pool;
+            state.log_end = None;
+            state.large_from = large_next;
+            state.retired = Some(left);
+            state.indexed_to = watermark;
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! [`Keys`]: the live keys of a range in order, merged from the snapshot's chunks and tables.
+//!
+//! Of equal keys the newest source's is given, and a deleted one hides those of older sources. A chunk no longer lists some deleted keys; for keys
+//! within the stretch in which they lie, it is asked itself ([`Hiding`]). Keys are taken in batches: [`Keys::pin`] holds the chunks for one, and
+//! [`Keys::end_batch`] notes behind which key the next begins, so that it may begin in other sources.
+//!
+//! What is hidden at the start of the tables' part is noted for later scans ([`dead`](crate::db::dead)).
+
+use super::{
+    range::ScanRange,
+    source::{From, Pin, Source},
+};
+use crate::{
+    db::{
+        Shared, Snapshot,
+        dead::{First, HIDDEN_MIN},
+    },
+    error::StoreError,
+    index::{Form, Found, IndexError, Iter},
+    memtable::{Chunk, Stretch, View},
+};
+use forebay_pool::Lsn;
+use std::{
+    ops::Bound,
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+};
+
+/// The start of a scan in the tables.
+struct Start {
+    range: ScanRange,
+    /// Of the tables.
+    watermark: Lsn,
+    /// Keys of theirs that memory hides.
+    hidden: u64,
+}
+
+/// A chunk that no longer lists some deleted keys, which lie in a stretch.
+struct Hiding {
+    age: usize,
+    chunk: Weak<Chunk>,
+    left: Arc<Stretch>,
+}
+
+/// The keys of a range that are not deleted, as a snapshot sees them.
+pub(super) struct Keys {
+    snapshot: Snapshot,
+    /// What is left of it, whenever the sources are made anew.
+    range: ScanRange,
+    /// The snapshot's view that the sources are of; dangling before there are any.
+    view: Weak<View>,
+    /// Newest first.
+    sources: Vec<Source>,
+    hiding: Vec<Hiding>,
+    /// As long as the tables have given nothing: what is known of their start.
+    start: Option<Start>,
+    /// Keys that were passed over in this batch, and how many of them are the tables'.
+    passed: u64,
+    hidden: u64,
+}
+
+impl Keys {
+    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
+        Self {
+            range,
+            snapshot,
+            view: Weak::new(),
+            sources: Vec::new(),
+            hiding: Vec::new(),
+            start: None,
+            passed: 0,
+            hidden: 0,
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        self.snapshot.shared()
+    }
+
+    /// True if the keys' values are not to be read.
+    pub(super) fn only(&self) -> bool {
+        self.range.keys_only
+    }
+
+    /// The snapshot's view, which keeps its chunks as long as it is held, and the sources' runs. The sources are made anew if the view
+    /// is another one, or a chunk's order.
+    pub(super) fn pin(&mut self) -> Result<(Arc<View>, Vec<Pin>), StoreError> {
+        let view = self.snapshot.view().view();
+        if std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
+            let pins: Option<Vec<Pin>> = self.sources.iter().map(Source::pin).collect();
+            if let Some(pins) = pins {
+                return Ok((view, pins));
+            }
+        }
+        self.view = Arc::downgrade(&view);
+        (self.sources, self.hiding) = (Vec::new(), Vec::new());
+        let mut pins = Vec::new();
+        for (age, chunk) in view.chunks().enumerate() {
+            let order = chunk.ordered();
+            self.hiding.extend(order.left.map(|left| Hiding {
+                age,
+                chunk: Arc::downgrade(chunk),
+                left,
+            }));
+            for run in order.runs {
+                let (low, high) = self.range.positions(chunk, &run);
+                if low == high {
+                    continue;
+                }
+                let from = From::Chunk {
+                    age,
+                    chunk: Arc::downgrade(chunk),
+                    run: Arc::downgrade(&run),
+                    low,
+                    high,
+                };
+                self.sources.push(Source { from, next: None });
+                pins.push(Some((Arc::clone(chunk), run)));
+            }
+        }
+        let from = From::Tables(self.tables(&view));
+        self.sources.push(Source { from, next: None });
+        pins.push(None);
+        let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
+        for (source, pin) in self.sources.iter_mut().zip(&pins) {
+            source.advance(pin, limit, reversed)?;
+        }
+        Ok((view, pins))
+    }
+
+    /// What the tables have of the range, or of that part of it that is not known to be hidden.
+    fn tables(&mut self, view: &View) -> Iter {
+        let mut range = self.range.clone();
+        let watermark = view.tables.watermark();
+        let dead = &self.snapshot.shared().background.dead_starts;
+        match dead.find(&range, self.snapshot.view().limit(), watermark) {
+            None => {}
+            Some(First::None) => return Box::new(std::iter::empty()),
+            Some(First::Key(key)) if range.reversed => range.to = Bound::Included(key),
+            Some(First::Key(key)) => range.from = Bound::Included(key),
+        }
+        self.start = Some(Start {
+            range: self.range.clone(),
+            watermark,
+            hidden: 0,
+        });
+        let bounds = (
+            range.from.as_ref().map(Vec::as_slice),
+            range.to.as_ref().map(Vec::as_slice),
+        );
+        view.tables.range(bounds)
+    }
+
+    /// The tables give `first` of the range, and nothing before: what was hidden there need not be looked at again.
+    fn note_start(&mut self, first: First) {
+        if let Some(start) = self.start.take()
+            && start.hidden >= HIDDEN_MIN
+        {
+            let shared = self.snapshot.shared();
+            let (limit, dead) = (self.snapshot.view().limit(), &shared.background.dead_starts);
+            dead.note(&start.range, limit, start.watermark, first);
+        }
+    }
+
+    /// A key of the tables is hidden by memory.
+    fn note_hidden(&mut self) {
+        if let Some(start) = &mut self.start {
+            start.hidden += 1;
+        }
+        self.hidden += 1;
+        self.passed += 1;
+    }
+
+    /// The next key that is not deleted.
+    pub(super) fn next(&mut self, pins: &[Pin]) -> Result<Option<Found>, IndexError> {
+        let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
+        let tables = self.sources.len() - 1;
+        loop {
+            let mut first: Option<(usize, &[u8])> = None;
+            for (number, source) in self.sources.iter().enumerate() {
+                let Some((key, _)) = &source.next else {
+                    continue;
+                };
+                // Of equal keys the first source, the newest, stays.
+                if first.is_none_or(|(_, best)| {
+                    if reversed {
+                        **key > *best
+                    } else {
+                        **key < *best
+                    }
+                }) {
+                    first = Some((number, key));
+                }
+            }
+            let Some((number, _)) = first else {
+                self.note_start(First::None);
+                return Ok(None);
+            };
+            let found = self.sources[number].next.take();
+            self.sources[number].advance(&pins[number], limit, reversed)?;
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            let dead = found.1.form == Form::Tombstone;
+            let mut hides = false;
+            let sources = self.sources.iter_mut().zip(pins).enumerate();
+            for (at, (source, pin)) in sources.skip(number + 1) {
+                if source.next.as_ref().is_some_and(|(key, _)| *key == found.0) {
+                    source.advance(pin, limit, reversed)?;
+                    hides |= at == tables && dead;
+                }
+            }
+            if hides {
+                self.note_hidden();
+            }
+            if dead {
+                self.passed += 1;
+                if let Some((chunk, _)) = &pins[number] {
+                    chunk.note_passed(1);
+                }
+            } else if !self.is_hidden(&found.0, self.sources[number].age()) {
+                if number == tables && self.start.is_some() {
+                    self.note_start(First::Key(found.0.clone()));
+                }
+                return Ok(Some(found));
+            } else if number == tables {
+                self.note_hidden();
+            }
+        }
+    }
+
+    /// True if a key of a source of that age is deleted in a newer chunk that no longer lists it.
+    fn is_hidden(&self, key: &[u8], age: usize) -> bool {
+        self.hiding.iter().any(|hiding| {
+            hiding.age < age
+                && hiding.left.0[..] <= *key
+                && *key <= hiding.left.1[..]
+                && hiding.chunk.upgrade().is_some_and(|chunk| {
+                    let hash = self.snapshot.shared().hash(key);
+                    chunk.hides(hash, key, self.snapshot.view().limit())
+                })
+        })
+    }
+
+    /// A batch is over, whose last key was `last`.
+    pub(super) fn end_batch(&mut self, last: Option<&[u8]>) {
+        if let Some(tables) = self.sources.last() {
+            // Only what is before the next key of the tables was looked at.
+            let first = match &tables.next {
+                Some((key, _)) => First::Key(key.clone()),
+                None => First::None,
+            };
+            self.note_start(first);
+        }
+        let shared = self.snapshot.shared();
+        let passed = std::mem::take(&mut self.passed);
+        shared.background.scan_passed.fetch_add(passed, Relaxed);
+        shared.note_hidden(std::mem::take(&mut self.hidden));
+        if let Some(last) = last {
+            self.range.go_on_behind(last.to_vec());
+        }
+    }
+}

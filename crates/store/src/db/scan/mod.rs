@@ -1,0 +1,132 @@
+//! [`Scan`]: a range of keys, in order, with their values. docs/store-format.md, "Snapshots and scans".
+//!
+//! A merge over the snapshot's chunks and tables gives keys and addresses (`keys`, of the `source`s that have any of the `range`). Between two batches a
+//! scan holds no chunk: if its snapshot has
+//! left one for the tables meanwhile, it goes on behind its last key in those. Values are read some keys ahead of the caller
+//! (WiscKey's range query): those at hand in the pool or the page cache are read at once; for all others the
+//! kernel is asked to read them together, in parallel, and they are waited for when their turn comes. The batch grows as the
+//! scan goes on, so that a short scan does not pay for a long one.
+
+mod keys;
+mod range;
+mod source;
+
+pub use range::ScanRange;
+
+use super::{Snapshot, Store, Value};
+use crate::{
+    error::StoreError,
+    index::{Address, Found},
+};
+use keys::Keys;
+use std::collections::VecDeque;
+
+/// Keys that are read ahead at first, and at most.
+const AHEAD: (usize, usize) = (16, 128);
+/// Bytes of values that are read ahead at most.
+const AHEAD_BYTES: u64 = 4 << 20;
+
+/// An iterator over keys and values, in key order. After an error it ends.
+pub struct Scan {
+    keys: Keys,
+    /// Keys that are not given yet, with their values as far as those were at hand; the others are asked for.
+    ahead: VecDeque<(Found, Option<Value>)>,
+    ahead_next: usize,
+    failed: bool,
+}
+
+impl Store {
+    /// The keys of `range` as of now.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManySnapshots`], I/O errors and damage.
+    pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
+        Ok(Scan::new(Snapshot::new(&self.shared)?, range))
+    }
+}
+
+impl Scan {
+    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
+        Self {
+            keys: Keys::new(snapshot, range),
+            ahead: VecDeque::new(),
+            ahead_next: AHEAD.0,
+            failed: false,
+        }
+    }
+
+    /// Collects the next keys with the values that are at hand, and asks for the others.
+    fn read_ahead(&mut self) -> Result<(), StoreError> {
+        let mut bytes = 0;
+        let mut absent = Vec::new();
+        let (_view, pins) = self.keys.pin()?;
+        while self.ahead.len() < self.ahead_next && bytes < AHEAD_BYTES {
+            let Some(found) = self.keys.next(&pins)? else {
+                break;
+            };
+            bytes += u64::from(found.1.len);
+            let value = if self.keys.only() {
+                Some(Value::default())
+            } else {
+                self.keys.shared().value_at_hand(&found.0, found.1)?
+            };
+            if value.is_none() {
+                absent.push(found.1);
+            }
+            self.ahead.push_back((found, value));
+        }
+        let last = self.ahead.back().map(|((key, _), _)| &key[..]);
+        self.keys.end_batch(last);
+        self.ahead_next = (self.ahead_next * 2).min(AHEAD.1);
+        if absent.len() > 1 {
+            self.ask_for(absent);
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel to read the values, neighbours in the log together.
+    fn ask_for(&self, addresses: Vec<Address>) {
+        let mut ranges: Vec<(u64, u64)> = addresses
+            .iter()
+            .map(|a| (a.lsn, a.lsn + u64::from(a.len)))
+            .collect();
+        ranges.sort_unstable();
+        let log = &self.keys.shared().log;
+        let mut ranges = ranges.into_iter().peekable();
+        while let Some((start, mut end)) = ranges.next() {
+            while let Some((_, next_end)) = ranges.next_if(|(next, _)| *next <= end + 4096) {
+                end = next_end.max(end);
+            }
+            if let Some(file) = log.find(start) {
+                file.file.will_need(file.offset(start), end - start);
+            }
+        }
+    }
+
+    fn next_pair(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
+        if self.ahead.is_empty() {
+            self.read_ahead()?;
+        }
+        let Some(((key, address), value)) = self.ahead.pop_front() else {
+            return Ok(None);
+        };
+        let value = match value {
+            Some(value) => value,
+            None => self.keys.shared().value_at(&key, address)?,
+        };
+        Ok(Some((key, value)))
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<(Vec<u8>, Value), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let pair = self.next_pair();
+        self.failed = pair.is_err();
+        pair.transpose()
+    }
+}

@@ -1,0 +1,102 @@
+//! [`ScanRange`]: which keys a scan gives, and in which direction.
+
+use crate::memtable::{Chunk, Run};
+use std::ops::Bound;
+
+/// Which keys a scan gives, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRange {
+    pub(super) from: Bound<Vec<u8>>,
+    pub(super) to: Bound<Vec<u8>>,
+    pub(super) reversed: bool,
+    pub(super) keys_only: bool,
+}
+
+impl ScanRange {
+    /// The keys between two bounds.
+    #[must_use]
+    pub fn new(from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+        Self {
+            from,
+            to,
+            reversed: false,
+            keys_only: false,
+        }
+    }
+
+    /// All keys.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::new(Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The keys that start with `prefix`.
+    #[must_use]
+    pub fn prefix(prefix: &[u8]) -> Self {
+        // The first key behind them: the prefix with its last byte below 255 raised, and cut there.
+        let end = prefix.iter().rposition(|&byte| byte < u8::MAX).map(|last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            end
+        });
+        Self::new(
+            Bound::Included(prefix.to_vec()),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        )
+    }
+
+    /// From the last key to the first.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self {
+            reversed: true,
+            ..self
+        }
+    }
+
+    /// Values are not read: they are given empty.
+    #[must_use]
+    pub fn keys_only(self) -> Self {
+        Self {
+            keys_only: true,
+            ..self
+        }
+    }
+
+    /// The range's keys in a run of a chunk, by position.
+    pub(super) fn positions(&self, chunk: &Chunk, run: &Run) -> (usize, usize) {
+        let low = match &self.from {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => chunk.keys_below(run, key, false),
+            Bound::Excluded(key) => chunk.keys_below(run, key, true),
+        };
+        let high = match &self.to {
+            Bound::Unbounded => run.len(),
+            Bound::Included(key) => chunk.keys_below(run, key, true),
+            Bound::Excluded(key) => chunk.keys_below(run, key, false),
+        };
+        (low, high.max(low))
+    }
+
+    /// What is left of the range behind `key`, in its direction.
+    pub(super) fn go_on_behind(&mut self, key: Vec<u8>) {
+        match self.reversed {
+            true => self.to = Bound::Excluded(key),
+            false => self.from = Bound::Excluded(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefixs_range_ends_before_the_first_key_behind_it() {
+        let end = |prefix: &[u8]| ScanRange::prefix(prefix).to;
+        assert_eq!(end(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(end(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(end(b"\xff"), Bound::Unbounded);
+        assert_eq!(end(b""), Bound::Unbounded);
+    }
+}

@@ -1,0 +1,82 @@
+//! One source of keys in order: a run of a chunk, or the tables.
+//!
+//! Between two batches of a scan a source holds no chunk ([`Source::pin`]): a chunk that is in the tables is dropped, however slowly a scan is read.
+
+use crate::{
+    index::{Found, IndexError, Iter},
+    memtable::{Chunk, Run},
+};
+use forebay_pool::Lsn;
+use std::sync::{Arc, Weak};
+
+/// One source of keys in order, with its next one looked at.
+pub(super) struct Source {
+    pub(super) from: From,
+    pub(super) next: Option<Found>,
+}
+
+pub(super) enum From {
+    /// Part of a run of a chunk.
+    Chunk {
+        /// How many chunks are newer.
+        age: usize,
+        chunk: Weak<Chunk>,
+        run: Weak<Run>,
+        low: usize,
+        high: usize,
+    },
+    Tables(Iter),
+}
+
+/// A source's chunk and run while keys are taken from it; none for the tables.
+pub(super) type Pin = Option<(Arc<Chunk>, Arc<Run>)>;
+
+impl Source {
+    pub(super) fn advance(
+        &mut self,
+        pin: &Pin,
+        limit: Lsn,
+        reversed: bool,
+    ) -> Result<(), IndexError> {
+        self.next = match (&mut self.from, pin) {
+            (From::Chunk { low, high, .. }, Some((chunk, run))) => loop {
+                if *low >= *high {
+                    break None;
+                }
+                let position = if reversed {
+                    *high -= 1;
+                    *high
+                } else {
+                    *low += 1;
+                    *low - 1
+                };
+                if let Some(found) = chunk.nth(run, position, limit) {
+                    break Some(found);
+                }
+            },
+            (From::Chunk { .. }, None) => None,
+            (From::Tables(iter), _) => if reversed {
+                iter.next_back()
+            } else {
+                iter.next()
+            }
+            .transpose()?,
+        };
+        Ok(())
+    }
+
+    /// How many chunks are newer than this source.
+    pub(super) fn age(&self) -> usize {
+        match &self.from {
+            From::Chunk { age, .. } => *age,
+            From::Tables(_) => usize::MAX,
+        }
+    }
+
+    pub(super) fn pin(&self) -> Option<Pin> {
+        match &self.from {
+            From::Chunk { chunk, run, .. } => Some(Some((chunk.upgrade()?, run.upgrade()?))),
+            From::Tables(_) => Some(None),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The threads behind the store: started at the end of an opening, ended by [`Store::close`] or when the store is dropped.
+//!
+//! | thread | runs |
+//! |---|---|
+//! | `forebay-drain` | `log::drain`, if the log grows in a pool and is drained |
+//! | `forebay-index`, `forebay-compact` | `indexer` |
+//! | `forebay-gc` | `gc`, unless the options say that nothing is collected |
+//!
+//! A thread that panics is started again, and nobody waits for it in vain: writers are told, or released.
+
+use super::{Shared, Store};
+use crate::{
+    error::StoreError,
+    log::{Head, drain},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+/// Drain threads of a lane with several buffers: one segment's sync overlaps the next one's write.
+const DRAINS: usize = 2;
+/// How long after a panic a thread is started again.
+const RESTART: Duration = Duration::from_millis(100);
+
+impl Store {
+    /// Starts the threads behind the store.
+    pub(super) fn start_threads(&mut self) -> Result<(), StoreError> {
+        let drains = match &self.shared.head {
+            Head::Pool(lane) => DRAINS.min(lane.segments()),
+            Head::File(_) | Head::Resident(_) => 0,
+        };
+        for _ in 0..drains {
+            self.start_thread("forebay-drain", Shared::run_drain)?;
+        }
+        self.start_thread("forebay-index", Shared::run_indexer)?;
+        self.start_thread("forebay-compact", Shared::run_compaction)?;
+        match self.shared.head {
+            _ if !self.shared.options.gc => {}
+            Head::Resident(_) => self.start_thread("forebay-gc", Shared::run_resident_collector)?,
+            _ => self.start_thread("forebay-gc", Shared::run_collector)?,
+        }
+        Ok(())
+    }
+
+    /// Starts a thread. One that panics is started again after a pause; writers that wait for it are told.
+    fn start_thread(&mut self, name: &'static str, run: fn(&Shared)) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let guarded = move || {
+            while catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() && !shared.stopping() {
+                shared.report_panic(name);
+                thread::sleep(RESTART);
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(guarded)
+            .map_err(StoreError::io("starting a thread for", &self.shared.dir))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends the threads.
+    pub(super) fn stop(&mut self) {
+        self.shared.background.stop.store(true, SeqCst);
+        self.shared.background.changed.notify_all();
+        if let Some(lane) = self.shared.head.lane() {
+            lane.close();
+        }
+        for thread in self.threads.drain(..) {
+            // They catch what panics in them.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run_drain(&self) {
+        if let Head::Pool(lane) = &self.head {
+            drain(lane, &self.log, &self.drain_order, &self.background.stop);
+        }
+    }
+
+    /// Tells those who wait for a thread that it panicked.
+    fn report_panic(&self, name: &str) {
+        let reason = format!("the thread {name} panicked; the standard error output has more");
+        match (&self.head, name) {
+            (_, "forebay-gc") => self.collector.release_writers(),
+            (Head::Pool(lane), "forebay-drain") => lane.set_stalled(reason),
+            _ => self.set_index_trouble(Some(reason)),
+        }
+    }
+}

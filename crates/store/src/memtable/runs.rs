@@ -1,0 +1,43 @@
+//! What a chunk knows of the order of its keys: runs, each sorted once, and which keys left them. [`order`](super::order) keeps it.
+
+use std::sync::Arc;
+
+/// Entries in key order: eight bytes of the key behind what all keys of the order share, and the entry's place.
+pub(crate) struct Run(pub(super) Box<[(u64, u32)]>);
+
+impl Run {
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// First and last key, both included.
+pub(crate) type Stretch = (Vec<u8>, Vec<u8>);
+
+/// The order as a scan takes it.
+pub(crate) struct ChunkOrder {
+    /// No key is in two of them.
+    pub(crate) runs: Vec<Arc<Run>>,
+    /// Between which keys deleted ones are in none of them.
+    pub(crate) left: Option<Arc<Stretch>>,
+}
+
+/// A chunk's order.
+#[derive(Default)]
+pub(super) struct Ordered {
+    /// What each shard's entries, and those revived, were when they were last taken in.
+    pub(super) seen: Vec<(u32, u32)>,
+    /// Leading bytes that all keys share.
+    pub(super) shared: Option<Vec<u8>>,
+    /// The largest first.
+    pub(super) runs: Vec<Arc<Run>>,
+    pub(super) left: Option<Arc<Stretch>>,
+}
+
+impl Ordered {
+    /// Number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.len()).sum()
+    }
+}
