@@ -38,8 +38,9 @@ fn with_unit(number: &str, form: Form) -> String {
 /// The paper's figure.
 pub fn given(paper: Given, form: Form) -> String {
     let Given { low, high } = paper;
-    // As many digits as the paper has.
-    let unit = |value: f64| with_unit(&value.to_string(), form);
+    // As many digits as the paper has; three behind the point where it is a ratio of two of its figures.
+    let digits = |value: f64| (value * 1000.0).round() / 1000.0;
+    let unit = |value: f64| with_unit(&digits(value).to_string(), form);
     if low == high {
         unit(low)
     } else if high.is_infinite() {
@@ -91,6 +92,10 @@ mod tests {
             "more than 1×"
         );
         assert_eq!(given(Given::at(9.78), Form::Times), "9.78×");
+        assert_eq!(
+            given(Given::at(174_440.0 / 86_459.0), Form::Times),
+            "2.018×"
+        );
     }
 
     #[test]
