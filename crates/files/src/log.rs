@@ -91,7 +91,7 @@ impl Log<'_> {
     /// True if a write of `bytes` bytes waits for no drain.
     #[inline]
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.lane.has_room(bytes as u64 + NAMES)
+        self.lane.has_room((bytes as u64).saturating_add(NAMES))
     }
 
     /// The file has `bytes` bytes now.

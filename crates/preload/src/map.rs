@@ -84,7 +84,7 @@ hooks! {
 }
 
 /// True if the kernel does what the program asks for at these addresses, and nothing else has to be done.
-pub(crate) fn is_plain(address: *mut c_void, bytes: usize) -> bool {
+fn is_plain(address: *mut c_void, bytes: usize) -> bool {
     guard::is_idle() && !client::is_own_memory(address.addr(), bytes)
 }
 
@@ -117,7 +117,7 @@ fn is_anonymous(flags: c_int) -> bool {
 }
 
 /// Whether a mapping is of a file that is absorbed or on a device, or may be put over one that is charged or the client's.
-pub(crate) fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
+fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
     !is_anonymous(flags) && client::absorbs(fd)
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }

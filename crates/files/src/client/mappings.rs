@@ -90,7 +90,7 @@ pub fn around_own_memory(
         &TOLD,
         "the program unmaps memory that it did not map, and some of it is Forebay's: that part stays as it is",
     );
-    let end = address.saturating_add(bytes.next_multiple_of(PAGE));
+    let end = address.saturating_add(bytes);
     let mut from = address;
     while from < end {
         let first = OURS
@@ -136,6 +136,8 @@ mod tests {
             around_own_memory(0, 30 * PAGE, |from, _| i32::from(from > 0)),
             1
         );
+        // A length that no mapping has.
+        assert_eq!(parts(12 * PAGE, usize::MAX)[0], (15, 5));
         forked();
         assert!(!is_own_memory(0, usize::MAX));
     }

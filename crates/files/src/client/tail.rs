@@ -75,8 +75,7 @@ pub(super) fn log_write(
         _ => {
             let done = held.session.log().write(held.number, at, parts, bytes);
             let range = at..at + bytes as u64;
-            known.keep(range, &[], 0..0, shared.end.load(Relaxed));
-            done
+            done.map(|()| known.keep(range, &[], 0..0, shared.end.load(Relaxed)))
         }
     };
     if done.is_err() {
@@ -102,10 +101,10 @@ fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
         .session
         .log()
         .write(held.number, logged_at, &parts, bytes);
-    if done.is_ok() {
+    let done = done.map(|()| {
         let end = shared.end.load(Relaxed);
         copies.keep(&shared.last_write, at, write.len(), changed, end);
-    }
+    });
     held.copies = copies;
     done
 }

@@ -71,7 +71,9 @@ pub fn write(
         let Some(mut held) = hold_open(session, fd, entry, number)? else {
             continue;
         };
-        let bytes = parts.iter().map(|part| part.len()).sum();
+        // What a program asks for may be more than there is memory; the kernel says so.
+        let lengths = parts.iter().map(|part| part.len());
+        let bytes = lengths.fold(0, usize::saturating_add);
         if !session.log().has_room(bytes) {
             drop(held);
             session.wait_for_room(bytes)?;

@@ -181,7 +181,7 @@ impl Member {
         self.open_segment().map_or(true, |(tail, _, start)| {
             let (_, lsn) = split(tail);
             let limit = start + self.segment_bytes;
-            lsn + bytes <= limit || self.next_tail(limit).is_some()
+            bytes <= limit.saturating_sub(lsn) || self.next_tail(limit).is_some()
         })
     }
 
