@@ -89,7 +89,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
             buffers: 2,
             // Small, so that part of the keys is in the file and part in the pool.
             buffer_bytes: 1 << 20,
-            pool_bytes: 4 << 20,
+            pool_bytes: None,
             slowed: None,
             device: None,
             rewrites: Rewrites::Asked,

@@ -44,7 +44,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 pool: lab.pool,
                 buffers: 2,
                 buffer_bytes: 8 << 20,
-                pool_bytes: 32 << 20,
+                pool_bytes: None,
                 slowed: None,
                 device: None,
                 rewrites: Rewrites::Automatic,

@@ -106,7 +106,7 @@ fn measure(lab: &Lab<'_>, mode: Mode, place: Place, mix: Mix) -> Result<f64, Ben
             pool: lab.pool,
             buffers: 2,
             buffer_bytes: 8 << 20,
-            pool_bytes: 32 << 20,
+            pool_bytes: None,
             slowed: None,
             device: place.profile(),
             rewrites: Rewrites::Automatic,

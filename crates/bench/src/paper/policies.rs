@@ -40,7 +40,7 @@ pub(super) fn config(lab: &Lab<'_>) -> Config {
         pool: lab.pool.clone(),
         buffer_bytes: 8 << 20,
         buffers: 2,
-        pool_sizes: vec![32 << 20],
+        pool_sizes: Vec::new(),
         slowed: None,
         device: None,
         forebay: lab.forebay.to_owned(),

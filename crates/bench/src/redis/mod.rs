@@ -139,7 +139,7 @@ pub struct Config {
     pub buffer_bytes: u64,
     /// Segments of a lane, which takes more of the pool while the disk is behind.
     pub buffers: u16,
-    /// Bytes of an emulated pool, at least the lane's segments: mode forebay has a row for each.
+    /// Bytes of an emulated pool, at least the lane's segments: mode forebay has a row for each. None: twice the lane's segments.
     pub pool_sizes: Vec<u64>,
     /// Make the pools as slow as this device.
     pub slowed: Option<Profile>,
@@ -162,15 +162,15 @@ impl Config {
         }
     }
 
-    /// What takes turns: the modes, with a pool of each size where there is one.
-    fn contenders(&self, modes: &[Mode]) -> Vec<(Mode, u64)> {
+    /// What takes turns: the modes, with a pool of each size that is asked for where there is one.
+    fn contenders(&self, modes: &[Mode]) -> Vec<(Mode, Option<u64>)> {
         let mut contenders = Vec::new();
         for &mode in modes {
             match mode {
-                Mode::Forebay => {
-                    contenders.extend(self.pool_sizes.iter().map(|&pool| (mode, pool)))
+                Mode::Forebay if !self.pool_sizes.is_empty() => {
+                    contenders.extend(self.pool_sizes.iter().map(|&bytes| (mode, Some(bytes))));
                 }
-                _ => contenders.push((mode, 0)),
+                _ => contenders.push((mode, None)),
             }
         }
         contenders
@@ -185,7 +185,7 @@ impl Config {
             return bad("no client, or no byte of a value, measures nothing");
         }
         let lane = u64::from(self.buffers) * self.buffer_bytes;
-        if self.pool_sizes.is_empty() || self.pool_sizes.iter().any(|bytes| *bytes < lane) {
+        if self.pool_sizes.iter().any(|bytes| *bytes < lane) {
             return bad("a pool smaller than the segments of a lane holds none");
         }
         if self.servers.is_empty() || self.modes.is_empty() {
@@ -304,7 +304,7 @@ fn measure_one(
     program: &Path,
     scratch: &Path,
     cell: Cell,
-    (mode, pool_bytes): (Mode, u64),
+    (mode, pool_bytes): (Mode, Option<u64>),
 ) -> Result<Row, BenchError> {
     let stage = Stage::new(
         &Setting {
@@ -345,7 +345,7 @@ fn measure_one(
     Ok(Row {
         server: cell.server,
         mode,
-        pool_bytes: (config.pool_sizes.len() > 1 && mode == Mode::Forebay).then_some(pool_bytes),
+        pool_bytes,
         value_bytes: cell.value_bytes,
         clients: cell.clients,
         during_rewrite: cell.during_rewrite,

@@ -52,7 +52,7 @@ pub struct Row {
     pub server: Kind,
     /// What it promises.
     pub mode: Mode,
-    /// Bytes of its emulated pool, where several sizes are measured.
+    /// Bytes of its emulated pool, where that is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool_bytes: Option<u64>,
     /// Bytes of a value.
@@ -124,7 +124,7 @@ impl Row {
         })
     }
 
-    /// The mode, with the pool where several sizes are measured: `forebay 16 MiB`.
+    /// The mode, with the pool where its size is asked for: `forebay 16 MiB`.
     #[must_use]
     pub fn name(&self) -> String {
         match self.pool_bytes {

@@ -41,8 +41,8 @@ pub struct Setting<'a> {
     pub buffers: u16,
     /// Bytes of a segment of an emulated pool.
     pub buffer_bytes: u64,
-    /// Bytes of an emulated pool.
-    pub pool_bytes: u64,
+    /// Bytes of an emulated pool; none: twice the lane's segments.
+    pub pool_bytes: Option<u64>,
     /// Make the pool as slow as this device.
     pub slowed: Option<Profile>,
     /// The emulated device that the server's directory is on.
@@ -53,11 +53,11 @@ pub struct Setting<'a> {
 
 impl Setting<'_> {
     fn make_pool(&self) -> Result<ScratchPool, BenchError> {
+        let lane = u64::from(self.buffers) * self.buffer_bytes;
+        let bytes = self.pool_bytes.unwrap_or(2 * lane);
         // So large that one lane may take all of it.
-        let segment = self
-            .buffer_bytes
-            .max(self.pool_bytes / u64::from(BUFFERS_MAX));
-        ScratchPool::new(self.pool, self.pool_bytes / segment, segment, None)
+        let segment = self.buffer_bytes.max(bytes / u64::from(BUFFERS_MAX));
+        ScratchPool::new(self.pool, bytes / segment, segment, None)
     }
 }
 

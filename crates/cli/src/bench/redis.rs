@@ -77,8 +77,8 @@ pub struct Redis {
     /// Segments that the server gets; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2)]
     buffers: u16,
-    /// Bytes of an emulated pool; several sizes give a row of mode forebay for each
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "32MiB", conflicts_with = "pool")]
+    /// Bytes of an emulated pool; several sizes give a row of mode forebay for each [default: twice the server's segments]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, conflicts_with = "pool")]
     pool_size: Vec<u64>,
     /// Put the servers' directories on an emulated device: a profile of forebay run --device
     #[arg(long, value_name = "PROFILE")]

@@ -116,7 +116,7 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
         pool: PoolSource::Emulated,
         buffer_bytes: BUFFER_BYTES,
         buffers: BUFFERS,
-        pool_sizes: vec![u64::from(BUFFERS) * 2 * BUFFER_BYTES],
+        pool_sizes: Vec::new(),
         slowed: None,
         device: None,
         forebay: forebay.clone(),
