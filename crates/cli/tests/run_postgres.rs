@@ -441,8 +441,6 @@ impl Cut for Launch {
 
     fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
         boot_anew(&mut self.environment, boot);
-        // Of the boot before: the number in it may be any process's by now.
-        let _ = fs::remove_file(self.data().join("postmaster.pid"));
         Server::start(self)
     }
 

@@ -115,15 +115,16 @@ pub fn processes(launch: &Launch) -> Vec<Watched> {
         .collect()
 }
 
-/// Waits until no process of the server is left, and nobody's table of processes has one of `them` any more: a server takes a number that is in use for
-/// another server. What we started ourselves is there until we ask for its end.
+/// Waits until no process of the server is left, and the table of processes has neither one of `them` nor the postmaster any more: a server takes a
+/// number that is in use for another server. One that is dying already has no working directory to be found by, so the postmaster may not be among `them`.
+/// What we started ourselves is there until we ask for its end.
 #[track_caller]
 pub fn wait_gone(server: &Server, them: &[Watched]) {
     let begun = Instant::now();
-    let is_there = |one: &Watched| {
-        one.pid() != server.outer().pid() && Path::new(&format!("/proc/{}", one.pid())).exists()
-    };
-    while them.iter().any(is_there) || !processes(server.launch()).is_empty() {
+    let is_there = |pid| pid != server.outer().pid() && Path::new(&format!("/proc/{pid}")).exists();
+    let is_any_there =
+        || is_there(server.server().pid()) || them.iter().any(|one| is_there(one.pid()));
+    while is_any_there() || !processes(server.launch()).is_empty() {
         assert!(begun.elapsed() < PATIENCE, "processes of the server stay");
         thread::sleep(Duration::from_millis(5));
     }
