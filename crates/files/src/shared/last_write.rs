@@ -14,6 +14,8 @@ use std::{
 };
 
 const WORD: usize = size_of::<u64>();
+/// Words that are compared without a branch between them: a line.
+const GROUP: usize = 8;
 
 /// See the module's head.
 #[repr(C, align(64))]
@@ -67,14 +69,21 @@ impl LastWrite {
     pub fn changed(&self, at: u64, bytes: &[u8]) -> Range<usize> {
         let known = self.words_from(at);
         let (words, rest) = bytes.as_chunks::<WORD>();
-        let is_same = |(word, known): &(&[u8; WORD], &AtomicU64)| {
-            u64::from_ne_bytes(**word) == known.load(Relaxed)
-        };
-        let from = words.iter().zip(known).take_while(is_same).count();
-        let same_at_end = match rest.is_empty() && words.len() <= known.len() {
+        let both = words.len().min(known.len());
+        let is_same = |group: &(&[[u8; WORD]], &[AtomicU64])| is_same(group.0, group.1);
+        let (before, known) = (&words[..both], &known[..both]);
+        let groups = before.chunks(GROUP).zip(known.chunks(GROUP));
+        let from = both.min(groups.take_while(is_same).count() * GROUP);
+        let single = before[from..].chunks(1).zip(known[from..].chunks(1));
+        let from = from + single.take_while(is_same).count();
+        let same_at_end = match rest.is_empty() && both == words.len() {
             true => {
-                let pairs = words[from..].iter().zip(&known[from..words.len()]);
-                pairs.rev().take_while(is_same).count()
+                let (before, known) = (&before[from..], &known[from..]);
+                let groups = before.rchunks(GROUP).zip(known.rchunks(GROUP));
+                let same = before.len().min(groups.take_while(is_same).count() * GROUP);
+                let left = before.len() - same;
+                let single = before[..left].rchunks(1).zip(known[..left].rchunks(1));
+                same + single.take_while(is_same).count()
             }
             false => 0,
         };
@@ -101,4 +110,12 @@ impl LastWrite {
         }
         self.end.store(end, Release);
     }
+}
+
+#[inline]
+fn is_same(words: &[[u8; WORD]], known: &[AtomicU64]) -> bool {
+    let pairs = words.iter().zip(known);
+    pairs.fold(0, |differs, (word, known)| {
+        differs | (u64::from_ne_bytes(*word) ^ known.load(Relaxed))
+    }) == 0
 }

@@ -2,6 +2,7 @@
 
 use super::{
     MEMBERS_MAX,
+    ready::Ready,
     state::{NONE, State, VERSION, Writer, first},
     step,
 };
@@ -37,6 +38,7 @@ pub struct Member {
     pub(super) owner: Uuid,
     epoch: u32,
     segment_bytes: u64,
+    ready: Ready,
 }
 
 /// A reserved place.
@@ -90,6 +92,7 @@ impl Member {
             owner: state.owner(),
             epoch: state.epoch.load(Relaxed),
             segment_bytes: core.superblock.geometry.segment_bytes,
+            ready: Ready::new(core.media.bytes()),
             core,
             state,
             member,
@@ -153,6 +156,7 @@ impl Member {
     ) -> Result<Option<Lsn>, AppendError> {
         let payload = payload_of(kind, parts, self.payload_max())?;
         let bytes = record_bytes(payload);
+        self.get_ready(bytes);
         let writer = self.announce()?;
         step!("shared:announced");
         let reserved = match self.reserve(segment, bytes) {
@@ -183,6 +187,18 @@ impl Member {
             let limit = start + self.segment_bytes;
             bytes <= limit.saturating_sub(lsn) || self.next_tail(limit).is_some()
         })
+    }
+
+    /// Has the pages that the next `bytes` bytes of the log go to mapped, while no other member waits for this one.
+    #[inline]
+    fn get_ready(&self, bytes: u64) {
+        if let Ok((tail, offset, start)) = self.open_segment() {
+            let (_, lsn) = split(tail);
+            let done = lsn - start;
+            let end = self.segment_bytes.min(done + bytes);
+            self.ready
+                .get(&*self.core.media, offset + done..offset + end);
+        }
     }
 
     #[inline]

@@ -27,6 +27,7 @@ mod bury;
 mod member;
 mod orphan;
 mod owner;
+mod ready;
 mod state;
 #[cfg(test)]
 mod steps;
