@@ -4,11 +4,12 @@
 //! has what differs from the block as it was logged last, whichever process did ([`LastWrite`]). That is right whatever a replay begins with: what a
 //! record leaves out an older one has, and if that was released, the file was synced with it.
 //!
-//! The caller's memory is loaded once: what is compared is a copy, the copy is what is logged, and the copy is what the next write is compared with. A copy is
-//! made only of a file of which a write came back at least once; a log that is only appended to pays nothing.
+//! The caller's memory may change meanwhile. A byte that is found to be the same is not loaded again; what differs is copied, and the copy is what is
+//! logged and what the next write is compared with. A copy is made only of a file of which a write came back at least once; a log that is only appended to
+//! pays nothing.
 
 use super::process::Held;
-use crate::shared::{BLOCK, LastWrite};
+use crate::shared::{BLOCK, LastWrite, WORD};
 use forebay_pool::Lsn;
 use rustix::io::Errno;
 use std::{io::IoSlice, ops::Range, sync::atomic::Ordering::Relaxed};
@@ -16,9 +17,18 @@ use std::{io::IoSlice, ops::Range, sync::atomic::Ordering::Relaxed};
 /// Copies of a write's first and last bytes. All memory is taken when it is made: a write allocates none.
 #[derive(Default)]
 pub(super) struct Copies {
+    /// Of the first block, as far as the lane has not got it.
     first: Vec<u8>,
-    /// Of what is behind the first.
+    /// Of what is behind the first block.
     last: Vec<u8>,
+}
+
+/// Parts of a write's first block.
+struct Compared {
+    /// What is logged.
+    logged: Range<usize>,
+    /// What was copied: from the beginning of a word on, and at least what is logged.
+    copied: Range<usize>,
 }
 
 impl Copies {
@@ -29,28 +39,46 @@ impl Copies {
         }
     }
 
-    /// Takes copies of a write to `at`, and says which part of the first one the lane has not. At least a byte: a record has the write's time.
-    fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Range<usize> {
-        let (first, rest) = write.split_at(write.len().min(BLOCK));
+    /// Compares a write to `at` with what is known, and takes the copies. At least a word is logged: a record has the write's time.
+    fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Compared {
+        let (block, rest) = write.split_at(write.len().min(BLOCK));
+        let changed = match known.changed(at, block) {
+            changed if !rest.is_empty() => changed.start..block.len(),
+            // The program may have changed it by now: what is logged is what is kept.
+            changed if changed.is_empty() => changed.end.saturating_sub(WORD)..changed.end,
+            changed => changed,
+        };
+        let range = at..at.saturating_add(write.len() as u64);
+        // Elsewhere, what is known is of no use to the next write.
+        let copied = match rest.is_empty() && !known.is_same_place(&range, block.len()) {
+            true => 0..block.len(),
+            false => changed.clone(),
+        };
         self.first.clear();
-        self.first.extend_from_slice(first);
+        self.first.extend_from_slice(&block[copied.clone()]);
         self.last.clear();
         self.last
             .extend_from_slice(&rest[rest.len() - rest.len().min(BLOCK)..]);
-        let changed = known.changed(at, &self.first);
-        match rest.is_empty() {
-            true if changed.is_empty() => changed.end.saturating_sub(1)..changed.end,
-            true => changed,
-            false => changed.start..self.first.len(),
+        Compared {
+            logged: changed,
+            copied,
         }
     }
 
-    /// The next write is compared with this one, which put `bytes` bytes at `at`, and of which `changed` was not known. It was logged up to `end`.
-    fn keep(&self, known: &LastWrite, at: u64, bytes: usize, changed: Range<usize>, end: Lsn) {
-        let range = at..at + bytes as u64;
+    /// The parts of `write` that are logged.
+    fn parts<'a>(&'a self, compared: &Compared, write: &'a [u8]) -> [&'a [u8]; 3] {
+        let (logged, copied) = (&compared.logged, &compared.copied);
+        let first = &self.first[logged.start - copied.start..logged.end - copied.start];
+        let middle = logged.end.max(write.len().min(BLOCK))..write.len() - self.last.len();
+        [first, &write[middle], &self.last]
+    }
+
+    /// The next write is compared with this one, which put `bytes` bytes at `at`. It was logged up to `end`.
+    fn keep(&self, known: &LastWrite, at: u64, bytes: usize, copied: Range<usize>, end: Lsn) {
+        let range = at..at.saturating_add(bytes as u64);
         match self.last.is_empty() {
-            true => known.keep(range, &self.first, changed, end),
-            false => known.keep(range, &self.last, 0..self.last.len(), end),
+            true => known.keep(range, bytes, copied.start, &self.first, end),
+            false => known.keep(range, self.last.len(), 0, &self.last, end),
         }
     }
 }
@@ -75,7 +103,7 @@ pub(super) fn log_write(
         _ => {
             let done = held.session.log().write(held.number, at, parts, bytes);
             let range = at..at + bytes as u64;
-            done.map(|()| known.keep(range, &[], 0..0, shared.end.load(Relaxed)))
+            done.map(|()| known.keep(range, 0, 0, &[], shared.end.load(Relaxed)))
         }
     };
     if done.is_err() {
@@ -91,19 +119,18 @@ pub(super) fn log_write(
 fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
     let shared = held.shared;
     let mut copies = std::mem::take(&mut held.copies);
-    let changed = copies.compare(&shared.last_write, at, write);
-    let middle = copies.first.len()..write.len() - copies.last.len();
-    let parts = [&copies.first[changed.clone()], &write[middle], &copies.last];
+    let compared = copies.compare(&shared.last_write, at, write);
+    let parts = copies.parts(&compared, write);
     let bytes = parts.iter().map(|part| part.len()).sum();
     let parts = parts.map(IoSlice::new);
-    let logged_at = at + changed.start as u64;
+    let logged_at = at + compared.logged.start as u64;
     let done = held
         .session
         .log()
         .write(held.number, logged_at, &parts, bytes);
     let done = done.map(|()| {
         let end = shared.end.load(Relaxed);
-        copies.keep(&shared.last_write, at, write.len(), changed, end);
+        copies.keep(&shared.last_write, at, write.len(), compared.copied, end);
     });
     held.copies = copies;
     done
@@ -124,16 +151,15 @@ mod tests {
             let (end, copies) = (turn as u64 + 1, &mut processes[turn % 2]);
             let (mut from, mut to) = (*at as usize, *at as usize + write.len());
             if known.is_met(end - 1, *at) {
-                let changed = copies.compare(known, *at, write);
-                let middle = copies.first.len()..write.len() - copies.last.len();
-                let parts = [&copies.first[changed.clone()], &write[middle], &copies.last].concat();
-                from += changed.start;
+                let compared = copies.compare(known, *at, write);
+                let parts = copies.parts(&compared, write).concat();
+                from += compared.logged.start;
                 to = from + parts.len();
                 file[from..to].copy_from_slice(&parts);
-                copies.keep(known, *at, write.len(), changed, end);
+                copies.keep(known, *at, write.len(), compared.copied, end);
             } else {
                 file[from..to].copy_from_slice(write);
-                known.keep(*at..*at + write.len() as u64, &[], 0..0, end);
+                known.keep(*at..*at + write.len() as u64, 0, 0, &[], end);
             }
             logged.push(to - from);
         }
@@ -149,8 +175,8 @@ mod tests {
         };
         let writes = [100, 300, 350, 350, 4096].map(|filled| (8192, block(filled)));
         let (logged, file) = replayed(&writes);
-        // Whole, until it is known that writes come back; then what was added, in words; of nothing new a byte.
-        assert_eq!(logged, [4096, 4096, 56, 1, 3752]);
+        // Whole, until it is known that writes come back; then what was added, in words; of nothing new a word.
+        assert_eq!(logged, [4096, 4096, 56, 8, 3752]);
         assert_eq!(file[8192..12288], block(4096));
     }
 
@@ -160,18 +186,26 @@ mod tests {
         let known = &page.files[0].last_write;
         let mut copies = Copies::new();
         let numbers = [0, 1, 7, 8192, 8193, u64::MAX - 1, u64::MAX];
-        for from in numbers {
-            for (to, kept) in numbers
+        let pairs = || {
+            numbers
                 .into_iter()
-                .flat_map(|to| numbers.map(|kept| (to, kept)))
-            {
-                known.spoil(from..to, kept);
-                for (at, bytes) in [(0, 100), (u64::MAX - 20_000, 9000), (8190, 8192)] {
-                    let changed = copies.compare(known, at, &vec![1; bytes]);
-                    assert!(changed.start < changed.end && changed.end <= BLOCK);
-                    copies.keep(known, at, bytes, changed, 5);
-                    known.spoil(from..to, kept);
-                }
+                .flat_map(|one| numbers.map(|other| (one, other)))
+        };
+        for ((from, to), (kept, filled)) in
+            pairs().flat_map(|one| pairs().map(move |other| (one, other)))
+        {
+            for (at, bytes, fill) in [
+                (0, 100, 1),
+                (u64::MAX - 20_000, 9000, 0),
+                (8190, 8192, 1),
+                (0, 8192, 0),
+            ] {
+                known.spoil(from..to, kept, filled);
+                let write = vec![fill; bytes];
+                let compared = copies.compare(known, at, &write);
+                assert!(!compared.logged.is_empty() && compared.logged.end <= BLOCK);
+                assert!(!copies.parts(&compared, &write).concat().is_empty());
+                copies.keep(known, at, bytes, compared.copied, 5);
             }
         }
     }
@@ -185,19 +219,28 @@ mod tests {
             state ^= state << 17;
             state % bound
         };
-        for _ in 0..300 {
-            let (mut kernel, mut writes, mut at) = (vec![0; 1 << 16], Vec::new(), 0_u64);
-            for _ in 0..12 {
-                let length = 1 + below(14_000);
+        for _ in 0..1000 {
+            let (mut kernel, mut writes) = (vec![0; 1 << 16], Vec::new());
+            let (mut at, mut length) = (0_u64, 8192);
+            for _ in 0..20 {
+                // Most of them come back to the same place.
+                if below(4) == 0 {
+                    at = (at + below(length + 1)).min(48_000);
+                    length = [8192, 4096, 512, 1 + below(14_000)][below(4) as usize];
+                }
                 let mut write = kernel[at as usize..(at + length) as usize].to_vec();
-                // Some of it is new.
+                // Blocks are not full, and some of it is new.
+                if below(2) == 0 {
+                    let from = (below(8) * 1021 % length) as usize;
+                    write[from..].fill(0);
+                }
                 for _ in 0..below(4) {
-                    let place = below(length) as usize;
-                    write[place] = below(256) as u8;
+                    // Few places and values: what comes back is what a stale copy would hide.
+                    let place = (below(8) * 1021 % length) as usize;
+                    write[place] = below(3) as u8;
                 }
                 kernel[at as usize..(at + length) as usize].copy_from_slice(&write);
                 writes.push((at, write));
-                at = (at + below(length + 1)).min(48_000);
             }
             assert_eq!(replayed(&writes).1, kernel);
         }

@@ -13,7 +13,8 @@ use std::{
     },
 };
 
-const WORD: usize = size_of::<u64>();
+/// Bytes that are compared, and written, at once.
+pub const WORD: usize = size_of::<u64>();
 /// Words that are compared without a branch between them: a line.
 const GROUP: usize = 8;
 
@@ -27,6 +28,9 @@ pub struct LastWrite {
     to: AtomicU64,
     /// How many of its last bytes are known; 0 until it is known that writes come back.
     known: AtomicU64,
+    /// Words of what is known, as far as it is not zeros to its end: a block is mostly written before it is full, and what is not in it yet
+    /// need not be fetched from another processor's cache.
+    filled: AtomicU64,
     words: [AtomicU64; BLOCK / WORD],
 }
 
@@ -45,71 +49,131 @@ impl LastWrite {
 
     /// What a process that writes over the shared memory leaves.
     #[cfg(test)]
-    pub fn spoil(&self, range: Range<u64>, known: u64) {
+    pub fn spoil(&self, range: Range<u64>, known: u64, filled: u64) {
         self.from.store(range.start, Relaxed);
         self.to.store(range.end, Relaxed);
         self.known.store(known, Relaxed);
+        self.filled.store(filled, Relaxed);
     }
 
-    /// The words that are known from file offset `at` on. None if that is not where a word begins.
-    fn words_from(&self, at: u64) -> &[AtomicU64] {
+    /// The words that are known from file offset `at` on: how many, and those before the zeros. None if that is not where a word begins.
+    fn words_from(&self, at: u64) -> (usize, &[AtomicU64]) {
         let known = self.known.load(Relaxed).min(BLOCK as u64);
         let skipped = self.to.load(Relaxed).checked_sub(known);
         let skipped = skipped.and_then(|first| usize::try_from(at.checked_sub(first)?).ok());
-        let words = self.words.get(..known as usize / WORD).unwrap_or(&[]);
-        match skipped {
-            Some(skipped) if skipped.is_multiple_of(WORD) => {
-                words.get(skipped / WORD..).unwrap_or(&[])
-            }
-            _ => &[],
-        }
+        let Some(skipped) = skipped.filter(|skipped| skipped.is_multiple_of(WORD)) else {
+            return (0, &[]);
+        };
+        let (known, skipped) = (known as usize / WORD, skipped / WORD);
+        let filled = self.words.get(skipped..known.min(self.filled()));
+        (known.saturating_sub(skipped), filled.unwrap_or(&[]))
+    }
+
+    fn filled(&self) -> usize {
+        (self.filled.load(Relaxed) as usize).min(self.words.len())
     }
 
     /// Which part of `bytes`, written at `at`, differs from what is known, to whole words. Behind what is known, all does.
     pub fn changed(&self, at: u64, bytes: &[u8]) -> Range<usize> {
-        let known = self.words_from(at);
+        let (known, filled) = self.words_from(at);
         let (words, rest) = bytes.as_chunks::<WORD>();
-        let both = words.len().min(known.len());
-        let is_same = |group: &(&[[u8; WORD]], &[AtomicU64])| is_same(group.0, group.1);
-        let (before, known) = (&words[..both], &known[..both]);
-        let groups = before.chunks(GROUP).zip(known.chunks(GROUP));
-        let from = both.min(groups.take_while(is_same).count() * GROUP);
-        let single = before[from..].chunks(1).zip(known[from..].chunks(1));
-        let from = from + single.take_while(is_same).count();
+        let both = words.len().min(known);
+        let (before, zeros) = words[..both].split_at(both.min(filled.len()));
+        let filled = &filled[..before.len()];
+        let from = match same_at_start(before, filled) {
+            from if from == before.len() => from + zeros_at_start(zeros),
+            from => from,
+        };
         let same_at_end = match rest.is_empty() && both == words.len() {
-            true => {
-                let (before, known) = (&before[from..], &known[from..]);
-                let groups = before.rchunks(GROUP).zip(known.rchunks(GROUP));
-                let same = before.len().min(groups.take_while(is_same).count() * GROUP);
-                let left = before.len() - same;
-                let single = before[..left].rchunks(1).zip(known[..left].rchunks(1));
-                same + single.take_while(is_same).count()
-            }
+            true => match zeros_at_end(&zeros[from.saturating_sub(before.len())..]) {
+                same if same == zeros.len() => {
+                    let from = from.min(before.len());
+                    same + same_at_end(&before[from..], &filled[from..])
+                }
+                same => same,
+            },
             false => 0,
         };
         from * WORD..bytes.len() - same_at_end * WORD
     }
 
-    /// A write to `range` was logged up to `end`, of which these are the last bytes, or none if they are not to be known; of them only `changed`
-    /// differs from what is known, if that begins and ends where they do.
-    pub fn keep(&self, range: Range<u64>, bytes: &[u8], changed: Range<usize>, end: Lsn) {
-        let known = bytes.len() as u64;
-        let is_same_place = self.to.load(Relaxed) == range.end && self.known.load(Relaxed) == known;
-        let changed = match is_same_place {
-            true => changed.start / WORD..changed.end.div_ceil(WORD),
-            false => 0..BLOCK / WORD,
+    /// True if a write to `range`, of which the last `known` bytes are to be known, ends and begins where what is known does.
+    pub fn is_same_place(&self, range: &Range<u64>, known: usize) -> bool {
+        self.to.load(Relaxed) == range.end && self.known.load(Relaxed) == known as u64
+    }
+
+    /// A write to `range` was logged up to `end`, of which the last `known` bytes are to be known. `changed` of these, which begins with `from`, a
+    /// multiple of a word, differs from what is known, or is all of them if that is not of the [same place](Self::is_same_place).
+    pub fn keep(&self, range: Range<u64>, known: usize, from: usize, changed: &[u8], end: Lsn) {
+        let filled = match self.is_same_place(&range, known) {
+            true => self.filled(),
+            false => 0,
         };
         self.from.store(range.start, Relaxed);
         self.to.store(range.end, Relaxed);
-        self.known.store(known, Relaxed);
-        let words = bytes.chunks(WORD).zip(&self.words);
-        for (bytes, word) in words.take(changed.end).skip(changed.start) {
+        self.known.store(known as u64, Relaxed);
+        let from = from / WORD;
+        let zeros = changed.iter().rev().take_while(|byte| **byte == 0).count();
+        let changed_to = from + changed.len().div_ceil(WORD);
+        let changed = &changed[..changed.len() - zeros];
+        let to = from + changed.len().div_ceil(WORD);
+        // Zeros that are in front of what is filled now were not written before.
+        for word in self.words.get(filled..from.min(to)).unwrap_or(&[]) {
+            word.store(0, Relaxed);
+        }
+        let words = self.words.get(from..).unwrap_or(&[]);
+        for (bytes, word) in changed.chunks(WORD).zip(words) {
             let mut padded = [0; WORD];
             padded[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(padded), Relaxed);
         }
+        let filled = match changed_to < filled {
+            true => {
+                for word in self.words.get(to..changed_to).unwrap_or(&[]) {
+                    word.store(0, Relaxed);
+                }
+                filled
+            }
+            false => to,
+        };
+        self.filled.store(filled as u64, Relaxed);
         self.end.store(end, Release);
     }
+}
+
+fn same_at_start(words: &[[u8; WORD]], known: &[AtomicU64]) -> usize {
+    let groups = words.chunks(GROUP).zip(known.chunks(GROUP));
+    let same = groups.take_while(|(words, known)| is_same(words, known));
+    let from = words.len().min(same.count() * GROUP);
+    let pairs = words[from..].chunks(1).zip(known[from..].chunks(1));
+    from + pairs
+        .take_while(|(words, known)| is_same(words, known))
+        .count()
+}
+
+fn same_at_end(words: &[[u8; WORD]], known: &[AtomicU64]) -> usize {
+    let groups = words.rchunks(GROUP).zip(known.rchunks(GROUP));
+    let same = groups.take_while(|(words, known)| is_same(words, known));
+    let same = words.len().min(same.count() * GROUP);
+    let left = words.len() - same;
+    let pairs = words[..left].rchunks(1).zip(known[..left].rchunks(1));
+    same + pairs
+        .take_while(|(words, known)| is_same(words, known))
+        .count()
+}
+
+fn zeros_at_start(words: &[[u8; WORD]]) -> usize {
+    let zeros = words.iter().take_while(|word| **word == [0; WORD]);
+    zeros.count()
+}
+
+fn zeros_at_end(words: &[[u8; WORD]]) -> usize {
+    let groups = words.rchunks(GROUP);
+    let zeros =
+        groups.take_while(|group| group.as_flattened().iter().fold(0, |all, byte| all | byte) == 0);
+    let zeros = words.len().min(zeros.count() * GROUP);
+    let left = words[..words.len() - zeros].iter().rev();
+    zeros + left.take_while(|word| **word == [0; WORD]).count()
 }
 
 #[inline]

@@ -8,7 +8,7 @@ mod last_write;
 mod lock;
 mod text;
 
-pub use last_write::LastWrite;
+pub use last_write::{LastWrite, WORD};
 pub use lock::Lock;
 pub use text::Text;
 
