@@ -18,7 +18,7 @@ pub enum Place {
 impl Place {
     /// Its name in reports.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Here => "this disk",
             Self::Emulated(profile) => profile,

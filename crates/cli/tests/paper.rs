@@ -196,7 +196,7 @@ fn p5_is_complete(get: impl Fn(&str) -> Value) {
 
 fn p3_is_complete(get: impl Fn(&str) -> Value) {
     let devices = ["sata-ssd", "nvme", "nvram"];
-    assert_on_each(&get("p3-devices"), "random_writes", &devices);
+    assert_complete(&get("p3-devices"), "random_writes", &devices, &["4 KiB"]);
     let logs = ["sata-ssd", "nvme", "nvram", "forebay", "off"];
     for (id, panel, request) in [
         ("p3-linkbench", "linkbench", "getlinklist"),
@@ -206,13 +206,6 @@ fn p3_is_complete(get: impl Fn(&str) -> Value) {
         assert_on(&get(id), "sata-ssd", panel, &logs, &synced);
         let latencies = format!("{panel}_p99");
         assert_on(&get(id), "sata-ssd", &latencies, &logs, &[request]);
-    }
-}
-
-/// Each device by itself.
-fn assert_on_each(result: &Value, panel: &str, devices: &[&str]) {
-    for device in devices {
-        assert_on(result, device, panel, &[device], &["4 KiB"]);
     }
 }
 

@@ -1,8 +1,9 @@
 //! P3: what MyRocks gives, by where its write-ahead log is, with LinkBench and TPC-C; and the devices by themselves.
 //!
-//! The data lies on an emulated SSD always. A round is a fresh copy of one data directory, the log where the series says, a warm-up, and the
-//! workload; its consistency is checked after each. Series take turns, round after round. Everything is in memory: an emulated device only
-//! adds to what a call takes anyway.
+//! The data lies on an emulated SSD always. Each series has a server of its own, on a copy of one data directory, with the log where the series says.
+//! The servers take turns of a few seconds, since a machine's speed changes faster than a server starts; all but the one that is measured are stopped
+//! (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of each is checked in the end. Everything is in memory: an emulated
+//! device only adds to what a call takes anyway.
 
 use super::{Lab, Measured, Row, Size};
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
     rounds::{in_turn, median},
     scratch::{ScratchDir, ScratchPool, memory_dir, sync_file_system},
 };
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -165,27 +167,30 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     for (is_synced, all_clients) in settings(lab.size) {
         for &clients in all_clients {
             let x = x(clients, is_synced);
-            for turn in 0..lab.rounds() {
-                for log in in_turn(LOGS, turn) {
-                    let done = round.measure(log, clients, is_synced)?;
-                    lab.note(&format!(
-                        "{}, {x}: {:.0}/s",
-                        log.name(),
-                        done.operations_per_s
-                    ));
+            let start = |log| round.start(log, clients, is_synced);
+            let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+            for turn in 0..turns(lab.size) {
+                for one in in_turn(&series, turn) {
+                    let (log, done) = (one.log.name(), round.turn(one, clients)?);
+                    lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
                     rates
-                        .entry((x.clone(), log.name()))
+                        .entry((x.clone(), log))
                         .or_default()
                         .push(done.operations_per_s);
                     if is_synced && Some(&clients) == CLIENTS.last() {
                         for kind in done.operations.iter().filter(|kind| kind.count > 0) {
                             latencies
-                                .entry((kind.operation.clone(), log.name()))
+                                .entry((kind.operation.clone(), log))
                                 .or_default()
                                 .push(kind.p99_us);
                         }
                     }
                 }
+            }
+            for one in series {
+                one.signal(Signal::CONT);
+                scripts.check(workload, &one.server)?;
+                one.server.stop()?;
             }
         }
     }
@@ -198,15 +203,21 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
         }
     }
     measured.note(&[], format!(
-        "{workload:?} on MyRocks ({}); {} s a round; the paper has 10 million ids and 200 warehouses",
+        "{workload:?} on MyRocks ({}); {} turns of {} s for each series; the paper has 10 million ids and 200 warehouses",
         "READ COMMITTED, no binary log",
+        turns(lab.size),
         seconds(lab.size)
     ));
     Ok(measured)
 }
 
+/// Of a turn.
 fn seconds(size: Size) -> u64 {
-    size.pick(1, 5, 30)
+    size.pick(1, 3, 10)
+}
+
+fn turns(size: Size) -> usize {
+    size.pick(1, 9, 9)
 }
 
 /// Each commit is written to the log, and synced once a second.
@@ -242,7 +253,7 @@ fn load(scripts: &Scripts, workload: Workload, dir: &Path) -> Result<(), BenchEr
     server.stop().map(drop)
 }
 
-/// What the rounds have in common.
+/// What all series have in common.
 struct Round<'a> {
     lab: &'a Lab<'a>,
     scripts: &'a Scripts,
@@ -251,14 +262,25 @@ struct Round<'a> {
     scratch: &'a Path,
 }
 
+/// A series' server, stopped but in its turns, and what it lies on.
+struct Series {
+    log: Log,
+    server: Server,
+    _pool: Option<ScratchPool>,
+    _dir: ScratchDir,
+}
+
+impl Series {
+    fn signal(&self, signal: Signal) {
+        for process in [self.server.outer(), self.server.server()] {
+            process.signal(signal);
+        }
+    }
+}
+
 impl Round<'_> {
-    /// One series once, on a fresh copy.
-    fn measure(
-        &self,
-        log: Log,
-        clients: u64,
-        is_synced: bool,
-    ) -> Result<workload::Measured, BenchError> {
+    /// A series on a fresh copy, whose pages and plans are in memory.
+    fn start(&self, log: Log, clients: u64, is_synced: bool) -> Result<Series, BenchError> {
         let dir = ScratchDir::new_in(self.scratch)?;
         let mut launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
         let wal = dir.path().join("wal");
@@ -284,15 +306,25 @@ impl Round<'_> {
         };
         let durability = durability.iter().map(|&word| word.to_owned());
         launch.options.extend(durability);
-        let server = Server::start(&launch)?;
+        let series = Series {
+            log,
+            server: Server::start(&launch)?,
+            _pool: pool,
+            _dir: dir,
+        };
+        self.turn(&series, clients)?;
+        Ok(series)
+    }
+
+    /// Lets a series' server work for a turn.
+    fn turn(&self, series: &Series, clients: u64) -> Result<workload::Measured, BenchError> {
         let seconds = seconds(self.lab.size);
-        // Pages and plans are in memory then.
-        self.scripts
-            .run(self.workload, &server, clients, seconds.div_ceil(5))?;
-        let done = self.scripts.run(self.workload, &server, clients, seconds)?;
-        self.scripts.check(self.workload, &server)?;
-        server.stop()?;
-        Ok(done)
+        series.signal(Signal::CONT);
+        let done = self
+            .scripts
+            .run(self.workload, &series.server, clients, seconds);
+        series.signal(Signal::STOP);
+        done
     }
 
     /// What stands before the server.
@@ -326,13 +358,15 @@ impl Round<'_> {
 /// The paper's setup table: fio's random writes of 4 KiB on each emulated device.
 pub(super) fn devices(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const PANEL: &str = "random_writes";
+    // One place for all, since a claim compares what was measured in one.
+    const HERE: &str = Place::Here.name();
     let mut measured = Measured::default();
     let why = match find_program("fio") {
         Some(_) => lab.has(Place::Emulated(DATA)).err(),
         None => Some("fio is not installed: apt-get install fio".to_owned()),
     };
     if let Some(why) = why {
-        let row = |device: &&str| Row::missing(PANEL, device, device, "4 KiB", &why);
+        let row = |device: &&str| Row::missing(PANEL, HERE, device, "4 KiB", &why);
         measured.rows = DEVICES.iter().map(row).collect();
         return Ok(measured);
     }
@@ -344,7 +378,7 @@ pub(super) fn devices(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         lab.note(&format!("{device}: {:.0} KB/s", median(&figures)));
         measured
             .rows
-            .push(Row::of(PANEL, device, device, "4 KiB", &figures));
+            .push(Row::of(PANEL, HERE, device, "4 KiB", &figures));
     }
     measured.note(
         &[],
