@@ -5,7 +5,7 @@
 //! [`Media::stream`] and [`Media::fence`] to a scratch medium of the same kind and size, one after the
 //! other; with several threads each has a part of it for itself.
 //!
-//! Beside threads on a lane of one process, `--processes` measures processes ([`members`]) on a shared lane.
+//! Beside threads on a lane of one process, `--processes` measures processes ([`members`]) on a shared lane, and as many threads of one process on it.
 
 use crate::{
     BenchError,
@@ -173,20 +173,24 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         .sizes
         .iter()
         .filter(|&&bytes| bytes <= lane.payload_max());
-    let case = |bytes, is_shared| {
-        move |&writers| Case {
-            bytes,
-            writers,
-            is_shared,
-        }
+    let case = |bytes, writers, processes| Case {
+        bytes,
+        writers,
+        processes,
     };
+    let fitting = sizes.clone().count();
     let cases: Vec<Case> = sizes
         .flat_map(|&bytes| {
-            let threads = config.threads.iter().map(case(bytes, false));
-            threads.chain(config.processes.iter().map(case(bytes, true)))
+            let threads = config.threads.iter();
+            let processes = config.processes.iter();
+            let in_one = processes.clone().filter(|&&writers| writers > 1);
+            threads
+                .map(move |&writers| case(bytes, writers, None))
+                .chain(in_one.map(move |&writers| case(bytes, writers, Some(1))))
+                .chain(processes.map(move |&writers| case(bytes, writers, Some(writers))))
         })
         .collect();
-    if cases.len() < config.sizes.len() * (config.threads.len() + config.processes.len()) {
+    if fitting < config.sizes.len() {
         notes.push(format!(
             "sizes above {} bytes do not fit into half a segment and were left out",
             lane.payload_max()
@@ -230,10 +234,17 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
 #[derive(Clone, Copy)]
 struct Case {
     bytes: usize,
-    /// Threads, or processes.
+    /// Threads, of all processes together.
     writers: usize,
-    /// On a shared lane.
-    is_shared: bool,
+    /// Processes, on a shared lane.
+    processes: Option<usize>,
+}
+
+impl Case {
+    /// Threads of each process.
+    fn threads(self) -> usize {
+        self.writers / self.processes.unwrap_or(1)
+    }
 }
 
 /// All cases, round after round.
@@ -248,22 +259,22 @@ fn measure(
     let mut rounds: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
     for round in 1..=config.rounds {
         for (case, done) in cases.iter().zip(&mut rounds) {
+            let processes = match case.processes {
+                Some(processes) => format!("{processes} processes of "),
+                None => String::new(),
+            };
             note(&format!(
-                "round {round} of {}: {} bytes, {} {}",
+                "round {round} of {}: {} bytes, {processes}{} threads",
                 config.rounds,
                 case.bytes,
-                case.writers,
-                if case.is_shared {
-                    "processes"
-                } else {
-                    "threads"
-                }
+                case.threads()
             ));
             if let Some(floor) = floor {
                 done.floors.push(copies(*case, &*floor.media, slice)?);
             }
-            if let Some(members) = members.as_mut().filter(|_| case.is_shared) {
-                done.appends.push(members.appended(*case, slice)?);
+            if let (Some(members), Some(processes)) = (members.as_mut(), case.processes) {
+                done.appends
+                    .push(members.appended(*case, processes, slice)?);
                 continue;
             }
             done.appends.push(appended(*case, lane, slice)?);
@@ -306,8 +317,8 @@ fn row(case: Case, rounds: &Rounds) -> Row {
     let measured = !floors.is_empty();
     Row {
         bytes: case.bytes,
-        threads: if case.is_shared { 1 } else { case.writers },
-        processes: case.is_shared.then_some(case.writers),
+        threads: case.threads(),
+        processes: case.processes,
         ops: appends.iter().map(|s| s.ops).sum(),
         append_ns: median(&append_ns),
         append_ns_span: span(&append_ns),

@@ -443,6 +443,8 @@ pub fn pool(report: &pool_bench::Report) -> String {
         table.row(vec![
             row.bytes.to_string(),
             match row.processes {
+                Some(1) if row.threads > 1 => format!("{} of 1 process", row.threads),
+                Some(1) => "1 process".to_owned(),
                 Some(processes) => format!("{processes} processes"),
                 None => row.threads.to_string(),
             },

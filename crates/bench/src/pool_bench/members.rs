@@ -1,7 +1,7 @@
-//! Processes that append to one shared lane, one thread each.
+//! Processes that append to one shared lane.
 //!
 //! Each is this program, started with a hidden subcommand; it inherits the pool's open file and the lane's state. For each slice it reads a line, payload
-//! bytes and nanoseconds, from standard input, and answers with one: operations and the nanoseconds that they took.
+//! bytes, nanoseconds and threads, from standard input, and answers with one: operations, and the nanoseconds that they took, of all its threads.
 
 use super::{BUFFERS, Case, KIND, Slice};
 use crate::{BenchError, clock::lap_ns, data::Values};
@@ -10,6 +10,7 @@ use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader, IoSlice, Write},
     os::fd::{AsFd, AsRawFd},
+    panic::resume_unwind,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -88,10 +89,15 @@ impl Members {
         Ok(Self { lane, members })
     }
 
-    /// A slice of appends by as many members as `case` has writers, beside an owner that releases what is complete.
-    pub(super) fn appended(&mut self, case: Case, slice: Duration) -> Result<Slice, BenchError> {
+    /// A slice of appends by so many of the processes, beside an owner that releases what is complete.
+    pub(super) fn appended(
+        &mut self,
+        case: Case,
+        processes: usize,
+        slice: Duration,
+    ) -> Result<Slice, BenchError> {
         let lost = |e| BenchError::Child(format!("a member of the lane is gone: {e}"));
-        let members = &mut self.members[..case.writers];
+        let members = &mut self.members[..processes];
         let lane = &self.lane;
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -104,7 +110,8 @@ impl Members {
             });
             let mut run = || {
                 for member in &mut *members {
-                    writeln!(member.orders, "{} {}", case.bytes, slice.as_nanos()).map_err(lost)?;
+                    let (bytes, ns, threads) = (case.bytes, slice.as_nanos(), case.threads());
+                    writeln!(member.orders, "{bytes} {ns} {threads}").map_err(lost)?;
                 }
                 let mut all = Slice {
                     ops: 0,
@@ -113,7 +120,7 @@ impl Members {
                 for member in &mut *members {
                     let mut line = String::new();
                     member.answers.read_line(&mut line).map_err(lost)?;
-                    let (ops, ns) = pair(&line)?;
+                    let [ops, ns] = numbers(&line)?;
                     all.ops += ops;
                     all.thread_ns += ns;
                 }
@@ -141,11 +148,10 @@ fn release(lane: &SharedLane) {
     lane.prepare();
 }
 
-fn pair(line: &str) -> Result<(u64, u64), BenchError> {
-    let words = line.trim().split_once(' ');
-    words
-        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)))
-        .ok_or_else(|| BenchError::Child(format!("two numbers expected, got {line:?}")))
+fn numbers<const N: usize>(line: &str) -> Result<[u64; N], BenchError> {
+    let words = line.split_whitespace().map_while(|word| word.parse().ok());
+    let numbers = words.collect::<Vec<u64>>().try_into();
+    numbers.map_err(|_| BenchError::Child(format!("{N} numbers expected, got {line:?}")))
 }
 
 /// A member's process: `order` is the numbers of two descriptors, and its own.
@@ -170,21 +176,40 @@ pub fn serve(order: &str) -> Result<(), BenchError> {
     let mut answers = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let failed = || BenchError::io("reading and answering", Path::new("orders"));
-        let (bytes, slice_ns) = pair(&line.map_err(failed())?)?;
-        let values = Values::new(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let step = step(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let (mut ops, mut ns) = (0, 0);
-        let mut last = Instant::now();
-        while ns < slice_ns {
-            for _ in 0..step {
-                member.append(KIND, &[IoSlice::new(values.value(ops))])?;
-                ops += 1;
-            }
-            ns += lap_ns(&mut last);
-        }
+        let [bytes, slice_ns, threads] = numbers(&line.map_err(failed())?)?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let done = thread::scope(|scope| {
+            let append = || scope.spawn(|| append_for(&member, bytes, slice_ns));
+            let all: Vec<_> = (0..threads).map(|_| append()).collect();
+            let done = all.into_iter().map(|thread| thread.join());
+            done.map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let (ops, ns) = done
+            .iter()
+            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         writeln!(answers, "{ops} {ns}")
             .and_then(|()| answers.flush())
             .map_err(failed())?;
     }
     Ok(())
+}
+
+/// Operations, and the nanoseconds that they took.
+fn append_for(
+    member: &forebay_pool::Member,
+    bytes: usize,
+    slice_ns: u64,
+) -> Result<(u64, u64), BenchError> {
+    let values = Values::new(bytes);
+    let (mut ops, mut ns) = (0, 0);
+    let mut last = Instant::now();
+    while ns < slice_ns {
+        for _ in 0..step(bytes) {
+            member.append(KIND, &[IoSlice::new(values.value(ops))])?;
+            ops += 1;
+        }
+        ns += lap_ns(&mut last);
+    }
+    Ok((ops, ns))
 }

@@ -36,7 +36,7 @@ pub struct Pool {
         default_value = "1,2,4,8,16"
     )]
     threads: Vec<usize>,
-    /// Numbers of processes on a shared lane, to be measured as well
+    /// Numbers of processes on a shared lane, to be measured as well, beside as many threads of one process on it
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     processes: Vec<usize>,
     /// Bytes of a segment of the emulated pool
