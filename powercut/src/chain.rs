@@ -10,7 +10,8 @@ use crate::{
     lab::{Lab, PATIENCE, PoolOn, survival},
     ledger::{Ledger, Verdict},
     machine::{Images, Machine},
-    workload::{Moment, Then, Workload},
+    moment::{Moment, Then},
+    workload::Workload,
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};

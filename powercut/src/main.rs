@@ -12,6 +12,7 @@ mod lab;
 mod ledger;
 mod machine;
 mod mariadb;
+mod moment;
 mod nbd;
 mod postgres;
 mod report;

@@ -9,29 +9,20 @@
 
 use crate::{
     BenchError,
-    clock::lap_ns,
-    data::Values,
     histogram::Latencies,
     rounds::{Span, median, span},
     scratch::{PoolSource, ScratchMedia, ScratchPool},
 };
-use forebay_pool::{
-    ClaimOptions, Lane,
-    media::{Media, Profile},
-    persist::{LINE, Persist},
-};
+use forebay_pool::{ClaimOptions, Lane, media::Profile, persist::Persist};
 use members::Members;
 pub use members::serve;
 use serde::Serialize;
-use std::{
-    io::IoSlice,
-    sync::{Mutex, PoisonError},
-    thread,
-    time::{Duration, Instant},
-};
+use slices::{Slice, appended, copies, drain_all, timed, with_drain};
+use std::time::Duration;
 use uuid::Uuid;
 
 mod members;
+mod slices;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -329,136 +320,6 @@ fn row(case: Case, rounds: &Rounds) -> Row {
         floor_ns_span: measured.then(|| span(&floor_ns)),
         ratio: measured.then(|| median(&ratios)),
     }
-}
-
-/// What the threads of one slice did together.
-struct Slice {
-    ops: u64,
-    thread_ns: u64,
-}
-
-impl Slice {
-    fn ns(&self) -> f64 {
-        self.thread_ns as f64 / self.ops as f64
-    }
-}
-
-const KIND: u16 = 1;
-
-/// The latency of each append.
-fn timed(case: Case, lane: &Lane, slice: Duration) -> Result<Latencies, BenchError> {
-    let latencies: Vec<Mutex<Latencies>> = (0..case.writers).map(|_| Mutex::default()).collect();
-    in_threads(case, slice, |(thread, _), payload| {
-        // Never waited for: it is this thread's own.
-        let mut own = latencies[thread as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut last = Instant::now();
-        lane.append(KIND, &[IoSlice::new(payload)])?;
-        own.record(lap_ns(&mut last));
-        Ok(())
-    })?;
-    let mut all = Latencies::new();
-    for one in latencies {
-        all.merge(&one.into_inner().unwrap_or_else(PoisonError::into_inner));
-    }
-    Ok(all)
-}
-
-fn appended(case: Case, lane: &Lane, slice: Duration) -> Result<Slice, BenchError> {
-    in_threads(case, slice, |_, payload| {
-        lane.append(KIND, &[IoSlice::new(payload)])?;
-        Ok(())
-    })
-}
-
-fn copies(case: Case, media: &dyn Media, slice: Duration) -> Result<Slice, BenchError> {
-    let stride = (case.bytes as u64).next_multiple_of(LINE as u64);
-    let part = media.bytes() / case.writers as u64 / stride;
-    in_threads(case, slice, |(thread, turn), payload| {
-        let offset = (thread * part + turn % part) * stride;
-        media.stream(offset, &[IoSlice::new(payload)], 0);
-        media.fence();
-        Ok(())
-    })
-}
-
-/// Runs `operation` (its thread and turn, the payload) on all threads of `case` for the time of a slice.
-fn in_threads(
-    case: Case,
-    slice: Duration,
-    operation: impl Fn((u64, u64), &[u8]) -> Result<(), BenchError> + Sync,
-) -> Result<Slice, BenchError> {
-    // Reading the clock costs about as much as a small copy: look at it once in a few microseconds.
-    let step = members::step(case.bytes);
-    let values = Values::new(case.bytes);
-    let outcomes: Vec<Result<Slice, BenchError>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..case.writers as u64)
-            .map(|thread| {
-                let (operation, values) = (&operation, &values);
-                scope.spawn(move || {
-                    let mut last = Instant::now();
-                    let mut done = Slice {
-                        ops: 0,
-                        thread_ns: 0,
-                    };
-                    while done.thread_ns < slice.as_nanos() as u64 {
-                        for _ in 0..step {
-                            operation((thread, done.ops), values.value(done.ops))?;
-                            done.ops += 1;
-                        }
-                        done.thread_ns += lap_ns(&mut last);
-                    }
-                    Ok(done)
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    });
-    let mut all = Slice {
-        ops: 0,
-        thread_ns: 0,
-    };
-    for outcome in outcomes {
-        let outcome = outcome?;
-        all.ops += outcome.ops;
-        all.thread_ns += outcome.thread_ns;
-    }
-    Ok(all)
-}
-
-/// Runs `work` beside a drain that releases whatever is sealed.
-fn with_drain<T>(lane: &Lane, work: impl FnOnce() -> T) -> T {
-    let done = std::sync::atomic::AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                if let Some(sealed) = lane.take_sealed(Duration::from_millis(20)) {
-                    sealed.release();
-                }
-            }
-        });
-        let outcome = work();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        outcome
-    })
-}
-
-/// Empties the lane: nothing in it is of use to anybody.
-fn drain_all(lane: &Lane) -> Result<(), BenchError> {
-    let end = lane.seal();
-    while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
-        sealed.release();
-    }
-    lane.wait_drained(end)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ extern "C" fn start() {
     crate::change::find_all();
     crate::descriptor::find_all();
     crate::dprintf::find_all();
-    crate::guard::find_all();
+    crate::guard::handler::find_all();
     crate::identity::find_all();
     crate::map::find_all();
     crate::message::find_all();

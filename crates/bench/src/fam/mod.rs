@@ -5,13 +5,15 @@
 
 mod leveldb;
 mod ours;
+mod report;
 mod table;
 
+pub use report::{Comparison, Missing, Reduction, Report, Row};
 pub use table::fam as table;
 
 use crate::{
     BenchError, peers,
-    rounds::{Span, median, span},
+    rounds::{median, span},
     scratch::ScratchDir,
 };
 use serde::Serialize;
@@ -182,110 +184,6 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// A whole run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// `fam`.
-    pub bench: &'static str,
-    /// Pairs of each workload.
-    pub pairs: u64,
-    /// Rounds.
-    pub rounds: usize,
-    /// The rows.
-    pub rows: Vec<Row>,
-    /// What there are no rows of, and why.
-    pub missing: Vec<Missing>,
-    /// How much less an operation takes than under uc.
-    pub reductions: Vec<Reduction>,
-    /// The paper's reductions beside ours.
-    pub comparison: Vec<Comparison>,
-    /// What to know when reading the figures.
-    pub notes: Vec<String>,
-}
-
-/// One figure.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// Whose.
-    pub store: Contestant,
-    /// Under which cache policy.
-    pub policy: Policy,
-    /// Of what.
-    pub workload: Workload,
-    /// Bytes of key and value.
-    pub pair_bytes: u64,
-    /// Operations of a round.
-    pub ops: u64,
-    /// Microseconds an operation, the median of the rounds.
-    pub us_per_op: f64,
-    /// Fastest and slowest round.
-    pub us_per_op_span: Span,
-}
-
-/// Something that could not be measured.
-#[derive(Clone, Debug, Serialize)]
-pub struct Missing {
-    /// Whose rows are missing.
-    pub store: Contestant,
-    /// Why, and what to do.
-    pub error: String,
-}
-
-/// A figure against the same under uc.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reduction {
-    /// Whose.
-    pub store: Contestant,
-    /// wt or wc.
-    pub policy: Policy,
-    /// Of what.
-    pub workload: Workload,
-    /// Bytes of key and value.
-    pub pair_bytes: u64,
-    /// Per cent below uc; negative is above.
-    pub percent_below_uc: f64,
-}
-
-/// One of the paper's statements, and what the rows give.
-#[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
-    /// Whose rows.
-    pub store: Contestant,
-    /// What is compared.
-    pub what: &'static str,
-    /// The paper's span, per cent below uc.
-    pub paper_percent: Span,
-    /// Ours, over all sizes; none if it was not measured.
-    pub measured_percent: Option<Span>,
-}
-
-/// The paper's statements: what, which reductions, from, to.
-type Statement = (&'static str, fn(&Reduction) -> bool, f64, f64);
-const PAPER: [Statement; 3] = [
-    (
-        "writes, wc below uc, but for synced ones of 16 to 128 B",
-        |r| r.policy == Policy::Wc && !r.workload.is_get() && !is_small_sync(r),
-        11.0,
-        47.0,
-    ),
-    (
-        "synced random puts of 16 to 128 B, wc below uc",
-        |r| r.policy == Policy::Wc && is_small_sync(r),
-        -13.0,
-        -4.0,
-    ),
-    (
-        "reads, wt below uc",
-        |r| r.policy == Policy::Wt && r.workload.is_get(),
-        31.0,
-        99.0,
-    ),
-];
-
-fn is_small_sync(reduction: &Reduction) -> bool {
-    reduction.workload == Workload::RandomPutSync && reduction.pair_bytes <= 128
-}
-
 /// Microseconds an operation, by workload.
 type Measured = Vec<(Workload, f64)>;
 
@@ -360,108 +258,9 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     Ok(Report::new(config, rows, missing))
 }
 
-impl Report {
-    fn new(config: &Config, rows: Vec<Row>, missing: Vec<Missing>) -> Self {
-        let reductions: Vec<Reduction> = rows
-            .iter()
-            .filter(|row| row.policy != Policy::Uc)
-            .filter_map(|row| {
-                let uc = rows.iter().find(|uc| {
-                    (uc.store, uc.policy, uc.workload, uc.pair_bytes)
-                        == (row.store, Policy::Uc, row.workload, row.pair_bytes)
-                })?;
-                Some(Reduction {
-                    store: row.store,
-                    policy: row.policy,
-                    workload: row.workload,
-                    pair_bytes: row.pair_bytes,
-                    percent_below_uc: (1.0 - row.us_per_op / uc.us_per_op) * 100.0,
-                })
-            })
-            .collect();
-        let comparison = [Contestant::Forebay, Contestant::Leveldb]
-            .into_iter()
-            .flat_map(|store| PAPER.map(|statement| (store, statement)))
-            .map(|(store, (what, concerns, min, max))| {
-                let found: Vec<f64> = reductions
-                    .iter()
-                    .filter(|r| r.store == store && concerns(r))
-                    .map(|r| r.percent_below_uc)
-                    .collect();
-                Comparison {
-                    store,
-                    what,
-                    paper_percent: Span { min, max },
-                    measured_percent: (!found.is_empty()).then(|| span(&found)),
-                }
-            })
-            .collect();
-        let notes = [
-            "the memory is emulated: ordinary memory with the latency and bandwidth of the paper's device, one access at a time; \
-             docs/devices-memory.md",
-            "our puts are durable when they return, in every workload",
-            "gets are counted after one pass over all pairs",
-        ];
-        Self {
-            bench: "fam",
-            pairs: config.pairs,
-            rounds: config.rounds,
-            rows,
-            missing,
-            reductions,
-            comparison,
-            notes: notes.map(str::to_owned).to_vec(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(policy: Policy, workload: Workload, pair_bytes: u64, us_per_op: f64) -> Row {
-        Row {
-            store: Contestant::Forebay,
-            policy,
-            workload,
-            pair_bytes,
-            ops: 1,
-            us_per_op,
-            us_per_op_span: span(&[us_per_op]),
-        }
-    }
-
-    #[test]
-    fn reductions_are_against_uc_and_fall_under_the_papers_statements() {
-        let config = Config {
-            dir: PathBuf::new(),
-            policies: Policy::ALL.to_vec(),
-            sizes: vec![64, 256],
-            pairs: 1,
-            rounds: 1,
-            forebay: PathBuf::new(),
-        };
-        let rows = vec![
-            row(Policy::Uc, Workload::RandomPut, 256, 20.0),
-            row(Policy::Wc, Workload::RandomPut, 256, 15.0),
-            row(Policy::Uc, Workload::RandomPutSync, 64, 10.0),
-            row(Policy::Wc, Workload::RandomPutSync, 64, 11.0),
-            row(Policy::Uc, Workload::RandomGet, 64, 10.0),
-            row(Policy::Wt, Workload::RandomGet, 64, 1.0),
-            // Without a figure under uc there is no reduction.
-            row(Policy::Wt, Workload::SequentialGet, 64, 1.0),
-        ];
-        let report = Report::new(&config, rows, Vec::new());
-        assert_eq!(report.reductions.len(), 3);
-        let spans: Vec<_> = report
-            .comparison
-            .iter()
-            .map(|c| c.measured_percent.map(|s| (s.min.round(), s.max.round())))
-            .collect();
-        let ours = [Some((25.0, 25.0)), Some((-10.0, -10.0)), Some((90.0, 90.0))];
-        assert_eq!(spans[..3], ours);
-        assert_eq!(spans[3..], [None; 3]);
-    }
 
     #[test]
     fn a_configuration_that_cannot_be_run_is_refused() {

@@ -16,6 +16,7 @@ mod needs;
 mod outcome;
 mod policies;
 mod puts;
+mod random_writes;
 mod run;
 mod write_ahead;
 
@@ -252,7 +253,7 @@ impl Measurement {
             Self::Mixes => mixes::run(lab),
             Self::Latency => latency::run(lab),
             Self::WriteAhead(mix) => write_ahead::run(mix, lab),
-            Self::RandomWrites => write_ahead::devices(lab),
+            Self::RandomWrites => random_writes::run(lab),
             Self::Command(bench) => command::run(bench, lab),
         }
     }

@@ -1,4 +1,4 @@
-//! P3: what MyRocks gives, by where its write-ahead log is, with LinkBench and TPC-C; and the devices by themselves.
+//! P3: what MyRocks gives, by where its write-ahead log is, with LinkBench and TPC-C.
 //!
 //! The data lies on an emulated SSD always. Each series has a server of its own, on a copy of one data directory, with the log where the series says.
 //! The servers take turns of a few seconds, since a machine's speed changes faster than a server starts; all but the one that is measured are stopped
@@ -13,17 +13,15 @@ use crate::{
         workload::{self, MYROCKS, Scripts, Workload},
     },
     place::{Place, device_argument, forebay_run},
-    processes::{find_program, output},
-    rounds::{in_turn, median},
+    processes::find_program,
+    rounds::in_turn,
     scratch::{ScratchDir, ScratchPool, memory_dir, sync_file_system},
 };
 use rustix::process::Signal;
-use serde_json::Value;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 /// The paper's two workloads.
@@ -37,8 +35,6 @@ pub enum Mix {
 
 /// What the data is on.
 const DATA: &str = "sata-ssd";
-/// Devices of the paper's setup table.
-pub(super) const DEVICES: [&str; 3] = ["sata-ssd", "nvme", "nvram"];
 /// The paper's connections, and one.
 const CLIENTS: [u64; 2] = [1, 10];
 /// Segments of a lane, and their bytes.
@@ -353,65 +349,4 @@ impl Round<'_> {
         let pool = pool.map(|pool| (pool.path(), BUFFERS));
         forebay_run(self.lab.forebay, pool, options)
     }
-}
-
-/// The paper's setup table: fio's random writes of 4 KiB on each emulated device.
-pub(super) fn devices(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    const PANEL: &str = "random_writes";
-    // One place for all, since a claim compares what was measured in one.
-    const HERE: &str = Place::Here.name();
-    let mut measured = Measured::default();
-    let why = match find_program("fio") {
-        Some(_) => lab.has(Place::Emulated(DATA)).err(),
-        None => Some("fio is not installed: apt-get install fio".to_owned()),
-    };
-    if let Some(why) = why {
-        let row = |device: &&str| Row::missing(PANEL, HERE, device, "4 KiB", &why);
-        measured.rows = DEVICES.iter().map(row).collect();
-        return Ok(measured);
-    }
-    for device in DEVICES {
-        let mut figures = Vec::new();
-        for _ in 0..lab.rounds() {
-            figures.push(random_writes(lab, device)?);
-        }
-        lab.note(&format!("{device}: {:.0} KB/s", median(&figures)));
-        measured
-            .rows
-            .push(Row::of(PANEL, HERE, device, "4 KiB", &figures));
-    }
-    measured.note(
-        &[],
-        "fio --rw=randwrite --bs=4k --direct=1 --ioengine=psync, one job, in a file of 64 MiB that is there already",
-    );
-    Ok(measured)
-}
-
-/// Kilobytes (1,024) a second.
-fn random_writes(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
-    let dir = ScratchDir::new_in(&memory_dir())?;
-    let file = dir.path().join("file");
-    std::fs::write(&file, vec![1; 64 << 20]).map_err(BenchError::io("writing", &file))?;
-    sync_file_system(dir.path())?;
-    let mut command = Command::new(lab.forebay);
-    command
-        .args(["run", "--no-pool", "--device"])
-        .arg(device_argument(dir.path(), device))
-        .args(["--", "fio", "--name=random", "--thread", "--rw=randwrite"])
-        .args(["--bs=4k", "--direct=1", "--ioengine=psync", "--size=64m"])
-        .args(["--overwrite=1", "--time_based", "--output-format=json"])
-        .arg(format!("--runtime={}", seconds(lab.size)))
-        .arg(format!("--filename={}", file.display()))
-        .env("FOREBAY_RUN_DIR", dir.path().join("run"));
-    let done = output(&mut command)?;
-    let text = String::from_utf8_lossy(&done.stdout).into_owned();
-    let json = text.find('{').map(|at| &text[at..]).unwrap_or_default();
-    let report: Value = serde_json::from_str(json).unwrap_or_default();
-    report["jobs"][0]["write"]["bw"].as_f64().ok_or_else(|| {
-        BenchError::Child(format!(
-            "(fio) ended with {} and said: {}",
-            done.status,
-            String::from_utf8_lossy(&done.stderr).trim()
-        ))
-    })
 }

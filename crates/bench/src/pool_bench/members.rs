@@ -3,7 +3,10 @@
 //! Each is this program, started with a hidden subcommand; it inherits the pool's open file and the lane's state. For each slice it reads a line, payload
 //! bytes, nanoseconds and threads, from standard input, and answers with one: operations, and the nanoseconds that they took, of all its threads.
 
-use super::{BUFFERS, Case, KIND, Slice};
+use super::{
+    BUFFERS, Case,
+    slices::{KIND, Slice, step},
+};
 use crate::{BenchError, clock::lap_ns, data::Values};
 use forebay_pool::{ClaimOptions, Pool, SharedLane};
 use std::{
@@ -18,11 +21,6 @@ use std::{
     time::{Duration, Instant},
 };
 use uuid::Uuid;
-
-/// Appends between two looks at the clock: as many as fit into some microseconds.
-pub(super) fn step(bytes: usize) -> u64 {
-    (65536 / bytes.max(1)).clamp(1, 128) as u64
-}
 
 /// The shared lane and its members.
 pub(super) struct Members {

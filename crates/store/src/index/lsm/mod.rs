@@ -1,4 +1,4 @@
-//! The index itself: opening, ingestion, publication, compaction.
+//! The index itself: ingestion and publication; `opening`, and `merging` of its runs.
 //!
 //! # Why only the tables of lsm-tree
 //! Everything above the tables is ours: the list of runs is the [manifest](super::manifest), the
@@ -30,28 +30,24 @@
 //! Two processes on one directory: the store holds the lock.
 use super::{
     Address, Form, Index, IndexCause, IndexError, IndexSnapshot, IndexStats, ValueCache,
-    manifest::{self, Manifest},
+    manifest::Manifest,
     merge::Merge,
     policy,
     run::Run,
-    table::{self, TableFile},
+    table::TableFile,
     view::View,
     writer::{NewTables, RunWriter, TableMaker},
 };
-use lsm_tree::Cache;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashSet,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
-/// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a byte.
-const PINNED_PER_ENTRY_TENTHS: u64 = 15;
+mod merging;
+mod opening;
 
 /// How to open an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,78 +94,6 @@ pub struct LsmIndex {
 }
 
 impl LsmIndex {
-    /// Opens the index in `dir`, removing what a crash has left unfinished.
-    ///
-    /// # Errors
-    /// I/O errors; no index there and `create` not set; a manifest or table that is missing, foreign or
-    /// damaged. Tables are read in part only: [`Index::verify`] reads all.
-    pub fn open(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
-        let index = Self::open_unchanged(dir, options)?;
-        index.remove_leftovers();
-        Ok(index)
-    }
-
-    /// As [`open`](Self::open), but what a crash has left unfinished stays until [`remove_leftovers`](Self::remove_leftovers): whoever
-    /// opens it may find that this index is older than those files.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub(crate) fn open_unchanged(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
-        let manifest = match Manifest::read(dir)? {
-            Some(manifest) => manifest,
-            None => create(dir, options.create)?,
-        };
-        let cache = Arc::new(Cache::with_capacity_bytes(options.cache_bytes));
-        let mut runs = Vec::with_capacity(manifest.runs.len());
-        let mut named = HashSet::new();
-        for facts in &manifest.runs {
-            let mut tables = Vec::with_capacity(facts.len());
-            for &facts in facts {
-                if !named.insert(facts.id) {
-                    let found = format!("the manifest names table {} twice", facts.id);
-                    return Err(failed(dir, "opening the index", IndexCause::Corrupt(found)));
-                }
-                tables.push(Arc::new(TableFile::open(dir, facts, &cache)?));
-            }
-            runs.extend(Run::new(dir, tables)?);
-        }
-        let mut next_id = manifest.next_id;
-        let mut leftovers = Vec::new();
-        for (id, path) in table_files(dir)? {
-            if !named.contains(&id) {
-                leftovers.push(path);
-            }
-            next_id = next_id.max(id.saturating_add(1));
-        }
-        let watermark = manifest.watermark;
-        Ok(Self {
-            maker: TableMaker {
-                dir: dir.into(),
-                next_id: Arc::new(AtomicU64::new(next_id)),
-                cache,
-                table_bytes: options.table_bytes,
-            },
-            pinned_bytes: options.pinned_bytes,
-            merges: Mutex::default(),
-            commit: Mutex::default(),
-            published: RwLock::new(Arc::new(View {
-                runs,
-                watermark,
-                passed: Arc::default(),
-            })),
-            retired: Mutex::default(),
-            leftovers: Mutex::new(leftovers),
-        })
-    }
-
-    /// Unlinks the tables that no manifest named when the index was opened: what a crash has left. One that cannot be unlinked takes
-    /// space and does no harm; its number is not used again.
-    pub(crate) fn remove_leftovers(&self) {
-        for path in self.leftovers.lock().drain(..) {
-            let _ = fs::remove_file(path);
-        }
-    }
-
     /// A cache of the log's values in the memory of the block cache.
     pub(crate) fn values(&self) -> ValueCache {
         ValueCache::new(Arc::clone(&self.maker.cache))
@@ -227,82 +151,6 @@ impl LsmIndex {
             }
             held
         });
-    }
-
-    /// Begins a merge of the `width` newest runs of `view`.
-    fn begin(&self, view: &View, width: usize) -> Merge {
-        let inputs = view.runs[..width].to_vec();
-        let oldest = width == view.runs.len();
-        let entries: u64 = inputs
-            .iter()
-            .flat_map(|run| run.tables())
-            .map(|table| table.entries())
-            .sum();
-        let in_parts =
-            oldest && entries.saturating_mul(PINNED_PER_ENTRY_TENTHS) / 10 > self.pinned_bytes;
-        let bytes = inputs.iter().map(|run| run.bytes()).sum();
-        let maker = TableMaker {
-            table_bytes: policy::table_bytes(self.maker.table_bytes, bytes, in_parts),
-            ..self.maker.clone()
-        };
-        Merge::new(inputs, oldest, in_parts, maker)
-    }
-
-    /// Puts a finished merge's output in the place of its inputs.
-    fn install(&self, merge: Merge) -> Result<(), IndexError> {
-        let (inputs, new) = merge.finish();
-        let output = Run::new(&self.maker.dir, new.tables.clone())?;
-        self.commit(new, |view| {
-            // Runs are only ever added in front, and only a merge takes runs away; merges share none.
-            let mut runs = view.runs.clone();
-            let first = inputs.first();
-            let at = runs
-                .iter()
-                .position(|run| first.is_some_and(|input| Arc::ptr_eq(run, input)));
-            let Some(at) = at else {
-                let what = "the runs that were merged are there no longer".into();
-                return Err(failed(
-                    &self.maker.dir,
-                    "merging runs",
-                    IndexCause::Invalid(what),
-                ));
-            };
-            runs.splice(at..(at + inputs.len()).min(runs.len()), output);
-            Ok(View {
-                runs,
-                watermark: view.watermark,
-                passed: Arc::clone(&view.passed),
-            })
-        })
-    }
-
-    /// The merge that the present runs call for, if any, given the merges under way.
-    fn due(&self, view: &View, merges: &[Merge]) -> usize {
-        let (entries, tombstones) = view.entries();
-        let dense = policy::is_dense(entries, tombstones, view.passed.load(Ordering::Relaxed));
-        if dense && merges.is_empty() {
-            return view.runs.len();
-        }
-        let free = view
-            .runs
-            .iter()
-            .take_while(|run| !merges.iter().any(|merge| merge.takes(run)));
-        let sizes: Vec<u64> = free.map(|run| run.bytes()).collect();
-        policy::pick(&sizes)
-    }
-
-    /// Works on the newest merge; an error gives it up.
-    fn step(&self, merges: &mut Vec<Merge>) -> Result<(), IndexError> {
-        let Some(mut merge) = merges.pop() else {
-            return Ok(());
-        };
-        if merge.step()? {
-            self.install(merge)?;
-            self.sweep();
-        } else {
-            merges.push(merge);
-        }
-        Ok(())
     }
 }
 
@@ -431,60 +279,4 @@ fn failed(path: &Path, doing: &'static str, cause: IndexCause) -> IndexError {
         doing,
         cause,
     }
-}
-
-/// The table files in `dir`, by number.
-fn table_files(dir: &Path) -> Result<Vec<(u64, PathBuf)>, IndexError> {
-    let fail = |e| failed(dir, "listing the tables", IndexCause::Io(e));
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if let Some(id) = entry.file_name().to_str().and_then(table::id_of) {
-            found.push((id, entry.path()));
-        }
-    }
-    Ok(found)
-}
-
-/// Makes an empty index where there is none. Only an empty directory counts as none: tables or foreign
-/// files without a manifest mean that something has been lost or mistaken.
-fn create(dir: &Path, allowed: bool) -> Result<Manifest, IndexError> {
-    const DOING: &str = "opening the index";
-    let io_error = |e| failed(dir, DOING, IndexCause::Io(e));
-    let corrupt = |found: String| Err(failed(dir, DOING, IndexCause::Corrupt(found)));
-    match fs::read_dir(dir) {
-        Ok(entries) => {
-            for entry in entries {
-                let name = entry.map_err(io_error)?.file_name();
-                if name != manifest::TEMPORARY {
-                    return corrupt(format!(
-                        "no {} here, but {}",
-                        manifest::NAME,
-                        name.display()
-                    ));
-                }
-            }
-            if !allowed {
-                return corrupt("an empty directory, no index".into());
-            }
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound && allowed => {
-            let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
-            let made = dir.ancestors().take_while(missing).count();
-            fs::create_dir_all(dir).map_err(io_error)?;
-            // The name of each directory made is durable when the one above it is synced.
-            for above in dir.ancestors().skip(1).take(made) {
-                let above = if above.as_os_str().is_empty() {
-                    Path::new(".")
-                } else {
-                    above
-                };
-                manifest::sync_dir(above).map_err(io_error)?;
-            }
-        }
-        Err(e) => return Err(io_error(e)),
-    }
-    let manifest = Manifest::default();
-    manifest.write(dir).map_err(|failure| failure.error)?;
-    Ok(manifest)
 }

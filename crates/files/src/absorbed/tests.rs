@@ -1,0 +1,50 @@
+use super::*;
+
+fn boot() -> Uuid {
+    Uuid::from_u128(7)
+}
+
+#[test]
+fn what_is_published_is_found_until_it_is_withdrawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+    let view = View::open(&table.path).unwrap();
+    assert!(view.is_of(boot()) && view.is_alive() && !view.any());
+    assert_eq!(view.socket(), b"socket");
+    assert!(table.publish(77, (8, 9), 5) && table.publish(78, (8, 10), 6));
+    assert!(view.has((8, 9)) && !view.has((9, 8)));
+    assert_eq!(view.holder_of((8, 9), 5), Some(77));
+    assert_eq!(view.holder_of((8, 9), 6), None);
+    table.withdraw((8, 9));
+    assert!(!view.has((8, 9)) && view.any());
+    let copy = View::copy_of(table.file.as_fd()).unwrap();
+    assert!(copy.has((8, 10)));
+    let path = table.path.clone();
+    drop(table);
+    assert!(!view.is_alive() && !path.exists());
+}
+
+#[test]
+fn a_table_that_is_full_takes_no_file_and_has_room_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+    for ino in 0..ENTRIES as u64 {
+        assert!(table.publish(77, (8, ino), 0));
+    }
+    assert!(!table.publish(77, (8, 1 << 40), 0));
+    table.withdraw((8, 5));
+    assert!(table.publish(77, (8, 1 << 40), 0));
+}
+
+#[test]
+fn a_file_that_is_no_table_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("no-table");
+    std::fs::write(&path, b"short").unwrap();
+    assert_eq!(View::open(&path).err(), Some(Errno::INVAL));
+    std::fs::write(&path, vec![7; size_of::<Page>()]).unwrap();
+    assert_eq!(View::open(&path).err(), Some(Errno::INVAL));
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(View::open(&link).err(), Some(Errno::LOOP));
+}

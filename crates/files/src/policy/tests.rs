@@ -1,0 +1,159 @@
+use super::*;
+use std::path::Path;
+
+fn request<'a>(program: &'a [&'a OsStr], config: &'a Config) -> Request<'a> {
+    Request {
+        programs: program,
+        profile: None,
+        config,
+        absorb: &[],
+    }
+}
+
+#[test]
+fn the_programs_name_chooses_the_profile() {
+    let config = Config::default();
+    for (program, profile, absorbed) in [
+        (
+            "redis-server",
+            "redis",
+            "/var/lib/redis/appendonlydir/appendonly.aof.1.incr.aof",
+        ),
+        ("valkey-server", "valkey", "/d/a.aof"),
+        ("db_bench", "rocksdb", "/tmp/db/000004.log"),
+        ("sqlite3", "sqlite", "/d/app.db-wal"),
+        ("mariadbd", "mariadb", "/var/lib/mysql/ib_logfile0"),
+        ("mariadbd", "mariadb", "/var/log/mysql/mysql-bin.000123"),
+        ("mysqld", "mariadb", "/srv/any-name.at.all.1000000"),
+        ("mariadbd", "mariadb", "/var/lib/mysql/aria_log.00000001"),
+        ("mariadbd", "mariadb", "/d/#rocksdb/000007.log"),
+    ] {
+        let policy = choose(request(&[OsStr::new(program)], &config)).unwrap();
+        assert_eq!(policy.profile, profile);
+        assert!(
+            policy
+                .patterns
+                .iter()
+                .any(|p| matches(p.as_bytes(), absorbed.as_bytes())),
+            "{program}: {absorbed}"
+        );
+    }
+}
+
+#[test]
+fn of_postgresql_the_segments_of_the_log_are_absorbed_and_nothing_beside_them() {
+    let of_profile = BUILT_IN.iter().find(|(name, ..)| *name == "postgres");
+    let patterns = of_profile.unwrap().2;
+    for (path, expected) in [
+        ("pg_wal/000000010000000000000001", true),
+        ("/srv/data/pg_wal/0000000A00000001000000FF", true),
+        // Being filled with zeros, then renamed.
+        ("pg_wal/xlogtemp.4711", false),
+        ("pg_wal/000000010000000000000001.partial", false),
+        ("pg_wal/00000001000000000000000.", false),
+        ("pg_wal/000000010000000000000002.00000028.backup", false),
+        ("pg_wal/00000002.history", false),
+        ("pg_wal/RECOVERYXLOG", false),
+        (
+            "pg_wal/archive_status/000000010000000000000001.ready",
+            false,
+        ),
+        ("pg_wal/00000001000000000000000", false),
+        ("pg_wal/0000000100000000000000012", false),
+        ("pg_wal/0000000a0000000000000001", false),
+        ("/srv/archive/000000010000000000000001", false),
+        ("base/5/16384", false),
+        ("global/pg_control", false),
+    ] {
+        let absorbed = patterns
+            .iter()
+            .any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
+        assert_eq!(absorbed, expected, "{path}");
+    }
+}
+
+#[test]
+fn a_pattern_of_many_equal_sets_is_shown_in_short() {
+    for (pattern, shown) in [
+        (WAL_SEGMENT, "pg_wal/[0-9A-F]×24"),
+        ("a[0-9][0-9][a-z].log", "a[0-9]×2[a-z].log"),
+        ("*.aof", "*.aof"),
+        ("a[", "a["),
+    ] {
+        assert_eq!(in_short(pattern), shown);
+    }
+}
+
+#[test]
+fn a_link_is_known_by_either_of_its_names() {
+    let config = Config::default();
+    let names = [OsStr::new("redis-server"), OsStr::new("redis-check-rdb")];
+    assert_eq!(choose(request(&names, &config)).unwrap().profile, "redis");
+    let names = [OsStr::new("cache"), OsStr::new("valkey-server")];
+    assert_eq!(choose(request(&names, &config)).unwrap().profile, "valkey");
+}
+
+#[test]
+fn an_unknown_profile_or_program_is_refused_with_those_there_are() {
+    let config = Config::default();
+    let names = [OsStr::new("cat")];
+    let unknown = choose(Request {
+        profile: Some("oracle"),
+        ..request(&names, &config)
+    });
+    let message = unknown.unwrap_err().to_string();
+    assert!(
+        message.contains("oracle") && message.contains("redis, valkey, rocksdb"),
+        "{message}"
+    );
+    let message = choose(request(&names, &config)).unwrap_err().to_string();
+    assert!(
+        message.contains("\"cat\"") && message.contains("--absorb"),
+        "{message}"
+    );
+}
+
+#[test]
+fn patterns_of_the_command_line_are_added_and_are_enough() {
+    let config = Config::default();
+    let absorb = ["*.wal".to_owned(), "*.aof".to_owned()];
+    let names = [OsStr::new("cat")];
+    let policy = choose(Request {
+        absorb: &absorb,
+        ..request(&names, &config)
+    })
+    .unwrap();
+    assert_eq!(
+        (policy.profile.as_str(), policy.patterns.len()),
+        (GENERIC, 2)
+    );
+    let names = [OsStr::new("redis-server")];
+    let policy = choose(Request {
+        absorb: &absorb,
+        ..request(&names, &config)
+    })
+    .unwrap();
+    assert_eq!(policy.patterns, ["*.aof", "temp-*.aof.incr", "*.wal"]);
+    let bad = ["".to_owned()];
+    let refused = choose(Request {
+        absorb: &bad,
+        ..request(&names, &config)
+    });
+    assert!(matches!(refused, Err(PolicyError::Pattern { .. })));
+}
+
+#[test]
+fn a_file_changes_profiles_and_makes_new_ones() {
+    let text = "[profile.redis]\nabsorb = [\"log/*\"]\n\n[profile.mine]\nprograms = [\"mydb\"]\nabsorb = [\"*.wal\"]\n";
+    let config = Config::parse(text, Path::new("f.toml")).unwrap();
+    let policy = choose(request(&[OsStr::new("redis-server")], &config)).unwrap();
+    assert_eq!(policy.patterns, ["log/*"]);
+    let policy = choose(request(&[OsStr::new("mydb")], &config)).unwrap();
+    assert_eq!(policy.profile, "mine");
+    let config = Config::parse("absorb = [\"only\"]", Path::new("f.toml")).unwrap();
+    let policy = choose(request(&[OsStr::new("redis-server")], &config)).unwrap();
+    assert_eq!(
+        (policy.profile.as_str(), policy.patterns),
+        ("redis", vec!["only".to_owned()])
+    );
+}

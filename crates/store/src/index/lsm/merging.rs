@@ -1,0 +1,88 @@
+//! Merges: which is due, its beginning, a step of it, and its output in the place of its inputs.
+
+use super::{LsmIndex, failed};
+use crate::index::{
+    IndexCause, IndexError, merge::Merge, policy, run::Run, view::View, writer::TableMaker,
+};
+use std::sync::{Arc, atomic::Ordering};
+
+/// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a byte.
+const PINNED_PER_ENTRY_TENTHS: u64 = 15;
+
+impl LsmIndex {
+    /// Begins a merge of the `width` newest runs of `view`.
+    pub(super) fn begin(&self, view: &View, width: usize) -> Merge {
+        let inputs = view.runs[..width].to_vec();
+        let oldest = width == view.runs.len();
+        let entries: u64 = inputs
+            .iter()
+            .flat_map(|run| run.tables())
+            .map(|table| table.entries())
+            .sum();
+        let in_parts =
+            oldest && entries.saturating_mul(PINNED_PER_ENTRY_TENTHS) / 10 > self.pinned_bytes;
+        let bytes = inputs.iter().map(|run| run.bytes()).sum();
+        let maker = TableMaker {
+            table_bytes: policy::table_bytes(self.maker.table_bytes, bytes, in_parts),
+            ..self.maker.clone()
+        };
+        Merge::new(inputs, oldest, in_parts, maker)
+    }
+
+    /// Puts a finished merge's output in the place of its inputs.
+    fn install(&self, merge: Merge) -> Result<(), IndexError> {
+        let (inputs, new) = merge.finish();
+        let output = Run::new(&self.maker.dir, new.tables.clone())?;
+        self.commit(new, |view| {
+            // Runs are only ever added in front, and only a merge takes runs away; merges share none.
+            let mut runs = view.runs.clone();
+            let first = inputs.first();
+            let at = runs
+                .iter()
+                .position(|run| first.is_some_and(|input| Arc::ptr_eq(run, input)));
+            let Some(at) = at else {
+                let what = "the runs that were merged are there no longer".into();
+                return Err(failed(
+                    &self.maker.dir,
+                    "merging runs",
+                    IndexCause::Invalid(what),
+                ));
+            };
+            runs.splice(at..(at + inputs.len()).min(runs.len()), output);
+            Ok(View {
+                runs,
+                watermark: view.watermark,
+                passed: Arc::clone(&view.passed),
+            })
+        })
+    }
+
+    /// The merge that the present runs call for, if any, given the merges under way.
+    pub(super) fn due(&self, view: &View, merges: &[Merge]) -> usize {
+        let (entries, tombstones) = view.entries();
+        let dense = policy::is_dense(entries, tombstones, view.passed.load(Ordering::Relaxed));
+        if dense && merges.is_empty() {
+            return view.runs.len();
+        }
+        let free = view
+            .runs
+            .iter()
+            .take_while(|run| !merges.iter().any(|merge| merge.takes(run)));
+        let sizes: Vec<u64> = free.map(|run| run.bytes()).collect();
+        policy::pick(&sizes)
+    }
+
+    /// Works on the newest merge; an error gives it up.
+    pub(super) fn step(&self, merges: &mut Vec<Merge>) -> Result<(), IndexError> {
+        let Some(mut merge) = merges.pop() else {
+            return Ok(());
+        };
+        if merge.step()? {
+            self.install(merge)?;
+            self.sweep();
+        } else {
+            merges.push(merge);
+        }
+        Ok(())
+    }
+}
