@@ -44,8 +44,11 @@ impl Copies {
         let (block, rest) = write.split_at(write.len().min(BLOCK));
         let changed = match known.changed(at, block) {
             changed if !rest.is_empty() => changed.start..block.len(),
-            // The program may have changed it by now: what is logged is what is kept.
-            changed if changed.is_empty() => changed.end.saturating_sub(WORD)..changed.end,
+            // What the program makes of it meanwhile is what is logged and kept.
+            changed if changed.is_empty() => {
+                let end = changed.end.max(WORD).min(block.len());
+                end.saturating_sub(WORD)..end
+            }
             changed => changed,
         };
         let range = at..at.saturating_add(write.len() as u64);
