@@ -1,6 +1,7 @@
 //! What a paper says, as data, and the same computed from our rows: ratios, never absolute figures.
 
 use super::outcome::Row;
+use crate::rounds::{median, span};
 
 /// How a figure is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ impl Claim {
                     .iter()
                     .filter_map(|&x| at(Cell { panel, series, x }).first()?.value)
                     .collect();
-                let span = crate::rounds::span(&figures);
+                let span = span(&figures);
                 let value = (span.max / span.min - 1.0) * 100.0;
                 (figures.len() == xs.len() && value.is_finite()).then_some(Estimate {
                     value,
@@ -214,7 +215,8 @@ fn estimate(row: &Row) -> Option<Estimate> {
     })
 }
 
-/// Of one x: the medians' ratio, and what the rounds allow. Of several: their geometric mean, and the smallest and largest of them.
+/// Of one x: the median of the rounds' ratios and their span, since what the machine did in a round it did to both; of rounds that are not known the
+/// medians' ratio, and what the spans allow. Of several: their geometric mean, and the smallest and largest of them.
 fn ratio(over: &[&Row], under: &[&Row], several: bool) -> Option<Estimate> {
     let ratios: Vec<Estimate> = over
         .iter()
@@ -223,16 +225,30 @@ fn ratio(over: &[&Row], under: &[&Row], several: bool) -> Option<Estimate> {
                 true => under.iter().find(|under| under.x == over.x)?,
                 false => under.first()?,
             };
-            let (over, under) = (estimate(over)?, estimate(under)?);
-            let ratio = Estimate {
-                value: over.value / under.value,
-                min: over.min / under.max,
-                max: over.max / under.min,
-            };
+            let ratio = in_rounds(over, under).or_else(|| {
+                let (over, under) = (estimate(over)?, estimate(under)?);
+                Some(Estimate {
+                    value: over.value / under.value,
+                    min: over.min / under.max,
+                    max: over.max / under.min,
+                })
+            })?;
             ratio.value.is_finite().then_some(ratio)
         })
         .collect();
     mean(ratios)
+}
+
+fn in_rounds(over: &Row, under: &Row) -> Option<Estimate> {
+    let is_known = !over.rounds.is_empty() && over.rounds.len() == under.rounds.len();
+    let pairs = over.rounds.iter().zip(&under.rounds);
+    let ratios: Vec<f64> = pairs.map(|(over, under)| over / under).collect();
+    let span = span(&ratios);
+    is_known.then(|| Estimate {
+        value: median(&ratios),
+        min: span.min,
+        max: span.max,
+    })
 }
 
 /// One figure as it is; the geometric mean of several, with the smallest and the largest of them.
@@ -242,7 +258,7 @@ fn mean(figures: Vec<Estimate>) -> Option<Estimate> {
         [one] => Some(*one),
         many => {
             let values: Vec<f64> = many.iter().map(|figure| figure.value).collect();
-            let span = crate::rounds::span(&values);
+            let span = span(&values);
             let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
             Some(Estimate {
                 value: (logarithms / values.len() as f64).exp(),
@@ -291,9 +307,16 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_has_the_span_that_the_rounds_allow() {
+    fn a_ratio_is_the_median_of_the_rounds_and_without_them_has_the_span_that_the_rows_allow() {
         let claim = claim(Ours::Ratio(cell("forebay", "32 B"), cell("always", "32 B")));
         let ours = claim.ours(&rows(), "here").unwrap();
+        assert_eq!((ours.value, ours.min, ours.max), (4.0, 110.0 / 30.0, 4.5));
+        let without = |row| Row {
+            rounds: Vec::new(),
+            ..row
+        };
+        let rows_alone: Vec<Row> = rows().into_iter().map(without).collect();
+        let ours = claim.ours(&rows_alone, "here").unwrap();
         assert_eq!((ours.value, ours.min, ours.max), (4.0, 3.0, 5.5));
         assert_eq!(claim.ours(&rows(), "hdd-7200"), None);
         assert_eq!(claim.peers(&rows(), "here"), [("always", 4.0)]);

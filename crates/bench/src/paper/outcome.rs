@@ -56,6 +56,9 @@ pub struct Row {
     pub min: Option<f64>,
     /// The largest.
     pub max: Option<f64>,
+    /// The rounds, in their order: the series took turns in each. Empty if they are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<f64>,
     /// Why there is no figure, and the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
@@ -75,6 +78,7 @@ impl Row {
             value: some(rounds::median(figures)),
             min: some(span.min),
             max: some(span.max),
+            rounds: figures.to_vec(),
             missing: figures.is_empty().then(|| "not measured".to_owned()),
         }
     }
@@ -91,6 +95,7 @@ impl Row {
     ) -> Self {
         Self {
             value: Some(value),
+            rounds: Vec::new(),
             ..Self::of(panel, place, series, x, &[span.min, span.max])
         }
     }
