@@ -51,10 +51,47 @@ impl Log<'_> {
     pub(crate) fn write(
         &self,
         number: usize,
-        mut at: u64,
+        at: u64,
         parts: &[IoSlice<'_>],
         bytes: usize,
     ) -> Result<(), Errno> {
+        self.write_records(number, at, parts, bytes, None).map(drop)
+    }
+
+    /// The same, beginning in the segment that starts at `segment`. False if another one is open: then nothing is logged.
+    #[inline]
+    pub(crate) fn write_in(
+        &self,
+        segment: Lsn,
+        number: usize,
+        at: u64,
+        parts: &[IoSlice<'_>],
+        bytes: usize,
+    ) -> Result<bool, Errno> {
+        self.write_records(number, at, parts, bytes, Some(segment))
+    }
+
+    /// The start of the segment in which the next record is tried.
+    #[inline]
+    pub(crate) fn segment(&self) -> Result<Lsn, Errno> {
+        self.lane.segment().map_err(errno)
+    }
+
+    /// True if a write of `bytes` bytes is one record, and so in one segment.
+    #[inline]
+    pub(crate) fn is_one_record(&self, bytes: usize) -> bool {
+        bytes <= self.lane.payload_max() - HEAD
+    }
+
+    #[inline]
+    fn write_records(
+        &self,
+        number: usize,
+        mut at: u64,
+        parts: &[IoSlice<'_>],
+        bytes: usize,
+        mut wanted: Option<Lsn>,
+    ) -> Result<bool, Errno> {
         let record_max = self.lane.payload_max() - HEAD;
         let mut left = bytes;
         let mut parts = parts.iter();
@@ -70,7 +107,7 @@ impl Log<'_> {
                     match parts.next() {
                         Some(next) => part = next,
                         // The kernel cannot have written more than there was.
-                        None => return Ok(()),
+                        None => return Ok(true),
                     }
                     continue;
                 }
@@ -81,11 +118,13 @@ impl Log<'_> {
                 taken += take;
                 part = later;
             }
-            self.append(number, KIND_WRITE, &slices[..used])?;
+            if !self.append_in(wanted.take(), number, KIND_WRITE, &slices[..used])? {
+                return Ok(false);
+            }
             at += taken as u64;
             left -= taken;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// True if a write of `bytes` bytes waits for no drain.
@@ -136,15 +175,30 @@ impl Log<'_> {
     /// Appends a record to a segment that names the file.
     #[inline]
     fn append(&self, number: usize, kind: u16, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        self.append_in(None, number, kind, parts).map(drop)
+    }
+
+    /// The same, to the segment that starts at `wanted`, if it is to be that one. False if another is open, or this one has no room.
+    #[inline]
+    fn append_in(
+        &self,
+        wanted: Option<Lsn>,
+        number: usize,
+        kind: u16,
+        parts: &[IoSlice<'_>],
+    ) -> Result<bool, Errno> {
         let file = &self.page.files[number];
         loop {
-            let segment = self.lane.segment().map_err(errno)?;
+            let segment = self.segment()?;
+            if wanted.is_some_and(|wanted| wanted != segment) {
+                return Ok(false);
+            }
             if (file.named_in() == Some(segment) || self.name_in(segment, number)?)
                 && let Some(lsn) = self.lane.append_in(segment, kind, parts).map_err(errno)?
             {
                 let end = lsn + record_bytes(parts.iter().map(|part| part.len()).sum());
                 file.end.store(end, Release);
-                return Ok(());
+                return Ok(true);
             }
             self.turn(segment)?;
         }

@@ -68,10 +68,24 @@ pub(super) fn process() -> &'static Process {
     existing().unwrap_or_else(begin)
 }
 
+/// What is known of a file at first. A forked child has its parent's descriptors, but none of its copies.
+fn known_of(number: usize) -> File {
+    let copies = match generation(number) {
+        0 => Copies::default(),
+        _ => Copies::new(),
+    };
+    File {
+        position: None,
+        copies,
+    }
+}
+
 #[cold]
 fn begin() -> &'static Process {
     let own: &'static mut Process = Box::leak(Box::new(Process {
-        files: (0..FILES_MAX).map(|_| Mutex::default()).collect(),
+        files: (0..FILES_MAX)
+            .map(|number| Mutex::new(known_of(number)))
+            .collect(),
         registry: Mutex::default(),
         moving: RwLock::default(),
         joining: Mutex::default(),

@@ -1,15 +1,20 @@
 //! Writes that come back to where the last one ended: of the bytes that are logged already, none is logged again.
 //!
 //! PostgreSQL and InnoDB write their logs in whole blocks, so each commit writes the last block again, with a few hundred bytes more in it. The record
-//! has what differs from the block as it was logged last, whichever process did ([`LastWrite`]). That is right whatever a replay begins with: what a
-//! record leaves out an older one has, and if that was released, the file was synced with it.
+//! has what differs from the block as it was logged last, whichever process did ([`LastWrite`]).
 //!
-//! The caller's memory may change meanwhile. A byte that is found to be the same is not loaded again; what differs is copied, and the copy is what is
-//! logged and what the next write is compared with. A copy is made only of a file of which a write came back at least once; a log that is only appended to
-//! pays nothing.
+//! What a record leaves out, an older record of *the same segment* has: both are released together, after a sync of the file that began when both writes
+//! had returned. A record of an older segment is not enough: other threads may change the caller's memory while it is written, so what that record has
+//! need not be what the kernel had got by the same write, and synced.
+//!
+//! A byte that is found to be the same is not loaded again; what differs is copied, and the copy is what is logged and what the next write is compared
+//! with. A copy is made only of a file of which a write came back at least once; a log that is only appended to pays nothing.
 
 use super::process::Held;
-use crate::shared::{BLOCK, LastWrite, WORD};
+use crate::{
+    log::Log,
+    shared::{BLOCK, LastWrite, SharedFile, WORD},
+};
 use forebay_pool::Lsn;
 use rustix::io::Errno;
 use std::{io::IoSlice, ops::Range, sync::atomic::Ordering::Relaxed};
@@ -42,30 +47,34 @@ impl Copies {
     /// Compares a write to `at` with what is known, and takes the copies. At least a word is logged: a record has the write's time.
     fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Compared {
         let (block, rest) = write.split_at(write.len().min(BLOCK));
-        let changed = match known.changed(at, block) {
-            changed if !rest.is_empty() => changed.start..block.len(),
-            // What the program makes of it meanwhile is what is logged and kept.
-            changed if changed.is_empty() => {
-                let end = changed.end.max(WORD).min(block.len());
-                end.saturating_sub(WORD)..end
-            }
-            changed => changed,
-        };
         let range = at..at.saturating_add(write.len() as u64);
-        // Elsewhere, what is known is of no use to the next write.
-        let copied = match rest.is_empty() && !known.is_same_place(&range, block.len()) {
-            true => 0..block.len(),
-            false => changed.clone(),
-        };
-        self.first.clear();
-        self.first.extend_from_slice(&block[copied.clone()]);
         self.last.clear();
         self.last
             .extend_from_slice(&rest[rest.len() - rest.len().min(BLOCK)..]);
-        Compared {
-            logged: changed,
-            copied,
-        }
+        self.first.clear();
+        let compared = if !rest.is_empty() {
+            let changed = known.changed(at, block).start..block.len();
+            Compared {
+                logged: changed.clone(),
+                copied: changed,
+            }
+        } else if known.is_same_place(&range, block.len()) {
+            let changed = at_least_a_word(known.changed(at, block), block);
+            Compared {
+                logged: changed.clone(),
+                copied: changed,
+            }
+        } else {
+            // All of it is kept, so what is compared is the copy.
+            self.first.extend_from_slice(block);
+            return Compared {
+                logged: at_least_a_word(known.changed(at, &self.first), block),
+                copied: 0..block.len(),
+            };
+        };
+        self.first
+            .extend_from_slice(&block[compared.copied.clone()]);
+        compared
     }
 
     /// The parts of `write` that are logged.
@@ -86,7 +95,18 @@ impl Copies {
     }
 }
 
-/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the lane has already, nothing.
+/// `changed`, or if that is empty a word: what the program makes of it meanwhile is logged and kept.
+fn at_least_a_word(changed: Range<usize>, block: &[u8]) -> Range<usize> {
+    match changed.is_empty() {
+        true => {
+            let end = changed.end.max(WORD).min(block.len());
+            end.saturating_sub(WORD)..end
+        }
+        false => changed,
+    }
+}
+
+/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the open segment has already, nothing.
 ///
 /// # Errors
 /// As [`Log::write`](crate::log::Log::write).
@@ -114,7 +134,7 @@ pub(super) fn log_write(
         return done;
     }
     for (count, more) in [(&shared.writes, 1), (&shared.bytes, bytes as u64)] {
-        count.store(count.load(Relaxed) + more, Relaxed);
+        count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
     }
     Ok(())
 }
@@ -122,21 +142,46 @@ pub(super) fn log_write(
 fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
     let shared = held.shared;
     let mut copies = std::mem::take(&mut held.copies);
-    let compared = copies.compare(&shared.last_write, at, write);
-    let parts = copies.parts(&compared, write);
-    let bytes = parts.iter().map(|part| part.len()).sum();
-    let parts = parts.map(IoSlice::new);
-    let logged_at = at + compared.logged.start as u64;
-    let done = held
-        .session
-        .log()
-        .write(held.number, logged_at, &parts, bytes);
-    let done = done.map(|()| {
-        let end = shared.end.load(Relaxed);
-        copies.keep(&shared.last_write, at, write.len(), compared.copied, end);
-    });
+    let done = log_copied(
+        &held.session.log(),
+        shared,
+        held.number,
+        at,
+        write,
+        &mut copies,
+    );
     held.copies = copies;
     done
+}
+
+fn log_copied(
+    log: &Log<'_>,
+    shared: &SharedFile,
+    number: usize,
+    at: u64,
+    write: &[u8],
+    copies: &mut Copies,
+) -> Result<(), Errno> {
+    let known = &shared.last_write;
+    loop {
+        let segment = log.segment()?;
+        known.forget_unless_in(segment);
+        let compared = copies.compare(known, at, write);
+        let parts = copies.parts(&compared, write);
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let parts = parts.map(IoSlice::new);
+        let logged_at = at + compared.logged.start as u64;
+        // In another segment it is logged whole.
+        if !log.write_in(segment, number, logged_at, &parts, bytes)? {
+            continue;
+        }
+        let end = shared.end.load(Relaxed);
+        copies.keep(known, at, write.len(), compared.copied, end);
+        if !log.is_one_record(bytes) {
+            known.forget_bytes();
+        }
+        return Ok(());
+    }
 }
 
 #[cfg(test)]
@@ -246,6 +291,101 @@ mod tests {
                 writes.push((at, write));
             }
             assert_eq!(replayed(&writes).1, kernel);
+        }
+    }
+
+    /// A file whose writes are logged in segments, and what a replay makes of it.
+    struct Model<'a> {
+        known: &'a LastWrite,
+        processes: [Copies; 2],
+        kernel: Vec<u8>,
+        disk: Vec<u8>,
+        log: Vec<(usize, Vec<u8>)>,
+        segment: Lsn,
+        end: Lsn,
+    }
+
+    impl Model<'_> {
+        /// The kernel gets `kernel`, and what is compared and logged is `lane`: another thread changed some of it in between.
+        fn write(&mut self, at: usize, kernel: &[u8], lane: &[u8]) {
+            self.kernel[at..at + kernel.len()].copy_from_slice(kernel);
+            let is_met = self.known.is_met(self.end, at as u64);
+            self.end += 1;
+            let range = at as u64..(at + lane.len()) as u64;
+            if is_met {
+                self.known.forget_unless_in(self.segment);
+                let copies = &mut self.processes[self.end as usize % 2];
+                let compared = copies.compare(self.known, at as u64, lane);
+                let parts = copies.parts(&compared, lane).concat();
+                self.log.push((at + compared.logged.start, parts));
+                copies.keep(
+                    self.known,
+                    range.start,
+                    lane.len(),
+                    compared.copied,
+                    self.end,
+                );
+            } else {
+                self.log.push((at, lane.to_vec()));
+                self.known.keep(range, 0, 0, &[], self.end);
+            }
+        }
+
+        /// The next segment is begun, the file synced, and the full one released.
+        fn turn(&mut self) {
+            self.segment = self.end;
+            self.disk.clone_from(&self.kernel);
+            self.log.clear();
+        }
+
+        fn replayed(&self) -> Vec<u8> {
+            let mut file = self.disk.clone();
+            for (at, bytes) in &self.log {
+                file[*at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            file
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_and_the_lane_saw_differently_is_made_good_by_the_next_write_in_any_segment()
+    {
+        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        let mut below = |bound: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % bound
+        };
+        for _ in 0..2000 {
+            let (page, _) = SharedPage::new("forebay-test").unwrap();
+            let mut model = Model {
+                known: &page.files[0].last_write,
+                processes: [Copies::new(), Copies::new()],
+                kernel: vec![0; 8192],
+                disk: vec![0; 8192],
+                log: Vec::new(),
+                segment: 0,
+                end: 1,
+            };
+            let mut memory = vec![0; 8192];
+            for _ in 0..12 {
+                for _ in 0..below(3) {
+                    memory[below(8) as usize * 1000] = below(3) as u8;
+                }
+                let kernel = memory.clone();
+                // Another thread inserts while it is written.
+                if below(2) == 0 {
+                    memory[below(8) as usize * 1000] = below(3) as u8;
+                }
+                model.write(0, &kernel, &memory);
+                if below(4) == 0 {
+                    model.turn();
+                }
+            }
+            // It stands still now.
+            model.write(0, &memory.clone(), &memory);
+            assert_eq!(model.replayed(), memory);
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct LastWrite {
     to: AtomicU64,
     /// How many of its last bytes are known; 0 until it is known that writes come back.
     known: AtomicU64,
-    /// Words of what is known, as far as it is not zeros to its end: a block is mostly written before it is full, and what is not in it yet
+    /// Behind so many words of what is known there are zeros only: a block is mostly written before it is full, and what is not in it yet
     /// need not be fetched from another processor's cache.
     filled: AtomicU64,
     words: [AtomicU64; BLOCK / WORD],
@@ -45,6 +45,19 @@ impl LastWrite {
     pub fn is_met(&self, end: Lsn, at: u64) -> bool {
         let known = self.end.load(Acquire);
         known == end && known != 0 && (self.from.load(Relaxed)..self.to.load(Relaxed)).contains(&at)
+    }
+
+    /// Only where it was is known from now on, unless its record is in the segment that starts at `segment`.
+    #[inline]
+    pub fn forget_unless_in(&self, segment: Lsn) {
+        if self.end.load(Relaxed) <= segment {
+            self.forget_bytes();
+        }
+    }
+
+    /// Only where it was is known from now on.
+    pub fn forget_bytes(&self) {
+        self.known.store(0, Relaxed);
     }
 
     /// What a process that writes over the shared memory leaves.
@@ -102,8 +115,8 @@ impl LastWrite {
         self.to.load(Relaxed) == range.end && self.known.load(Relaxed) == known as u64
     }
 
-    /// A write to `range` was logged up to `end`, of which the last `known` bytes are to be known. `changed` of these, which begins with `from`, a
-    /// multiple of a word, differs from what is known, or is all of them if that is not of the [same place](Self::is_same_place).
+    /// A write to `range` was logged up to `end`, of which the last `known` bytes are to be known. `changed`, which begins at byte `from` of them, a
+    /// multiple of a word, is what differs from what is known, or all of them if that is not of the [same place](Self::is_same_place).
     pub fn keep(&self, range: Range<u64>, known: usize, from: usize, changed: &[u8], end: Lsn) {
         let filled = match self.is_same_place(&range, known) {
             true => self.filled(),
@@ -117,7 +130,7 @@ impl LastWrite {
         let changed_to = from + changed.len().div_ceil(WORD);
         let changed = &changed[..changed.len() - zeros];
         let to = from + changed.len().div_ceil(WORD);
-        // Zeros that are in front of what is filled now were not written before.
+        // They count as zeros, and hold older words.
         for word in self.words.get(filled..from.min(to)).unwrap_or(&[]) {
             word.store(0, Relaxed);
         }
