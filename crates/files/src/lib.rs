@@ -22,6 +22,7 @@ mod sys;
 mod wire;
 
 pub use error::FilesError;
+pub use wire::VERSION as WIRE_VERSION;
 
 /// Files that a run absorbs at a time, at most. More stay plain.
 pub const FILES_MAX: usize = 256;

@@ -4,6 +4,7 @@
 #[path = "support/fuzzed.rs"]
 mod fuzzed;
 
+use forebay_files::WIRE_VERSION;
 use fuzzed::Attacked;
 use serde_json::json;
 use std::{
@@ -59,10 +60,15 @@ fn a_process_with_another_version_of_the_library_is_refused_and_told_both() {
     let attacked = Attacked::new();
     let client = attacked.connect();
     let mut hello = attacked.hello();
-    hello["hello"]["version"] = json!(4);
+    let (ours, other) = (WIRE_VERSION, WIRE_VERSION - 1);
+    hello["hello"]["version"] = json!(other);
     client.send(&hello, &[]);
     let answer = client.receive().unwrap().to_string();
-    let words = ["refused", "version 4", "the supervisor 5"];
+    let words = [
+        "refused".to_owned(),
+        format!("version {other}"),
+        format!("the supervisor {ours}"),
+    ];
     assert!(words.iter().all(|word| answer.contains(word)), "{answer}");
     attacked.must_be_well();
 }

@@ -134,7 +134,7 @@ impl Attacked {
     }
 
     pub fn hello(&self) -> Value {
-        json!({"hello": {"version": 5, "token": self.token, "pid": std::process::id()}})
+        json!({"hello": {"version": forebay_files::WIRE_VERSION, "token": self.token, "pid": std::process::id()}})
     }
 
     /// A client that says hello is welcomed: what comes after it is not in vain.
