@@ -77,10 +77,10 @@ impl Log<'_> {
         self.lane.segment().map_err(errno)
     }
 
-    /// True if a write of `bytes` bytes is one record, and so in one segment.
+    /// A write of more bytes is several records, which may be in different segments.
     #[inline]
-    pub(crate) fn is_one_record(&self, bytes: usize) -> bool {
-        bytes <= self.lane.payload_max() - HEAD
+    pub(crate) fn record_max(&self) -> usize {
+        self.lane.payload_max() - HEAD
     }
 
     #[inline]
@@ -92,7 +92,7 @@ impl Log<'_> {
         bytes: usize,
         mut wanted: Option<Lsn>,
     ) -> Result<bool, Errno> {
-        let record_max = self.lane.payload_max() - HEAD;
+        let record_max = self.record_max();
         let mut left = bytes;
         let mut parts = parts.iter();
         let mut part: &[u8] = &[];

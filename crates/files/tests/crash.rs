@@ -412,7 +412,9 @@ fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_re
     run.kill_both();
     lab.power_cut();
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    // The drain may have synced all of it and not released it yet.
+    let outcome = &reports[0]["outcome"];
+    assert!(outcome == "replayed" || outcome == "synced", "{reports:?}");
     assert!(fs::read(&other).unwrap() == expected);
 }
 

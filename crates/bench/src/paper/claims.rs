@@ -240,11 +240,13 @@ fn ratio(over: &[&Row], under: &[&Row], several: bool) -> Option<Estimate> {
 }
 
 fn in_rounds(over: &Row, under: &Row) -> Option<Estimate> {
-    let is_known = !over.rounds.is_empty() && over.rounds.len() == under.rounds.len();
+    if over.rounds.is_empty() || over.rounds.len() != under.rounds.len() {
+        return None;
+    }
     let pairs = over.rounds.iter().zip(&under.rounds);
     let ratios: Vec<f64> = pairs.map(|(over, under)| over / under).collect();
     let span = span(&ratios);
-    is_known.then(|| Estimate {
+    Some(Estimate {
         value: median(&ratios),
         min: span.min,
         max: span.max,

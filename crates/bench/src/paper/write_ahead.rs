@@ -151,7 +151,7 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.note(&format!("loading {workload:?}"));
     let template = scratch.path().join("template");
     load(&scripts, workload, &template)?;
-    let round = Round {
+    let setup = Setup {
         lab,
         scripts: &scripts,
         workload,
@@ -163,11 +163,11 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
     for (is_synced, all_clients) in settings(lab.size) {
         for &clients in all_clients {
             let x = x(clients, is_synced);
-            let start = |log| round.start(log, clients, is_synced);
+            let start = |log| setup.start(log, clients, is_synced);
             let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
             for turn in 0..turns(lab.size) {
                 for one in in_turn(&series, turn) {
-                    let (log, done) = (one.log.name(), round.turn(one, clients)?);
+                    let (log, done) = (one.log.name(), setup.turn(one, clients)?);
                     lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
                     rates
                         .entry((x.clone(), log))
@@ -250,7 +250,7 @@ fn load(scripts: &Scripts, workload: Workload, dir: &Path) -> Result<(), BenchEr
 }
 
 /// What all series have in common.
-struct Round<'a> {
+struct Setup<'a> {
     lab: &'a Lab<'a>,
     scripts: &'a Scripts,
     workload: Workload,
@@ -274,7 +274,7 @@ impl Series {
     }
 }
 
-impl Round<'_> {
+impl Setup<'_> {
     /// A series on a fresh copy, whose pages and plans are in memory.
     fn start(&self, log: Log, clients: u64, is_synced: bool) -> Result<Series, BenchError> {
         let dir = ScratchDir::new_in(self.scratch)?;

@@ -5,20 +5,19 @@
 
 use super::{
     BUFFERS, Case,
-    slices::{KIND, Slice, step},
+    slices::{KIND, Slice, in_threads},
 };
-use crate::{BenchError, clock::lap_ns, data::Values};
+use crate::BenchError;
 use forebay_pool::{ClaimOptions, Pool, SharedLane};
 use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader, IoSlice, Write},
     os::fd::{AsFd, AsRawFd},
-    panic::resume_unwind,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -111,16 +110,12 @@ impl Members {
                     let (bytes, ns, threads) = (case.bytes, slice.as_nanos(), case.threads());
                     writeln!(member.orders, "{bytes} {ns} {threads}").map_err(lost)?;
                 }
-                let mut all = Slice {
-                    ops: 0,
-                    thread_ns: 0,
-                };
+                let mut all = Slice::default();
                 for member in &mut *members {
                     let mut line = String::new();
                     member.answers.read_line(&mut line).map_err(lost)?;
-                    let [ops, ns] = numbers(&line)?;
-                    all.ops += ops;
-                    all.thread_ns += ns;
+                    let [ops, thread_ns] = numbers(&line)?;
+                    all.add(&Slice { ops, thread_ns });
                 }
                 Ok(all)
             };
@@ -175,39 +170,19 @@ pub fn serve(order: &str) -> Result<(), BenchError> {
     for line in std::io::stdin().lock().lines() {
         let failed = || BenchError::io("reading and answering", Path::new("orders"));
         let [bytes, slice_ns, threads] = numbers(&line.map_err(failed())?)?;
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let done = thread::scope(|scope| {
-            let append = || scope.spawn(|| append_for(&member, bytes, slice_ns));
-            let all: Vec<_> = (0..threads).map(|_| append()).collect();
-            let done = all.into_iter().map(|thread| thread.join());
-            done.map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
-                .collect::<Result<Vec<_>, _>>()
+        let size = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        let case = Case {
+            bytes: size(bytes),
+            writers: size(threads),
+            processes: Some(1),
+        };
+        let done = in_threads(case, Duration::from_nanos(slice_ns), |_, payload| {
+            member.append(KIND, &[IoSlice::new(payload)])?;
+            Ok(())
         })?;
-        let (ops, ns) = done
-            .iter()
-            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        writeln!(answers, "{ops} {ns}")
+        writeln!(answers, "{} {}", done.ops, done.thread_ns)
             .and_then(|()| answers.flush())
             .map_err(failed())?;
     }
     Ok(())
-}
-
-/// Operations, and the nanoseconds that they took.
-fn append_for(
-    member: &forebay_pool::Member,
-    bytes: usize,
-    slice_ns: u64,
-) -> Result<(u64, u64), BenchError> {
-    let values = Values::new(bytes);
-    let (mut ops, mut ns) = (0, 0);
-    let mut last = Instant::now();
-    while ns < slice_ns {
-        for _ in 0..step(bytes) {
-            member.append(KIND, &[IoSlice::new(values.value(ops))])?;
-            ops += 1;
-        }
-        ns += lap_ns(&mut last);
-    }
-    Ok((ops, ns))
 }

@@ -15,11 +15,12 @@ use std::{
 };
 
 /// Appends between two looks at the clock: as many as fit into some microseconds.
-pub(super) fn step(bytes: usize) -> u64 {
+fn step(bytes: usize) -> u64 {
     (65536 / bytes.max(1)).clamp(1, 128) as u64
 }
 
 /// What the threads of one slice did together.
+#[derive(Default)]
 pub(super) struct Slice {
     pub(super) ops: u64,
     pub(super) thread_ns: u64,
@@ -28,6 +29,11 @@ pub(super) struct Slice {
 impl Slice {
     pub(super) fn ns(&self) -> f64 {
         self.thread_ns as f64 / self.ops as f64
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.thread_ns += other.thread_ns;
     }
 }
 
@@ -71,8 +77,8 @@ pub(super) fn copies(case: Case, media: &dyn Media, slice: Duration) -> Result<S
     })
 }
 
-/// Runs `operation` (its thread and turn, the payload) on all threads of `case` for the time of a slice.
-fn in_threads(
+/// Runs `operation` (its thread and turn, the payload) on as many threads as `case` has writers for the time of a slice.
+pub(super) fn in_threads(
     case: Case,
     slice: Duration,
     operation: impl Fn((u64, u64), &[u8]) -> Result<(), BenchError> + Sync,
@@ -86,10 +92,7 @@ fn in_threads(
                 let (operation, values) = (&operation, &values);
                 scope.spawn(move || {
                     let mut last = Instant::now();
-                    let mut done = Slice {
-                        ops: 0,
-                        thread_ns: 0,
-                    };
+                    let mut done = Slice::default();
                     while done.thread_ns < slice.as_nanos() as u64 {
                         for _ in 0..step {
                             operation((thread, done.ops), values.value(done.ops))?;
@@ -106,14 +109,9 @@ fn in_threads(
             .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
             .collect()
     });
-    let mut all = Slice {
-        ops: 0,
-        thread_ns: 0,
-    };
+    let mut all = Slice::default();
     for outcome in outcomes {
-        let outcome = outcome?;
-        all.ops += outcome.ops;
-        all.thread_ns += outcome.thread_ns;
+        all.add(&outcome?);
     }
     Ok(all)
 }

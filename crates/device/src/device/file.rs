@@ -55,17 +55,7 @@ impl Device<'_> {
             }
         }
         let file = &self.files[first_probe(self.files, key)];
-        self.forgive(file.dirty.swap(0, Relaxed));
-        for word in [
-            &file.runs,
-            &file.end,
-            &file.data_end,
-            &file.synced_end,
-            &file.read_end,
-            &file.write_end,
-        ] {
-            word.store(0, Relaxed);
-        }
+        self.clear(file);
         file.key.store(key.0, Relaxed);
         file
     }

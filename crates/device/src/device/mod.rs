@@ -59,6 +59,11 @@ impl Device<'_> {
     pub fn emptied(&self, key: FileKey) {
         let file = self.file(key);
         file.generation.fetch_add(1, Relaxed);
+        self.clear(file);
+    }
+
+    /// Nothing of the file waits to be written, and nothing of its size or of what was accessed last is known.
+    fn clear(&self, file: &FileState) {
         self.forgive(file.dirty.swap(0, Relaxed));
         for word in [
             &file.runs,

@@ -52,29 +52,24 @@ impl Copies {
         self.last
             .extend_from_slice(&rest[rest.len() - rest.len().min(BLOCK)..]);
         self.first.clear();
-        let compared = if !rest.is_empty() {
-            let changed = known.changed(at, block).start..block.len();
-            Compared {
-                logged: changed.clone(),
-                copied: changed,
-            }
-        } else if known.is_same_place(&range, block.len()) {
-            let changed = at_least_a_word(known.changed(at, block), block);
-            Compared {
-                logged: changed.clone(),
-                copied: changed,
-            }
-        } else {
+        if rest.is_empty() && !known.is_same_place(&range, block.len()) {
             // All of it is kept, so what is compared is the copy.
             self.first.extend_from_slice(block);
             return Compared {
                 logged: at_least_a_word(known.changed(at, &self.first), block),
                 copied: 0..block.len(),
             };
+        }
+        let changed = known.changed(at, block);
+        let changed = match rest.is_empty() {
+            true => at_least_a_word(changed, block),
+            false => changed.start..block.len(),
         };
-        self.first
-            .extend_from_slice(&block[compared.copied.clone()]);
-        compared
+        self.first.extend_from_slice(&block[changed.clone()]);
+        Compared {
+            logged: changed.clone(),
+            copied: changed,
+        }
     }
 
     /// The parts of `write` that are logged.
@@ -177,7 +172,7 @@ fn log_copied(
         }
         let end = shared.end.load(Relaxed);
         copies.keep(known, at, write.len(), compared.copied, end);
-        if !log.is_one_record(bytes) {
+        if bytes > log.record_max() {
             known.forget_bytes();
         }
         return Ok(());
@@ -258,15 +253,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it() {
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let mut below = |bound: u64| {
+    /// Numbers below a bound, by xorshift.
+    fn random(mut state: u64) -> impl FnMut(u64) -> u64 {
+        move |bound| {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
             state % bound
-        };
+        }
+    }
+
+    #[test]
+    fn writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it() {
+        let mut below = random(0x9E37_79B9_7F4A_7C15);
         for _ in 0..1000 {
             let (mut kernel, mut writes) = (vec![0; 1 << 16], Vec::new());
             let (mut at, mut length) = (0_u64, 8192);
@@ -350,13 +349,7 @@ mod tests {
     #[test]
     fn what_the_kernel_and_the_lane_saw_differently_is_made_good_by_the_next_write_in_any_segment()
     {
-        let mut state = 0x2545_F491_4F6C_DD1D_u64;
-        let mut below = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % bound
-        };
+        let mut below = random(0x2545_F491_4F6C_DD1D);
         for _ in 0..2000 {
             let (page, _) = SharedPage::new("forebay-test").unwrap();
             let mut model = Model {
