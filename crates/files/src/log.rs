@@ -5,8 +5,8 @@
 
 use crate::{
     record::{
-        self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_TOUCHED, KIND_TRUNCATE,
-        KIND_WRITE,
+        self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_REFUSED, KIND_TOUCHED,
+        KIND_TRUNCATE, KIND_WRITE,
     },
     replay::final_parts,
     shared::{Gone, Page, SharedFile},
@@ -133,9 +133,14 @@ impl Log<'_> {
         self.lane.has_room((bytes as u64).saturating_add(NAMES))
     }
 
-    /// The file has `bytes` bytes now.
+    /// The file gets `bytes` bytes: next, or it has them.
     pub(crate) fn truncate(&self, number: usize, bytes: u64) -> Result<(), Errno> {
         self.append_head(number, KIND_TRUNCATE, bytes)
+    }
+
+    /// It did not get them.
+    pub(crate) fn refused(&self, number: usize, bytes: u64) -> Result<(), Errno> {
+        self.append_head(number, KIND_REFUSED, bytes)
     }
 
     /// Whether the file has a name.
@@ -282,10 +287,12 @@ impl Kept {
 
     /// What is to be written to the file again, and where: not what is newer in the kernel.
     pub(crate) fn parts(&self, file: &SharedFile) -> Vec<(u64, &[u8])> {
-        let records = self.0.iter();
-        let changes: Vec<_> = records
-            .filter_map(|(kind, payload)| record::decode(*kind, payload).ok())
-            .collect();
+        let mut changes = Vec::new();
+        for (kind, payload) in &self.0 {
+            if let Ok((head, change)) = record::decode(*kind, payload) {
+                record::add_change(&mut changes, head, change);
+            }
+        }
         let newer: Vec<_> = file.newer().into_iter().collect();
         final_parts(&changes, &newer)
     }

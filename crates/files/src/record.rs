@@ -5,9 +5,9 @@
 //! ```text
 //!  0  file     4   number of the file in this lane
 //!  4  zero     4
-//!  8  at       8   write: file offset; truncate: new size; file: the mount that it was on (`identity::mount`), 0 if unknown;
+//!  8  at       8   write: file offset; truncate, refused: new size; file: the mount that it was on (`identity::mount`), 0 if unknown;
 //!                  gone: 1 once it is so, 0 before; touched: the modification time that the file has, ns since 1970
-//! 16  time     8   wall clock (coarse) after the kernel had the change, ns since 1970
+//! 16  time     8   wall clock (coarse) after the kernel had the change, of a truncation before it, ns since 1970
 //! ```
 //! A `file` record goes on with
 //!
@@ -27,7 +27,8 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 pub const KIND_FILE: u16 = 1;
 /// Bytes written at an offset.
 pub const KIND_WRITE: u16 = 2;
-/// A new size.
+/// A new size. Logged before the kernel has it: the kernel may make a truncation durable at any time, and what the lane still has of the bytes
+/// that were cut off must not come back without those before them, which may be drained.
 pub const KIND_TRUNCATE: u16 = 3;
 /// The file is about to lose its last name, or has lost it: it may be missing.
 pub const KIND_GONE: u16 = 4;
@@ -35,8 +36,10 @@ pub const KIND_GONE: u16 = 4;
 pub const KIND_TOUCHED: u16 = 5;
 /// The file has kept a name after all: it may not be missing.
 pub const KIND_KEPT: u16 = 6;
-/// A file's largest offset.
-const OFFSET_MAX: u64 = i64::MAX as u64;
+/// The file did not get the size that the record of it before this one says.
+pub const KIND_REFUSED: u16 = 7;
+/// The largest size of a file, and its largest offset.
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of the head of every payload.
 pub const HEAD: usize = 24;
@@ -49,7 +52,7 @@ pub struct Head {
     pub file: u32,
     /// File offset of a write; new size of a truncation; for the others see the module's head.
     pub at: u64,
-    /// Wall clock after the kernel had the change, ns since 1970.
+    /// Wall clock after the kernel had the change, of a truncation before it, ns since 1970.
     pub time: u64,
 }
 
@@ -103,6 +106,23 @@ pub enum Change<'a> {
     Touched(u64),
     /// The file may not be missing.
     Kept,
+    /// The truncation to the head's size did not happen.
+    Refused,
+}
+
+/// Adds what changes bytes, in order; a truncation that was refused is none.
+pub(crate) fn add_change<'a>(
+    changes: &mut Vec<(Head, Change<'a>)>,
+    head: Head,
+    change: Change<'a>,
+) {
+    let is_it =
+        |(last, change): &mut (Head, Change<'_>)| *change == Change::Truncate && last.at == head.at;
+    match change {
+        Change::Write(_) | Change::Truncate => changes.push((head, change)),
+        Change::Refused => drop(changes.pop_if(is_it)),
+        _ => {}
+    }
 }
 
 /// The payload of a `file` record. Too long a path is cut: it is then a hint that leads nowhere.
@@ -151,14 +171,15 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
         KIND_WRITE => {
             let bytes = &payload[HEAD..];
             let end = head.at.checked_add(bytes.len() as u64);
-            end.filter(|end| *end <= OFFSET_MAX)
+            end.filter(|end| *end <= SIZE_MAX)
                 .ok_or("it lies behind the end of any file")?;
             Change::Write(bytes)
         }
-        KIND_TRUNCATE if head.at > OFFSET_MAX => {
+        KIND_TRUNCATE if head.at > SIZE_MAX => {
             return Err("it is larger than any file".to_owned());
         }
         KIND_TRUNCATE => Change::Truncate,
+        KIND_REFUSED => Change::Refused,
         KIND_GONE => Change::Gone { done: head.at == 1 },
         KIND_TOUCHED => Change::Touched(head.at),
         KIND_KEPT => Change::Kept,
@@ -203,6 +224,31 @@ mod tests {
             Ok((head, Change::Touched(1 << 40)))
         );
         assert!(decode(9, &write).unwrap_err().contains("unknown"));
+    }
+
+    #[test]
+    fn a_truncation_that_was_refused_takes_back_itself_and_nothing_before_it() {
+        let at = |at| Head {
+            file: 0,
+            at,
+            time: 0,
+        };
+        let write = (at(3), Change::Write(b"abc"));
+        let cut = (at(5), Change::Truncate);
+        let refused = |size| (at(size), Change::Refused);
+        for (records, left) in [
+            (vec![write, cut, refused(5)], vec![write]),
+            (vec![write, cut, refused(9)], vec![write, cut]),
+            (vec![cut, write, refused(5)], vec![cut, write]),
+            (vec![refused(5), cut], vec![cut]),
+            (vec![cut, cut, refused(5), write], vec![cut, write]),
+        ] {
+            let mut changes = Vec::new();
+            for (head, change) in records {
+                add_change(&mut changes, head, change);
+            }
+            assert_eq!(changes, left);
+        }
     }
 
     #[test]

@@ -419,6 +419,25 @@ fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_re
 }
 
 #[test]
+fn a_truncation_that_the_kernel_refuses_changes_nothing_after_a_power_cut() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("write a 1 3000").unwrap();
+    run.call("truncate a 2000").unwrap();
+    // Larger than any file system's files, and than what the kernel takes for a size.
+    for bytes in [i64::MAX as u64, u64::MAX] {
+        run.call(format!("truncate a {bytes}")).unwrap_err();
+    }
+    run.kill_both();
+    lab.power_cut();
+    assert_ne!(lab.recover(Some(OTHER_BOOT), &[])[0]["outcome"], "refused");
+    assert!(fs::read(&path).unwrap() == content(1, 3000)[..2000]);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
 fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
     let lab = Lab::new();
     let mut run = lab.run();

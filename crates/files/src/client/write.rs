@@ -1,6 +1,7 @@
 //! What changes an absorbed file and is logged, and what asks that it be durable.
 //!
-//! The kernel is asked first and the lane written second, under the file's lock, so that the lane's order is the kernel's.
+//! The kernel is asked first and the lane written second, of a truncation the other way round; both under the file's lock, so that the lane's
+//! order is the kernel's.
 
 use super::{
     CONFIG, FORKS, above, interrupted,
@@ -13,7 +14,7 @@ use super::{
     tail,
     times::failed_write,
 };
-use crate::{log::ENDED, shared::State, sys};
+use crate::{log::ENDED, record::SIZE_MAX, shared::State, sys};
 use rustix::{
     fs::AtFlags,
     io::{Errno, ReadWriteFlags},
@@ -24,6 +25,9 @@ use std::{
     os::fd::BorrowedFd,
     sync::atomic::Ordering::Relaxed,
 };
+
+/// A truncation that took longer than this, ns, is logged again.
+const STALL_NS: u64 = 10_000_000;
 
 /// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as `pwritev2` with `flags` (`RWF_…`) does,
 /// and to the pool: when this returns, what was written is durable as soon as a sync says so. Not a cancellation point.
@@ -247,16 +251,39 @@ pub(super) fn truncate_file(
     }
 }
 
+/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`).
 fn truncated(
     held: Option<&Held>,
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    real()?;
-    held.map_or(Ok(()), |held| {
-        let logged = held.session.log().truncate(held.number, bytes);
-        changed(held, bytes, logged)
-    })
+    let Some(held) = held.filter(|_| bytes <= SIZE_MAX) else {
+        return real();
+    };
+    let (log, number) = (held.session.log(), held.number);
+    let begun = sys::file_time_now();
+    held.shared.set_resizing(Some(bytes));
+    let logged = log.truncate(number, bytes);
+    let done = match logged {
+        Ok(()) | Err(ENDED) => real(),
+        full => full,
+    };
+    forebay_pool::failpoint!("files:truncate");
+    let settled = match done {
+        Err(_) if logged.is_ok() => log.refused(number, bytes),
+        // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
+        Ok(()) if sys::file_time_now().saturating_sub(begun) > STALL_NS => {
+            log.truncate(number, bytes)
+        }
+        _ => Ok(()),
+    };
+    if settled.is_err() {
+        // The lane says what is not so.
+        held.shared.stray(held.generation());
+    }
+    held.shared.set_resizing(None);
+    done?;
+    changed(held, bytes, logged)
 }
 
 /// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.

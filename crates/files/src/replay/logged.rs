@@ -102,9 +102,9 @@ impl<'a> Logged<'a> {
                     self.paths.push(path);
                 }
             }
-            Change::Write(_) | Change::Truncate => {
+            Change::Write(_) | Change::Truncate | Change::Refused => {
                 self.left = Some(time);
-                self.changes.push((head, change));
+                record::add_change(&mut self.changes, head, change);
             }
             Change::Touched(modified) => {
                 let modified = Duration::from_nanos(modified);
@@ -147,7 +147,9 @@ pub(super) fn read<'a>(
             }
             (Some(at), _) => at,
             // All of that file was drained.
-            (None, Change::Gone { .. } | Change::Kept | Change::Touched(_)) => continue,
+            (None, Change::Gone { .. } | Change::Kept | Change::Touched(_) | Change::Refused) => {
+                continue;
+            }
             (None, _) => {
                 return Err(unknown(format!(
                     "file {} was not named before it",

@@ -125,6 +125,8 @@ pub struct SharedFile {
     pub end: AtomicU64,
     /// The modification time that was logged last, ns since 1970.
     pub touched: AtomicU64,
+    /// The size that it is about to get and that is or will be logged, plus one; 0 for none.
+    resizing: AtomicU64,
     /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
     newer: [AtomicU64; 2],
     /// Writes absorbed.
@@ -236,6 +238,17 @@ impl SharedFile {
     pub fn set_newer(&self, range: Range<u64>) {
         self.newer[0].store(range.start, Relaxed);
         self.newer[1].store(range.end, Relaxed);
+    }
+
+    /// The size that it was about to get when whoever had its lock died.
+    pub fn resizing(&self) -> Option<u64> {
+        self.resizing.load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes that: before it is logged, until the kernel has it or has refused it.
+    pub fn set_resizing(&self, bytes: Option<u64>) {
+        self.resizing
+            .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
     }
 
     /// Why it cannot be synced, if it cannot.

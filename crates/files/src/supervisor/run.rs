@@ -429,8 +429,14 @@ impl Run {
             file.last_write.forget();
             let known = self.known(number).and_then(|known| known.file.clone());
             if let Some(stat) = known.and_then(|open| rustix::fs::fstat(open).ok()) {
+                if let Some(bytes) = file.resizing()
+                    && stat.st_size.unsigned_abs() != bytes
+                {
+                    let _ = self.log().refused(number, bytes);
+                }
                 let _ = self.log().touched(number, sys::modified(&stat));
             }
+            file.set_resizing(None);
             file.lock.free();
         }
         if self.page.opening.is_held_by(member) {

@@ -5,7 +5,8 @@
 use forebay_files::{
     boot, identity,
     record::{
-        Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, encode_file,
+        Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_REFUSED, KIND_TOUCHED, KIND_TRUNCATE,
+        KIND_WRITE, encode_file,
     },
     replay::{self, Outcome, RecoverOptions},
 };
@@ -199,7 +200,8 @@ fn append(world: &World, lane: &Lane, input: &mut Input<'_>) -> bool {
             let path = Path::new(std::ffi::OsStr::from_bytes(input.bytes()));
             (KIND_FILE, encode_file(head, boot, input.bytes(), path))
         }
-        6..10 => (KIND_WRITE, [&head.encode()[..], input.bytes()].concat()),
+        6..9 => (KIND_WRITE, [&head.encode()[..], input.bytes()].concat()),
+        9 => (KIND_REFUSED, head.encode().to_vec()),
         10 => (KIND_TRUNCATE, head.encode().to_vec()),
         11 => (KIND_GONE, head.encode().to_vec()),
         12 => (KIND_TOUCHED, head.encode().to_vec()),
