@@ -5,12 +5,12 @@
 //! a pool, puts go to the files directly ([`Variant::Fsync`], [`Variant::NoSync`]).
 //!
 //! ```
-//! use forebay_pool::{CreateOptions, Pool};
-//! use forebay_store::{Batch, Options, ScanRange, Store};
+//! use forebay_pool::PoolOptions;
+//! use forebay_store::{Batch, ScanRange, StoreOptions};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! let pool = Pool::create(&dir.path().join("pool"), CreateOptions { emulated: true, ..Default::default() })?;
-//! let store = Store::open(&dir.path().join("store"), Some(&pool), &Options::default())?;
+//! let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
+//! let store = StoreOptions::new().open(dir.path().join("store"), &pool)?;
 //! store.put(b"forebay", b"a small pool in front of a much larger body of water")?; // durable now
 //! let mut batch = Batch::new();
 //! batch.put(b"a", b"1");
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! The modules: [`options`](Options), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
+//! The modules: [`options`](StoreOptions), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
 //! records), `large` (values too large for it), `memtable` (recent keys), [`index`] (all others), `manifest`, and `db`, where they come
 //! together. Formats: docs/store-format.md. What is promised: docs/durability.md.
 
@@ -49,7 +49,7 @@ mod stats;
 pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
 pub use index::KEY_BYTES_MAX;
-pub use options::{Options, Variant};
+pub use options::{StoreOptions, Variant};
 pub use stats::{GcReport, SetAside, Stats, VerifyReport, Wait, Waits};
 
 /// Longest value, bytes: 1 GiB.

@@ -27,9 +27,9 @@ pub use recover::Recovered;
 
 use crate::{
     core::Core,
+    format::record::Lsn,
+    format::table::LaneEntry,
     media::{Media, OwnLine, Window},
-    record::Lsn,
-    table::LaneEntry,
 };
 use parking_lot::{Condvar, Mutex};
 use std::{

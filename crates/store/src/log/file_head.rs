@@ -11,10 +11,11 @@
 use super::{ValueLog, VlogFile, pages::Pages};
 use crate::error::StoreError;
 use forebay_pool::{
-    Lsn,
+    Header, Lsn,
+    format::record::{HEADER, KIND_SEAL},
+    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     persist::LINE,
-    record::{HEADER, Header, KIND_SEAL, record_bytes},
-    segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    record_bytes,
 };
 use parking_lot::Mutex;
 use std::{

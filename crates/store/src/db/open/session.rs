@@ -13,7 +13,7 @@ use crate::{
     index::{Index, IndexOptions, LsmIndex},
     log::{Unnamed, ValueLog},
     manifest::{Manifest, PoolRef, State},
-    options::{Options, Variant},
+    options::{StoreOptions, Variant},
 };
 use forebay_pool::{Lsn, Pool};
 use parking_lot::Mutex;
@@ -34,7 +34,7 @@ pub(super) struct Session<'a> {
     unnamed: Vec<Unnamed>,
     pub(super) index: Arc<LsmIndex>,
     pub(super) pool: Option<&'a Pool>,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a StoreOptions,
     pub(super) given_up: GivenUp,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Session<'a> {
         dir: &'a Path,
         manifest: Manifest,
         pool: Option<&'a Pool>,
-        options: &'a Options,
+        options: &'a StoreOptions,
     ) -> Result<(Self, Option<LeftLane>), StoreError> {
         let state = manifest.state().clone();
         let given_up = GivenUp::new(dir, options.salvage);
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
 
         let pool = match self.options.variant {
             Variant::Buffered(_) => self.pool.map(|pool| PoolRef {
-                uuid: pool.superblock().uuid,
+                uuid: pool.uuid(),
                 path: pool
                     .path()
                     .canonicalize()

@@ -40,6 +40,21 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::TooManySnapshots`], I/O errors and damage.
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # store.put(b"boat/1", b"blue")?;
+    /// for pair in store.scan(ScanRange::prefix(b"boat/"))? {
+    ///     let (key, value) = pair?;
+    ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+    /// }
+    /// let last = store.scan(ScanRange::all().reversed().keys_only())?.next();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         Ok(Scan::new(Snapshot::new(&self.shared)?, range))
     }
