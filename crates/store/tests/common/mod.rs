@@ -16,6 +16,21 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// The program of an example, where cargo puts it: beside the tests' directory. None if it was not built.
+pub fn example(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let example = own.ancestors().nth(2).unwrap().join("examples").join(name);
+    if !example.is_file() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "the example was not built"
+        );
+        println!("skipped: not built: cargo build -p forebay-store --example {name}");
+        return None;
+    }
+    Some(example)
+}
+
 /// A store's directory and the pool beside it.
 pub struct Bench {
     pub dir: TempDir,
