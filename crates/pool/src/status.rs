@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 /// One lane as seen from outside its owner.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LaneStatus {
     /// The lane's number.
     pub lane: u32,

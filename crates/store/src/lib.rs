@@ -1,4 +1,4 @@
-//! An embedded key-value store: WiscKey with persistent memory as the head of its value log.
+//! An embedded key-value store: values in a log whose end lies in persistent memory, keys in an index that leads to them.
 //!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The log's end lies in
 //! a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is drained to value-log files in large sequential writes. Without
@@ -26,17 +26,19 @@
 //! # }
 //! ```
 //!
-//! The modules: [`options`](StoreOptions), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
-//! records), `large` (values too large for it), `memtable` (recent keys), [`index`] (all others), `manifest`, and `db`, where they come
+//! The modules: `options`, `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
+//! records), `large` (values too large for it), `memtable` (recent keys), `index` (all others), `manifest`, and `db`, where they come
 //! together. Formats: docs/store-format.md. What is promised: docs/durability.md.
 
 mod db;
+// The three that are hidden are no part of the library's interface: they are open for its own tests and fuzzers.
 #[doc(hidden)]
 pub mod disk;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;
 mod given_up;
+#[doc(hidden)]
 pub mod index;
 mod large;
 mod log;
@@ -48,7 +50,7 @@ mod stats;
 
 pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
-pub use index::KEY_BYTES_MAX;
+pub use index::{IndexCause, IndexError, IndexStats, KEY_BYTES_MAX};
 pub use options::{StoreOptions, Variant};
 pub use stats::{GcReport, SetAside, Stats, VerifyReport, Wait, Waits};
 

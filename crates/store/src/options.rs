@@ -5,8 +5,9 @@ use forebay_pool::SEGMENTS_MAX;
 
 /// When a put is durable, and what stands between it and the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Variant {
-    /// Each put writes to the value log and syncs it: plain WiscKey. Needs no pool.
+    /// Each put writes to the value log and syncs it. Needs no pool.
     Fsync,
     /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses what the kernel had not
     /// written. A killed process loses nothing. Needs no pool.

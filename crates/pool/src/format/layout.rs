@@ -48,6 +48,7 @@ const _: () = assert!(SEGMENT_MIN.is_multiple_of(PAGE));
 
 /// The sizes that fix a pool's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Geometry {
     /// Bytes of the whole pool.
     pub pool_bytes: u64,

@@ -88,7 +88,7 @@ impl Pool {
         self.core.media.survives()
     }
 
-    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`]).
+    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`](crate::media::Media::descriptor)).
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.descriptor()

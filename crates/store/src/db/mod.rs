@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     given_up: GivenUp,
     log: Arc<ValueLog>,
     head: Head,
-    index: Arc<dyn Index>,
+    index: Arc<Index>,
     /// Values that were read lately.
     values: ValueCache,
     large: LargeValues,

@@ -21,7 +21,7 @@
 use super::{Scan, ScanRange, Shared, Store, Value};
 use crate::{
     error::StoreError,
-    index::{Address, IndexError, IndexSnapshot},
+    index::{Address, IndexError, IndexView},
     memtable::{Chunk, View},
 };
 use arc_swap::ArcSwap;
@@ -180,7 +180,7 @@ impl Moment {
     }
 
     /// Reads from `tables`, which have all that the moment sees in `chunks`, instead of from these.
-    pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<dyn IndexSnapshot>) {
+    pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<IndexView>) {
         let view = self.view.load();
         let others = |c: &&Arc<Chunk>| !is_among(chunks, c);
         self.view.store(Arc::new(View {

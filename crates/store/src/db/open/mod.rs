@@ -22,7 +22,6 @@ use super::{
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
-    index::Index,
     large::LargeValues,
     log::Head,
     memtable::{Chunk, View},
@@ -169,7 +168,7 @@ impl Session<'_> {
             drain_order: Mutex::default(),
             meter,
             values: self.index.values(),
-            index: Arc::clone(&self.index) as Arc<dyn Index>,
+            index: Arc::clone(&self.index),
             given_up: self.given_up.clone(),
             large,
             disk: Arc::clone(&self.disk),

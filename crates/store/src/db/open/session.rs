@@ -10,7 +10,7 @@ use crate::{
     disk::Disk,
     error::StoreError,
     given_up::GivenUp,
-    index::{Index, IndexOptions, LsmIndex},
+    index::{Index, IndexOptions},
     log::{Unnamed, ValueLog},
     manifest::{Manifest, PoolRef, State},
     options::{StoreOptions, Variant},
@@ -32,7 +32,7 @@ pub(super) struct Session<'a> {
     pub(super) log: Arc<ValueLog>,
     /// Value-log files that the manifest does not name.
     unnamed: Vec<Unnamed>,
-    pub(super) index: Arc<LsmIndex>,
+    pub(super) index: Arc<Index>,
     pub(super) pool: Option<&'a Pool>,
     pub(super) options: &'a StoreOptions,
     pub(super) given_up: GivenUp,
@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
             Arc::clone(&manifest),
             given_up.clone(),
         )?;
-        let index = LsmIndex::open_unchanged(
+        let index = Index::open_unchanged(
             &dir.join(INDEX),
             IndexOptions {
                 create: state.epoch == 0,
