@@ -119,11 +119,12 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, licences, shell scripts and links between documents
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts and links between documents
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS) -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc $(LOCKED) --no-deps -p forebay-pool -p forebay-store
 	scripts/licences.sh
 	scripts/links.py
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run

@@ -15,8 +15,8 @@
 //! ```
 //! DIR is where the pool and the stores are made, and is removed again [default: one in /dev/shm]. Exit status 1 if anything is missing.
 
-use forebay_pool::{CreateOptions, Pool};
-use forebay_store::{Options, ScanRange, Store, Variant};
+use forebay_pool::{Pool, PoolOptions};
+use forebay_store::{ScanRange, Store, StoreOptions, Variant};
 use std::{
     error::Error,
     fs,
@@ -65,16 +65,12 @@ fn in_directory(parent: &Path) -> Result<(), Failure> {
 }
 
 fn example(dir: &Path) -> Result<(), Failure> {
-    let pool = CreateOptions {
-        bytes: 64 << 20,
-        segment_bytes: 256 << 10,
-        lanes: 8,
-        emulated: true,
-    };
-    println!(
-        "one pool, {}",
-        Pool::create(&pool_path(dir), pool)?.describe()
-    );
+    let pool = PoolOptions::new()
+        .size(64 << 20)
+        .segment_size(256 << 10)
+        .lanes(8)
+        .emulated(true);
+    println!("one pool, {}", pool.create(pool_path(dir))?.describe());
     let mut nodes = (0..NODES)
         .map(|number| Node::start(dir, number))
         .collect::<Result<Vec<_>, _>>()?;
@@ -196,17 +192,11 @@ fn pool_path(dir: &Path) -> PathBuf {
 }
 
 fn open(dir: &Path, pool: &Pool, node: &str) -> Result<Store, Failure> {
-    let options = Options {
-        resident: true,
-        variant: Variant::Buffered(32),
-        memtable_bytes: 4 << 20,
-        ..Options::default()
-    };
-    Ok(Store::open(
-        &dir.join(format!("node-{node}")),
-        Some(pool),
-        &options,
-    )?)
+    let options = StoreOptions::new()
+        .resident(true)
+        .variant(Variant::Buffered(32))
+        .memtable_size(4 << 20);
+    Ok(options.open(dir.join(format!("node-{node}")), pool)?)
 }
 
 /// Number `put`'s value: its number, and bytes that follow from it.
@@ -239,7 +229,7 @@ fn newest(store: &Store) -> Result<String, Failure> {
 
 /// A node's own process: puts until it is told to stop, and takes another's store over when it is told to.
 fn node(dir: &Path, number: &str) -> Result<(), Failure> {
-    let pool = Pool::open(&pool_path(dir), false)?;
+    let pool = PoolOptions::new().open(pool_path(dir))?;
     let store = open(dir, &pool, number)?;
     let (order, orders) = channel();
     thread::spawn(move || {

@@ -140,24 +140,22 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         config.profile,
     )?;
     let pool = scratch.pool();
-    let segment_bytes = pool.superblock().geometry.segment_bytes;
+    let segment_bytes = pool.geometry().segment_bytes;
     let floor = ScratchMedia::new(
         &config.pool,
         segment_bytes * u64::from(BUFFERS),
         config.profile,
     )?;
-    let claim = ClaimOptions {
-        buffers: BUFFERS,
-        label: "forebay bench pool".to_owned(),
-        ..ClaimOptions::default()
-    };
+    let claim = ClaimOptions::new()
+        .segments(BUFFERS)
+        .label("forebay bench pool");
     let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim)?;
     drop(recovered);
     let mut notes = Vec::new();
     if floor.is_none() {
         notes.push("no floor: there is no second medium of this kind beside the pool".to_owned());
     }
-    if pool.superblock().emulated {
+    if pool.is_emulated() {
         notes.push("the pool is emulated: the speed is that of ordinary memory".to_owned());
     }
     let sizes = config
@@ -350,15 +348,11 @@ mod tests {
     fn a_users_pool_is_left_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("users.pool");
-        let options = forebay_pool::CreateOptions {
-            bytes: 8 << 20,
-            segment_bytes: 1 << 20,
-            emulated: true,
-            ..Default::default()
-        };
-        let free = forebay_pool::Pool::create(&path, options)
-            .unwrap()
-            .segments_free();
+        let options = forebay_pool::PoolOptions::new()
+            .size(8 << 20)
+            .segment_size(1 << 20)
+            .emulated(true);
+        let free = options.create(&path).unwrap().segments_free();
         let config = Config {
             pool: PoolSource::At(path.clone()),
             sizes: vec![64, 1 << 20],
@@ -373,7 +367,7 @@ mod tests {
             2,
             "a size above half a segment is left out"
         );
-        let pool = forebay_pool::Pool::open(&path, false).unwrap();
+        let pool = forebay_pool::PoolOptions::new().open(&path).unwrap();
         assert!(pool.lanes().is_empty());
         assert_eq!(pool.segments_free(), free);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

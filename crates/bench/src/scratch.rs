@@ -4,7 +4,7 @@
 
 use crate::BenchError;
 use forebay_pool::{
-    CreateOptions, Pool, PoolError,
+    Pool, PoolError, PoolOptions,
     media::{Media, Profile, Timed, open_dax, open_emulated},
 };
 use rustix::fs::Access;
@@ -134,15 +134,12 @@ impl ScratchPool {
             PoolSource::Emulated => {
                 let dir = ScratchDir::new_in(&memory_dir())?;
                 let path = dir.path().join("emulated.pool");
-                let pool = Pool::create(
-                    &path,
-                    CreateOptions {
-                        bytes: buffers * buffer_bytes + TABLES_MAX,
-                        segment_bytes: buffer_bytes,
-                        lanes: 4,
-                        emulated: true,
-                    },
-                )?;
+                let pool = PoolOptions::new()
+                    .size(buffers * buffer_bytes + TABLES_MAX)
+                    .segment_size(buffer_bytes)
+                    .lanes(4)
+                    .emulated(true)
+                    .create(&path)?;
                 let pool = match profile {
                     None => pool,
                     Some(_) => open(&path, profile)?,
@@ -173,7 +170,7 @@ impl ScratchPool {
 const TABLES_MAX: u64 = 64 << 10;
 
 fn open(path: &Path, profile: Option<Profile>) -> Result<Pool, PoolError> {
-    let pool = Pool::open(path, false)?;
+    let pool = PoolOptions::new().open(path)?;
     Ok(match profile {
         Some(profile) => pool.slowed(profile),
         None => pool,
@@ -297,7 +294,7 @@ mod tests {
         let pool = ScratchPool::new(&PoolSource::Emulated, 3, 1 << 20, None).unwrap();
         let path = pool.path().to_owned();
         assert!(path.exists());
-        let geometry = pool.pool().superblock().geometry;
+        let geometry = pool.pool().geometry();
         assert_eq!((geometry.segments, geometry.segment_bytes), (3, 1 << 20));
         drop(pool);
         assert!(!path.parent().unwrap().exists());

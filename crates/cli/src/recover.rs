@@ -3,7 +3,7 @@
 use crate::{failure::Failure, output, run};
 use clap::Args;
 use forebay_files::replay::{self, LaneReport, RecoverOptions};
-use forebay_pool::Pool;
+use forebay_pool::PoolOptions;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -51,7 +51,7 @@ struct Report {
 impl Recover {
     pub fn run(self) -> Result<(), Failure> {
         let pool = match &self.pool {
-            Some(path) => Pool::open(path, self.emulated)?,
+            Some(path) => PoolOptions::new().emulated(self.emulated).open(path)?,
             None => run::open_default()?,
         };
         let options = RecoverOptions {

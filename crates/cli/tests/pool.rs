@@ -4,18 +4,15 @@
 mod common;
 
 use common::Sandbox;
-use forebay_pool::{ClaimOptions, Pool};
+use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{fs, io::IoSlice};
 use uuid::Uuid;
 
 /// A pool `p` with a lane that holds `records` records; their first is returned as an offset in the file.
 fn pool_with_records(sandbox: &Sandbox, records: usize) {
     sandbox.pool();
-    let pool = Pool::open(&sandbox.file("p"), false).unwrap();
-    let claim = ClaimOptions {
-        label: "the tests' lane".to_owned(),
-        ..ClaimOptions::default()
-    };
+    let pool = PoolOptions::new().open(sandbox.file("p")).unwrap();
+    let claim = ClaimOptions::new().label("the tests' lane");
     let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim).unwrap();
     drop(recovered);
     for _ in 0..records {

@@ -9,7 +9,7 @@ use forebay_files::{
     replay::{RecoverOptions, recover},
     supervisor::{Supervisor, SupervisorOptions},
 };
-use forebay_pool::Pool;
+use forebay_pool::PoolOptions;
 use rustix::{
     fs::{FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps},
     io::Errno,
@@ -37,7 +37,7 @@ fn main() -> Result<ExitCode, Failure> {
                 force: options.contains(&"--force"),
                 discard: options.contains(&"--discard"),
             };
-            let reports = recover(&Pool::open(Path::new(pool), false)?, &options)?;
+            let reports = recover(&PoolOptions::new().open(Path::new(pool))?, &options)?;
             println!("{}", serde_json::to_string(&reports)?);
             Ok(ExitCode::SUCCESS)
         }
@@ -55,7 +55,7 @@ fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failu
         program: "lab".to_owned(),
         devices: None,
     };
-    let supervisor = Supervisor::start(Pool::open(pool, false)?, options)?;
+    let supervisor = Supervisor::start(PoolOptions::new().open(pool)?, options)?;
     let environment = supervisor.environment(Path::new(""));
     let mut database = Command::new(std::env::current_exe()?)
         .arg("database")

@@ -12,10 +12,7 @@ use crate::{
     shared::{Gone, Page, SharedFile},
     sys,
 };
-use forebay_pool::{
-    AppendError, Lsn, Member,
-    record::{Record, record_bytes},
-};
+use forebay_pool::{AppendError, Lsn, Member, Record, record_bytes};
 use rustix::io::Errno;
 use std::{
     ffi::OsStr,

@@ -6,7 +6,7 @@
 //! a mark says is looked for in the pool itself.
 
 use crate::replay;
-use forebay_pool::{Pool, status::LaneCheck};
+use forebay_pool::{LaneCheck, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
     fs::{FlockOperation, XattrFlags},
@@ -159,7 +159,7 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
 
 fn state(pool: &Path) -> State {
     // It is only looked at: where it lies now is no matter.
-    let pool = match Pool::open(pool, true) {
+    let pool = match PoolOptions::new().emulated(true).open(pool) {
         Ok(pool) => pool,
         Err(e) => return State::Unknown { why: e.to_string() },
     };

@@ -9,9 +9,9 @@
 
 use crate::{
     error::{PoolError, PoolErrorKind},
+    format::superblock::Superblock,
+    format::table::Tables,
     media::{Guard, Media},
-    superblock::Superblock,
-    table::Tables,
 };
 use std::{io::IoSlice, path::PathBuf, sync::Arc};
 

@@ -4,7 +4,6 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
 };
-use uuid::Uuid;
 
 /// An operation on a pool that failed.
 #[derive(Debug)]
@@ -122,12 +121,6 @@ pub enum PoolErrorKind {
         lane: u32,
         /// Its owner's label.
         label: String,
-    },
-    /// No lane of that owner.
-    #[error("has no lane of owner {owner}")]
-    NoSuchLane {
-        /// The owner looked for.
-        owner: Uuid,
     },
     /// A structure fails its checks.
     #[error(

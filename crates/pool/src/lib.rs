@@ -6,22 +6,21 @@
 //! goes to the owner's drain ([`Lane::take_sealed`]), which makes it durable elsewhere and releases
 //! it. After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
 //!
-//! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → [`layout`], [`superblock`],
-//! [`table`], [`segment`], [`record`] (formats; docs/pool-format.md) → `core` (what lanes and the pool share) → `lane` (the log) → `pool` →
-//! `shared`, [`status`].
+//! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → `format` (bytes; docs/pool-format.md) → `core` (what lanes and the pool
+//! share) → `lane` (the log) → `pool` → `shared`, `status`.
 //!
 //! ```
-//! use forebay_pool::{ClaimOptions, CreateOptions, Pool};
+//! use forebay_pool::{ClaimOptions, PoolOptions, RECORD_HEADER, Uuid};
 //! use std::{io::IoSlice, time::Duration};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("example.pool");
-//! let pool = Pool::create(&path, CreateOptions { bytes: 1 << 20, segment_bytes: 64 << 10, emulated: true, ..Default::default() })?;
+//! let pool = PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(&path)?;
 //! println!("{}: {}", pool.describe(), pool.survives());
-//! let (lane, recovered) = pool.claim(uuid::Uuid::new_v4(), &ClaimOptions::default())?;
+//! let (lane, recovered) = pool.claim(Uuid::new_v4(), &ClaimOptions::new())?;
 //! assert_eq!(recovered.records().count(), 0);
 //! let lsn = lane.append(1, &[IoSlice::new(b"hello, "), IoSlice::new(b"log")])?; // durable now
-//! assert_eq!(&lane.read(lsn + 32, 10).ok_or("drained")?[..], b"hello, log");
+//! assert_eq!(&lane.read(lsn + RECORD_HEADER, 10).ok_or("drained")?[..], b"hello, log");
 //! let end = lane.seal();
 //! let sealed = lane.take_sealed(Duration::ZERO).ok_or("nothing sealed")?;
 //! // … make sealed.bytes() durable elsewhere, then:
@@ -36,17 +35,14 @@ mod core;
 mod error;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;
+#[doc(hidden)]
+pub mod format;
 mod lane;
-pub mod layout;
 pub mod media;
 pub mod persist;
 mod pool;
-pub mod record;
-pub mod segment;
 mod shared;
-pub mod status;
-pub mod superblock;
-pub mod table;
+mod status;
 mod waits;
 
 /// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
@@ -85,8 +81,13 @@ macro_rules! broken {
 
 pub use checksum::{Checksum, crc32c};
 pub use error::{AppendError, PoolError, PoolErrorKind};
+pub use format::{
+    layout::{FORMAT_VERSION, Geometry, PAGE, SEGMENTS_MAX},
+    record::{Header, Lsn, RECORD_HEADER, Record, record_bytes},
+};
 pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
-pub use pool::{ClaimOptions, CreateOptions, Pool};
-pub use record::Lsn;
+pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{Member, Segment, SharedLane};
+pub use status::{LaneCheck, LaneStatus};
+pub use uuid::Uuid;
 pub use waits::{WaitMeter, Waiting, Waits};

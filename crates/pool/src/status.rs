@@ -2,14 +2,15 @@
 
 use crate::{
     error::{PoolError, PoolErrorKind},
+    format::record::Lsn,
     lane::recover::recover,
     pool::Pool,
-    record::Lsn,
 };
 use uuid::Uuid;
 
 /// One lane as seen from outside its owner.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LaneStatus {
     /// The lane's number.
     pub lane: u32,
@@ -80,7 +81,7 @@ impl Pool {
             .map(|lane| u64::from(lane.segments))
             .sum();
         self.core.tables().segment_owners()?;
-        Ok(self.superblock().geometry.segments.saturating_sub(taken))
+        Ok(self.geometry().segments.saturating_sub(taken))
     }
 
     /// Walks the log of lane `lane` without changing anything.
@@ -91,7 +92,7 @@ impl Pool {
 
     fn walk(&self, lane: u32) -> Result<LaneCheck, PoolError> {
         let damaged = |what| PoolError::new(&self.core.path, PoolErrorKind::Damaged { what });
-        let lanes = self.superblock().geometry.lanes;
+        let lanes = self.geometry().lanes;
         if lane >= lanes {
             return Err(damaged(format!("lane {lane} is none of its {lanes} lanes")));
         }

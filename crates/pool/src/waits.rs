@@ -15,6 +15,7 @@ pub struct WaitMeter {
 
 /// What a [`WaitMeter`] has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Waits {
     /// Waits that are over.
     pub times: u64,

@@ -3,10 +3,9 @@
 //! What the record holds is then any mixture of old and new bytes, but it is a record: what was stored is what was checksummed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_pool::{ClaimOptions, CreateOptions, Lane, Lsn, Pool, layout::Geometry, media::Sim};
+use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, PoolOptions, media::Sim};
 use std::{
     io::IoSlice,
-    path::Path,
     sync::{
         Arc,
         atomic::{
@@ -86,9 +85,7 @@ fn append_while_it_changes(lane: &Lane, buffer: &Hammered) -> Vec<(Lsn, usize)> 
 
 /// Every record is whole when the lane is claimed again.
 fn all_are_found(pool: &Pool, told: &[(Lsn, usize)]) {
-    let (_lane, recovered) = pool
-        .claim(OWNER, &ClaimOptions::default())
-        .expect("no damage");
+    let (_lane, recovered) = pool.claim(OWNER, &ClaimOptions::new()).expect("no damage");
     let found: Vec<(Lsn, usize)> = recovered
         .records()
         .map(|record| (record.header.lsn, record.payload.len()))
@@ -102,18 +99,17 @@ fn a_buffer_that_changes_while_it_is_appended_makes_a_whole_record() {
     for bytes in [32, 96, 256, 4096, 100_000] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("changing.pool");
-        let options = CreateOptions {
-            bytes: POOL,
-            segment_bytes: SEGMENT,
-            lanes: 1,
-            emulated: true,
-        };
-        let pool = Pool::create(&path, options).unwrap();
-        let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+        let options = PoolOptions::new()
+            .size(POOL)
+            .segment_size(SEGMENT)
+            .lanes(1)
+            .emulated(true);
+        let pool = options.create(&path).unwrap();
+        let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
         let told = append_while_it_changes(&lane, &Hammered::new(bytes));
         // As after a crash: nothing is sealed or given back.
         drop((lane, pool));
-        all_are_found(&Pool::open(&path, false).unwrap(), &told);
+        all_are_found(&PoolOptions::new().open(&path).unwrap(), &told);
     }
 }
 
@@ -121,11 +117,15 @@ fn a_buffer_that_changes_while_it_is_appended_makes_a_whole_record() {
 fn a_buffer_that_changes_makes_a_whole_record_in_simulated_memory_too() {
     let sim = Arc::new(Sim::new(POOL as usize));
     sim.stop_recording();
-    let geometry = Geometry::fit(POOL, SEGMENT, 1).unwrap();
-    let pool = Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let pool = PoolOptions::new()
+        .size(POOL)
+        .segment_size(SEGMENT)
+        .lanes(1)
+        .create_on("sim", sim.clone())
+        .unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let told = append_while_it_changes(&lane, &Hammered::new(8192));
     drop((lane, pool));
     let after = Arc::new(Sim::from_image(sim.image()));
-    all_are_found(&Pool::open_media(Path::new("sim"), after).unwrap(), &told);
+    all_are_found(&PoolOptions::new().open_on("sim", after).unwrap(), &told);
 }

@@ -7,15 +7,12 @@
 mod support;
 
 use forebay_pool::{
-    ClaimOptions, Pool,
-    layout::Geometry,
+    ClaimOptions, Header, PoolOptions,
     media::{Media, Sim},
-    record::Header,
 };
 use std::{
     io::IoSlice,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    path::Path,
     sync::Arc,
     thread,
     time::{SystemTime, UNIX_EPOCH},
@@ -48,8 +45,12 @@ fn with_seeds(workloads: u64, test: impl Fn(&mut Rng)) {
 
 fn new_pool() -> Arc<Sim> {
     let sim = Arc::new(Sim::new(BYTES));
-    let geometry = Geometry::fit(BYTES as u64, SEGMENT, 3).unwrap();
-    Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    PoolOptions::new()
+        .size(BYTES as u64)
+        .segment_size(SEGMENT)
+        .lanes(3)
+        .create_on("sim", sim.clone())
+        .unwrap();
     Arc::new(Sim::from_image(sim.image()))
 }
 
@@ -173,15 +174,19 @@ fn what_a_killed_process_left_unfenced_and_the_next_one_recovered_survives_a_pow
 fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
     with_seeds(8, |rng| {
         let sim = Arc::new(Sim::new(BYTES));
-        let geometry = Geometry::fit(BYTES as u64, SEGMENT, 3).unwrap();
-        Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+        PoolOptions::new()
+            .size(BYTES as u64)
+            .segment_size(SEGMENT)
+            .lanes(3)
+            .create_on("sim", sim.clone())
+            .unwrap();
         let images = sim.crash_images();
         let mut made = false;
         for point in 0..images.points() {
             for kind in 0..5 {
                 let image = images.at(point, subset(rng, kind));
                 let found =
-                    Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image.clone())));
+                    PoolOptions::new().open_on("sim", Arc::new(Sim::from_image(image.clone())));
                 match found {
                     Ok(_) => recover(image, &Known::default()),
                     Err(e) => assert!(e.to_string().contains("not a Forebay pool"), "{e}"),
@@ -217,9 +222,9 @@ fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_w
         let sim = new_pool();
         let pool = open(&sim);
         let owner = uuid::Uuid::from_u128(1);
-        let options = ClaimOptions::default();
+        let options = ClaimOptions::new();
         let (lane, _) = pool.claim(owner, &options).unwrap();
-        let data = pool.superblock().geometry.data() as usize;
+        let data = pool.geometry().data() as usize;
         // The segment's first record, of two lines, never arrived; the second one, of another writer, did.
         let second = Header {
             length: 100,

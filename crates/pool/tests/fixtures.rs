@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    ClaimOptions, CreateOptions, Lane, Pool, Recovered,
-    record::{HEADER, KIND_SEAL, Lsn, record_bytes},
-    segment::SEGMENT_HEADER,
-    status::LaneCheck,
+    ClaimOptions, Lane, LaneCheck, Lsn, Pool, PoolOptions, Recovered,
+    format::record::{HEADER, KIND_SEAL},
+    format::segment::SEGMENT_HEADER,
+    record_bytes,
 };
 use std::{
     fs,
@@ -41,12 +41,10 @@ fn append(lane: &Lane, records: std::ops::Range<u32>) {
 }
 
 fn claim(pool: &Pool, owner: Uuid, label: &str, buffers: u16, start: Lsn) -> (Lane, Recovered) {
-    let options = ClaimOptions {
-        buffers,
-        label: label.into(),
-        start,
-        ..Default::default()
-    };
+    let options = ClaimOptions::new()
+        .segments(buffers)
+        .label(label)
+        .start(start);
     pool.claim(owner, &options).unwrap()
 }
 
@@ -56,13 +54,12 @@ fn claim(pool: &Pool, owner: Uuid, label: &str, buffers: u16, start: Lsn) -> (La
 fn write_the_fixture_of_version_1() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("new.pool");
-    let options = CreateOptions {
-        bytes: 64 << 10,
-        segment_bytes: SEGMENT,
-        lanes: 4,
-        emulated: true,
-    };
-    let pool = Pool::create(&path, options).unwrap();
+    let options = PoolOptions::new()
+        .size(64 << 10)
+        .segment_size(SEGMENT)
+        .lanes(4)
+        .emulated(true);
+    let pool = options.create(&path).unwrap();
     let (gone, _) = claim(&pool, GONE, "gave its lane back", 1, 0);
     let (long, _) = claim(&pool, LONG, "three segments, two sessions", 3, 1 << 20);
     append(&long, 0..8);
@@ -92,18 +89,18 @@ fn a_pool_of_format_version_1_opens_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("v1.pool");
     fs::copy(fixture(), &path).unwrap();
-    let pool = Pool::open(&path, false).unwrap();
+    let pool = PoolOptions::new().open(&path).unwrap();
     assert!(pool.repaired().is_empty());
-    let superblock = pool.superblock();
-    assert!(superblock.emulated);
-    assert_eq!(superblock.geometry.segment_bytes, SEGMENT);
-    assert_eq!(superblock.geometry.segments, 6);
-    assert_eq!(superblock.geometry.lanes, 4);
+    let geometry = pool.geometry();
+    assert!(pool.is_emulated());
+    assert_eq!(geometry.segment_bytes, SEGMENT);
+    assert_eq!(geometry.segments, 6);
+    assert_eq!(geometry.lanes, 4);
     assert_eq!(
-        superblock.uuid.to_string(),
+        pool.uuid().to_string(),
         "7fa7052d-44fa-447b-a5c6-fcf71d7070bb"
     );
-    assert_eq!(superblock.created_s, 1795222760);
+    assert_eq!(pool.created_s(), 1795222760);
 
     let lanes = pool.lanes();
     let labels: Vec<_> = lanes.iter().map(|l| (l.owner, l.label.as_str())).collect();

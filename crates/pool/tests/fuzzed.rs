@@ -6,17 +6,13 @@
 mod fuzzed;
 
 use forebay_pool::{
-    ClaimOptions, Pool, crc32c,
-    layout::PAGE,
+    ClaimOptions, Header, PoolOptions, crc32c,
+    format::layout::PAGE,
+    format::record::{KIND_VOID, peek},
     media::Sim,
-    record::{Header, KIND_VOID, peek},
 };
 use proptest::prelude::*;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, path::PathBuf, sync::Arc};
 
 fn seeds(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -140,10 +136,12 @@ fn voids_of_every_length_in_a_pool_are_stepped_over_or_end_its_log() {
     let edits = void_edits((header.record_bytes() - 32) as u32);
     let count = |edits: &[(usize, u8)]| -> usize {
         let image = fuzzed::edited(&bytes_of(edits));
-        let pool = Pool::open_media(Path::new("fuzzed"), Arc::new(Sim::from_image(image))).unwrap();
+        let pool = PoolOptions::new()
+            .open_on("fuzzed", Arc::new(Sim::from_image(image)))
+            .unwrap();
         let lanes = fuzzed::OWNERS
             .iter()
-            .filter_map(|owner| pool.claim(*owner, &ClaimOptions::default()).ok());
+            .filter_map(|owner| pool.claim(*owner, &ClaimOptions::new()).ok());
         lanes
             .map(|(_, recovered)| recovered.records().count())
             .sum()

@@ -2,15 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    ClaimOptions, CreateOptions, Lane, Pool, PoolErrorKind,
-    layout::{Geometry, START_MAX},
-    media::{Media, Sim},
-    record::HEADER,
-    status::LaneCheck,
+    ClaimOptions, Geometry, Lane, LaneCheck, Pool, PoolErrorKind, PoolOptions,
+    format::layout::START_MAX, format::record::HEADER, media::Sim,
 };
 use std::{
     io::IoSlice,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -27,25 +23,24 @@ const BYTES: usize = 128 << 10;
 /// A pool of four segments of 16 KiB and four lanes.
 fn pool() -> (Arc<Sim>, Pool) {
     let sim = Arc::new(Sim::new(BYTES));
-    let geometry = Geometry {
-        segments: 4,
-        ..Geometry::fit(BYTES as u64, 16 << 10, 4).unwrap()
-    };
-    let geometry = Geometry::fit(geometry.segment(3) + (16 << 10), 16 << 10, 4).unwrap();
-    assert_eq!(geometry.segments, 4);
-    let pool = Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    let pool = PoolOptions::new()
+        .size(Geometry::bytes_for(4, 16 << 10, 4))
+        .segment_size(16 << 10)
+        .lanes(4)
+        .create_on("sim", sim.clone())
+        .unwrap();
+    assert_eq!(pool.geometry().segments, 4);
     (sim, pool)
 }
 
 fn open(image: Vec<u8>) -> Pool {
-    Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image))).unwrap()
+    PoolOptions::new()
+        .open_on("sim", Arc::new(Sim::from_image(image)))
+        .unwrap()
 }
 
 fn buffers(buffers: u16) -> ClaimOptions {
-    ClaimOptions {
-        buffers,
-        ..Default::default()
-    }
+    ClaimOptions::new().segments(buffers)
 }
 
 fn drain(lane: &Lane) {
@@ -136,18 +131,12 @@ fn a_lane_that_was_given_back_is_whole_and_one_that_is_not_there_is_not() {
 fn a_log_starts_at_a_page_that_it_can_count_on_from_or_not_at_all() {
     let (_sim, pool) = pool();
     for start in [64, 4095, u64::MAX - 4095, START_MAX + 4096] {
-        let options = ClaimOptions {
-            start,
-            ..Default::default()
-        };
+        let options = ClaimOptions::new().start(start);
         let error = pool.claim(OWNER, &options).err().unwrap();
         assert!(error.to_string().contains("cannot start a log"), "{error}");
         assert!(!pool.has_lane(OWNER).unwrap());
     }
-    let options = ClaimOptions {
-        start: START_MAX,
-        ..Default::default()
-    };
+    let options = ClaimOptions::new().start(START_MAX);
     let (lane, _) = pool.claim(OWNER, &options).unwrap();
     for _ in 0..3 {
         lane.append(1, &[IoSlice::new(&[1; 6000])]).unwrap();
@@ -164,7 +153,7 @@ fn a_lane_nobody_can_read_stops_new_owners_but_not_the_owners_of_other_lanes() {
         pool.claim(owner, &buffers(1)).unwrap();
     }
     let mut image = sim.image();
-    let entry = pool.superblock().geometry.lane_entry(0) as usize;
+    let entry = pool.geometry().lane_entry(0) as usize;
     image[entry + 40] ^= 1;
     image[entry + 64 + 40] ^= 1;
     let pool = open(image);
@@ -201,10 +190,7 @@ fn an_error_while_claiming_leaves_no_lock_behind() {
         let error = pool.claim(OTHER, &buffers(3)).err().unwrap();
         assert!(matches!(error.kind, PoolErrorKind::Full { .. }), "{error}");
     }
-    let options = ClaimOptions {
-        salvage: true,
-        ..Default::default()
-    };
+    let options = ClaimOptions::new().salvage(true);
     pool.claim(OWNER, &options).unwrap();
     pool.claim(OTHER, &buffers(2)).unwrap();
 }
@@ -213,22 +199,27 @@ fn an_error_while_claiming_leaves_no_lock_behind() {
 fn a_pool_that_is_in_the_way_of_a_new_one_is_named_and_not_even_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("there.pool");
-    let options = CreateOptions {
-        bytes: BYTES as u64,
-        segment_bytes: 16 << 10,
-        lanes: 4,
-        emulated: true,
-    };
-    drop(Pool::create(&path, options).unwrap());
+    let options = PoolOptions::new()
+        .size(BYTES as u64)
+        .segment_size(16 << 10)
+        .lanes(4)
+        .emulated(true);
+    drop(options.create(&path).unwrap());
     let mut image = std::fs::read(&path).unwrap();
     image[4096 + 20] ^= 1;
     std::fs::write(&path, &image).unwrap();
-    let error = Pool::create(&path, options).err().unwrap().to_string();
+    let error = options.create(&path).err().unwrap().to_string();
     assert!(error.contains("exists already (a pool, uuid"), "{error}");
     assert!(std::fs::read(&path).unwrap() == image);
-    let pool = Pool::open(&path, false).unwrap();
+    let pool = PoolOptions::new().open(&path).unwrap();
     assert_eq!(pool.repaired().len(), 1);
-    assert!(Pool::open(&path, false).unwrap().repaired().is_empty());
+    assert!(
+        PoolOptions::new()
+            .open(&path)
+            .unwrap()
+            .repaired()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -240,13 +231,13 @@ fn a_pool_made_on_persistent_memory_and_moved_is_refused_untouched_unless_asked_
     let mut image = sim.image();
     image[4096 + 20] ^= 1;
     std::fs::write(&path, &image).unwrap();
-    let error = Pool::open(&path, false).err().unwrap();
+    let error = PoolOptions::new().open(&path).err().unwrap();
     assert!(
         matches!(error.kind, PoolErrorKind::MovedOffPersistentMemory { .. }),
         "{error}"
     );
     assert!(std::fs::read(&path).unwrap() == image);
-    let pool = Pool::open(&path, true).unwrap();
+    let pool = PoolOptions::new().emulated(true).open(&path).unwrap();
     assert!(pool.survives().to_string().contains("process crash only"));
 }
 
@@ -262,14 +253,12 @@ fn a_record_of_the_pools_own_kind_is_not_appended() {
 fn formatting_takes_the_old_pool_away_before_anything_else() {
     let (sim, pool) = pool();
     let again = Arc::new(Sim::from_image(sim.image()));
-    let geometry = pool.superblock().geometry;
-    Pool::format(
-        Path::new("sim"),
-        again.clone() as Arc<dyn Media>,
-        geometry,
-        false,
-    )
-    .unwrap();
+    PoolOptions::new()
+        .size(pool.geometry().pool_bytes)
+        .segment_size(16 << 10)
+        .lanes(4)
+        .create_on("sim", again.clone())
+        .unwrap();
     let images = again.crash_images();
     let mut coin = 0;
     for point in 0..images.points() {
@@ -277,7 +266,7 @@ fn formatting_takes_the_old_pool_away_before_anything_else() {
             coin += 1;
             coin % 3 == 0
         });
-        if let Ok(found) = Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image))) {
+        if let Ok(found) = PoolOptions::new().open_on("sim", Arc::new(Sim::from_image(image))) {
             for lane in 0..4 {
                 let check = found.check_lane(lane);
                 assert!(

@@ -2,14 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    AppendError, ClaimOptions, Lane, Pool,
-    layout::Geometry,
+    AppendError, ClaimOptions, Lane, Pool, PoolOptions,
+    format::record::HEADER,
     media::{Media, Sim},
-    record::HEADER,
 };
 use std::{
     io::IoSlice,
-    path::Path,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -21,13 +19,19 @@ const SEGMENT: u64 = 16 << 10;
 
 fn pool() -> (Arc<Sim>, Pool) {
     let sim = Arc::new(Sim::new(1 << 20));
-    let geometry = Geometry::fit(1 << 20, SEGMENT, 4).unwrap();
-    let pool = Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    let pool = PoolOptions::new()
+        .size(1 << 20)
+        .segment_size(SEGMENT)
+        .lanes(4)
+        .create_on("sim", sim.clone())
+        .unwrap();
     (sim, pool)
 }
 
 fn reopen(sim: &Sim) -> Pool {
-    Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(sim.image()))).unwrap()
+    PoolOptions::new()
+        .open_on("sim", Arc::new(Sim::from_image(sim.image())))
+        .unwrap()
 }
 
 fn append(lane: &Lane, bytes: &[u8]) -> u64 {
@@ -35,22 +39,14 @@ fn append(lane: &Lane, bytes: &[u8]) -> u64 {
 }
 
 fn payloads(pool: &Pool) -> Vec<Vec<u8>> {
-    let (_lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (_lane, recovered) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     recovered.records().map(|r| r.payload.to_vec()).collect()
 }
 
 #[test]
 fn what_was_appended_is_recovered_in_order_across_segments_and_sessions() {
     let (sim, pool) = pool();
-    let (lane, recovered) = pool
-        .claim(
-            OWNER,
-            &ClaimOptions {
-                buffers: 8,
-                ..Default::default()
-            },
-        )
-        .unwrap();
+    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::new().segments(8)).unwrap();
     assert_eq!(recovered.records().count(), 0);
     let mut expected = Vec::new();
     for i in 0..60u8 {
@@ -68,7 +64,7 @@ fn what_was_appended_is_recovered_in_order_across_segments_and_sessions() {
 #[test]
 fn a_released_segment_is_not_recovered_and_its_slot_is_used_again() {
     let (sim, pool) = pool();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     for round in 0..20u8 {
         let lsn = append(&lane, &[round; 3000]);
         assert_eq!(
@@ -92,7 +88,7 @@ fn a_released_segment_is_not_recovered_and_its_slot_is_used_again() {
 #[test]
 fn a_sealed_segment_dropped_without_release_comes_back_to_the_drain() {
     let (_sim, pool) = pool();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     append(&lane, b"x");
     lane.seal();
     let first = lane.take_sealed(Duration::ZERO).unwrap();
@@ -105,7 +101,7 @@ fn a_sealed_segment_dropped_without_release_comes_back_to_the_drain() {
 #[test]
 fn a_record_larger_than_half_a_segment_is_refused_and_one_of_exactly_half_fits() {
     let (_sim, pool) = pool();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let most = lane.payload_max();
     assert_eq!(most as u64, SEGMENT / 2 - 32);
     append(&lane, &vec![1; most]);
@@ -122,15 +118,7 @@ fn a_record_larger_than_half_a_segment_is_refused_and_one_of_exactly_half_fits()
 #[test]
 fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled() {
     let (_sim, pool) = pool();
-    let (lane, _) = pool
-        .claim(
-            OWNER,
-            &ClaimOptions {
-                buffers: 1,
-                ..Default::default()
-            },
-        )
-        .unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new().segments(1)).unwrap();
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| {
             let mut drained = 0;
@@ -148,7 +136,7 @@ fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled()
         assert!(drain.join().unwrap() > 200_000);
     });
     let (lane, _) = pool
-        .claim(Uuid::from_u128(2), &ClaimOptions::default())
+        .claim(Uuid::from_u128(2), &ClaimOptions::new())
         .unwrap();
     lane.set_stalled("no space left".into());
     let error = (0..100)
@@ -160,7 +148,7 @@ fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled()
 #[test]
 fn a_flush_is_told_of_a_drain_that_failed_after_it_was_called_and_of_no_earlier_one() {
     let (_sim, pool) = pool();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let earlier = Instant::now();
     lane.append(1, &[IoSlice::new(b"record")]).unwrap();
     let sealed = lane.take_sealed(Duration::ZERO);
@@ -187,13 +175,7 @@ fn a_flush_is_told_of_a_drain_that_failed_after_it_was_called_and_of_no_earlier_
 fn several_writers_see_their_records_durable_in_one_order() {
     let (sim, pool) = pool();
     let (lane, _) = pool
-        .claim(
-            OWNER,
-            &ClaimOptions {
-                buffers: 32,
-                ..Default::default()
-            },
-        )
+        .claim(OWNER, &ClaimOptions::new().segments(32))
         .unwrap();
     let lane = &lane;
     std::thread::scope(|scope| {
@@ -223,7 +205,7 @@ fn several_writers_see_their_records_durable_in_one_order() {
 #[test]
 fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_precedes_it() {
     let (sim, pool) = pool();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     for i in 0..5u8 {
         append(&lane, &[i; 500]);
     }
@@ -233,22 +215,19 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
     let mut image = sim.image();
     let third = image.windows(500).position(|w| w == [2; 500]).unwrap();
     image[third + 77] ^= 4;
-    let open =
-        || Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image.clone()))).unwrap();
+    let open = || {
+        PoolOptions::new()
+            .open_on("sim", Arc::new(Sim::from_image(image.clone())))
+            .unwrap()
+    };
     let error = open()
-        .claim(OWNER, &ClaimOptions::default())
+        .claim(OWNER, &ClaimOptions::new())
         .err()
         .unwrap()
         .to_string();
     assert!(error.contains("had been acknowledged"), "{error}");
     let (_lane, recovered) = open()
-        .claim(
-            OWNER,
-            &ClaimOptions {
-                salvage: true,
-                ..Default::default()
-            },
-        )
+        .claim(OWNER, &ClaimOptions::new().salvage(true))
         .unwrap();
     assert_eq!(recovered.records().count(), 2);
     assert!(recovered.lost().is_some());
@@ -257,56 +236,52 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
 #[test]
 fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
     let (sim, pool) = pool();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     append(&lane, b"acknowledged");
     drop(lane);
     let mut image = sim.image();
     let header = image.windows(4).position(|w| w == b"FSEG").unwrap();
     image[header + 9] ^= 1;
-    let pool = Pool::open_media(Path::new("sim"), Arc::new(Sim::from_image(image))).unwrap();
-    assert!(pool.claim(OWNER, &ClaimOptions::default()).is_err());
+    let pool = PoolOptions::new()
+        .open_on("sim", Arc::new(Sim::from_image(image)))
+        .unwrap();
+    assert!(pool.claim(OWNER, &ClaimOptions::new()).is_err());
 }
 
 #[test]
 fn two_owners_have_separate_lanes_and_an_owner_has_only_one_session() {
     let (_sim, pool) = pool();
-    let (first, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (first, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let (second, _) = pool
-        .claim(Uuid::from_u128(2), &ClaimOptions::default())
+        .claim(Uuid::from_u128(2), &ClaimOptions::new())
         .unwrap();
     assert_ne!(first.number(), second.number());
     let error = pool
-        .claim(OWNER, &ClaimOptions::default())
+        .claim(OWNER, &ClaimOptions::new())
         .err()
         .unwrap()
         .to_string();
     assert!(error.contains("in use"), "{error}");
     drop(first);
-    let (_first, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (_first, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
 }
 
 #[test]
 fn a_lane_given_back_frees_its_segments_and_one_with_records_is_kept() {
     let (_sim, pool) = pool();
     let free = pool.segments_free().unwrap();
-    let (lane, _) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     assert_eq!(pool.segments_free().unwrap(), free - 2);
     append(&lane, b"keep me");
     assert!(!lane.remove());
     assert_eq!(pool.lanes().len(), 1);
-    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     assert_eq!(recovered.records().count(), 1);
     drop(recovered);
     lane.take_sealed(Duration::ZERO).unwrap().release();
     assert!(lane.remove());
     assert_eq!(pool.segments_free().unwrap(), free);
-    let used = pool.claim(
-        Uuid::from_u128(5),
-        &ClaimOptions {
-            buffers: 64,
-            ..Default::default()
-        },
-    );
+    let used = pool.claim(Uuid::from_u128(5), &ClaimOptions::new().segments(64));
     let error = used.err().unwrap().to_string();
     assert!(error.contains("segments wanted"), "{error}");
 }
@@ -314,7 +289,8 @@ fn a_lane_given_back_frees_its_segments_and_one_with_records_is_kept() {
 #[test]
 fn a_pool_of_one_process_is_seen_by_another_medium_over_the_same_bytes() {
     let (sim, pool) = pool();
-    assert_eq!(reopen(&sim).superblock(), pool.superblock());
+    assert_eq!(reopen(&sim).uuid(), pool.uuid());
+    assert_eq!(reopen(&sim).geometry(), pool.geometry());
     assert_eq!(sim.bytes(), 1 << 20);
 }
 
@@ -322,10 +298,7 @@ fn a_pool_of_one_process_is_seen_by_another_medium_over_the_same_bytes() {
 fn a_lane_is_crowded_at_the_end_of_its_last_free_segment_until_one_is_released() {
     for buffers in [1, 2, 3] {
         let (_sim, pool) = pool();
-        let options = ClaimOptions {
-            buffers,
-            ..Default::default()
-        };
+        let options = ClaimOptions::new().segments(buffers);
         let (lane, recovered) = pool.claim(OWNER, &options).unwrap();
         drop(recovered);
         let mut sealed = Vec::new();

@@ -3,7 +3,7 @@
 //! The second process is this test's own program, started once more with [`ROLE`] set.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_pool::{ClaimOptions, CreateOptions, Lane, Pool, PoolErrorKind};
+use forebay_pool::{ClaimOptions, Lane, Pool, PoolErrorKind, PoolOptions};
 use std::{
     ffi::OsStr,
     fs,
@@ -22,22 +22,17 @@ const ROLE: &str = "FOREBAY_TEST_SECOND_PROCESS";
 fn new_pool() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("shared.pool");
-    let options = CreateOptions {
-        bytes: 16 << 20,
-        segment_bytes: 1 << 20,
-        lanes: 4,
-        emulated: true,
-    };
-    Pool::create(&path, options).unwrap();
+    let options = PoolOptions::new()
+        .size(16 << 20)
+        .segment_size(1 << 20)
+        .lanes(4)
+        .emulated(true);
+    options.create(&path).unwrap();
     (dir, path)
 }
 
 fn claim(pool: &Pool, owner: Uuid) -> (Lane, Vec<Vec<u8>>) {
-    let options = ClaimOptions {
-        buffers: 7,
-        label: "a test".into(),
-        ..Default::default()
-    };
+    let options = ClaimOptions::new().segments(7).label("a test");
     let (lane, recovered) = pool.claim(owner, &options).unwrap();
     let payloads = recovered.records().map(|r| r.payload.to_vec()).collect();
     (lane, payloads)
@@ -50,7 +45,7 @@ fn second_process() {
     let Ok(path) = std::env::var(ROLE) else {
         return;
     };
-    let pool = Pool::open(Path::new(&path), false).unwrap();
+    let pool = PoolOptions::new().open(Path::new(&path)).unwrap();
     let (lane, found) = claim(&pool, CHILD);
     lane.set_stalled("there is no drain".into());
     let mut told = std::io::stdout().lock();
@@ -141,7 +136,7 @@ impl Second {
 fn two_processes_append_to_one_pool_at_once_and_each_recovers_its_own() {
     let (_dir, path) = new_pool();
     let mut second = Second::start(&path);
-    let pool = Pool::open(&path, false).unwrap();
+    let pool = PoolOptions::new().open(&path).unwrap();
     let (lane, _) = claim(&pool, PARENT);
     assert_eq!(second.wait_for("claimed"), Some(0));
     for i in 0..200u8 {
@@ -165,11 +160,11 @@ fn the_lane_of_a_killed_process_is_claimed_at_once_with_everything_it_acknowledg
     let (_dir, path) = new_pool();
     // Far fewer than fill the lane: the kill comes while it appends.
     for told in (0..8).map(|round| 7 + 1300 * round) {
-        let pool = Pool::open(&path, false).unwrap();
+        let pool = PoolOptions::new().open(&path).unwrap();
         let mut second = Second::start(&path);
         second.wait_for("claimed");
         second.wait_for(&format!("acknowledged {told}"));
-        let error = pool.claim(CHILD, &ClaimOptions::default()).err().unwrap();
+        let error = pool.claim(CHILD, &ClaimOptions::new()).err().unwrap();
         assert!(matches!(error.kind, PoolErrorKind::InUse { .. }), "{error}");
         assert!(error.to_string().contains("(a test) is in use"), "{error}");
         assert!(pool.lanes()[0].in_use);
@@ -192,15 +187,17 @@ fn the_lane_of_a_killed_process_is_claimed_at_once_with_everything_it_acknowledg
 /// Opens and creates at `path`; both must be refused, with these words, and `path` stay as it is.
 fn refused(path: &Path, open_says: &str, create_says: &str) {
     let before = fs::read(path).ok();
-    let error = Pool::open(path, true).err().unwrap().to_string();
+    let error = PoolOptions::new()
+        .emulated(true)
+        .open(path)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains(open_says), "{error}");
     assert!(error.contains(path.to_str().unwrap()), "{error}");
     if !create_says.is_empty() {
-        let options = CreateOptions {
-            emulated: true,
-            ..Default::default()
-        };
-        let error = Pool::create(path, options).err().unwrap().to_string();
+        let options = PoolOptions::new().emulated(true);
+        let error = options.create(path).err().unwrap().to_string();
         assert!(error.contains(create_says), "{error}");
     }
     assert!(fs::read(path).ok() == before, "the file was changed");
@@ -234,10 +231,10 @@ fn a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is() {
 #[test]
 fn a_damaged_pool_file_is_refused_for_what_is_wrong_and_left_as_it_is() {
     let (dir, path) = new_pool();
-    let pool = Pool::open(&path, false).unwrap();
+    let pool = PoolOptions::new().open(&path).unwrap();
     let (lane, _) = claim(&pool, PARENT);
     lane.append(1, &[IoSlice::new(b"kept")]).unwrap();
-    let geometry = pool.superblock().geometry;
+    let geometry = pool.geometry();
     drop((lane, pool));
     let whole = fs::read(&path).unwrap();
     let at = |name: &str, bytes: &[u8]| {
@@ -273,8 +270,8 @@ fn a_damaged_pool_file_is_refused_for_what_is_wrong_and_left_as_it_is() {
             damaged[byte] ^= 1;
         }
         let path = at(name, &damaged);
-        let pool = Pool::open(&path, false).unwrap();
-        let error = pool.claim(PARENT, &ClaimOptions::default()).err().unwrap();
+        let pool = PoolOptions::new().open(&path).unwrap();
+        let error = pool.claim(PARENT, &ClaimOptions::new()).err().unwrap();
         assert!(error.to_string().contains("is damaged: "), "{error}");
         assert!(error.to_string().contains(name), "{error}");
         assert!(fs::read(&path).unwrap() == damaged);

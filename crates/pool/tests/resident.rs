@@ -2,7 +2,7 @@
 //! are those of the whole process.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_pool::{ClaimOptions, Pool, layout::Geometry, media::open_emulated};
+use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::open_emulated};
 use std::{
     fs,
     io::IoSlice,
@@ -40,9 +40,14 @@ fn faults() -> u64 {
 fn sparse(dir: &Path) -> (PathBuf, Pool) {
     let path = dir.join("sparse.pool");
     fs::File::create(&path).unwrap().set_len(POOL).unwrap();
-    let geometry = Geometry::fit(POOL, SEGMENT, 4).unwrap();
     let media = Arc::new(open_emulated(&path).unwrap());
-    let pool = Pool::format(&path, media, geometry, true).unwrap();
+    let pool = PoolOptions::new()
+        .size(POOL)
+        .segment_size(SEGMENT)
+        .lanes(4)
+        .emulated(true)
+        .create_on(&path, media)
+        .unwrap();
     (path, pool)
 }
 
@@ -58,7 +63,7 @@ fn a_lane_adds_its_own_segments_to_a_process_and_no_faults_to_appends() {
     let before = resident();
     let (path, pool) = sparse(dir.path());
     let owner = Uuid::from_u128(0x5E5);
-    let (lane, recovered) = pool.claim(owner, &ClaimOptions::default()).unwrap();
+    let (lane, recovered) = pool.claim(owner, &ClaimOptions::new()).unwrap();
     drop(recovered);
     let fill = |lane: &forebay_pool::Lane| {
         let payload = vec![7; 64 << 10];
@@ -72,8 +77,8 @@ fn a_lane_adds_its_own_segments_to_a_process_and_no_faults_to_appends() {
     fill(&lane);
     // Claimed again with what is in it, by another mapping.
     drop((lane, pool));
-    let pool = Pool::open(&path, false).unwrap();
-    let (lane, recovered) = pool.claim(owner, &ClaimOptions::default()).unwrap();
+    let pool = PoolOptions::new().open(&path).unwrap();
+    let (lane, recovered) = pool.claim(owner, &ClaimOptions::new()).unwrap();
     assert_eq!(recovered.records().count(), 100);
     drop(recovered);
     fill(&lane);

@@ -2,17 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    Checksum, ClaimOptions, Lane, Pool,
-    layout::Geometry,
+    Checksum, ClaimOptions, Lane, PoolOptions,
+    format::record::{self, HEADER},
+    format::segment::{Records, SegmentHeader},
     media::{Media, Profile, Sim, Survives, Timed},
-    record::{self, HEADER},
-    segment::{Records, SegmentHeader},
 };
 use std::{
     collections::HashSet,
     fs,
     io::{self, IoSlice},
-    path::Path,
     sync::{
         Arc,
         atomic::{
@@ -35,12 +33,13 @@ fn slow_lane(segment_bytes: u64, buffers: u16, latency_us: u32) -> Lane {
         ..Profile::named("dram").unwrap()
     };
     let media: Arc<dyn Media> = Arc::new(Timed::new(Arc::new(Sim::new(1 << 20)), profile));
-    let geometry = Geometry::fit(1 << 20, segment_bytes, 1).unwrap();
-    let pool = Pool::format(Path::new("sim"), media, geometry, false).unwrap();
-    let options = ClaimOptions {
-        buffers,
-        ..Default::default()
-    };
+    let pool = PoolOptions::new()
+        .size(1 << 20)
+        .segment_size(segment_bytes)
+        .lanes(1)
+        .create_on("sim", media)
+        .unwrap();
+    let options = ClaimOptions::new().segments(buffers);
     pool.claim(OWNER, &options).unwrap().0
 }
 
@@ -213,9 +212,13 @@ fn writers_behind_one_that_lost_its_processor_leave_theirs_and_are_published_by_
         held: AtomicBool::new(true),
         reached: AtomicBool::new(false),
     });
-    let geometry = Geometry::fit(1 << 20, 64 << 10, 1).unwrap();
-    let pool = Pool::format(Path::new("sim"), late.clone(), geometry, false).unwrap();
-    let lane = pool.claim(OWNER, &ClaimOptions::default()).unwrap().0;
+    let pool = PoolOptions::new()
+        .size(1 << 20)
+        .segment_size(64 << 10)
+        .lanes(1)
+        .create_on("sim", late.clone())
+        .unwrap();
+    let lane = pool.claim(OWNER, &ClaimOptions::new()).unwrap().0;
     let append = |byte: u8| lane.append(1, &[IoSlice::new(&[byte; 100])]).unwrap();
     thread::scope(|scope| {
         let first = thread::Builder::new().name("late".to_owned());

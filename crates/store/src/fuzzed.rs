@@ -10,10 +10,7 @@ use crate::{
     manifest::{FileRef, Manifest, State, VERSION},
     op::{Change, op_in_batch, ops, push_op, read_record},
 };
-use forebay_pool::{
-    Lsn, crc32c,
-    record::{Header, Record},
-};
+use forebay_pool::{Header, Lsn, Record, crc32c};
 use parking_lot::Mutex;
 use std::{fs, path::Path, sync::Arc};
 use uuid::Uuid;

@@ -1,16 +1,16 @@
-//! An embedded key-value store: WiscKey with persistent memory as the head of its value log.
+//! An embedded key-value store: values in a log whose end lies in persistent memory, keys in an index that leads to them.
 //!
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The log's end lies in
 //! a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is drained to value-log files in large sequential writes. Without
 //! a pool, puts go to the files directly ([`Variant::Fsync`], [`Variant::NoSync`]).
 //!
 //! ```
-//! use forebay_pool::{CreateOptions, Pool};
-//! use forebay_store::{Batch, Options, ScanRange, Store};
+//! use forebay_pool::PoolOptions;
+//! use forebay_store::{Batch, ScanRange, StoreOptions};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! let pool = Pool::create(&dir.path().join("pool"), CreateOptions { emulated: true, ..Default::default() })?;
-//! let store = Store::open(&dir.path().join("store"), Some(&pool), &Options::default())?;
+//! let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
+//! let store = StoreOptions::new().open(dir.path().join("store"), &pool)?;
 //! store.put(b"forebay", b"a small pool in front of a much larger body of water")?; // durable now
 //! let mut batch = Batch::new();
 //! batch.put(b"a", b"1");
@@ -26,17 +26,19 @@
 //! # }
 //! ```
 //!
-//! The modules: [`options`](Options), `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
-//! records), `large` (values too large for it), `memtable` (recent keys), [`index`] (all others), `manifest`, and `db`, where they come
+//! The modules: `options`, `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
+//! records), `large` (values too large for it), `memtable` (recent keys), `index` (all others), `manifest`, and `db`, where they come
 //! together. Formats: docs/store-format.md. What is promised: docs/durability.md.
 
 mod db;
+// The three that are hidden are no part of the library's interface: they are open for its own tests and fuzzers.
 #[doc(hidden)]
 pub mod disk;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;
 mod given_up;
+#[doc(hidden)]
 pub mod index;
 mod large;
 mod log;
@@ -48,8 +50,8 @@ mod stats;
 
 pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
-pub use index::KEY_BYTES_MAX;
-pub use options::{Options, Variant};
+pub use index::{IndexCause, IndexError, IndexStats, KEY_BYTES_MAX};
+pub use options::{StoreOptions, Variant};
 pub use stats::{GcReport, SetAside, Stats, VerifyReport, Wait, Waits};
 
 /// Longest value, bytes: 1 GiB.

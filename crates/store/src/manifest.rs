@@ -10,7 +10,7 @@ use crate::{
 };
 use forebay_pool::{
     Lsn, crc32c,
-    layout::{LSN_MAX, PAGE},
+    format::layout::{LSN_MAX, PAGE},
 };
 use serde::{Deserialize, Serialize};
 use std::{

@@ -11,8 +11,8 @@
 //! ```
 
 use forebay_pool::{
-    crc32c,
-    record::{self, HEADER, Invalid, Record},
+    Record, crc32c,
+    format::record::{self, HEADER, Invalid},
 };
 use std::fmt;
 use uuid::Uuid;
@@ -202,7 +202,7 @@ pub(crate) fn push_op(payload: &mut Vec<u8>, kind: u16, key: &[u8], body: &[u8])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_pool::record::Header;
+    use forebay_pool::Header;
     use std::io::IoSlice;
 
     fn record(kind: u16, payload: &[u8]) -> Vec<u8> {

@@ -1,24 +1,26 @@
 //! How a store is opened.
 
 use crate::{disk::descriptors, error::StoreError, log::SEGMENTS_MIN};
+use forebay_pool::SEGMENTS_MAX;
 
-/// When a put is durable, and what stands between it and the disk (P1's variants).
+/// When a put is durable, and what stands between it and the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Variant {
-    /// Each put writes to the value log and syncs it: plain WiscKey. Needs no pool.
+    /// Each put writes to the value log and syncs it. Needs no pool.
     Fsync,
     /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses what the kernel had not
     /// written. A killed process loses nothing. Needs no pool.
     NoSync,
-    /// Puts go to so many buffers in a pool, 1 to 64, and are durable there; a background drain writes the value
-    /// log. One buffer is P1's single buffer (a full one stops writers until it is drained), two its double buffer.
+    /// Puts go to so many segments of a pool, 1 to 64, and are durable there; a background drain writes the value
+    /// log. With one, writers wait while it is drained once it is full; with two, they fill the other one meanwhile.
     Buffered(u16),
 }
 
 impl Variant {
-    /// P1's single buffer.
+    /// One segment of a pool.
     pub const SINGLE: Self = Self::Buffered(1);
-    /// P1's double buffer.
+    /// Two segments of a pool, filled and drained in turn.
     pub const DOUBLE: Self = Self::Buffered(2);
 }
 
@@ -46,7 +48,7 @@ impl std::str::FromStr for Variant {
             _ => text
                 .strip_prefix("buffers=")
                 .and_then(|n| n.parse().ok())
-                .filter(|n| (1..=forebay_pool::layout::BUFFERS_MAX).contains(n))
+                .filter(|n| (1..=SEGMENTS_MAX).contains(n))
                 .map(Self::Buffered)
                 .ok_or_else(|| {
                     format!("unknown variant {text:?}: fsync, nosync, single, double, or buffers=N with N from 1 to 64")
@@ -56,44 +58,144 @@ impl std::str::FromStr for Variant {
 }
 
 /// How a store is opened. The defaults suit a machine with a few gigabytes of memory and an SSD.
+///
+/// [`open`](Self::open) is the last call.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// When a put is durable.
-    pub variant: Variant,
-    /// The value log stays in the pool and is never drained: the store's data device is the memory itself (P5). Needs 4 to 64
-    /// buffers, which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of dead records is
-    /// used again. Large values and the index's tables lie in the directory as ever. A store may be opened in turn with and without.
-    pub resident: bool,
-    /// Make the store if the directory holds none.
-    pub create: bool,
-    /// Size of a log segment where no pool fixes it (`fsync`, `nosync`), 64 KiB to 64 MiB.
-    pub segment_bytes: u64,
-    /// Size at which a value-log file is full, 1 MiB to 1 GiB. Files are smaller than this (a 32nd of the log, but not below 16 MiB) as
-    /// long as the log is small, so that it may be given back in small parts.
-    pub file_bytes: u64,
-    /// Memory of one memtable chunk. Up to [`Options::CHUNKS_MAX`] exist at a time.
-    pub memtable_bytes: usize,
-    /// Log bytes that one chunk covers at most: what a restart has to read again is bounded by
-    /// this times the number of chunks.
-    pub chunk_log_bytes: u64,
-    /// Memory of the cache, which holds blocks of the index and values that were read more than once.
-    pub cache_bytes: u64,
-    /// Files that the store has open at a time, 16 or more: half of them value-log files and large values, the other half left for the
-    /// index's tables, each of which is open. Those have 32 MiB, and up to 1 GiB in a large index: some 50 hold 180 GB of values of 100 bytes,
-    /// 260 hold 1 TB, with as many again for a moment while all are merged. Files that are being written are open beyond that. None: half of what
-    /// the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
-    pub open_files: Option<usize>,
-    /// Collect garbage in the background.
-    pub gc: bool,
-    /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10; however little is live, four files of
-    /// garbage are allowed for. Writers are slowed to the pace of collection when they outrun it.
-    pub space_amplification_max: f64,
-    /// Open although parts of the store contradict each other or acknowledged records are unreadable, and give those up. The refusal
-    /// without this says what would be given up, [`Stats::given_up`](crate::Stats::given_up) what was.
-    pub salvage: bool,
+pub struct StoreOptions {
+    pub(crate) variant: Variant,
+    pub(crate) resident: bool,
+    pub(crate) create: bool,
+    pub(crate) segment_bytes: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) memtable_bytes: usize,
+    pub(crate) chunk_log_bytes: u64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) open_files: Option<usize>,
+    pub(crate) gc: bool,
+    pub(crate) space_amplification_max: f64,
+    pub(crate) salvage: bool,
 }
 
-impl Options {
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StoreOptions {
+    /// A store in front of which two segments of a pool stand, made if there is none, that collects its garbage.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            variant: Variant::DOUBLE,
+            resident: false,
+            create: true,
+            segment_bytes: 8 << 20,
+            file_bytes: 512 << 20,
+            memtable_bytes: 64 << 20,
+            chunk_log_bytes: 512 << 20,
+            cache_bytes: 128 << 20,
+            open_files: None,
+            gc: true,
+            space_amplification_max: 1.5,
+            salvage: false,
+        }
+    }
+
+    /// When a put is durable. Default: [`Variant::DOUBLE`], which needs a pool.
+    #[must_use]
+    pub const fn variant(mut self, variant: Variant) -> Self {
+        self.variant = variant;
+        self
+    }
+
+    /// The value log stays in the pool and is never drained: the store's data device is the memory itself. Needs 4 to 64
+    /// segments, which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of
+    /// dead records is used again. Large values and the index's tables lie in the directory as ever. A store may be opened in turn with and
+    /// without. Default: no.
+    #[must_use]
+    pub const fn resident(mut self, resident: bool) -> Self {
+        self.resident = resident;
+        self
+    }
+
+    /// Make the store if the directory holds none. Default: yes.
+    #[must_use]
+    pub const fn create_if_missing(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Bytes of a log segment where no pool fixes it ([`Variant::Fsync`], [`Variant::NoSync`]), 64 KiB to 64 MiB. Default: 8 MiB.
+    #[must_use]
+    pub const fn segment_size(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Bytes at which a value-log file is full, 1 MiB to 1 GiB. Files are smaller than this (a 32nd of the log, but not below 16 MiB) as
+    /// long as the log is small, so that it may be given back in small parts. Default: 512 MiB.
+    #[must_use]
+    pub const fn file_size(mut self, bytes: u64) -> Self {
+        self.file_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory of one memtable chunk, 64 KiB or more. Up to [`CHUNKS_MAX`](Self::CHUNKS_MAX) exist at a time. Default: 64 MiB.
+    #[must_use]
+    pub const fn memtable_size(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+
+    /// Log bytes that one chunk covers at most, 64 KiB or more: what a restart has to read again is bounded by this times the number
+    /// of chunks. Default: 512 MiB.
+    #[must_use]
+    pub const fn chunk_log_size(mut self, bytes: u64) -> Self {
+        self.chunk_log_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory of the cache, which holds blocks of the index and values that were read more than once. Default: 128 MiB.
+    #[must_use]
+    pub const fn cache_size(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Files that the store has open at a time, 16 or more: half of them value-log files and large values, the other half left for the
+    /// index's tables, each of which is open. Those have 32 MiB, and up to 1 GiB in a large index: some 50 hold 180 GB of values of 100 bytes,
+    /// 260 hold 1 TB, with as many again for a moment while all are merged. Files that are being written are open beyond that. Default: half of
+    /// what the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
+    #[must_use]
+    pub const fn open_files(mut self, files: usize) -> Self {
+        self.open_files = Some(files);
+        self
+    }
+
+    /// Collect garbage in the background. Default: yes.
+    #[must_use]
+    pub const fn gc(mut self, gc: bool) -> Self {
+        self.gc = gc;
+        self
+    }
+
+    /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10; however little is live, four files of
+    /// garbage are allowed for. Writers are slowed to the pace of collection when they outrun it. Default: 1.5.
+    #[must_use]
+    pub const fn space_amplification_max(mut self, factor: f64) -> Self {
+        self.space_amplification_max = factor;
+        self
+    }
+
+    /// Open although parts of the store contradict each other or acknowledged records are unreadable, and give those up. The refusal
+    /// without this says what would be given up, [`Stats::given_up`](crate::Stats::given_up) what was. Default: no.
+    #[must_use]
+    pub const fn salvage(mut self, salvage: bool) -> Self {
+        self.salvage = salvage;
+        self
+    }
+
     /// How many files of the value log and large values may be open at a time; the rest is for the index's tables.
     pub(crate) fn open_log_files(&self) -> usize {
         self.open_files.unwrap_or_else(descriptors::default_limit) / 2
@@ -111,7 +213,7 @@ impl Options {
         let bad = |what: String| Err(StoreError::BadOption { what });
         const MIB: u64 = 1 << 20;
         if let Variant::Buffered(n) = self.variant
-            && !(1..=forebay_pool::layout::BUFFERS_MAX).contains(&n)
+            && !(1..=SEGMENTS_MAX).contains(&n)
         {
             return bad(format!("{n} buffers; 1 to 64 are possible"));
         }
@@ -158,25 +260,6 @@ impl Options {
     }
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            variant: Variant::DOUBLE,
-            resident: false,
-            create: true,
-            segment_bytes: 8 << 20,
-            file_bytes: 512 << 20,
-            memtable_bytes: 64 << 20,
-            chunk_log_bytes: 512 << 20,
-            cache_bytes: 128 << 20,
-            open_files: None,
-            gc: true,
-            space_amplification_max: 1.5,
-            salvage: false,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,8 +276,8 @@ mod tests {
 
     #[test]
     fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
-        assert!(Options::default().check().is_ok());
-        let broken: [fn(&mut Options); 9] = [
+        assert!(StoreOptions::new().check().is_ok());
+        let broken: [fn(&mut StoreOptions); 9] = [
             |o| o.open_files = Some(1),
             |o| o.resident = true,
             |o| (o.resident, o.variant) = (true, Variant::Fsync),
@@ -206,7 +289,7 @@ mod tests {
             |o| o.space_amplification_max = 1.0,
         ];
         for breaks in broken {
-            let mut options = Options::default();
+            let mut options = StoreOptions::new();
             breaks(&mut options);
             assert!(options.check().is_err());
         }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// A store's sizes and counts. Bytes unless a name says otherwise.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// Puts, deletes and batch operations since the store was opened.
     pub writes: u64,
@@ -65,6 +66,7 @@ pub struct Stats {
 
 /// What writers waited for, apart from a processor and the disk of an `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Waits {
     /// The index to keep up with the memtable: pauses, little by little.
     pub index: Wait,
@@ -94,6 +96,7 @@ impl Waits {
 
 /// Waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Wait {
     /// How many.
     pub times: u64,
@@ -115,6 +118,7 @@ impl From<forebay_pool::Waits> for Wait {
 
 /// A value-log file that cannot be collected: it stays, and the others are collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SetAside {
     /// The file.
     pub file: String,
@@ -126,6 +130,7 @@ pub struct SetAside {
 
 /// What a run of garbage collection did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct GcReport {
     /// Value-log files collected.
     pub files: u64,
@@ -145,6 +150,7 @@ pub struct GcReport {
 
 /// What a verification found.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Live keys whose value was read and checked.
     pub keys: u64,

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bench, contents, files_in, new_pool, tiny, value_log_files};
 use forebay_pool::Pool;
-use forebay_store::{Options, Store, StoreError, Variant};
+use forebay_store::{Store, StoreError, StoreOptions, Variant};
 use std::{
     fs::{self, OpenOptions},
     io::ErrorKind,
@@ -16,13 +16,11 @@ use std::{
 };
 
 /// Nothing in the background, and an index that takes in little before it is asked to.
-fn quiet(variant: Variant) -> Options {
-    Options {
-        gc: false,
-        memtable_bytes: 4 << 20,
-        chunk_log_bytes: 64 << 20,
-        ..tiny(variant)
-    }
+fn quiet(variant: Variant) -> StoreOptions {
+    tiny(variant)
+        .gc(false)
+        .memtable_size(4 << 20)
+        .chunk_log_size(64 << 20)
 }
 
 fn key(i: u32) -> Vec<u8> {
@@ -71,11 +69,9 @@ fn refused(
 ) {
     let before = contents(&bench.path());
     for create in [true, false] {
-        let options = Options {
-            create,
-            ..quiet(variant)
-        };
-        let error = Store::open(&bench.path(), pool, &options)
+        let options = quiet(variant).create_if_missing(create);
+        let error = options
+            .open(bench.path(), pool)
             .err()
             .expect("it is opened");
         let text = error.to_string();
@@ -263,11 +259,8 @@ fn a_store_without_its_manifest_is_never_taken_for_an_empty_one() {
 fn a_store_copied_without_its_lock_file_is_a_store() {
     let bench = closed();
     fs::remove_file(bench.path().join("LOCK")).unwrap();
-    let options = Options {
-        create: false,
-        ..quiet(Variant::Fsync)
-    };
-    check(&Store::open(&bench.path(), None, &options).unwrap());
+    let options = quiet(Variant::Fsync).create_if_missing(false);
+    check(&options.open(bench.path(), None).unwrap());
 }
 
 #[test]
@@ -277,24 +270,18 @@ fn a_directory_that_is_no_store_stays_exactly_as_it_is() {
     fs::create_dir(&home).unwrap();
     fs::write(home.join("thesis.tex"), "\\section{}").unwrap();
     for create in [true, false] {
-        let options = Options {
-            create,
-            ..quiet(Variant::Fsync)
-        };
-        let error = Store::open(&home, None, &options).err().unwrap();
+        let options = quiet(Variant::Fsync).create_if_missing(create);
+        let error = options.open(&home, None).err().unwrap();
         assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
         assert!(error.to_string().contains("thesis.tex"), "{error}");
         assert_eq!(files_in(&home), [home.join("thesis.tex")]);
         let file = home.join("thesis.tex");
-        let error = Store::open(&file, None, &options).err().unwrap();
+        let error = options.open(&file, None).err().unwrap();
         assert!(error.to_string().contains("no directory"), "{error}");
     }
     let missing = dir.path().join("missing");
-    let options = Options {
-        create: false,
-        ..quiet(Variant::Fsync)
-    };
-    let error = Store::open(&missing, None, &options).err().unwrap();
+    let options = quiet(Variant::Fsync).create_if_missing(false);
+    let error = options.open(&missing, None).err().unwrap();
     assert!(error.to_string().contains("does not exist"), "{error}");
     assert!(!missing.exists());
 }
@@ -312,14 +299,14 @@ fn crashed() -> Bench {
 fn a_store_whose_data_is_in_its_pool_opens_with_that_pool_only_and_then_has_all_of_it() {
     for variant in [Variant::DOUBLE, Variant::Fsync] {
         let bench = crashed();
-        let uuid = bench.pool.superblock().uuid.to_string();
+        let uuid = bench.pool.uuid().to_string();
         let other = new_pool(64 << 10);
         let in_pool: fn(&StoreError) -> bool = |e| matches!(e, StoreError::DataInPool { .. });
         if variant == Variant::Fsync {
             let says = ["no pool was given", "Open it with that pool", &uuid];
             refused(&bench, None, variant, in_pool, &says);
         }
-        let given = other.superblock().uuid.to_string();
+        let given = other.uuid().to_string();
         let says = ["was given", "Open it with that pool", &uuid, &given];
         refused(&bench, Some(&other), variant, in_pool, &says);
         check(&bench.open(&quiet(variant)));
@@ -341,11 +328,8 @@ fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
 #[test]
 fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
     let bench = crashed();
-    let salvage = Options {
-        salvage: true,
-        ..quiet(Variant::Fsync)
-    };
-    let store = Store::open(&bench.path(), None, &salvage).unwrap();
+    let salvage = quiet(Variant::Fsync).salvage(true);
+    let store = salvage.open(bench.path(), None).unwrap();
     let kept = (0..KEYS).take_while(|&i| store.get(&key(i)).is_ok_and(|v| v.is_some()));
     let kept = kept.count() as u32;
     // What was drained before the crash is there, and only that.
@@ -355,7 +339,7 @@ fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
     }
     store.put(b"goes on", b"value").unwrap();
     drop(store);
-    let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
     assert_eq!(store.get(b"goes on").unwrap().unwrap(), b"value");
     for i in 0..kept {
         assert_eq!(store.get(&key(i)).unwrap().unwrap(), value(i));
@@ -373,7 +357,7 @@ fn an_earlier_copy_of_the_directory_loses_nothing_that_is_in_the_pool() {
     let store = bench.open(&quiet(Variant::DOUBLE));
     store.put(b"second", b"2").unwrap();
     drop(store);
-    let store = Store::open(&copy, Some(&bench.pool), &quiet(Variant::DOUBLE)).unwrap();
+    let store = quiet(Variant::DOUBLE).open(&copy, &bench.pool).unwrap();
     assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
     assert_eq!(store.get(b"second").unwrap().unwrap(), b"2");
 }
@@ -382,7 +366,8 @@ fn an_earlier_copy_of_the_directory_loses_nothing_that_is_in_the_pool() {
 fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     let bench = closed();
     let store = bench.open(&quiet(Variant::DOUBLE));
-    let error = Store::open(&bench.path(), Some(&bench.pool), &quiet(Variant::DOUBLE))
+    let error = quiet(Variant::DOUBLE)
+        .open(bench.path(), &bench.pool)
         .err()
         .unwrap();
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
@@ -391,7 +376,8 @@ fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     let copy = bench.dir.path().join("copy");
     common::copy_dir(&bench.path(), &copy);
     let before = contents(&copy);
-    let error = Store::open(&copy, Some(&bench.pool), &quiet(Variant::DOUBLE))
+    let error = quiet(Variant::DOUBLE)
+        .open(&copy, &bench.pool)
         .err()
         .unwrap();
     assert!(matches!(error, StoreError::Pool(_)), "{error}");
@@ -407,7 +393,7 @@ const CHILD: &str = "STORE_OF_THE_PARENT";
 #[test]
 fn a_store_that_another_process_has_open_is_refused() {
     let bench = closed();
-    let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "in_another_process"])
         .env(CHILD, bench.path())
@@ -425,9 +411,7 @@ fn in_another_process() {
     };
     let path = PathBuf::from(path);
     let before = contents(&path);
-    let error = Store::open(&path, None, &quiet(Variant::Fsync))
-        .err()
-        .unwrap();
+    let error = quiet(Variant::Fsync).open(&path, None).err().unwrap();
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     assert!(contents(&path) == before);
 }
@@ -454,7 +438,8 @@ fn immutable(path: &Path, test: impl FnOnce()) {
 fn a_directory_that_cannot_be_written_is_refused_with_the_reason() {
     let bench = closed();
     immutable(&bench.path(), || {
-        let error = Store::open(&bench.path(), None, &quiet(Variant::Fsync))
+        let error = quiet(Variant::Fsync)
+            .open(bench.path(), None)
             .err()
             .unwrap();
         let StoreError::Io { source, .. } = &error else {
@@ -470,7 +455,8 @@ fn a_directory_that_cannot_be_written_is_refused_with_the_reason() {
     // Where no store can be made, none is begun.
     let file = bench.dir.path().join("a file");
     fs::write(&file, "").unwrap();
-    let error = Store::open(&file.join("store"), None, &quiet(Variant::Fsync))
+    let error = quiet(Variant::Fsync)
+        .open(file.join("store"), None)
         .err()
         .unwrap();
     assert!(matches!(error, StoreError::Io { .. }), "{error:?}");
@@ -511,7 +497,7 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_and_go_on_when_there_is_roo
         let path = disk.0.join(variant.to_string());
         let ballast = disk.0.join("ballast");
         fs::write(&ballast, vec![1; 3 << 20]).unwrap();
-        let store = Store::open(&path, Some(&bench.pool), &quiet(variant)).unwrap();
+        let store = quiet(variant).open(&path, &bench.pool).unwrap();
         let mut written = 0;
         let error = loop {
             match store.put(&key(written), &value(written)) {
@@ -537,7 +523,7 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_and_go_on_when_there_is_roo
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         store.close().unwrap();
-        let store = Store::open(&path, None, &quiet(Variant::Fsync)).unwrap();
+        let store = quiet(Variant::Fsync).open(&path, None).unwrap();
         for i in 0..written {
             assert_eq!(store.get(&key(i)).unwrap().unwrap(), value(i));
         }
@@ -601,7 +587,7 @@ fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_op
     for (file, damaged) in [(0, 50), (2, KEYS - 3)] {
         for variant in [Variant::Fsync, Variant::NoSync] {
             let bench = Bench::new();
-            let store = Store::open(&bench.path(), None, &quiet(variant)).unwrap();
+            let store = quiet(variant).open(bench.path(), None).unwrap();
             fill(&store);
             drop(store);
             let path = &value_log_files(&bench.path())[file];
@@ -689,7 +675,7 @@ fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1;
         fs::write(&table, flipped).unwrap();
-        match Store::open(&bench.path(), None, &quiet(Variant::Fsync)) {
+        match quiet(Variant::Fsync).open(bench.path(), None) {
             Err(error) => assert!(error.to_string().contains(name), "{error}"),
             Ok(store) => {
                 for i in 0..KEYS {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, VARIANTS, small};
-use forebay_store::{Batch, Options, ScanRange, Store, StoreError, Variant};
+use forebay_store::{Batch, ScanRange, Store, StoreError, Variant};
 
 fn key(i: u32) -> Vec<u8> {
     format!("key {i:06}").into_bytes()
@@ -268,10 +268,7 @@ fn round_value(round: u8, i: u32) -> Vec<u8> {
 fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_crash() {
     for variant in [Variant::DOUBLE, Variant::NoSync] {
         let bench = Bench::with_segments(256 << 10);
-        let options = Options {
-            gc: false,
-            ..small(variant)
-        };
+        let options = small(variant).gc(false);
         let store = bench.open(&options);
         for round in 0..20u8 {
             for i in 0..2000 {
@@ -342,10 +339,7 @@ fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
 #[test]
 fn verify_finds_nothing_wrong_while_writers_and_the_collector_work() {
     let bench = Bench::new();
-    let options = Options {
-        space_amplification_max: 1.2,
-        ..common::tiny(Variant::DOUBLE)
-    };
+    let options = common::tiny(Variant::DOUBLE).space_amplification_max(1.2);
     let store = &bench.open(&options);
     let done = &std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

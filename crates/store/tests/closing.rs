@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, VARIANTS, crash_disk::CrashDisk, new_sim, tiny};
-use forebay_store::{Options, Store, Variant};
+use forebay_store::{Store, Variant};
 use std::{fs, sync::Arc, thread, time::Duration};
 
 fn get(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
@@ -68,10 +68,7 @@ fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
 fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
     for round in 0..6u64 {
         let bench = Bench::new();
-        let options = Options {
-            space_amplification_max: 1.1,
-            ..tiny(Variant::DOUBLE)
-        };
+        let options = tiny(Variant::DOUBLE).space_amplification_max(1.1);
         let store = bench.open(&options);
         for i in 0..4000u32 {
             let key = (i % 300).to_be_bytes();
@@ -79,7 +76,7 @@ fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
         }
         thread::sleep(Duration::from_millis(20 * round));
         store.close().unwrap();
-        let store = Store::open(&bench.path(), None, &tiny(Variant::Fsync)).unwrap();
+        let store = tiny(Variant::Fsync).open(bench.path(), None).unwrap();
         for i in 3700..4000u32 {
             let value = get(&store, &(i % 300).to_be_bytes()).unwrap();
             assert_eq!(value, [i as u8; 1000]);
@@ -95,11 +92,10 @@ fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
         let clock = new_sim(4096);
         std::fs::create_dir(&live).unwrap();
         let disk = CrashDisk::new(&live, clock);
-        let options = Options {
-            space_amplification_max: 1.1,
-            ..tiny(Variant::NoSync)
-        };
-        let store = Store::open_on(Arc::new(disk.clone()), None, &live, None, &options).unwrap();
+        let options = tiny(Variant::NoSync).space_amplification_max(1.1);
+        let store = options
+            .open_on(Arc::new(disk.clone()), None, &live, None)
+            .unwrap();
         for i in 0..4000u32 {
             store
                 .put(&(i % 300).to_be_bytes(), &[i as u8; 1000])
@@ -110,7 +106,7 @@ fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
         let found = dir.path().join("found");
         disk.image(disk.events(), &mut common::Rng(round), &found);
         common::copy_dir(&live.join("index"), &found.join("index"));
-        let store = Store::open(&found, None, &options).unwrap();
+        let store = options.open(&found, None).unwrap();
         for i in 3700..4000u32 {
             let value = get(&store, &(i % 300).to_be_bytes()).unwrap();
             assert_eq!(value, [i as u8; 1000]);
@@ -126,12 +122,9 @@ fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
     const KEY: usize = 3;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let options = Options {
-        gc: false,
-        ..tiny(Variant::NoSync)
-    };
+    let options = tiny(Variant::NoSync).gc(false);
     let key = |i: u8| [b'k', 0, i];
-    let store = Store::open(&path, None, &options).unwrap();
+    let store = options.open(&path, None).unwrap();
     for i in 0..40 {
         store.put(&key(i), &[1; VALUE]).unwrap();
     }
@@ -141,14 +134,14 @@ fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
     let mut bytes = fs::read(file).unwrap();
     bytes[4096 + 64 + 10 * RECORD + RECORD / 2] ^= 1;
     fs::write(file, bytes).unwrap();
-    let store = Store::open(&path, None, &options).unwrap();
+    let store = options.open(&path, None).unwrap();
     for i in 0..7 {
         store.put(&key(i), &[2; VALUE]).unwrap();
     }
     // The index is told of all of it: a replay begins at the log's end.
     store.gc().unwrap();
     drop(store);
-    let store = Store::open(&path, None, &options).unwrap();
+    let store = options.open(&path, None).unwrap();
     for i in 0..40 {
         let expected = match i {
             0..7 => Some(vec![2; VALUE]),
@@ -195,11 +188,8 @@ fn a_close_with_a_snapshot_open_needs_no_pool_any_more_and_the_snapshot_reads_on
                 assert_eq!(snapshot.get(&key).unwrap().unwrap(), [1; 1000], "{variant}");
             }
         };
-        let quiet = |variant| Options {
-            gc: false,
-            ..tiny(variant)
-        };
-        let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+        let quiet = |variant| tiny(variant).gc(false);
+        let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
         check(&store);
         store.close().unwrap();
         // In the same pool too, whose lane was given back.

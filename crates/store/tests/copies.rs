@@ -10,8 +10,8 @@ use common::{
     hook_disk::{Doing, HookDisk},
     new_sim, tiny, value_log_files,
 };
-use forebay_pool::{Pool, crc32c, media::Sim};
-use forebay_store::{Options, Store, StoreError, Variant};
+use forebay_pool::{Pool, PoolOptions, crc32c, media::Sim};
+use forebay_store::{Store, StoreError, StoreOptions, Variant};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -19,11 +19,8 @@ use std::{
 };
 
 /// Nothing in the background but drains and the index.
-fn quiet(variant: Variant) -> Options {
-    Options {
-        gc: false,
-        ..tiny(variant)
-    }
+fn quiet(variant: Variant) -> StoreOptions {
+    tiny(variant).gc(false)
 }
 
 fn put(store: &Store, keys: std::ops::Range<u32>, fill: u8) {
@@ -42,7 +39,7 @@ fn check(store: &Store, keys: std::ops::Range<u32>, fill: u8) {
 }
 
 /// A whole session that puts these keys.
-fn session(bench: &Bench, options: &Options, keys: std::ops::Range<u32>) {
+fn session(bench: &Bench, options: &StoreOptions, keys: std::ops::Range<u32>) {
     let store = bench.open(options);
     put(&store, keys, 1);
     store.close().unwrap();
@@ -54,24 +51,25 @@ fn value_log(bench: &Bench) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens, and has `keys`.
-fn refused_with_manifest(bench: &Bench, options: &Options, older: &[u8], keys: u32) {
+fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u32) {
     let newer = fs::read(manifest(bench)).unwrap();
     assert!(value_log_files(&bench.path()).len() > 4);
     fs::write(manifest(bench), older).unwrap();
     refused(
         bench,
-        options,
+        variant,
         &["MANIFEST", "salvage", "Nothing was changed"],
     );
     fs::write(manifest(bench), newer).unwrap();
-    check(&bench.open(options), 0..keys, 1);
+    check(&bench.open(&quiet(variant)), 0..keys, 1);
 }
 
 /// Opening is refused with words on each of `says`, and changes nothing.
-fn refused(bench: &Bench, options: &Options, says: &[&str]) -> StoreError {
+fn refused(bench: &Bench, variant: Variant, says: &[&str]) -> StoreError {
     let before = contents(&bench.path());
-    let pool = matches!(options.variant, Variant::Buffered(_)).then_some(&bench.pool);
-    let error = Store::open(&bench.path(), pool, options)
+    let pool = matches!(variant, Variant::Buffered(_)).then_some(&bench.pool);
+    let error = quiet(variant)
+        .open(bench.path(), pool)
         .err()
         .expect("it is opened");
     let text = error.to_string();
@@ -94,7 +92,7 @@ fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
         session(&bench, &quiet(variant), 0..5);
         let older = fs::read(manifest(&bench)).unwrap();
         session(&bench, &quiet(variant), 5..300);
-        refused_with_manifest(&bench, &quiet(variant), &older, 300);
+        refused_with_manifest(&bench, variant, &older, 300);
     }
 }
 
@@ -115,7 +113,7 @@ fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() 
             if index_too {
                 replace(&earlier, &bench.path(), "index");
             }
-            refused(&bench, &quiet(variant), &["MANIFEST", "salvage"]);
+            refused(&bench, variant, &["MANIFEST", "salvage"]);
             fs::copy(later.join("MANIFEST"), manifest(&bench)).unwrap();
             replace(&later, &bench.path(), "index");
             check(&bench.open(&quiet(variant)), 0..10, 1);
@@ -132,7 +130,7 @@ fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused(
         let older = fs::read(manifest(&bench)).unwrap();
         put(&store, 5..300, 1);
         drop(store);
-        refused_with_manifest(&bench, &quiet(variant), &older, 300);
+        refused_with_manifest(&bench, variant, &older, 300);
     }
 }
 
@@ -286,7 +284,7 @@ fn a_mixture_of_two_moments_is_refused_unchanged_or_has_what_the_older_one_had()
                 what.push_str(&format!(", {name} {part}"));
             }
             let before = contents(&dir);
-            match Store::open(&dir, pool, &quiet(variant)) {
+            match quiet(variant).open(&dir, pool) {
                 Ok(store) => {
                     // What knows of more, or of less, than the value log has is never gone on with.
                     assert!(mixture & 1 == mixture >> 1 & 1, "{what}: opened");
@@ -312,7 +310,9 @@ fn a_mixture_of_two_moments_is_refused_unchanged_or_has_what_the_older_one_had()
 fn pool_of(image: Vec<u8>) -> Pool {
     let media = Sim::from_image(image);
     media.stop_recording();
-    Pool::open_media(Path::new("test pool"), Arc::new(media)).unwrap()
+    PoolOptions::new()
+        .open_on("test pool", Arc::new(media))
+        .unwrap()
 }
 
 #[test]
@@ -326,11 +326,9 @@ fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files(
             dir: tempfile::tempdir().unwrap(),
             pool,
         };
-        let options = Options {
-            memtable_bytes,
-            chunk_log_bytes: 64 << 20,
-            ..quiet(Variant::DOUBLE)
-        };
+        let options = quiet(Variant::DOUBLE)
+            .memtable_size(memtable_bytes)
+            .chunk_log_size(64 << 20);
         let mut store = bench.open(&options);
         put(&store, 0..3, 1);
         let earlier = media.image();
@@ -346,14 +344,15 @@ fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files(
         let before = contents(&bench.path());
         // However often it is tried.
         for _ in 0..4 {
-            let error = Store::open(&bench.path(), Some(&pool_of(earlier.clone())), &options)
+            let error = options
+                .open(bench.path(), &pool_of(earlier.clone()))
                 .err()
                 .expect("it is opened");
             assert!(contents(&bench.path()) == before, "{error}");
         }
         let earlier = pool_of(earlier);
         for _ in 0..4 {
-            let error = Store::open(&bench.path(), Some(&earlier), &options).err();
+            let error = options.open(bench.path(), &earlier).err();
             let error = error.expect("it is opened at last");
             assert!(error.to_string().contains("older"), "{error}");
             assert!(contents(&bench.path()) == before, "{error}");
@@ -361,16 +360,13 @@ fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files(
         let aside = bench.dir.path().join("aside");
         copy_dir(&bench.path(), &aside);
         // Given up, it costs what is in no file, and nothing else.
-        let salvage = Options {
-            salvage: true,
-            ..options.clone()
-        };
-        let store = Store::open(&aside, Some(&earlier), &salvage).unwrap();
+        let salvage = options.clone().salvage(true);
+        let store = salvage.open(&aside, &earlier).unwrap();
         check(&store, 0..40, 1);
         assert!(!store.stats().given_up.is_empty());
         drop(store);
         check(
-            &Store::open(&bench.path(), Some(&pool_of(later)), &options).unwrap(),
+            &options.open(bench.path(), &pool_of(later)).unwrap(),
             0..42,
             1,
         );
@@ -398,7 +394,7 @@ fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
     let later = bench.dir.path().join("later");
     copy_dir(&bench.path().join("index"), &later.join("index"));
     replace(&earlier, &bench.path(), "index");
-    refused(&bench, &options, &["index", "older", "deleted"]);
+    refused(&bench, Variant::Fsync, &["index", "older", "deleted"]);
     replace(&later, &bench.path(), "index");
     let store = bench.open(&options);
     assert!(store.get(&7u32.to_be_bytes()).unwrap().is_none());
@@ -417,7 +413,7 @@ fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     drop(store);
     let files = value_log(&bench);
     fs::write(manifest(&bench), older).unwrap();
-    let error = refused(&bench, &options, &["salvage would give up"]);
+    let error = refused(&bench, Variant::Fsync, &["salvage would give up"]);
     let later = files.len() - 1;
     assert!(
         error
@@ -425,10 +421,7 @@ fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
             .contains(&format!("{later} value-log files")),
         "{error}"
     );
-    let salvage = Options {
-        salvage: true,
-        ..options.clone()
-    };
+    let salvage = options.clone().salvage(true);
     let store = bench.open(&salvage);
     let said = store.stats().given_up.join("\n");
     check(&store, 0..5, 1);
@@ -475,7 +468,7 @@ fn a_copy_whose_last_file_was_copied_before_it_was_written_is_refused() {
         }
         refused(
             &bench,
-            &quiet(variant),
+            variant,
             &["has nothing from log address", "copied while"],
         );
         for (path, bytes) in &later {
@@ -504,7 +497,7 @@ fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_ope
         }
         _ => Ok(()),
     });
-    let store = Store::open_on(disk, None, &bench.path(), None, &options).unwrap();
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
     check(&store, 0..100, 2);
     let leftovers = store.stats().leftovers;
     assert!(!leftovers.is_empty());
@@ -545,7 +538,7 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
         let json = serde_json::to_string_pretty(&crafted).unwrap();
         let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
         fs::write(manifest(&bench), text).unwrap();
-        refused(&bench, &options, &["othing was changed"]);
+        refused(&bench, Variant::Fsync, &["othing was changed"]);
     }
     fs::write(manifest(&bench), &text).unwrap();
     let last = value_log_files(&bench.path()).pop().unwrap();
@@ -559,7 +552,7 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
         let crc = crc32c([&crafted[8..48]]);
         crafted[4..8].copy_from_slice(&crc.to_le_bytes());
         fs::write(&last, &crafted).unwrap();
-        refused(&bench, &options, &["nothing was changed"]);
+        refused(&bench, Variant::Fsync, &["nothing was changed"]);
     }
     fs::write(&last, whole).unwrap();
     check(&bench.open(&options), 0..100, 1);

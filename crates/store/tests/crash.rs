@@ -17,10 +17,10 @@ use common::{
     tiny,
 };
 use forebay_pool::{
-    Pool,
+    Pool, PoolOptions,
     media::{CrashImages, Sim},
 };
-use forebay_store::{Options, Store, Variant};
+use forebay_store::{Store, StoreOptions, Variant};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -87,14 +87,16 @@ impl Machine {
         Self {
             dir: dir.to_owned(),
             disk: CrashDisk::new(dir, Arc::clone(&sim)),
-            pool: Pool::open_media(Path::new("test pool"), sim.clone()).unwrap(),
+            pool: PoolOptions::new()
+                .open_on("test pool", sim.clone())
+                .unwrap(),
             sim,
         }
     }
 
-    fn open(&self, options: &Options) -> Store {
+    fn open(&self, options: &StoreOptions) -> Store {
         let disk = Arc::new(self.disk.clone());
-        Store::open_on(disk, None, &self.dir, Some(&self.pool), options).unwrap()
+        options.open_on(disk, None, &self.dir, &self.pool).unwrap()
     }
 }
 
@@ -156,7 +158,7 @@ impl Drop for Finished<'_> {
 
 fn record(
     machine: Machine,
-    options: &Options,
+    (variant, options): (Variant, &StoreOptions),
     known: &Known,
     scale: Scale,
     rng: &mut Rng,
@@ -238,7 +240,7 @@ fn record(
         disk: machine.disk.clone(),
         images,
         before: known.clone(),
-        variant: options.variant,
+        variant,
         begun,
         operations,
         copies,
@@ -308,40 +310,46 @@ impl Recorded {
     }
 }
 
-fn options(rng: &mut Rng, collects: bool) -> Options {
+fn options(rng: &mut Rng, collects: bool) -> (Variant, StoreOptions) {
     let resident = rng.chance(4);
     let variant = match resident {
         true => Variant::Buffered(12),
         false => VARIANTS[rng.below(5) as usize],
     };
-    Options {
-        resident,
+    let options = tiny(variant)
+        .resident(resident)
         // Without, a resident store is full some time.
-        gc: collects || resident,
-        space_amplification_max: 1.2,
-        file_bytes: 2 << 20,
-        ..tiny(variant)
-    }
+        .gc(collects || resident)
+        .space_amplification_max(1.2)
+        .file_size(2 << 20);
+    (variant, options)
 }
 
 fn two_crashes(seed: u64) {
     let mut rng = Rng(seed);
     let work = tempfile::tempdir().unwrap();
     let scale = if seed.is_multiple_of(4) { LARGE } else { SMALL };
-    let first = options(&mut rng, true);
+    let (first_variant, first) = options(&mut rng, true);
     let machine = Machine::new(&work.path().join("first"), scale.segment_bytes);
     let (known, place) = (Known::nothing(WRITERS), work.path().join("1"));
-    let one = record(machine, &first, &known, scale, &mut rng, &place);
+    let one = record(
+        machine,
+        (first_variant, &first),
+        &known,
+        scale,
+        &mut rng,
+        &place,
+    );
     for cut in 0..4 {
         let (point, copy, known) = one.moment(&mut rng);
         let dir = work.path().join(format!("cut {cut}"));
         let machine = one.cut(point, copy, &mut rng, &dir);
-        let second = options(&mut rng, cut == 0);
+        let (second_variant, second) = options(&mut rng, cut == 0);
         let when = format!(
             "seed {seed}: {} cut at {point} of {}, then {}",
-            first.variant,
+            first_variant,
             one.images.points(),
-            second.variant
+            second_variant
         );
         if cut > 0 {
             let store = machine.open(&second);
@@ -351,16 +359,23 @@ fn two_crashes(seed: u64) {
             continue;
         }
         let place = work.path().join("2");
-        let two = record(machine, &second, &known, scale, &mut rng, &place);
+        let two = record(
+            machine,
+            (second_variant, &second),
+            &known,
+            scale,
+            &mut rng,
+            &place,
+        );
         for again in 0..4 {
             let (point, copy, known) = two.moment(&mut rng);
             let dir = work.path().join(format!("cut {cut} {again}"));
             let machine = two.cut(point, copy, &mut rng, &dir);
-            let third = options(&mut rng, false);
+            let (third_variant, third) = options(&mut rng, false);
             let when = format!(
                 "{when}, cut at {point} of {}, then {}",
                 two.images.points(),
-                third.variant
+                third_variant
             );
             let store = machine.open(&third);
             known.judge(&store, &when);
@@ -387,10 +402,10 @@ fn after_two_power_cuts_in_a_row_every_acknowledged_write_is_there() {
 }
 
 /// A store on a machine of its own, with options that need no pool.
-fn without_pool(dir: &Path, options: &Options) -> (Machine, Store) {
+fn without_pool(dir: &Path, options: &StoreOptions) -> (Machine, Store) {
     let machine = Machine::new(dir, SMALL.segment_bytes);
     let disk = Arc::new(machine.disk.clone());
-    let store = Store::open_on(disk, None, dir, None, options).unwrap();
+    let store = options.open_on(disk, None, dir, None).unwrap();
     (machine, store)
 }
 
@@ -409,11 +424,9 @@ fn cut_now(machine: &Machine, seed: u64, to: &Path) {
 fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
     let work = tempfile::tempdir().unwrap();
     // Nothing is merged into the index, and so nothing synced on that account.
-    let options = Options {
-        memtable_bytes: 4 << 20,
-        chunk_log_bytes: 64 << 20,
-        ..tiny(Variant::NoSync)
-    };
+    let options = tiny(Variant::NoSync)
+        .memtable_size(4 << 20)
+        .chunk_log_size(64 << 20);
     let live = work.path().join("live");
     let (machine, store) = without_pool(&live, &options);
     let large = vec![7; 100_000];
@@ -437,7 +450,7 @@ fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
     for seed in 0..8 {
         let found = work.path().join(format!("found {seed}"));
         cut_now(&machine, seed, &found);
-        let store = Store::open(&found, None, &options).unwrap();
+        let store = options.open(&found, None).unwrap();
         let value = store.get(b"key").unwrap().unwrap();
         assert!(value == large || value == b"small");
     }
@@ -468,10 +481,7 @@ fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_be
 #[test]
 fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_not_used_again() {
     let work = tempfile::tempdir().unwrap();
-    let options = Options {
-        gc: false,
-        ..tiny(Variant::DOUBLE)
-    };
+    let options = tiny(Variant::DOUBLE).gc(false);
     let machine = Machine::new(&work.path().join("live"), SMALL.segment_bytes);
     let store = machine.open(&options);
     store.put(b"first", b"1").unwrap();
@@ -485,13 +495,10 @@ fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_
     cut_now(&machine, 0, &found);
 
     let machine = Machine::after(&found, early);
-    let refused = Store::open(&found, Some(&machine.pool), &options).err();
+    let refused = options.open(&found, &machine.pool).err();
     let refused = refused.unwrap().to_string();
     assert!(refused.contains("its index was told of it"), "{refused}");
-    let salvage = Options {
-        salvage: true,
-        ..options.clone()
-    };
+    let salvage = options.clone().salvage(true);
     let store = machine.open(&salvage);
     assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
     store.put(b"second", b"2").unwrap();
@@ -501,10 +508,7 @@ fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_
         let found = work.path().join(format!("found {round}"));
         cut_now(&machine, 0, &found);
         let machine = Machine::after(&found, image.clone());
-        let options = Options {
-            variant,
-            ..options.clone()
-        };
+        let options = options.clone().variant(variant);
         for _ in 0..2 {
             let store = machine.open(&options);
             assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
@@ -518,11 +522,9 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
     for seed in 0..4 {
         let work = tempfile::tempdir().unwrap();
         // The index stays empty: all of the log is walked at an opening.
-        let options = Options {
-            memtable_bytes: 4 << 20,
-            chunk_log_bytes: 64 << 20,
-            ..tiny(Variant::NoSync)
-        };
+        let options = tiny(Variant::NoSync)
+            .memtable_size(4 << 20)
+            .chunk_log_size(64 << 20);
         let (machine, store) = without_pool(&work.path().join("live"), &options);
         // Up to the moment at which the second file is in the manifest: the first one is not synced yet.
         let two = || common::value_log_files(&machine.dir).len() == 2;
@@ -540,7 +542,7 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
             machine.disk.image(done - back, &mut Rng(seed), &found);
             common::copy_dir(&machine.dir.join("index"), &found.join("index"));
             for round in 0..2u8 {
-                let Ok(store) = Store::open(&found, None, &options) else {
+                let Ok(store) = options.open(&found, None) else {
                     panic!("seed {seed}, {back} operations before the end, round {round}");
                 };
                 for i in 0..60u32 {
@@ -548,7 +550,7 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
                 }
                 drop(store);
             }
-            let store = Store::open(&found, None, &options).unwrap();
+            let store = options.open(&found, None).unwrap();
             for round in 0..2u8 {
                 for i in 0..60u32 {
                     let value = store.get(&[round, i as u8]).unwrap().unwrap();

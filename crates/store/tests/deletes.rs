@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, small, within};
-use forebay_store::{Options, ScanRange, Store, Variant};
+use forebay_store::{ScanRange, Store, Variant};
 use std::{collections::VecDeque, thread, time::Duration};
 
 fn key(number: u32) -> Vec<u8> {
@@ -56,10 +56,7 @@ fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
     // Chunks that hold all of it, and chunks that go into the index again and again.
     for memtable_bytes in [4 << 20, 64 << 10] {
         let bench = Bench::new();
-        let store = bench.open(&Options {
-            memtable_bytes,
-            ..small(Variant::DOUBLE)
-        });
+        let store = bench.open(&small(Variant::DOUBLE).memtable_size(memtable_bytes));
         let mut queue: VecDeque<u32> = (0..LIVE).collect();
         queue
             .iter()
@@ -81,10 +78,7 @@ fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
 fn keys_that_are_deleted_and_put_again_are_met_by_every_scan_in_between() {
     const KEYS: u32 = 400;
     let bench = Bench::new();
-    let store = bench.open(&Options {
-        memtable_bytes: 4 << 20,
-        ..small(Variant::DOUBLE)
-    });
+    let store = bench.open(&small(Variant::DOUBLE).memtable_size(4 << 20));
     let keys = |range: ScanRange| -> Vec<Vec<u8>> {
         let scan = store.scan(range.keys_only()).unwrap();
         scan.map(|pair| pair.unwrap().0).collect()

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, tiny, value_log_files};
-use forebay_store::{Options, ScanRange, Store, Variant};
+use forebay_store::{ScanRange, Store, StoreOptions, Variant};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -16,12 +16,13 @@ use std::{
 const KEYS: u32 = 1500;
 const VALUE: usize = 40_000;
 
-fn options() -> Options {
-    Options {
-        open_files: Some(16),
-        cache_bytes: 64 << 10,
-        ..tiny(Variant::NoSync)
-    }
+/// With as many open files as the process may have.
+fn unlimited() -> StoreOptions {
+    tiny(Variant::NoSync).cache_size(64 << 10)
+}
+
+fn options() -> StoreOptions {
+    unlimited().open_files(16)
 }
 
 fn fill(store: &Store, round: u8) {
@@ -65,7 +66,7 @@ fn open_in(dir: &Path) -> usize {
 fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
     let bench = Bench::new();
     let path = bench.path();
-    let store = Store::open(&path, None, &options()).unwrap();
+    let store = options().open(&path, None).unwrap();
     fill(&store, 1);
     fill(&store, 2);
     check(&store, 2);
@@ -75,7 +76,7 @@ fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
     let open = open_in(&path);
     assert!(open <= allowed, "{open} files are open");
     store.close().unwrap();
-    let store = Store::open(&path, None, &options()).unwrap();
+    let store = options().open(&path, None).unwrap();
     check(&store, 2);
     assert!(open_in(&path) <= allowed);
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
@@ -84,11 +85,8 @@ fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
 #[test]
 fn readers_whose_files_are_closed_and_collected_meanwhile_find_every_value() {
     let bench = Bench::new();
-    let options = Options {
-        space_amplification_max: 1.1,
-        ..options()
-    };
-    let store = &Store::open(&bench.path(), None, &options).unwrap();
+    let options = options().space_amplification_max(1.1);
+    let store = &options.open(bench.path(), None).unwrap();
     fill(store, 0);
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -149,17 +147,13 @@ fn with_few_descriptors() {
     let Some(path) = env::var_os(STORE).map(PathBuf::from) else {
         return;
     };
-    let options = Options {
-        open_files: None,
-        gc: false,
-        ..options()
-    };
-    let store = Store::open(&path, None, &options).unwrap();
+    let options = unlimited().gc(false);
+    let store = options.open(&path, None).unwrap();
     fill(&store, 1);
     fill(&store, 2);
     check(&store, 2);
     store.close().unwrap();
-    let store = Store::open(&path, None, &options).unwrap();
+    let store = options.open(&path, None).unwrap();
     check(&store, 2);
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
     store.close().unwrap();

@@ -9,7 +9,7 @@ use common::{
     tiny, value_log_files, within,
 };
 use forebay_store::{
-    Batch, Options, ScanRange, Store, StoreError, Variant,
+    Batch, ScanRange, Store, StoreError, StoreOptions, Variant,
     disk::{
         RealDisk,
         faulty::{Fault, FaultyDisk, Plan},
@@ -34,11 +34,8 @@ fn faulty(plan: &Arc<Plan>) -> Arc<FaultyDisk> {
     ))
 }
 
-fn quiet(variant: Variant) -> Options {
-    Options {
-        gc: false,
-        ..tiny(variant)
-    }
+fn quiet(variant: Variant) -> StoreOptions {
+    tiny(variant).gc(false)
 }
 
 /// Bytes of log that a segment of two [`half_a_segment`]s takes, with headers, seal, and up to the next page.
@@ -59,8 +56,9 @@ fn a_write_after_one_that_could_not_begin_a_new_file_is_not_lost() {
     for variant in [Variant::Fsync, Variant::NoSync] {
         let bench = Bench::new();
         let plan = Arc::new(Plan::default());
-        let store =
-            Store::open_on(faulty(&plan), None, &bench.path(), None, &quiet(variant)).unwrap();
+        let store = quiet(variant)
+            .open_on(faulty(&plan), None, bench.path(), None)
+            .unwrap();
         let large = half_a_segment();
         for i in 0..40u32 {
             if i == FILE_FULL {
@@ -94,7 +92,9 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
     let bench = Bench::new();
     let plan = Arc::new(Plan::default());
     let options = quiet(Variant::NoSync);
-    let store = Store::open_on(faulty(&plan), None, &bench.path(), None, &options).unwrap();
+    let store = options
+        .open_on(faulty(&plan), None, bench.path(), None)
+        .unwrap();
     store.put(b"key", b"value").unwrap();
     plan.strike(1, Fault::Error);
     assert!(store.flush().is_err());
@@ -112,12 +112,10 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
 #[test]
 fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() {
     let bench = Bench::new();
-    let options = Options {
-        memtable_bytes: 4 << 20,
-        chunk_log_bytes: 64 << 20,
-        ..quiet(Variant::NoSync)
-    };
-    let store = Store::open(&bench.path(), None, &options).unwrap();
+    let options = quiet(Variant::NoSync)
+        .memtable_size(4 << 20)
+        .chunk_log_size(64 << 20);
+    let store = options.open(bench.path(), None).unwrap();
     let files = || value_log_files(&bench.path());
     let mut puts = 0u32;
     while files().len() < 2 {
@@ -141,7 +139,7 @@ fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() 
             Ok(())
         }
     });
-    let store = Store::open_on(disk, None, &bench.path(), None, &options).unwrap();
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
     let done = std::mem::take(&mut *done.lock().unwrap());
     let of_first: Vec<bool> = done
         .iter()
@@ -192,7 +190,9 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
         }
     });
     let options = quiet(Variant::Buffered(4));
-    let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    let store = options
+        .open_on(disk, None, bench.path(), &bench.pool)
+        .unwrap();
     let begun = Instant::now();
     let large = half_a_segment();
     for i in 0..FILE_FULL - 2 {
@@ -224,7 +224,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
         }
     }
     store.close().unwrap();
-    let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
     for i in 0..60u32 {
         assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), large);
     }
@@ -248,7 +248,9 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
         }
     });
     let options = quiet(Variant::Buffered(4));
-    let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    let store = options
+        .open_on(disk, None, bench.path(), &bench.pool)
+        .unwrap();
     for i in 0..7u32 {
         store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
     }
@@ -256,7 +258,7 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
         thread::sleep(Duration::from_millis(5));
     }
     store.close().unwrap();
-    let store = Store::open(&bench.path(), None, &quiet(Variant::Fsync)).unwrap();
+    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
     for i in 0..7u32 {
         assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
     }
@@ -285,7 +287,7 @@ fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attemp
             _ => Ok(()),
         }
     });
-    let store = Store::open_on(disk, None, &bench.path(), None, &options).unwrap();
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
     for i in 0..FILE_FULL {
         store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
     }
@@ -318,7 +320,9 @@ fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
         }
     });
     let options = quiet(Variant::DOUBLE);
-    let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    let store = options
+        .open_on(disk, None, bench.path(), &bench.pool)
+        .unwrap();
     within(Duration::from_secs(60), "writing", move || {
         let value = [7; 1000];
         let mut done = 0;
@@ -353,7 +357,9 @@ fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
         }
     });
     let options = quiet(Variant::DOUBLE);
-    let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+    let store = options
+        .open_on(disk, None, bench.path(), &bench.pool)
+        .unwrap();
     while store.put(b"fills the pool", &half_a_segment()).is_ok() {}
     while store.put(b"fills the pool", b"to its last line").is_ok() {}
     let mut batch = Batch::new();
@@ -506,13 +512,7 @@ fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
         let pool = matches!(variant, Variant::Buffered(_));
         let insist = pool && fault != Fault::Gone;
         let mut possible = Possible::new();
-        match Store::open_on(
-            faulty(&plan),
-            None,
-            &bench.path(),
-            Some(&bench.pool),
-            &options,
-        ) {
+        match options.open_on(faulty(&plan), None, bench.path(), &bench.pool) {
             Ok(store) => {
                 possible = run(&store, &steps, insist);
                 if insist && plan.struck() > 0 {
@@ -526,7 +526,8 @@ fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
             Err(error) => check_error(&error),
         }
         let operations = plan.operations();
-        let store = Store::open(&bench.path(), Some(&bench.pool), &options)
+        let store = options
+            .open(bench.path(), &bench.pool)
             .unwrap_or_else(|error| panic!("{when}: {error}"));
         check(&store, &possible, &when);
         store.put(b"goes on", b"value").unwrap();

@@ -10,8 +10,8 @@
 mod common;
 
 use common::{contents, files_in, value_log_files};
-use forebay_pool::{CreateOptions, Pool};
-use forebay_store::{Batch, Options, ScanRange, Store, StoreError, Variant};
+use forebay_pool::{Pool, PoolOptions};
+use forebay_store::{Batch, ScanRange, Store, StoreError, StoreOptions, Variant};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -94,17 +94,15 @@ fn unpacked(name: &str) -> TempDir {
     dir
 }
 
-fn options(variant: Variant) -> Options {
-    Options {
-        variant,
-        file_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        memtable_bytes: 64 << 10,
-        chunk_log_bytes: 64 << 10,
-        cache_bytes: 1 << 20,
-        gc: false,
-        ..Options::default()
-    }
+fn options(variant: Variant) -> StoreOptions {
+    StoreOptions::new()
+        .variant(variant)
+        .file_size(1 << 20)
+        .segment_size(64 << 10)
+        .memtable_size(64 << 10)
+        .chunk_log_size(64 << 10)
+        .cache_size(1 << 20)
+        .gc(false)
 }
 
 fn key(i: u32) -> Vec<u8> {
@@ -121,13 +119,12 @@ fn large() -> Vec<u8> {
 }
 
 fn new_pool(path: &Path) -> Pool {
-    let options = CreateOptions {
-        bytes: 9 * (64 << 10),
-        segment_bytes: 64 << 10,
-        lanes: 4,
-        emulated: true,
-    };
-    Pool::create(path, options).unwrap()
+    let options = PoolOptions::new()
+        .size(9 * (64 << 10))
+        .segment_size(64 << 10)
+        .lanes(4)
+        .emulated(true);
+    options.create(path).unwrap()
 }
 
 /// The first part of what both fixtures hold: puts, and overwritten ones.
@@ -196,14 +193,14 @@ fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Variant, last: bool) {
     if last {
         expected.insert(LAST_KEY.to_vec(), LAST_VALUE.to_vec());
     }
-    let store = Store::open(dir, pool, &options(variant)).unwrap();
+    let store = options(variant).open(dir, pool).unwrap();
     check(&store, &expected);
     store.put(b"new", b"written by this program").unwrap();
     expected.insert(b"new".to_vec(), b"written by this program".to_vec());
     store.gc().unwrap();
     check(&store, &expected);
     store.close().unwrap();
-    let store = Store::open(dir, None, &options(Variant::Fsync)).unwrap();
+    let store = options(Variant::Fsync).open(dir, None).unwrap();
     check(&store, &expected);
 }
 
@@ -225,7 +222,10 @@ fn a_crashed_store_of_format_version_1_opens_with_its_pool_in_every_variant() {
         Variant::NoSync,
     ] {
         let dir = unpacked(CRASHED);
-        let pool = Pool::open(&dir.path().join(POOL), true).unwrap();
+        let pool = PoolOptions::new()
+            .emulated(true)
+            .open(dir.path().join(POOL))
+            .unwrap();
         check_usable(&dir.path().join(STORE), Some(&pool), variant, true);
     }
 }
@@ -233,7 +233,8 @@ fn a_crashed_store_of_format_version_1_opens_with_its_pool_in_every_variant() {
 #[test]
 fn a_crashed_store_of_format_version_1_asks_for_its_pool() {
     let dir = unpacked(CRASHED);
-    let error = Store::open(&dir.path().join(STORE), None, &options(Variant::Fsync))
+    let error = options(Variant::Fsync)
+        .open(dir.path().join(STORE), None)
         .err()
         .unwrap();
     assert!(matches!(error, StoreError::DataInPool { .. }), "{error}");
@@ -264,7 +265,7 @@ fn write_the_fixtures() {
         let path = dir.path().join(STORE);
         let pool_path = dir.path().join(POOL);
         let pool = new_pool(&pool_path);
-        let store = Store::open(&path, Some(&pool), &options(Variant::DOUBLE)).unwrap();
+        let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
         fill(&store);
         if closed {
             fill_on(&store);
@@ -272,7 +273,7 @@ fn write_the_fixtures() {
             store.close().unwrap();
         } else {
             store.close().unwrap();
-            let store = Store::open(&path, Some(&pool), &options(Variant::DOUBLE)).unwrap();
+            let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
             fill_on(&store);
             // As a killed process leaves it: nothing is drained, merged or noted any more.
             store.put(LAST_KEY, LAST_VALUE).unwrap();

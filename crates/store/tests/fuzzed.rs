@@ -2,7 +2,7 @@
 //! panic, and takes no more memory than they can fill.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_pool::{crc32c, record::Header, segment::SegmentHeader};
+use forebay_pool::{Header, crc32c, format::segment::SegmentHeader};
 use forebay_store::fuzzed;
 use proptest::prelude::*;
 use std::{fs, io::IoSlice, path::PathBuf};

@@ -1,7 +1,7 @@
 //! What an index promises, one promise for each test.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod index_support;
-use forebay_store::index::{Form, Index, IndexCause, KEY_BYTES_MAX, LsmIndex};
+use forebay_store::index::{Form, Index, IndexCause, KEY_BYTES_MAX};
 use index_support::*;
 use std::{
     fs,
@@ -15,7 +15,7 @@ fn a_new_index_is_empty_and_its_watermark_zero() {
     let index = open(&dir.path().join("new/index"));
     assert_eq!(index.watermark(), 0);
     assert_eq!(index.stats().tables, 0);
-    agree(&*index.snapshot(), &Model::new());
+    agree(&index.snapshot(), &Model::new());
     assert!(!index.compact().unwrap());
     index.merge_all().unwrap();
     index.verify().unwrap();
@@ -28,7 +28,7 @@ fn the_newest_run_wins() {
     ingest(&index, &mut model, &run(0, 1, 5000, 0), 1);
     ingest(&index, &mut model, &run(1000, 3, 1000, 100_000), 2);
     ingest(&index, &mut model, &run(4999, 1, 10, 200_000), 3);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     assert_eq!(index.stats().runs, 3);
     assert_eq!(index.stats().entries, 6010);
     index.verify().unwrap();
@@ -55,12 +55,12 @@ fn a_tombstone_hides_the_key_in_older_tables() {
     assert_eq!(index.stats().tombstones, 1);
     assert_eq!(snapshot.get(&number(5001)).unwrap(), None);
     assert_eq!(
-        collect(&*snapshot, Included(&number(6)), Included(&number(8))).len(),
+        collect(&snapshot, Included(&number(6)), Included(&number(8))).len(),
         2
     );
-    agree(&*snapshot, &model);
+    agree(&snapshot, &model);
     ingest(&index, &mut model, &Model::from([(number(7), at(9))]), 3);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn merging_all_drops_tombstones_and_what_they_hide() {
     let gone: Model = (0..3000).step_by(2).map(|n| (number(n), GONE)).collect();
     ingest(&index, &mut model, &gone, 2);
     index.merge_all().unwrap();
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     assert_eq!(index.snapshot().get(&number(2)).unwrap(), None);
     assert_eq!((index.stats().entries, index.stats().runs), (1500, 1));
     let all: Model = (0..3000).map(|n| (number(n), GONE)).collect();
@@ -87,11 +87,11 @@ fn merging_all_drops_tombstones_and_what_they_hide() {
     );
     assert_eq!(tables(dir.path()), Vec::<String>::new());
     assert_eq!(index.watermark(), 3);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     drop(index);
     let index = open(dir.path());
     assert_eq!(index.watermark(), 3);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_tombstone_stays_while_an_older_run_has_the_key() {
     // The four small runs are one now, and the large one is as it was.
     assert_eq!(index.stats().runs, 2);
     assert_eq!(index.stats().entries, 20_400);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn tombstones_are_merged_away_when_a_quarter_of_all_entries_are() {
         (index.stats().entries, index.stats().tombstones),
         (13_000, 0)
     );
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     ingest(&index, &mut model, &gone(0, 20_000), 4);
     compact(&index);
     assert_eq!((index.stats().entries, index.stats().tables), (0, 0));
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_few_tombstones_that_scans_pass_over_again_and_again_are_merged_away() {
     assert!(index.is_passed_over());
     compact(&index);
     assert_eq!(index.stats().tombstones, 0);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_snapshot_is_not_changed_by_ingestions_and_merges() {
     }
     index.merge_all().unwrap();
     for (snapshot, model) in &snapshots {
-        agree(&**snapshot, model);
+        agree(snapshot, model);
     }
     let files = tables(dir.path()).len() as u64;
     assert!(files > index.stats().tables, "snapshots hold their tables");
@@ -233,7 +233,7 @@ fn a_range_is_bounded_on_both_sides_from_both_ends() {
                         .into_iter()
                         .filter(|(k, _)| inside(k))
                         .collect();
-                    assert_eq!(collect(&*snapshot, lo, hi), expected);
+                    assert_eq!(collect(&snapshot, lo, hi), expected);
                     let back: Vec<_> = snapshot
                         .range((lo, hi))
                         .rev()
@@ -296,12 +296,12 @@ fn keys_of_every_length_are_held() {
         &Model::from([(vec![0; KEY_BYTES_MAX], GONE), (vec![0xff], at(3))]),
         2,
     );
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     index.merge_all().unwrap();
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     index.verify().unwrap();
     drop(index);
-    agree(&*open(dir.path()).snapshot(), &model);
+    agree(&open(dir.path()).snapshot(), &model);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_run_that_breaks_the_rules_is_refused_and_leaves_nothing() {
     assert!(matches!(e.cause, IndexCause::Invalid(_)), "{e}");
     assert_eq!(tables(dir.path()), before);
     assert_eq!(index.watermark(), 5);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
 }
 
 #[test]
@@ -358,9 +358,9 @@ fn the_tables_of_a_large_run_are_larger_and_not_more() {
     let tables = tables(dir.path()).len() as u64;
     assert!(bytes > 300 * small().table_bytes, "{bytes}");
     assert!(tables <= 100, "{tables} tables of {bytes} bytes");
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     drop(index);
-    agree(&*open(dir.path()).snapshot(), &model);
+    agree(&open(dir.path()).snapshot(), &model);
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn keys_that_arrive_in_order_are_not_rewritten() {
         "{kept} of {} tables kept",
         before.len()
     );
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     index.verify().unwrap();
 }
 
@@ -398,17 +398,17 @@ fn filters_and_indexes_in_parts_answer_as_whole_ones_do() {
         table_bytes: 1 << 20,
         ..small()
     };
-    let (index, mut model) = (LsmIndex::open(dir.path(), options).unwrap(), Model::new());
+    let (index, mut model) = (Index::open(dir.path(), options).unwrap(), Model::new());
     ingest(&index, &mut model, &run(0, 3, 60_000, 0), 1);
     ingest(&index, &mut model, &run(1, 3, 60_000, 0), 1);
     let whole = index.stats().memory_bytes;
     index.merge_all().unwrap();
     assert!(index.stats().memory_bytes < whole / 4);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     index.verify().unwrap();
     drop(index);
     agree(
-        &*LsmIndex::open(dir.path(), options).unwrap().snapshot(),
+        &Index::open(dir.path(), options).unwrap().snapshot(),
         &model,
     );
 }
@@ -428,7 +428,7 @@ fn readers_and_a_compactor_run_beside_ingestion() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let snapshot = index.snapshot();
-                let all = collect(&*snapshot, Unbounded, Unbounded);
+                let all = collect(&snapshot, Unbounded, Unbounded);
                 assert!(all.len() >= 2000);
                 for (key, address) in all.iter().step_by(97) {
                     assert_eq!(snapshot.get(key).unwrap(), Some(*address));
@@ -446,6 +446,6 @@ fn readers_and_a_compactor_run_beside_ingestion() {
         done.store(true, Ordering::Relaxed);
     });
     compact(&index);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     index.verify().unwrap();
 }

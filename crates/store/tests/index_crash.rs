@@ -1,7 +1,7 @@
 //! Crashes, failing disks and damage: an index is whole, as it was, or says what is wrong with it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod index_support;
-use forebay_store::index::{Index, IndexCause, IndexOptions, LsmIndex};
+use forebay_store::index::{Index, IndexCause, IndexOptions};
 use index_support::*;
 use std::{
     fs,
@@ -41,7 +41,7 @@ fn a_copy_taken_between_two_ingestions_opens_with_the_earlier_ones() {
         copy_dir(&dir.path().join("live"), &copy);
         let copy = open(&copy);
         assert_eq!(copy.watermark(), round);
-        agree(&*copy.snapshot(), &model);
+        agree(&copy.snapshot(), &model);
         copy.verify().unwrap();
     }
 }
@@ -58,7 +58,7 @@ fn what_a_crash_left_unfinished_is_removed_and_its_number_not_reused() {
     assert_eq!(tables(dir.path()), before);
     ingest(&index, &mut model, &run(0, 5, 500, 9000), 30);
     assert!(tables(dir.path()).last().unwrap() > &"00000999.table".to_string());
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     assert!(dir.path().join("notes.txt").exists());
 }
 
@@ -70,14 +70,14 @@ fn a_missing_directory_is_not_created_unasked() {
         create: false,
         ..small()
     };
-    let e = LsmIndex::open(&missing, options).err().unwrap();
+    let e = Index::open(&missing, options).err().unwrap();
     assert!(
         matches!(&e.cause, IndexCause::Io(io) if io.kind() == std::io::ErrorKind::NotFound),
         "{e}"
     );
     assert!(e.to_string().contains("missing"), "{e}");
     assert!(!missing.exists());
-    let e = LsmIndex::open(dir.path(), options).err().unwrap();
+    let e = Index::open(dir.path(), options).err().unwrap();
     assert_corrupt(&e, "no index");
 }
 
@@ -88,7 +88,7 @@ fn tables_without_a_manifest_are_never_taken_for_an_empty_index() {
     fs::remove_file(dir.path().join("MANIFEST")).unwrap();
     let before = tables(dir.path());
     assert_corrupt(
-        &LsmIndex::open(dir.path(), small()).err().unwrap(),
+        &Index::open(dir.path(), small()).err().unwrap(),
         "no MANIFEST",
     );
     assert_eq!(tables(dir.path()), before);
@@ -99,7 +99,7 @@ fn a_foreign_directory_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.tex"), b"\\section{}").unwrap();
     assert_corrupt(
-        &LsmIndex::open(dir.path(), small()).err().unwrap(),
+        &Index::open(dir.path(), small()).err().unwrap(),
         "thesis.tex",
     );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -121,14 +121,14 @@ fn a_missing_truncated_swapped_or_foreign_table_is_named_at_open() {
     ];
     for damage in damage {
         damage();
-        assert_corrupt(&LsmIndex::open(dir.path(), small()).err().unwrap(), &name);
+        assert_corrupt(&Index::open(dir.path(), small()).err().unwrap(), &name);
         fs::write(&table, &bytes).unwrap();
     }
     let other = dir.path().join(&tables(dir.path())[1]);
     let mut swapped = fs::read(other).unwrap();
     swapped.resize(bytes.len(), 0);
     fs::write(&table, swapped).unwrap();
-    assert!(LsmIndex::open(dir.path(), small()).is_err());
+    assert!(Index::open(dir.path(), small()).is_err());
     fs::write(&table, &bytes).unwrap();
     open(dir.path()).verify().unwrap();
 }
@@ -141,10 +141,7 @@ fn a_damaged_manifest_is_named() {
     let text = fs::read(&path).unwrap();
     for len in 0..text.len() {
         fs::write(&path, &text[..len]).unwrap();
-        assert_corrupt(
-            &LsmIndex::open(dir.path(), small()).err().unwrap(),
-            "MANIFEST",
-        );
+        assert_corrupt(&Index::open(dir.path(), small()).err().unwrap(), "MANIFEST");
     }
     fs::write(&path, &text).unwrap();
     open(dir.path()).verify().unwrap();
@@ -172,7 +169,7 @@ fn a_flipped_bit_anywhere_in_a_table_is_an_error_or_harmless_but_never_a_panic()
         let mut damaged = bytes.clone();
         damaged[place] ^= 1 << (place % 8);
         fs::write(dir.join(&name), &damaged).unwrap();
-        if let Ok(index) = LsmIndex::open(&dir, small()) {
+        if let Ok(index) = Index::open(&dir, small()) {
             let snapshot = index.snapshot();
             for (key, address) in model.iter().step_by(7) {
                 if let Ok(found) = snapshot.get(key) {
@@ -212,14 +209,14 @@ fn an_ingestion_that_cannot_commit_leaves_the_index_as_it_was_and_can_be_retried
         assert!(index.merge_all().is_err());
         assert_eq!(tables(dir.path()), before, "the space is given back");
         assert_eq!(index.watermark(), 20);
-        agree(&*index.snapshot(), &model);
+        agree(&index.snapshot(), &model);
     }
     fs::remove_dir(dir.path().join("MANIFEST.tmp")).unwrap();
     ingest(&index, &mut model, &more, 30);
     index.merge_all().unwrap();
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     drop(index);
-    agree(&*open(dir.path()).snapshot(), &model);
+    agree(&open(dir.path()).snapshot(), &model);
 }
 
 #[test]
@@ -247,17 +244,17 @@ fn within_a_file_size_limit() {
         table_bytes: 1 << 20,
         ..small()
     };
-    let index = LsmIndex::open(dir.path(), options).unwrap();
+    let index = Index::open(dir.path(), options).unwrap();
     let before = tables(dir.path());
     let e = try_ingest(&index, &run(0, 7, 20_000, 0), 30).unwrap_err();
     assert!(matches!(e.cause, IndexCause::Io(_)), "{e}");
     assert_eq!(tables(dir.path()), before);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     ingest(&index, &mut model, &run(0, 7, 200, 0), 30);
     let before = tables(dir.path());
     // Merged into one table, the entries exceed the limit too.
     assert!(index.merge_all().is_err());
     assert_eq!(tables(dir.path()), before);
-    agree(&*index.snapshot(), &model);
+    agree(&index.snapshot(), &model);
     index.verify().unwrap();
 }

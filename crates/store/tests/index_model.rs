@@ -1,7 +1,7 @@
 //! Random ingestions, merges, snapshots and reopenings against a map.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod index_support;
-use forebay_store::index::{Form, Index, IndexOptions, LsmIndex};
+use forebay_store::index::{Form, Index, IndexOptions};
 use index_support::*;
 use proptest::{collection::btree_map, prelude::*};
 use std::ops::Bound;
@@ -54,7 +54,7 @@ proptest! {
             pinned_bytes: if in_parts { 0 } else { 1 << 30 },
             ..small()
         };
-        let mut index = LsmIndex::open(dir.path(), options).unwrap();
+        let mut index = Index::open(dir.path(), options).unwrap();
         let mut model = Model::new();
         let mut watermark = 0;
         let mut snapshots = Vec::new();
@@ -72,7 +72,7 @@ proptest! {
                 Step::Snapshot => snapshots.push((index.snapshot(), model.clone())),
                 Step::Reopen => {
                     drop(index);
-                    index = LsmIndex::open(dir.path(), options).unwrap();
+                    index = Index::open(dir.path(), options).unwrap();
                 }
                 Step::Range(lo, hi) => {
                     let bounds = (Bound::Excluded(&lo[..]), Bound::Included(&hi[..]));
@@ -80,14 +80,14 @@ proptest! {
                         .into_iter()
                         .filter(|(k, _)| *k > lo && *k <= hi)
                         .collect();
-                    prop_assert_eq!(collect(&*index.snapshot(), bounds.0, bounds.1), expected);
+                    prop_assert_eq!(collect(&index.snapshot(), bounds.0, bounds.1), expected);
                 }
             }
             prop_assert_eq!(index.watermark(), watermark);
         }
-        agree(&*index.snapshot(), &model);
+        agree(&index.snapshot(), &model);
         for (snapshot, model) in &snapshots {
-            agree(&**snapshot, model);
+            agree(snapshot, model);
         }
         index.verify().unwrap();
     }

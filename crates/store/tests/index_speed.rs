@@ -2,7 +2,7 @@
 //! --ignored --nocapture`, with `INDEX_KEYS` (millions, default 10), `INDEX_RUN` (thousands, default 1000)
 //! and `INDEX_DIR` (default: the temporary directory).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use forebay_store::index::{Address, Form, Index, IndexOptions, LsmIndex};
+use forebay_store::index::{Address, Form, Index, IndexOptions};
 use std::{
     ops::Bound,
     sync::atomic::{AtomicBool, Ordering},
@@ -28,7 +28,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-fn measure_gets(what: &str, index: &LsmIndex, keys: u64, present: bool) {
+fn measure_gets(what: &str, index: &Index, keys: u64, present: bool) {
     let snapshot = index.snapshot();
     let mut state = 0x1234_5678_9abc_def1;
     const GETS: u32 = 1_000_000;
@@ -55,7 +55,7 @@ fn measure_gets(what: &str, index: &LsmIndex, keys: u64, present: bool) {
     }
 }
 
-fn measure_scans(index: &LsmIndex, keys: u64) {
+fn measure_scans(index: &Index, keys: u64) {
     let snapshot = index.snapshot();
     let mut state = 77;
     for (what, back) in [("forward", false), ("backward", true)] {
@@ -99,7 +99,7 @@ fn speed_of_the_index() {
         pinned_bytes: setting("INDEX_PINNED_MIB", 256) << 20,
         ..IndexOptions::default()
     };
-    let index = LsmIndex::open(&dir.path().join("i"), options).unwrap();
+    let index = Index::open(&dir.path().join("i"), options).unwrap();
     let (mut ingesting, mut compacting) = (Duration::ZERO, Duration::ZERO);
     let mut longest = Duration::ZERO;
     let mut merged = 0;
@@ -162,7 +162,7 @@ fn speed_of_the_index() {
     eprintln!("  verify {:.1} M/s", per(keys, at.elapsed()));
     drop(index);
     let at = Instant::now();
-    let index = LsmIndex::open(&dir.path().join("i"), options).unwrap();
+    let index = Index::open(&dir.path().join("i"), options).unwrap();
     eprintln!("  open {:.1?}", at.elapsed());
     assert_eq!(index.stats().entries, keys);
 }
@@ -173,7 +173,7 @@ fn ingestion_beside_compaction() {
     let keys = setting("INDEX_KEYS", 10) * 1_000_000;
     let run = setting("INDEX_RUN", 1000) * 1000;
     let dir = tempfile::tempdir().unwrap();
-    let index = LsmIndex::open(&dir.path().join("i"), IndexOptions::default()).unwrap();
+    let index = Index::open(&dir.path().join("i"), IndexOptions::default()).unwrap();
     let done = AtomicBool::new(false);
     let (mut runs_most, mut longest) = (0, Duration::ZERO);
     let begun = Instant::now();

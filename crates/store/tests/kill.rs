@@ -13,8 +13,8 @@ use common::{
     oracle::{Known, apply, operations, perform},
     tiny, within,
 };
-use forebay_pool::{CreateOptions, Pool};
-use forebay_store::{Options, Store, Variant};
+use forebay_pool::PoolOptions;
+use forebay_store::{Store, StoreOptions, Variant};
 use std::{
     collections::HashMap,
     io::{Read, Write},
@@ -40,17 +40,18 @@ fn way(number: u64) -> Variant {
     VARIANTS.get(number as usize).copied().unwrap_or(RESIDENT)
 }
 
-fn options(variant: Variant) -> Options {
-    Options {
-        space_amplification_max: 1.3,
-        resident: variant == RESIDENT,
-        ..tiny(variant)
-    }
+fn options(variant: Variant) -> StoreOptions {
+    tiny(variant)
+        .space_amplification_max(1.3)
+        .resident(variant == RESIDENT)
 }
 
 fn open(dir: &Path, variant: Variant) -> Store {
-    let pool = Pool::open(&dir.join("pool"), true).unwrap();
-    Store::open(&dir.join("store"), Some(&pool), &options(variant)).unwrap()
+    let pool = PoolOptions::new()
+        .emulated(true)
+        .open(dir.join("pool"))
+        .unwrap();
+    options(variant).open(dir.join("store"), &pool).unwrap()
 }
 
 fn writers_operations(seed: u64, writer: u64) -> Vec<Vec<common::oracle::Change>> {
@@ -150,13 +151,12 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
         let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 8;
         let mut rng = Rng(seed);
         let dir = tempfile::tempdir().unwrap();
-        let pool = CreateOptions {
-            bytes: 4 << 20,
-            segment_bytes: 64 << 10,
-            lanes: 4,
-            emulated: true,
-        };
-        Pool::create(&dir.path().join("pool"), pool).unwrap();
+        let pool = PoolOptions::new()
+            .size(4 << 20)
+            .segment_size(64 << 10)
+            .lanes(4)
+            .emulated(true);
+        pool.create(dir.path().join("pool")).unwrap();
         let mut known = Known::nothing(WRITERS);
         let (mut killed, mut closed, mut acknowledged) = (0, 0, 0);
         for round in 0.. {

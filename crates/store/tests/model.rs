@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, VARIANTS, tiny, within};
-use forebay_store::{Batch, Options, Scan, ScanRange, Snapshot, Store, StoreError, Variant};
+use forebay_store::{Batch, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Variant};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -123,16 +123,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn options(variant: u8) -> Options {
+fn options(variant: u8) -> StoreOptions {
     let resident = usize::from(variant) == VARIANTS.len();
-    Options {
-        space_amplification_max: 1.3,
-        resident,
-        ..tiny(match resident {
-            true => Variant::Buffered(RESIDENT_SEGMENTS),
-            false => VARIANTS[usize::from(variant)],
-        })
-    }
+    tiny(match resident {
+        true => Variant::Buffered(RESIDENT_SEGMENTS),
+        false => VARIANTS[usize::from(variant)],
+    })
+    .space_amplification_max(1.3)
+    .resident(resident)
 }
 
 /// All pairs of a range, compared as they come.

@@ -8,7 +8,7 @@ use common::{
     hook_disk::{Doing, HookDisk},
     small, within,
 };
-use forebay_store::{Store, Variant};
+use forebay_store::Variant;
 use std::{
     sync::{
         Arc,
@@ -44,7 +44,9 @@ fn a_sync_that_takes_long_slows_writers_little_by_little_before_one_has_to_wait(
             })
         };
         let options = small(Variant::DOUBLE);
-        let store = Store::open_on(disk, None, &bench.path(), Some(&bench.pool), &options).unwrap();
+        let store = options
+            .open_on(disk, None, bench.path(), &bench.pool)
+            .unwrap();
         let put = |i: u32| store.put(&i.to_be_bytes(), &[i as u8; 100]).unwrap();
         put(0);
         store.flush().unwrap();

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Bench, Rng, files_in, tiny, value_log_files, within};
 use forebay_pool::Pool;
-use forebay_store::{Batch, Options, ScanRange, Store, StoreError, Variant};
+use forebay_store::{Batch, ScanRange, Store, StoreError, StoreOptions, Variant};
 use std::{collections::BTreeMap, time::Duration};
 
 const SEGMENT: u64 = 64 << 10;
@@ -14,11 +14,8 @@ fn pool(segments: u64) -> Pool {
     Bench::with_room(segments, SEGMENT).pool
 }
 
-fn resident(buffers: u16) -> Options {
-    Options {
-        resident: true,
-        ..tiny(Variant::Buffered(buffers))
-    }
+fn resident(buffers: u16) -> StoreOptions {
+    tiny(Variant::Buffered(buffers)).resident(true)
 }
 
 fn value(n: u64, bytes: usize) -> Vec<u8> {
@@ -44,7 +41,7 @@ fn nothing_is_drained_and_everything_is_read_from_the_pool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let pool = pool(17);
-    let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+    let store = resident(16).open(&path, &pool).unwrap();
     assert!(store.is_resident());
     for n in 0..500u64 {
         store.put(&n.to_be_bytes(), &value(n, 1000)).unwrap();
@@ -56,7 +53,7 @@ fn nothing_is_drained_and_everything_is_read_from_the_pool() {
     assert_eq!(store.stats().log_drained, 0);
     store.close().unwrap();
     assert!(value_log_files(&path).is_empty());
-    let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+    let store = resident(16).open(&path, &pool).unwrap();
     assert_eq!(store.scan(ScanRange::all()).unwrap().count(), 500);
     assert!(store.verify().unwrap().problems.is_empty());
 }
@@ -67,7 +64,7 @@ fn overwriting_goes_on_for_ever_in_the_same_segments() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
         let pool = pool(17);
-        let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+        let store = resident(16).open(&path, &pool).unwrap();
         // A third of the pool is live; thirty times the pool is written, in single puts and batches.
         let mut rng = Rng(7);
         let mut last = BTreeMap::new();
@@ -103,7 +100,7 @@ fn a_full_store_says_so_loses_nothing_and_takes_deletes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
         let pool = pool(17);
-        let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+        let store = resident(16).open(&path, &pool).unwrap();
         let there = fill_until_full(&store);
         // 16 segments, of which three are kept free, and records have headers.
         assert!(there * 1000 > 11 * SEGMENT, "{there}");
@@ -122,7 +119,7 @@ fn a_full_store_says_so_loses_nothing_and_takes_deletes() {
             store.put(&n.to_be_bytes(), &value(n + 1, 1000)).unwrap();
         }
         drop(store);
-        let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+        let store = resident(16).open(&path, &pool).unwrap();
         for n in 0..there {
             let found = store.get(&n.to_be_bytes()).unwrap();
             let expected = match n {
@@ -139,11 +136,8 @@ fn a_full_store_says_so_loses_nothing_and_takes_deletes() {
 fn without_collection_a_full_store_refuses_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let pool = pool(17);
-    let options = Options {
-        gc: false,
-        ..resident(16)
-    };
-    let store = Store::open(&dir.path().join("store"), Some(&pool), &options).unwrap();
+    let options = resident(16).gc(false);
+    let store = options.open(dir.path().join("store"), &pool).unwrap();
     let there = fill_until_full(&store);
     for n in 0..there {
         assert!(store.get(&n.to_be_bytes()).unwrap().unwrap() == value(n, 1000));
@@ -155,7 +149,7 @@ fn an_open_snapshot_keeps_what_it_leads_to_and_writers_are_told() {
     within(Duration::from_secs(120), "a snapshot", || {
         let dir = tempfile::tempdir().unwrap();
         let pool = pool(17);
-        let store = Store::open(&dir.path().join("store"), Some(&pool), &resident(16)).unwrap();
+        let store = resident(16).open(dir.path().join("store"), &pool).unwrap();
         for n in 0..100u64 {
             store.put(&n.to_be_bytes(), &value(n, 1000)).unwrap();
         }
@@ -197,7 +191,7 @@ fn a_store_is_opened_in_turn_resident_and_not() {
         tiny(Variant::SINGLE),
     ];
     for (round, options) in (0u64..).zip(ways.iter().cycle().take(24)) {
-        let store = Store::open(&path, Some(&pool), options).unwrap();
+        let store = options.open(&path, &pool).unwrap();
         for (key, value) in &model {
             let found: forebay_store::Value = store.get(key).unwrap().unwrap();
             assert!(found == *value, "round {round}");
@@ -224,15 +218,15 @@ fn a_store_that_is_opened_again_and_again_never_runs_out_of_segments() {
     let path = dir.path().join("store");
     let pool = pool(17);
     let there = {
-        let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+        let store = resident(16).open(&path, &pool).unwrap();
         fill_until_full(&store)
     };
     // Each opening seals the segment that the last one was in, however little it holds.
     for round in 0..12u64 {
-        let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+        let store = resident(16).open(&path, &pool).unwrap();
         store.delete(&round.to_be_bytes()).unwrap();
     }
-    let store = Store::open(&path, Some(&pool), &resident(16)).unwrap();
+    let store = resident(16).open(&path, &pool).unwrap();
     for n in 0..there {
         let found = store.get(&n.to_be_bytes()).unwrap();
         assert_eq!(found.is_some(), n >= 12, "{n}");
@@ -252,13 +246,11 @@ fn a_resident_store_without_its_pool_is_refused_also_after_a_close() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let pool = pool(17);
-    let store = Store::open(&path, Some(&pool), &resident(8)).unwrap();
+    let store = resident(8).open(&path, &pool).unwrap();
     store.put(b"key", b"value").unwrap();
     store.close().unwrap();
     let before = files_in(&path);
-    let refused = Store::open(&path, None, &tiny(Variant::Fsync))
-        .err()
-        .unwrap();
+    let refused = tiny(Variant::Fsync).open(&path, None).err().unwrap();
     assert!(
         matches!(refused, StoreError::DataInPool { .. }),
         "{refused}"

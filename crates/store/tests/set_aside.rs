@@ -8,7 +8,7 @@ use common::{
     hook_disk::{Doing, HookDisk},
     tiny, value_log_files,
 };
-use forebay_store::{Options, Store, Variant};
+use forebay_store::{Store, StoreOptions, Variant};
 use std::{
     io,
     path::PathBuf,
@@ -21,12 +21,10 @@ const KEYS: u32 = 500;
 const LIVE: u64 = KEYS as u64 * 4160;
 const FILE: u64 = 1 << 20;
 
-fn options() -> Options {
-    Options {
-        memtable_bytes: 1 << 20,
-        chunk_log_bytes: 1 << 20,
-        ..tiny(Variant::NoSync)
-    }
+fn options() -> StoreOptions {
+    tiny(Variant::NoSync)
+        .memtable_size(1 << 20)
+        .chunk_log_size(1 << 20)
 }
 
 fn put(store: &Store, key: u32, round: u32) {
@@ -64,7 +62,9 @@ fn an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named() {
         let bench = Bench::new();
         let unreadable = Unreadable::default();
         let path = bench.path();
-        let store = Store::open_on(disk(&unreadable), None, &path, None, &options()).unwrap();
+        let store = options()
+            .open_on(disk(&unreadable), None, &path, None)
+            .unwrap();
         (0..KEYS).for_each(|key| put(&store, key, 0));
         let bad = value_log_files(&path)[0].clone();
         *unreadable.lock().unwrap() = Some((bad.clone(), sector));
@@ -109,11 +109,8 @@ fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
         let bench = Bench::new();
         let path = bench.path();
         let long = vec![b'k'; 40_000];
-        let larger = Options {
-            segment_bytes: 1 << 20,
-            ..options()
-        };
-        let store = Store::open(&path, None, &larger).unwrap();
+        let larger = options().segment_size(1 << 20);
+        let store = larger.open(&path, None).unwrap();
         for key in 0..KEYS {
             if key == before {
                 store.put(&long, b"value").unwrap();
@@ -121,7 +118,7 @@ fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
             put(&store, key, 0);
         }
         store.close().unwrap();
-        let store = Store::open(&path, None, &options()).unwrap();
+        let store = options().open(&path, None).unwrap();
         let first = value_log_files(&path)[0].clone();
         let name = first.file_name().unwrap().to_str().unwrap();
         overwrite(&store, 20);
@@ -141,7 +138,7 @@ fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
         assert_eq!(store.get(&long).unwrap().unwrap(), b"value");
         store.close().unwrap();
         // With segments as large as they were, it is collected.
-        let store = Store::open(&path, None, &larger).unwrap();
+        let store = larger.open(&path, None).unwrap();
         assert_eq!(store.gc().unwrap().set_aside, []);
         assert!(!first.exists());
         assert_eq!(store.get(&long).unwrap().unwrap(), b"value");
@@ -163,7 +160,7 @@ fn a_log_that_cannot_be_written_sets_no_file_aside_and_the_reason_is_told() {
             _ => Ok(()),
         }
     });
-    let store = Store::open_on(disk, None, &bench.path(), None, &options()).unwrap();
+    let store = options().open_on(disk, None, bench.path(), None).unwrap();
     for round in 0..6 {
         for key in 0..KEYS {
             // Some of each file stays live.

@@ -1,21 +1,15 @@
 //! One pool, several processes, one of which dies: examples/shared-pool, run as a user would.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod common;
+
 use std::{fs, process::Command};
 
 #[test]
 fn a_node_takes_over_the_lane_of_one_that_was_killed_and_nothing_is_missing() {
-    // Beside the tests' directory, where cargo puts examples.
-    let own = std::env::current_exe().unwrap();
-    let example = own.ancestors().nth(2).unwrap().join("examples/shared-pool");
-    if !example.is_file() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "the example was not built"
-        );
-        println!("skipped: not built: cargo build -p forebay-store --example shared-pool");
+    let Some(example) = common::example("shared-pool") else {
         return;
-    }
+    };
     let dir = tempfile::tempdir().unwrap();
     // It ends its nodes when it ends.
     let ran = Command::new("timeout")

@@ -5,7 +5,7 @@
 //! something is missing it says so and passes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_store::{Options, Store, Variant};
+use forebay_store::{StoreOptions, Variant};
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
@@ -101,18 +101,14 @@ fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
             return;
         }
     };
-    let options = Options {
-        gc: false,
-        file_bytes: 4 << 20,
-        segment_bytes: 256 << 10,
-        ..Options {
-            variant: Variant::Fsync,
-            ..Options::default()
-        }
-    };
+    let options = StoreOptions::new()
+        .variant(Variant::Fsync)
+        .gc(false)
+        .file_size(4 << 20)
+        .segment_size(256 << 10);
     let mut acknowledged = Vec::new();
     for round in 0..ROUNDS {
-        let store = Store::open(&disk.at.join("store"), None, &options).unwrap();
+        let store = options.open(disk.at.join("store"), None).unwrap();
         let written = thread::scope(|scope| {
             let writer =
                 scope.spawn(|| (0..).find(|&i| store.put(&key(round, i), &value(i)).is_err()));
@@ -124,7 +120,7 @@ fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
         acknowledged.push(written);
         disk.unmount().unwrap();
         disk.mount().unwrap();
-        let store = Store::open(&disk.at.join("store"), None, &options).unwrap();
+        let store = options.open(disk.at.join("store"), None).unwrap();
         for (round, &written) in acknowledged.iter().enumerate() {
             for i in 0..written {
                 let found = store.get(&key(round as u64, i)).unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, Rng, tiny, value_log_files, within};
-use forebay_store::{Options, ScanRange, Store, Variant};
+use forebay_store::{ScanRange, Store, StoreOptions, Variant};
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
@@ -17,13 +17,11 @@ const RECORD: u64 = 4160;
 const KEYS: u32 = 6000;
 const FILE: u64 = 1 << 20;
 
-fn options(variant: Variant) -> Options {
-    Options {
-        file_bytes: FILE,
-        memtable_bytes: 1 << 20,
-        chunk_log_bytes: 4 << 20,
-        ..tiny(variant)
-    }
+fn options(variant: Variant) -> StoreOptions {
+    tiny(variant)
+        .file_size(FILE)
+        .memtable_size(1 << 20)
+        .chunk_log_size(4 << 20)
 }
 
 fn put(store: &Store, key: u32, round: u32) {
@@ -187,12 +185,12 @@ fn large_values_that_are_overwritten_go_by_themselves() {
 fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let with_segments = |segment_bytes| Options {
-        segment_bytes,
-        gc: false,
-        ..options(Variant::NoSync)
+    let with_segments = |segment_bytes| {
+        options(Variant::NoSync)
+            .segment_size(segment_bytes)
+            .gc(false)
     };
-    let store = Store::open(&path, None, &with_segments(256 << 10)).unwrap();
+    let store = with_segments(256 << 10).open(&path, None).unwrap();
     for round in 0..3u8 {
         for key in 0..20u32 {
             store
@@ -201,7 +199,7 @@ fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
         }
     }
     store.close().unwrap();
-    let store = Store::open(&path, None, &with_segments(64 << 10)).unwrap();
+    let store = with_segments(64 << 10).open(&path, None).unwrap();
     store.gc().unwrap();
     // By this collection, or by the one in the background before it.
     assert!(store.stats().gc_files_removed > 0);
@@ -215,10 +213,7 @@ fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
 #[test]
 fn a_small_store_has_small_files_whatever_the_options_allow() {
     let bench = Bench::new();
-    let options = Options {
-        file_bytes: 512 << 20,
-        ..options(Variant::DOUBLE)
-    };
+    let options = options(Variant::DOUBLE).file_size(512 << 20);
     let store = bench.open(&options);
     put(&store, 1, 1);
     store.flush().unwrap();

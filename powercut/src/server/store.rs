@@ -1,8 +1,8 @@
 //! The embedded store, with everything small, so that segments, chunks and value-log files come and go in seconds.
 
 use crate::{Change, Engine, Failure};
-use forebay_pool::Pool;
-use forebay_store::{Batch, Options, ScanRange, Store};
+use forebay_pool::{Pool, PoolOptions};
+use forebay_store::{Batch, ScanRange, Store, StoreOptions};
 use std::path::Path;
 
 /// An open store and its pool.
@@ -14,15 +14,13 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in `dir`, and looks at every record of it if `verify` says so.
     pub fn open(dir: &Path, pool: &Path, verify: bool) -> Result<Self, Failure> {
-        let pool = Pool::open(pool, false)?;
-        let options = Options {
-            file_bytes: 1 << 20,
-            memtable_bytes: 256 << 10,
-            chunk_log_bytes: 1 << 20,
-            cache_bytes: 4 << 20,
-            ..Options::default()
-        };
-        let store = Store::open(dir, Some(&pool), &options)?;
+        let pool = PoolOptions::new().open(pool)?;
+        let options = StoreOptions::new()
+            .file_size(1 << 20)
+            .memtable_size(256 << 10)
+            .chunk_log_size(1 << 20)
+            .cache_size(4 << 20);
+        let store = options.open(dir, &pool)?;
         if verify {
             let report = store.verify()?;
             if !report.problems.is_empty() {

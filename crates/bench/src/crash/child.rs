@@ -2,8 +2,8 @@
 
 use super::ops::{Mix, Ops};
 use crate::BenchError;
-use forebay_pool::Pool;
-use forebay_store::{Batch, Options, Store, StoreError};
+use forebay_pool::PoolOptions;
+use forebay_store::{Batch, Store, StoreError, StoreOptions};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -95,20 +95,16 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub fn options(&self) -> Result<Options, BenchError> {
-        let options = Options {
-            variant: self.variant.parse().map_err(BenchError::Config)?,
-            ..Options::default()
-        };
+    pub fn options(&self) -> Result<StoreOptions, BenchError> {
+        let options =
+            StoreOptions::new().variant(self.variant.parse().map_err(BenchError::Config)?);
         Ok(if self.small {
-            Options {
-                segment_bytes: 1 << 20,
-                file_bytes: 16 << 20,
-                memtable_bytes: 128 << 10,
-                chunk_log_bytes: 1 << 20,
-                cache_bytes: 1 << 20,
-                ..options
-            }
+            options
+                .segment_size(1 << 20)
+                .file_size(16 << 20)
+                .memtable_size(128 << 10)
+                .chunk_log_size(1 << 20)
+                .cache_size(1 << 20)
         } else {
             options
         })
@@ -118,9 +114,9 @@ impl Order {
         let pool = self
             .pool
             .as_ref()
-            .map(|path| Pool::open(path, false))
+            .map(|path| PoolOptions::new().open(path))
             .transpose()?;
-        Ok(Store::open(&self.dir, pool.as_ref(), &self.options()?)?)
+        Ok(self.options()?.open(&self.dir, pool.as_ref())?)
     }
 }
 

@@ -159,7 +159,7 @@ fn show(key: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_store::{Options, Variant};
+    use forebay_store::{StoreOptions, Variant};
 
     const MIX: Mix = Mix::All {
         value_bytes_max: 4096,
@@ -170,13 +170,11 @@ mod tests {
     /// A store that did what its writer acknowledged, and then `more`; and what is found wrong with it.
     fn verdict(more: impl FnOnce(&Store, &Oracle)) -> Verdict {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            variant: Variant::NoSync,
-            file_bytes: 16 << 20,
-            segment_bytes: 1 << 20,
-            ..Options::default()
-        };
-        let store = Store::open(dir.path(), None, &options).unwrap();
+        let options = StoreOptions::new()
+            .variant(Variant::NoSync)
+            .file_size(16 << 20)
+            .segment_size(1 << 20);
+        let store = options.open(dir.path(), None).unwrap();
         let mut known = Oracle::default();
         for changes in Ops::new(MIX, SEED, 0).take(ACKNOWLEDGED as usize) {
             apply_all(&store, &changes);
@@ -258,11 +256,8 @@ mod tests {
             })
             .unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            variant: Variant::NoSync,
-            ..Options::default()
-        };
-        let store = Store::open(dir.path(), None, &options).unwrap();
+        let options = StoreOptions::new().variant(Variant::NoSync);
+        let store = options.open(dir.path(), None).unwrap();
         for changes in Ops::new(MIX, SEED, 0).take(count as usize) {
             apply_all(&store, &changes);
         }

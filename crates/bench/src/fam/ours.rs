@@ -6,8 +6,8 @@ use crate::{
     data::{Random, Values},
     scratch::{PoolSource, ScratchDir, ScratchPool},
 };
-use forebay_pool::{media::Profile, record::record_bytes};
-use forebay_store::{Options, Store, Variant};
+use forebay_pool::{media::Profile, record_bytes};
+use forebay_store::{Store, StoreOptions, Variant};
 use std::{path::Path, time::Instant};
 
 /// Bytes of pairs that fit.
@@ -45,15 +45,14 @@ impl Bench {
         let buffers = used + SEGMENTS_MORE;
         let pool = ScratchPool::new(&PoolSource::Emulated, buffers, segment_bytes, Some(profile))?;
         let dir = ScratchDir::new_in(scratch)?;
-        let options = Options {
-            resident: true,
-            variant: Variant::Buffered(u16::try_from(buffers).unwrap_or(u16::MAX)),
-            memtable_bytes: 8 << 20,
-            // Hardly anything: what is read comes from the device.
-            cache_bytes: 64 << 10,
-            ..Options::default()
-        };
-        let store = Store::open(&dir.path().join("store"), Some(pool.pool()), &options)?;
+        let buffers = u16::try_from(buffers).unwrap_or(u16::MAX);
+        // Hardly any cache: what is read comes from the device.
+        let options = StoreOptions::new()
+            .resident(true)
+            .variant(Variant::Buffered(buffers))
+            .memtable_size(8 << 20)
+            .cache_size(64 << 10);
+        let store = options.open(dir.path().join("store"), pool.pool())?;
         Ok(Self {
             store,
             _pool: pool,

@@ -8,7 +8,7 @@ use super::{
     slices::{KIND, Slice, in_threads},
 };
 use crate::BenchError;
-use forebay_pool::{ClaimOptions, Pool, SharedLane};
+use forebay_pool::{ClaimOptions, Pool, PoolOptions, SharedLane};
 use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader, IoSlice, Write},
@@ -44,11 +44,9 @@ impl Drop for Member {
 impl Members {
     /// Starts `count` processes by the command line `command`.
     pub(super) fn start(pool: &Pool, command: &[String], count: usize) -> Result<Self, BenchError> {
-        let options = ClaimOptions {
-            buffers: BUFFERS,
-            label: "forebay bench pool --processes".to_owned(),
-            ..ClaimOptions::default()
-        };
+        let options = ClaimOptions::new()
+            .segments(BUFFERS)
+            .label("forebay bench pool --processes");
         let lane = pool.claim_shared(Uuid::new_v4(), &options)?;
         let failed = BenchError::io("starting a member on", pool.path());
         let (Some(file), Some((program, arguments))) = (pool.descriptor(), command.split_first())
@@ -164,7 +162,7 @@ pub fn serve(order: &str) -> Result<(), BenchError> {
         file.map_err(BenchError::io("opening", Path::new(&path)))
     };
     // A mapping of its own: it locks nothing.
-    let pool = Pool::open_file(Path::new("the inherited pool"), open(file)?)?;
+    let pool = PoolOptions::new().open_file("the inherited pool", open(file)?)?;
     let member = pool.join(open(state)?.as_fd(), number)?;
     let mut answers = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

@@ -10,7 +10,7 @@ use crate::{
     processes::{eat_syncs, find_eatmydata},
     scratch::{PoolSource, ScratchDir, ScratchPool, disk_bytes, memory_dir, sync_file_system},
 };
-use forebay_pool::{layout::BUFFERS_MAX, media::Profile};
+use forebay_pool::{SEGMENTS_MAX, media::Profile};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -56,7 +56,7 @@ impl Setting<'_> {
         let lane = u64::from(self.buffers) * self.buffer_bytes;
         let bytes = self.pool_bytes.unwrap_or(2 * lane);
         // So large that one lane may take all of it.
-        let segment = self.buffer_bytes.max(bytes / u64::from(BUFFERS_MAX));
+        let segment = self.buffer_bytes.max(bytes / u64::from(SEGMENTS_MAX));
         ScratchPool::new(self.pool, bytes / segment, segment, None)
     }
 }
@@ -158,7 +158,7 @@ impl Stage {
             .iter()
             .map(|lane| u64::from(lane.segments))
             .sum();
-        Some(segments * pool.superblock().geometry.segment_bytes)
+        Some(segments * pool.geometry().segment_bytes)
     }
 
     /// What `forebay status` says of the server, if it runs under `forebay run`.

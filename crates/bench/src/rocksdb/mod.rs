@@ -339,9 +339,9 @@ fn measure_one(
         ops: printed.ops,
         ops_per_s: printed.ops as f64 / printed.seconds,
         latency: printed.latency(),
-        nvm_bytes_peak: pool.as_ref().map(|pool| {
-            u64::from(config.buffers) * pool.pool().superblock().geometry.segment_bytes
-        }),
+        nvm_bytes_peak: pool
+            .as_ref()
+            .map(|pool| u64::from(config.buffers) * pool.pool().geometry().segment_bytes),
         ops_per_s_span: None,
     })
 }

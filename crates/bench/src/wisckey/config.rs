@@ -3,7 +3,7 @@
 use super::Figures;
 use crate::{BenchError, device::Effort, live::Live, peers::other::Other, scratch::PoolSource};
 use forebay_pool::media::Profile;
-use forebay_store::{Options, Variant};
+use forebay_store::{StoreOptions, Variant};
 use std::{path::PathBuf, sync::Arc};
 
 /// When a workload is done: whichever comes first.
@@ -100,7 +100,7 @@ impl Default for Config {
             limit: Limit::PAPER,
             buffer_bytes: 8 << 20,
             preload_bytes: 0,
-            cache_bytes: Options::default().cache_bytes,
+            cache_bytes: 128 << 20,
             rounds: 3,
             latencies: true,
             peers: false,
@@ -138,13 +138,11 @@ impl Config {
 
     /// Options of a store in `variant`.
     #[must_use]
-    pub fn options(&self, variant: Variant) -> Options {
-        Options {
-            variant,
-            segment_bytes: self.buffer_bytes,
-            cache_bytes: self.cache_bytes,
-            ..Options::default()
-        }
+    pub fn options(&self, variant: Variant) -> StoreOptions {
+        StoreOptions::new()
+            .variant(variant)
+            .segment_size(self.buffer_bytes)
+            .cache_size(self.cache_bytes)
     }
 
     /// The variant that workloads run in which do not compare variants: the last that has a

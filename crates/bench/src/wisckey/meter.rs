@@ -34,11 +34,9 @@ impl Subject {
             )?),
             _ => None,
         };
-        let store = Store::open(
-            &dir,
-            pool.as_ref().map(ScratchPool::pool),
-            &config.options(variant),
-        )?;
+        let store = config
+            .options(variant)
+            .open(&dir, pool.as_ref().map(ScratchPool::pool))?;
         Ok(Self { store, dir, pool })
     }
 
@@ -64,7 +62,7 @@ impl Subject {
     pub fn reopened(self, config: &Config, variant: Variant) -> Result<Self, BenchError> {
         self.store.close()?;
         let pool = self.pool.as_ref().map(ScratchPool::pool);
-        let store = Store::open(&self.dir, pool, &config.options(variant))?;
+        let store = config.options(variant).open(&self.dir, pool)?;
         Ok(Self { store, ..self })
     }
 

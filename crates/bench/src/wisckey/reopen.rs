@@ -12,8 +12,8 @@ use crate::{
     live::Live,
     scratch::ScratchPool,
 };
-use forebay_pool::Pool;
-use forebay_store::{Store, Variant};
+use forebay_pool::PoolOptions;
+use forebay_store::Variant;
 use serde::{Deserialize, Serialize};
 use std::{
     io::{Read, Write},
@@ -51,8 +51,11 @@ pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
         latencies: false,
         ..Config::default()
     };
-    let pool = fill.pool.map(|path| Pool::open(&path, false)).transpose()?;
-    let store = Store::open(&fill.dir, pool.as_ref(), &config.options(variant))?;
+    let pool = fill
+        .pool
+        .map(|path| PoolOptions::new().open(&path))
+        .transpose()?;
+    let store = config.options(variant).open(&fill.dir, pool.as_ref())?;
     let limit = Limit {
         ops: Some(fill.keys),
         seconds: None,
@@ -128,7 +131,7 @@ fn once(config: &Config, scratch: &Path, variant: Variant) -> Result<Figures, Be
         return Err(BenchError::Child("could not fill the store".to_owned()));
     }
     let start = Instant::now();
-    let store = Store::open(&order.dir, Some(pool.pool()), &config.options(variant))?;
+    let store = config.options(variant).open(&order.dir, pool.pool())?;
     let open_seconds = start.elapsed().as_secs_f64();
     let last = data::key(order.seed, order.keys - 1);
     if store.get(&last)?.is_none() {

@@ -2,7 +2,7 @@
 
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_pool::{Pool, status::LaneCheck};
+use forebay_pool::{LaneCheck, Pool, PoolOptions};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -45,7 +45,9 @@ struct Lane {
 
 impl Check {
     pub fn run(self) -> Result<(), Failure> {
-        let pool = Pool::open(&self.path, self.emulated)?;
+        let pool = PoolOptions::new()
+            .emulated(self.emulated)
+            .open(&self.path)?;
         let lanes: Vec<Lane> = pool
             .lanes()
             .into_iter()

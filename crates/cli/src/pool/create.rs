@@ -3,7 +3,7 @@
 use super::status::PoolReport;
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_pool::{CreateOptions, Pool, layout::Geometry};
+use forebay_pool::{Geometry, PoolOptions};
 use std::path::PathBuf;
 
 /// Make a pool in a file on persistent memory, or on a devdax device
@@ -44,13 +44,12 @@ const SEGMENTS_MIN: u64 = 2;
 impl Create {
     pub fn run(self) -> Result<(), Failure> {
         self.check_room()?;
-        let options = CreateOptions {
-            bytes: self.size,
-            segment_bytes: self.segment_size,
-            lanes: self.lanes,
-            emulated: self.emulated,
-        };
-        let pool = Pool::create(&self.path, options)?;
+        let options = PoolOptions::new()
+            .size(self.size)
+            .segment_size(self.segment_size)
+            .lanes(self.lanes)
+            .emulated(self.emulated);
+        let pool = options.create(&self.path)?;
         output::report(self.json, &PoolReport::of(&pool), |report| {
             format!("created {}\n{}", self.path.display(), report.human())
         })

@@ -3,7 +3,7 @@
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_bench::report::Table;
-use forebay_pool::{Pool, layout, media::Survives, status::LaneStatus};
+use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::Survives};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -27,7 +27,11 @@ pub struct Status {
 
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
-        let report = PoolReport::of(&Pool::open(&self.path, self.emulated)?);
+        let report = PoolReport::of(
+            &PoolOptions::new()
+                .emulated(self.emulated)
+                .open(&self.path)?,
+        );
         output::report(self.json, &report, PoolReport::human)?;
         if report.damage.is_empty() {
             Ok(())
@@ -88,8 +92,7 @@ impl From<LaneStatus> for Owner {
 impl PoolReport {
     /// Looks at `pool`.
     pub fn of(pool: &Pool) -> Self {
-        let superblock = pool.superblock();
-        let geometry = superblock.geometry;
+        let geometry = pool.geometry();
         let owners: Vec<Owner> = pool.lanes().into_iter().map(Owner::from).collect();
         let free = pool.segments_free();
         let lanes_damaged = owners.iter().filter_map(|owner| {
@@ -100,12 +103,12 @@ impl PoolReport {
         });
         Self {
             path: pool.path().to_owned(),
-            uuid: superblock.uuid.to_string(),
-            format_version: layout::VERSION,
+            uuid: pool.uuid().to_string(),
+            format_version: FORMAT_VERSION,
             medium: pool.describe(),
             survives: pool.survives().to_string(),
             survives_power_cut: pool.survives() == Survives::PowerCut,
-            emulated: superblock.emulated,
+            emulated: pool.is_emulated(),
             bytes: geometry.pool_bytes,
             segment_bytes: geometry.segment_bytes,
             segments: geometry.segments,

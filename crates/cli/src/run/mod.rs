@@ -227,7 +227,7 @@ fn room_for_lane(pool: &Pool, buffers: u16) -> Result<(), Failure> {
         "{0} has {free} free segments of {1}, and the run needs {buffers}. Make a larger pool, or one of smaller \
          segments (forebay pool create --segment-size), or give fewer with --buffers; forebay pool status {0} says who has the others",
         pool.path().display(),
-        size::show(pool.superblock().geometry.segment_bytes)
+        size::show(pool.geometry().segment_bytes)
     )))
 }
 
@@ -238,7 +238,7 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
         policy::patterns_in_short(&policy.patterns),
         pool.path().display(),
         pool.survives(),
-        size::show(pool.superblock().geometry.segment_bytes)
+        size::show(pool.geometry().segment_bytes)
     );
 }
 

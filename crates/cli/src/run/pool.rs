@@ -2,7 +2,7 @@
 
 use crate::{failure::Failure, size};
 use forebay_bench::scratch::memory_dir;
-use forebay_pool::{CreateOptions, Pool, PoolErrorKind};
+use forebay_pool::{Pool, PoolErrorKind, PoolOptions};
 use rustix::fs::OFlags;
 use std::{
     fs, io,
@@ -55,7 +55,7 @@ pub fn emulated_path() -> PathBuf {
 }
 
 fn open(path: &Path) -> Result<Pool, Failure> {
-    Pool::open(path, false).map_err(|error| match &error.kind {
+    PoolOptions::new().open(path).map_err(|error| match &error.kind {
         PoolErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             Failure::Failed(format!(
                 "there is no pool {0}. Make it on persistent memory: forebay pool create {0} --size 64MiB; or use --emulated 64MiB \
@@ -133,7 +133,10 @@ fn open_own(path: &Path) -> Result<Option<(Pool, u64)>, Failure> {
     {
         return Err(not_own(path));
     }
-    Ok(Some((Pool::open_file(path, file)?, found.len())))
+    Ok(Some((
+        PoolOptions::new().open_file(path, file)?,
+        found.len(),
+    )))
 }
 
 fn not_own(path: &Path) -> Failure {
@@ -150,15 +153,11 @@ fn make_emulated(path: &Path, bytes: u64) -> Result<(), Failure> {
         .next_power_of_two()
         .clamp(SEGMENT_MIN, SEGMENT_MAX);
     let aside = path.with_extension(format!("{}.new", std::process::id()));
-    Pool::create(
-        &aside,
-        CreateOptions {
-            bytes,
-            segment_bytes,
-            emulated: true,
-            ..CreateOptions::default()
-        },
-    )?;
+    PoolOptions::new()
+        .size(bytes)
+        .segment_size(segment_bytes)
+        .emulated(true)
+        .create(&aside)?;
     let linked = fs::hard_link(&aside, path);
     fs::remove_file(&aside).map_err(Failure::io("removing", aside.display()))?;
     match linked {
@@ -178,13 +177,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("emulated.pool");
         let first = open_emulated(&path, 2 << 20).unwrap();
-        let uuid = first.superblock().uuid;
-        assert!(first.superblock().geometry.segments >= 8);
+        let uuid = first.uuid();
+        assert!(first.geometry().segments >= 8);
         drop(first);
-        assert_eq!(
-            open_emulated(&path, 2 << 20).unwrap().superblock().uuid,
-            uuid
-        );
+        assert_eq!(open_emulated(&path, 2 << 20).unwrap().uuid(), uuid);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let Err(Failure::Failed(message)) = open_emulated(&path, 4 << 20).map(drop) else {
             panic!("a pool of another size was taken");

@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use forebay_pool::Pool;
-use forebay_store::{Options, Store, Variant};
+use forebay_pool::{Pool, PoolOptions};
+use forebay_store::{Store, StoreOptions, Variant};
 use std::path::PathBuf;
 
 /// The store.
@@ -40,6 +40,9 @@ pub enum Absent {
     Refuse,
 }
 
+/// Bytes of a log segment where no pool fixes it.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
 /// An open store, and the pool that it needs to stay so.
 pub struct Opened {
     /// The store.
@@ -56,22 +59,21 @@ impl Opening {
             Some(_) => Variant::DOUBLE,
             None => Variant::Fsync,
         });
-        let options = Options {
-            variant,
-            resident: self.resident,
-            create: absent == Absent::Create,
-            salvage: self.salvage,
-            ..Options::default()
-        };
+        let options = StoreOptions::new()
+            .variant(variant)
+            .resident(self.resident)
+            .create_if_missing(absent == Absent::Create)
+            .segment_size(SEGMENT_BYTES)
+            .salvage(self.salvage);
         let pool = self
             .pool
             .as_ref()
-            .map(|path| Pool::open(path, self.emulated))
+            .map(|path| PoolOptions::new().emulated(self.emulated).open(path))
             .transpose()?;
-        let segment_bytes = pool.as_ref().map_or(options.segment_bytes, |p| {
-            p.superblock().geometry.segment_bytes
-        });
-        let store = Store::open(&self.dir, pool.as_ref(), &options)?;
+        let segment_bytes = pool
+            .as_ref()
+            .map_or(SEGMENT_BYTES, |p| p.geometry().segment_bytes);
+        let store = options.open(&self.dir, pool.as_ref())?;
         for what in store.given_up() {
             eprintln!("given up: {what}");
         }

@@ -13,7 +13,7 @@ use crate::{
     sys,
     wire::{self, Answer, Request, VERSION},
 };
-use forebay_pool::{Member, Pool, media::Profile};
+use forebay_pool::{Member, PoolOptions, media::Profile};
 use parking_lot::Mutex;
 use rustix::{
     io::Errno,
@@ -199,13 +199,15 @@ impl Session {
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
         let pool_file = rustix::fs::fstat(&pool_fd).map_err(|e| format!("the pool: {e}"))?;
-        let joined = Pool::open_file(&pool, pool_fd.into()).and_then(|pool| {
-            match slowed_to() {
-                Some(profile) => pool.slowed(profile),
-                None => pool,
-            }
-            .join(lane.as_fd(), member)
-        });
+        let joined = PoolOptions::new()
+            .open_file(&pool, pool_fd.into())
+            .and_then(|pool| {
+                match slowed_to() {
+                    Some(profile) => pool.slowed(profile),
+                    None => pool,
+                }
+                .join(lane.as_fd(), member)
+            });
         let lane = joined.map_err(|e| {
             own::unset();
             e.to_string()

@@ -122,10 +122,7 @@ pub(crate) fn recover_lane(
     options: &RecoverOptions,
 ) -> Result<LaneReport, FilesError> {
     let rights = Rights::to(pool)?;
-    let claim = ClaimOptions {
-        salvage: options.discard,
-        ..ClaimOptions::default()
-    };
+    let claim = ClaimOptions::new().salvage(options.discard);
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
     let label = label.map(|lane| lane.label).unwrap_or_default();
     let (mark, program) = label::parse(&label).unwrap_or((Mark::None, ""));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::identity;
 use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
-use forebay_pool::CreateOptions;
+use forebay_pool::PoolOptions;
 use std::{
     fs::{self, File},
     io::IoSlice,
@@ -20,13 +20,11 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let options = CreateOptions {
-            bytes: 1 << 20,
-            segment_bytes: 64 << 10,
-            emulated: true,
-            ..CreateOptions::default()
-        };
-        let pool = Pool::create(&home.path().join("pool"), options).unwrap();
+        let options = PoolOptions::new()
+            .size(1 << 20)
+            .segment_size(64 << 10)
+            .emulated(true);
+        let pool = options.create(home.path().join("pool")).unwrap();
         Self { home, pool }
     }
 
@@ -43,10 +41,7 @@ impl Place {
     /// A lane that says that `bytes` were written at the beginning of a file.
     fn lane(&self, identity: &[u8], path: &Path, boot: Uuid, bytes: &[u8]) -> Uuid {
         let owner = Uuid::new_v4();
-        let claim = ClaimOptions {
-            label: label(Mark::None, "forger 1"),
-            ..ClaimOptions::default()
-        };
+        let claim = ClaimOptions::new().label(label(Mark::None, "forger 1"));
         let (lane, _) = self.pool.claim(owner, &claim).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let head = Head {
@@ -100,7 +95,7 @@ fn an_old_version_without_confirmations_is_understood() {
     let (path, file) = place.file("a");
     let identity = identity::of(file.as_fd()).unwrap();
     let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
-    let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::default()).unwrap();
+    let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
     drop(recovered);
     let head = Head {
         file: 0,

@@ -9,7 +9,7 @@ use crate::{
     shared::{Gone, SharedPage, Stamp, State},
     sys,
 };
-use forebay_pool::{ClaimOptions, Pool, SharedLane};
+use forebay_pool::{ClaimOptions, Pool, PoolOptions, SharedLane};
 use parking_lot::{Condvar, Mutex};
 use rustix::{fs::Stat, io::Errno};
 use std::{
@@ -110,15 +110,15 @@ impl Run {
             .write(true)
             .open(sys::link_of(pool_file))
             .map_err(|e| format!("opening the pool: {e}"))?;
-        let pool = Pool::open_file(shared.pool.path(), own).map_err(|e| e.to_string())?;
+        let pool = PoolOptions::new()
+            .open_file(shared.pool.path(), own)
+            .map_err(|e| e.to_string())?;
         let (page, page_fd) =
             SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
         let whose = format!("{} {}", shared.options.program, std::process::id());
-        let options = ClaimOptions {
-            buffers: shared.options.buffers,
-            label: replay::label(Mark::None, &whose),
-            ..ClaimOptions::default()
-        };
+        let options = ClaimOptions::new()
+            .segments(shared.options.buffers)
+            .label(replay::label(Mark::None, &whose));
         let lane = pool
             .claim_shared(Uuid::new_v4(), &options)
             .map_err(|e| e.to_string())?;

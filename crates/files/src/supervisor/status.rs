@@ -5,7 +5,7 @@ use crate::{
     FilesError,
     wire::{self, Answer, Request},
 };
-use forebay_pool::layout::PAGE;
+use forebay_pool::PAGE;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -153,7 +153,7 @@ impl Run {
 
     fn status(&self) -> LaneStatus {
         let usage = self.lane.usage();
-        let segment_bytes = self.pool.superblock().geometry.segment_bytes;
+        let segment_bytes = self.pool.geometry().segment_bytes;
         let waiting = self.lane.complete().len() as u64;
         // An empty segment has its header.
         let lag = usage.tail.saturating_sub(usage.head + PAGE);

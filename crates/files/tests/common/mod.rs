@@ -5,7 +5,7 @@
     reason = "each test file uses a part of it"
 )]
 
-use forebay_pool::{CreateOptions, Pool};
+use forebay_pool::PoolOptions;
 use serde_json::Value;
 use std::{
     fs,
@@ -74,13 +74,11 @@ impl Lab {
 
     pub fn within(directory: &Path) -> Self {
         let home = tempfile::tempdir_in(directory).unwrap();
-        let options = CreateOptions {
-            bytes: 4 << 20,
-            segment_bytes: SEGMENT,
-            emulated: true,
-            ..CreateOptions::default()
-        };
-        drop(Pool::create(&home.path().join("pool"), options).unwrap());
+        let options = PoolOptions::new()
+            .size(4 << 20)
+            .segment_size(SEGMENT)
+            .emulated(true);
+        drop(options.create(home.path().join("pool")).unwrap());
         for directory in ["data", "synced", "run"] {
             fs::create_dir(home.path().join(directory)).unwrap();
         }
@@ -220,13 +218,13 @@ impl Lab {
 
     /// The label of the only lane.
     pub fn label(&self) -> String {
-        let lanes = Pool::open(&self.pool(), false).unwrap().lanes();
+        let lanes = PoolOptions::new().open(self.pool()).unwrap().lanes();
         lanes[0].label.clone()
     }
 
     /// Lanes that are taken in the pool.
     pub fn lanes(&self) -> usize {
-        Pool::open(&self.pool(), false).unwrap().lanes().len()
+        PoolOptions::new().open(self.pool()).unwrap().lanes().len()
     }
 }
 

@@ -13,7 +13,7 @@ use forebay_files::{
     ENV_SOCKET, ENV_TOKEN,
     supervisor::{Supervisor, SupervisorOptions},
 };
-use forebay_pool::{CreateOptions, Pool};
+use forebay_pool::PoolOptions;
 use rustix::{
     io::Errno,
     net::{
@@ -57,13 +57,11 @@ impl Attacked {
     pub fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let pool = home.path().join("pool");
-        let options = CreateOptions {
-            bytes: 1 << 20,
-            segment_bytes: 16 << 10,
-            emulated: true,
-            ..CreateOptions::default()
-        };
-        drop(Pool::create(&pool, options).unwrap());
+        let options = PoolOptions::new()
+            .size(1 << 20)
+            .segment_size(16 << 10)
+            .emulated(true);
+        drop(options.create(&pool).unwrap());
         let options = SupervisorOptions {
             refuse_io_uring: false,
             patterns: vec!["*.log".to_owned()],
@@ -72,7 +70,8 @@ impl Attacked {
             program: "fuzzed".to_owned(),
             devices: None,
         };
-        let supervisor = Supervisor::start(Pool::open(&pool, false).unwrap(), options).unwrap();
+        let supervisor =
+            Supervisor::start(PoolOptions::new().open(&pool).unwrap(), options).unwrap();
         let environment = supervisor.environment(Path::new(""));
         let of = |name: &str| {
             let found = environment.iter().find(|(key, _)| key == name);

@@ -10,7 +10,7 @@ use forebay_files::{
     },
     replay::{self, Outcome, RecoverOptions},
 };
-use forebay_pool::{ClaimOptions, CreateOptions, Lane, Pool};
+use forebay_pool::{ClaimOptions, Lane, Pool, PoolOptions};
 use std::{
     fs::{self, File},
     io::IoSlice,
@@ -34,13 +34,12 @@ impl World {
     fn new() -> Self {
         let home = std::env::temp_dir().join(format!("forebay-fuzzed-{}", Uuid::new_v4()));
         fs::create_dir_all(home.join("inside")).unwrap();
-        let options = CreateOptions {
-            bytes: 512 << 10,
-            segment_bytes: 64 << 10,
-            lanes: 4,
-            emulated: true,
-        };
-        let pool = Pool::create(&home.join("pool"), options).unwrap();
+        let options = PoolOptions::new()
+            .size(512 << 10)
+            .segment_size(64 << 10)
+            .lanes(4)
+            .emulated(true);
+        let pool = options.create(home.join("pool")).unwrap();
         let outside = home.join("outside");
         fs::write(&outside, OUTSIDE).unwrap();
         let inside = ["inside/a", "inside/b"].map(|name| {
@@ -126,10 +125,7 @@ fn replay_in(world: &World, input: &mut Input<'_>) {
         ),
         _ => format!("files:  {}", String::from_utf8_lossy(input.bytes())),
     };
-    let claim = ClaimOptions {
-        label,
-        ..ClaimOptions::default()
-    };
+    let claim = ClaimOptions::new().label(label);
     let (lane, _) = world.pool.claim(Uuid::new_v4(), &claim).unwrap();
     while !input.0.is_empty() {
         if !append(world, &lane, input) {
@@ -163,7 +159,7 @@ fn replay_in(world: &World, input: &mut Input<'_>) {
 }
 
 fn give_up(pool: &Pool, owner: Uuid) {
-    let (lane, recovered) = pool.claim(owner, &ClaimOptions::default()).unwrap();
+    let (lane, recovered) = pool.claim(owner, &ClaimOptions::new()).unwrap();
     drop(recovered);
     lane.seal();
     while let Some(sealed) = lane.take_sealed(std::time::Duration::ZERO) {

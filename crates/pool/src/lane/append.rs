@@ -13,10 +13,10 @@
 use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
 use crate::{
     error::AppendError,
+    format::record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, KIND_VOID, Lsn, record_bytes},
+    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     media::{Media, Window},
     persist::LINE,
-    record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, KIND_VOID, Lsn, record_bytes},
-    segment::{SEGMENT_HEADER, SegmentHeader, next_start},
 };
 use parking_lot::MutexGuard;
 use std::{
@@ -44,6 +44,18 @@ impl Lane {
     ///
     /// # Panics
     /// If `kind` is 0 or 0xFFFF, the pool's own.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// let event = 7; // the kind is the owner's to choose
+    /// let lsn = lane.append(event, &[IoSlice::new(b"sold: "), IoSlice::new(b"a boat")])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, AppendError> {
         let payload = payload_of(kind, parts, self.payload_max())?;
@@ -83,6 +95,22 @@ impl Lane {
     ///
     /// # Panics
     /// As [`append`](Self::append).
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// lane.next_segment(None)?;
+    /// let segment = lane.segment().ok_or("all segments are being drained")?;
+    /// lane.append_in(segment, 1, &[IoSlice::new(b"the whole")])?;
+    /// if lane.append_in(segment, 2, &[IoSlice::new(b"a change of it")])?.is_none() {
+    ///     println!("another segment: the whole has to be appended again");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn append_in(
         &self,
@@ -203,6 +231,22 @@ impl Lane {
 
     /// Seals the open segment, if it holds any record, and returns the log address up to which
     /// the drain must come for everything appended before this call to be drained.
+    ///
+    /// ```
+    /// use std::{io::IoSlice, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// lane.append(1, &[IoSlice::new(b"hello")])?;
+    /// let end = lane.seal();
+    /// let sealed = lane.take_sealed(Duration::ZERO).ok_or("nothing was sealed")?;
+    /// assert_eq!(sealed.start(), 0);
+    /// sealed.release();
+    /// lane.wait_drained(end)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn seal(&self) -> Lsn {
         let mut control = self.control.lock();
         if let Some(slot) = control.open() {

@@ -8,7 +8,7 @@
 
 use super::{Control, Lane, SlotState};
 use crate::{
-    record::Lsn,
+    format::record::Lsn,
     waits::{WaitMeter, Waits},
 };
 use std::{

@@ -10,8 +10,8 @@
 
 use super::{Control, Lane, SlotState, Stall};
 use crate::{
-    error::AppendError, layout::PAGE, media::Pin, record::Lsn, segment::next_start,
-    table::LaneState,
+    error::AppendError, format::layout::PAGE, format::record::Lsn, format::segment::next_start,
+    format::table::LaneState, media::Pin,
 };
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,24 @@ impl Growth {
 impl Lane {
     /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at once
     /// when the lane is closed and nothing is left.
+    ///
+    /// ```
+    /// use std::{fs::File, os::unix::fs::FileExt, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// # let file = File::create(dir.path().join("log"))?;
+    /// # lane.append(1, &[std::io::IoSlice::new(b"hello")])?;
+    /// # lane.seal();
+    /// while let Some(sealed) = lane.take_sealed(Duration::from_millis(100)) {
+    ///     file.write_all_at(sealed.bytes(), sealed.start())?;
+    ///     file.sync_data()?;
+    ///     sealed.release(); // without this, it is offered again
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn take_sealed(&self, wait: Duration) -> Option<Sealed<'_>> {
         match self.take(None, wait)? {
             Work::Sealed(sealed) => Some(sealed),
@@ -204,6 +222,22 @@ impl Lane {
     /// # Errors
     /// [`AppendError::Stalled`] if the drain cannot go on: what it began before this call and failed does not count, for what was in
     /// its way may be gone. [`AppendError::Closed`].
+    ///
+    /// ```
+    /// use std::{io::IoSlice, thread, time::Duration};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// lane.append(1, &[IoSlice::new(b"hello")])?;
+    /// let end = lane.seal();
+    /// thread::scope(|scope| {
+    ///     scope.spawn(|| lane.take_sealed(Duration::MAX).map(|sealed| sealed.release()));
+    ///     lane.wait_drained(end)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wait_drained(&self, lsn: Lsn) -> Result<(), AppendError> {
         let asked = Instant::now();
         let mut control = self.control.lock();

@@ -1,7 +1,7 @@
 //! The lane: one owner's log in the pool.
 //!
-//! A lane is an ordered list of segments over a fixed set of [`Window`]s (its buffers: one is P1's
-//! single buffer, two the double buffer). [`Lane::append`] writes a record and returns when it and all before
+//! A lane is an ordered list of segments over a fixed set of [`Window`]s (one is a
+//! single buffer, two are a double buffer). [`Lane::append`] writes a record and returns when it and all before
 //! it are durable (`append`). A full segment is *sealed* and handed to the owner's drain, which makes its bytes durable
 //! elsewhere and releases it (`drain`). After a crash the log is walked from the lane's head to its
 //! last valid record (`recover`). docs/pool-format.md, "The life of a segment".
@@ -27,9 +27,9 @@ pub use recover::Recovered;
 
 use crate::{
     core::Core,
+    format::record::Lsn,
+    format::table::LaneEntry,
     media::{Media, OwnLine, Window},
-    record::Lsn,
-    table::LaneEntry,
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -120,6 +120,7 @@ impl Control {
 
 /// A lane's position and fill, for status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaneUse {
     /// Log address below which everything is drained.
     pub head: Lsn,
@@ -144,13 +145,13 @@ impl Lane {
         self.epoch
     }
 
-    /// Bytes of one segment (one buffer).
+    /// Bytes of one segment.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes
     }
 
-    /// Number of segments (buffers).
+    /// Number of segments.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.slots.len()

@@ -18,7 +18,7 @@
 //! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`). A process may write nonsense there:
 //! addresses wrap rather than overflow.
 
-use crate::{media::Window, persist::LINE, record::Lsn};
+use crate::{format::record::Lsn, media::Window, persist::LINE};
 use rustix::thread::{Timespec, futex};
 use std::{
     hint,
@@ -51,7 +51,7 @@ const NAP: Duration = Duration::from_micros(50);
 /// Bits of a note that hold the record's size in lines.
 const SIZE_BITS: u32 = 20;
 
-const _: () = assert!(crate::layout::SEGMENT_MAX / (LINE as u64) <= 1 << SIZE_BITS);
+const _: () = assert!(crate::format::layout::SEGMENT_MAX / (LINE as u64) <= 1 << SIZE_BITS);
 
 /// The address up to which everything is published.
 pub(crate) trait PublishMark {

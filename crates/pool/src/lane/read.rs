@@ -1,7 +1,7 @@
 //! Reading records that are still in the pool.
 
 use super::Lane;
-use crate::{media::Pin, record::Lsn};
+use crate::{format::record::Lsn, media::Pin};
 use std::ops::Deref;
 
 /// Published bytes of the log, lent out of the pool. The segment is not recycled meanwhile, so
@@ -19,6 +19,19 @@ impl Deref for PinnedBytes {
 impl Lane {
     /// The `bytes` bytes at log address `lsn`, if the pool (still) has them. What it no longer
     /// has was released by the drain, so it is durable elsewhere.
+    ///
+    /// ```
+    /// use forebay_pool::RECORD_HEADER;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// let lsn = lane.append(1, &[std::io::IoSlice::new(b"hello")])?;
+    /// let bytes = lane.read(lsn + RECORD_HEADER, 5).ok_or("drained")?;
+    /// assert_eq!(&bytes[..], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn read(&self, lsn: Lsn, bytes: usize) -> Option<PinnedBytes> {
         // A segment sealed early leaves the addresses behind its seal to the next one, so the last

@@ -10,10 +10,10 @@
 
 use crate::{
     error::{PoolError, PoolErrorKind},
+    format::record::{Lsn, Record},
+    format::segment::{End, Records, SEGMENT_HEADER, SegmentHeader, next_start, witness},
+    format::table::LaneState,
     media::{Pin, Window},
-    record::{Lsn, Record},
-    segment::{End, Records, SEGMENT_HEADER, SegmentHeader, next_start, witness},
-    table::LaneState,
 };
 use std::{path::Path, sync::Arc};
 

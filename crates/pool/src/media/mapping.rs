@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Bytes of a page, or of a part of one: what is asked for in these is rounded up to pages.
-const PAGE: usize = crate::layout::PAGE as usize;
+const PAGE: usize = crate::format::layout::PAGE as usize;
 
 /// How a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,7 @@ use std::{fmt, io, io::IoSlice, ops::Range, os::fd::BorrowedFd};
 
 /// What a pool's contents live through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Survives {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,

@@ -1,8 +1,8 @@
-//! Latency profiles of the memories that the source papers measured on.
+//! Latency profiles of memories slower than DRAM. docs/devices-memory.md says where their figures are from.
 
 use std::time::Duration;
 
-/// How the processor's cache stands before a memory (P5's page attributes). docs/devices-memory.md.
+/// How the processor's cache stands before a memory (x86's page attributes). docs/devices-memory.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachePolicy {
     /// Each copy to the memory and each read from it is an access of its own: plain memory, and UC.
@@ -18,7 +18,7 @@ pub enum CachePolicy {
 
 /// What one access costs on a device: a fixed latency and a bandwidth, for reads and writes.
 ///
-/// The cost is added to the medium underneath, as P4's busy-wait wrapper does, so a profile is
+/// The cost is added to the medium underneath, by waiting, so a profile is
 /// what the device takes *beyond* DRAM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
@@ -58,7 +58,7 @@ const fn memory(
     }
 }
 
-/// P5's fabric-attached memory behind a cache policy. A 4 KiB write takes 25 µs and one of 1 MiB 3.5 ms, reads 35 µs and 6.5 ms: a latency
+/// Fabric-attached memory behind a cache policy. A 4 KiB write takes 25 µs and one of 1 MiB 3.5 ms, reads 35 µs and 6.5 ms: a latency
 /// and a bandwidth solve each pair. One queue of depth 1.
 const fn fabric_memory(name: &'static str, source: &'static str, cache: CachePolicy) -> Profile {
     Profile {
@@ -73,14 +73,14 @@ const fn fabric_memory(name: &'static str, source: &'static str, cache: CachePol
     }
 }
 
-/// Last-level cache of P5's processor, a Threadripper 1950X.
-const P5_CACHE_BYTES: usize = 32 << 20;
+/// Last-level cache of the processor that the fabric-attached memory was measured with, a Threadripper 1950X.
+const FABRIC_CACHE_BYTES: usize = 32 << 20;
 
 impl Profile {
     /// Every profile, in the order `--help` lists them.
     ///
-    /// P4's memories are given there as access latencies with DRAM at 50/50 ns; what stands here is the
-    /// difference. P5's fabric-attached memory is one device; its three policies differ in the cache before it, not in figures.
+    /// The first memories are given as access latencies beside DRAM's 50/50 ns; what stands here is the
+    /// difference. The fabric-attached memory is one device; its three policies differ in the cache before it, not in figures.
     pub const ALL: [Self; 8] = [
         memory("dram", "P4: 50/50 ns", 0, 0),
         memory("nvdimm-n", "P1: DRAM speed", 0, 0),
@@ -92,7 +92,7 @@ impl Profile {
             "gen-z-wt",
             "P5: write-through",
             CachePolicy::WriteThrough {
-                cache_bytes: P5_CACHE_BYTES,
+                cache_bytes: FABRIC_CACHE_BYTES,
             },
         ),
         fabric_memory(

@@ -10,46 +10,85 @@
 use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
+    format::layout::{PAGE, SEGMENTS_MAX, START_MAX},
+    format::record::Lsn,
+    format::segment::SEGMENT_HEADER,
+    format::table::{LaneEntry, LaneState},
     lane::{
         Lane, Recovered,
         recover::{LiveSegment, recover},
     },
-    layout::{BUFFERS_MAX, PAGE, START_MAX},
     media::Guard,
-    record::Lsn,
-    segment::SEGMENT_HEADER,
-    table::{LaneEntry, LaneState},
 };
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How a lane is claimed.
+/// How a lane is claimed, see [`Pool::claim`].
 #[derive(Clone, Debug)]
 pub struct ClaimOptions {
-    /// Number of segments (buffers) of a new lane, 1 to 64. A lane keeps its number: to change it,
-    /// drain it, give it back ([`Lane::remove`]) and claim another.
-    pub buffers: u16,
-    /// The owner in words, for status: cut to 128 bytes.
-    pub label: String,
-    /// Log address at which a new lane starts, a multiple of 4 KiB up to [`START_MAX`](crate::layout::START_MAX).
-    pub start: Lsn,
-    /// The session's number is higher than this one.
-    pub epoch_above: u32,
-    /// Give up acknowledged records that are unreadable, instead of refusing.
-    pub salvage: bool,
+    pub(crate) segments: u16,
+    label: String,
+    pub(crate) start: Lsn,
+    above: u32,
+    salvage: bool,
 }
 
 impl Default for ClaimOptions {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClaimOptions {
+    /// A lane of two segments, whose log starts at address 0.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
-            buffers: 2,
+            segments: 2,
             label: String::new(),
             start: 0,
-            epoch_above: 0,
+            above: 0,
             salvage: false,
         }
     }
+
+    /// Number of segments of a new lane, 1 to [`SEGMENTS_MAX`](crate::SEGMENTS_MAX). A lane keeps its number: to change it,
+    /// drain it, give it back ([`Lane::remove`]) and claim another. Default: 2.
+    #[must_use]
+    pub const fn segments(mut self, segments: u16) -> Self {
+        self.segments = segments;
+        self
+    }
+
+    /// The owner in words, for status: cut to 128 bytes. Default: none.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Log address at which a new lane starts, a multiple of 4 KiB up to 2^61. Default: 0.
+    #[must_use]
+    pub const fn start(mut self, start: Lsn) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// The session's number is higher than this one. Default: 0.
+    #[must_use]
+    pub const fn epoch_above(mut self, epoch: u32) -> Self {
+        self.above = epoch;
+        self
+    }
+
+    /// Give up acknowledged records that are unreadable, instead of refusing. [`Recovered::lost`] says what that was. Default: no.
+    #[must_use]
+    pub const fn salvage(mut self, salvage: bool) -> Self {
+        self.salvage = salvage;
+        self
+    }
 }
+
 /// A lane that was found or made, and is ours.
 pub(crate) struct Claimed {
     pub(crate) lane: u32,
@@ -67,6 +106,21 @@ impl Pool {
     /// # Errors
     /// [`PoolErrorKind::InUse`] if somebody has the lane, [`PoolErrorKind::Full`],
     /// [`PoolErrorKind::BadStart`], [`PoolErrorKind::Damaged`], [`PoolErrorKind::LostRecords`].
+    ///
+    /// ```
+    /// use forebay_pool::{ClaimOptions, Uuid};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// let owner = Uuid::from_u128(0x5a1e_5000); // the same for ever: the log is found by it
+    /// let (lane, recovered) = pool.claim(owner, &ClaimOptions::new().segments(4).label("sales"))?;
+    /// for record in recovered.records() {
+    ///     println!("{}: {:?}", record.header.lsn, record.payload);
+    /// }
+    /// drop(recovered); // it holds the segments that it was read from
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn claim(
         &self,
         owner: Uuid,
@@ -118,7 +172,7 @@ impl Pool {
     fn make_lane(&self, owner: Uuid, options: &ClaimOptions) -> Result<Claimed, PoolError> {
         let core = &self.core;
         let tables = core.tables();
-        let wanted = options.buffers.clamp(1, BUFFERS_MAX);
+        let wanted = options.segments.clamp(1, SEGMENTS_MAX);
         let mut free_lanes = self.free_lanes()?;
         let mut owners = self.segment_owners(&free_lanes)?;
         let Some((lane, mut entry, lock)) = (!free_lanes.is_empty()).then(|| free_lanes.remove(0))
@@ -204,7 +258,7 @@ impl Pool {
             segments: u32::try_from(segments.len()).unwrap_or(u32::MAX),
             ..state
         };
-        let epoch = self.begin_session(lane, &mut entry, state, options.epoch_above)?;
+        let epoch = self.begin_session(lane, &mut entry, state, options.above)?;
         // A segment without records, opened by the last session, is opened again. Behind a first record that
         // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
         // while the header, which they know to have been durable, is written anew. So they go first.
@@ -270,7 +324,7 @@ impl Pool {
             self.make_lane(owner, options)?
         };
         if let Some(state) = claimed.entry.state {
-            self.begin_session(claimed.lane, &mut claimed.entry, state, options.epoch_above)?;
+            self.begin_session(claimed.lane, &mut claimed.entry, state, options.above)?;
         }
         Ok(claimed)
     }

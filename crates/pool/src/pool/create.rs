@@ -7,13 +7,13 @@
 //!
 //! A superblock is what makes a pool, so one that is made only in part is none.
 
-use super::Pool;
+use super::{Pool, PoolOptions};
 use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
-    layout::{Geometry, LANE_TABLE, PAGE},
+    format::layout::{Geometry, LANE_TABLE, PAGE},
+    format::superblock::Superblock,
     media::{FileMedia, Media, open_dax, open_emulated},
-    superblock::Superblock,
 };
 use std::{
     fs::{self, OpenOptions},
@@ -22,41 +22,28 @@ use std::{
     sync::Arc,
 };
 
-/// Sizes of a pool to be made.
-#[derive(Clone, Copy, Debug)]
-pub struct CreateOptions {
-    /// Bytes of the pool. A devdax device is taken whole; there this is the bytes used.
-    pub bytes: u64,
-    /// Bytes of a segment (one buffer): a multiple of 4 KiB, 4 KiB to 64 MiB.
-    pub segment_bytes: u64,
-    /// Lanes, that is owners at the same time.
-    pub lanes: u32,
-    /// Make an emulated pool in an ordinary file: it survives a process crash only.
-    pub emulated: bool,
-}
-
-impl Default for CreateOptions {
-    fn default() -> Self {
-        Self {
-            bytes: 64 << 20,
-            segment_bytes: 8 << 20,
-            lanes: 16,
-            emulated: false,
-        }
-    }
-}
-
-impl Pool {
+impl PoolOptions {
     /// Makes a pool at `path`. A file is created there; a devdax device is formatted.
     ///
     /// # Errors
     /// [`PoolErrorKind::Exists`] if anything is there already, [`PoolErrorKind::BadSize`],
-    /// [`PoolErrorKind::NotPersistentMemory`] without `emulated`. A file that was made is removed again.
-    pub fn create(path: &Path, options: CreateOptions) -> Result<Self, PoolError> {
-        let geometry = Geometry::fit(options.bytes, options.segment_bytes, options.lanes)
-            .map_err(|kind| PoolError::new(path, kind))?;
+    /// [`PoolErrorKind::NotPersistentMemory`] without [`emulated`](Self::emulated). A file that was made is removed again.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("example.pool");
+    /// let pool = forebay_pool::PoolOptions::new().size(16 << 20).segment_size(1 << 20).emulated(true).create(&path)?;
+    /// println!("{}: {}", pool.describe(), pool.survives());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
+        // Sizes that make no pool are refused before anything is made.
+        self.geometry(path)?;
         let open = |path: &Path| -> Result<FileMedia, PoolError> {
-            if options.emulated {
+            if self.emulated {
                 open_emulated(path)
             } else {
                 open_dax(path)
@@ -79,23 +66,32 @@ impl Pool {
             }
             Arc::new(media)
         } else {
-            allocate(path, options.bytes)?;
+            allocate(path, self.bytes)?;
             // Whatever fails from here on leaves no half-made pool behind.
             Arc::new(open(path).inspect_err(|_| drop(fs::remove_file(path)))?)
         };
-        Self::format(path, media, geometry, options.emulated)
+        self.create_on(path, media)
     }
 
-    /// Formats `media` as a pool of this geometry. Whatever was on it is lost.
+    /// Makes a pool on `media`, which errors call `path`. What was on it is lost.
     ///
     /// # Errors
-    /// [`PoolErrorKind::Truncated`] if the medium is too small.
-    pub fn format(
-        path: &Path,
+    /// [`PoolErrorKind::BadSize`]; [`PoolErrorKind::Truncated`] if the medium is too small.
+    ///
+    /// ```
+    /// use forebay_pool::{PoolOptions, media::Sim};
+    /// use std::sync::Arc;
+    /// let memory = Arc::new(Sim::new(1 << 20)); // yields what a power cut would leave
+    /// let pool = PoolOptions::new().size(1 << 20).segment_size(64 << 10).create_on("simulated", memory)?;
+    /// # Ok::<(), forebay_pool::PoolError>(())
+    /// ```
+    pub fn create_on(
+        &self,
+        path: impl AsRef<Path>,
         media: Arc<dyn Media>,
-        geometry: Geometry,
-        emulated: bool,
-    ) -> Result<Self, PoolError> {
+    ) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
+        let geometry = self.geometry(path)?;
         if media.bytes() < geometry.pool_bytes {
             return Err(PoolError::new(
                 path,
@@ -108,7 +104,7 @@ impl Pool {
         let core = Core {
             path: path.to_owned(),
             media,
-            superblock: Superblock::new(geometry, emulated),
+            superblock: Superblock::new(geometry, self.emulated),
         };
         core.prepare(0, geometry.data(), true)?;
         // Superblocks go first and come last: a pool half made, or half remade, is no pool.
@@ -116,10 +112,15 @@ impl Pool {
         core.zero(LANE_TABLE, geometry.data() - LANE_TABLE);
         core.tables().format();
         core.superblock.write(&*core.media);
-        Ok(Self {
+        Ok(Pool {
             core: Arc::new(core),
             damage: Vec::new(),
         })
+    }
+
+    fn geometry(&self, path: &Path) -> Result<Geometry, PoolError> {
+        Geometry::fit(self.bytes, self.segment_bytes, self.lanes)
+            .map_err(|kind| PoolError::new(path, kind))
     }
 }
 

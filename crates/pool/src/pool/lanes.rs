@@ -6,8 +6,8 @@
 use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
+    format::table::LaneEntry,
     media::Guard,
-    table::LaneEntry,
 };
 use uuid::Uuid;
 

@@ -15,18 +15,20 @@ mod claim;
 mod create;
 mod lanes;
 mod open;
+mod options;
 mod segments;
 
 pub use claim::ClaimOptions;
 pub(crate) use claim::Claimed;
-pub use create::CreateOptions;
+pub use options::PoolOptions;
 
 use crate::{
     core::Core,
+    format::layout::Geometry,
     media::{Profile, Survives, Timed},
-    superblock::Superblock,
 };
 use std::{os::fd::BorrowedFd, path::Path, sync::Arc};
+use uuid::Uuid;
 
 /// An open pool. Cheap to clone; lanes keep it open.
 #[derive(Clone)]
@@ -50,10 +52,28 @@ impl Pool {
         }
     }
 
-    /// The pool's identity and sizes.
+    /// The pool's identity.
     #[must_use]
-    pub fn superblock(&self) -> Superblock {
-        self.core.superblock
+    pub fn uuid(&self) -> Uuid {
+        self.core.superblock.uuid
+    }
+
+    /// Its sizes.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.core.superblock.geometry
+    }
+
+    /// When it was made, seconds since 1970.
+    #[must_use]
+    pub fn created_s(&self) -> u64 {
+        self.core.superblock.created_s
+    }
+
+    /// True if it was made as an emulated pool.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.core.superblock.emulated
     }
 
     /// The pool's path.
@@ -68,7 +88,7 @@ impl Pool {
         self.core.media.survives()
     }
 
-    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`]).
+    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`](crate::media::Media::descriptor)).
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.descriptor()

@@ -8,12 +8,12 @@
 //! Nothing is changed before step 4. The tables are mapped here, a lane's segments when it is claimed: what is not mapped does not count as this
 //! process's memory.
 
-use super::Pool;
+use super::{Pool, PoolOptions};
 use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
+    format::superblock::{self, Superblock},
     media::{Media, map_file},
-    superblock::{self, Superblock},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -21,19 +21,33 @@ use std::{
     sync::Arc,
 };
 
-impl Pool {
-    /// Opens the pool at `path`: on persistent memory, or emulated if it was made so. With
-    /// `emulated`, a pool that was made on persistent memory and moved is opened as an emulated one.
+impl PoolOptions {
+    /// Opens the pool at `path`: on persistent memory, or emulated if it was made so.
     ///
     /// # Errors
     /// [`PoolErrorKind`] for everything that can be wrong with it; nothing is changed.
-    pub fn open(path: &Path, emulated: bool) -> Result<Self, PoolError> {
+    ///
+    /// ```
+    /// use forebay_pool::PoolOptions;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("example.pool");
+    /// # drop(PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(&path)?);
+    /// let pool = PoolOptions::new().open(&path)?;
+    /// for lane in pool.lanes() {
+    ///     println!("{}: {}", lane.owner, lane.label);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
             .map_err(|e| PoolError::io(path, "opening the pool", e))?;
-        Self::open_either(path, file, emulated)
+        self.open_file(path, file)
     }
 
     /// As [`open`](Self::open), of a `file` that is open for reading and writing: for a process that was given it by one that may
@@ -41,11 +55,8 @@ impl Pool {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_file(path: &Path, file: fs::File) -> Result<Self, PoolError> {
-        Self::open_either(path, file, false)
-    }
-
-    fn open_either(path: &Path, file: fs::File, emulated: bool) -> Result<Self, PoolError> {
+    pub fn open_file(&self, path: impl AsRef<Path>, file: fs::File) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
         let mut refused = None;
         let media = map_file(path, file, |e| match &e.kind {
             PoolErrorKind::NotPersistentMemory { file_system } => {
@@ -56,7 +67,7 @@ impl Pool {
         })?;
         // Before anything is repaired: a pool that is refused is not touched.
         if let Some(file_system) = refused
-            && !emulated
+            && !self.emulated
             && !Superblock::read(&media, path)?.superblock.emulated
         {
             return Err(PoolError::new(
@@ -64,14 +75,19 @@ impl Pool {
                 PoolErrorKind::MovedOffPersistentMemory { file_system },
             ));
         }
-        Self::open_media(path, Arc::new(media))
+        self.open_on(path, Arc::new(media))
     }
 
-    /// Opens the pool on `media`. A damaged superblock copy is rewritten from the intact one.
+    /// Opens the pool on `media`, which errors call `path`. A damaged superblock copy is rewritten from the intact one.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_media(path: &Path, media: Arc<dyn Media>) -> Result<Self, PoolError> {
+    pub fn open_on(
+        &self,
+        path: impl AsRef<Path>,
+        media: Arc<dyn Media>,
+    ) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
         let superblock::Read { superblock, damage } = Superblock::read(&*media, path)?;
         let core = Arc::new(Core {
             path: path.to_owned(),
@@ -84,6 +100,6 @@ impl Pool {
             let _pool = core.lock_pool()?;
             superblock.repair(&*core.media);
         }
-        Ok(Self { core, damage })
+        Ok(Pool { core, damage })
     }
 }

@@ -6,9 +6,9 @@
 use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
-    layout::BUFFERS_MAX,
+    format::layout::SEGMENTS_MAX,
+    format::table::LaneEntry,
     media::{Guard, Window},
-    table::LaneEntry,
 };
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Pool {
             .filter(|(owner, _)| **owner == Some((lane, state.incarnation)))
             .map(|(_, segment)| segment)
             .collect();
-        if segments.len() < state.segments as usize || segments.len() > usize::from(BUFFERS_MAX) {
+        if segments.len() < state.segments as usize || segments.len() > usize::from(SEGMENTS_MAX) {
             return Err(damaged(format!(
                 "lane {lane} has {} segments in the segment map, its entry states {}",
                 segments.len(),

@@ -7,7 +7,7 @@
 //! * *Shrink*: the segment is free; the entry counts it no more; the map forgets it; another lane may take it.
 
 use super::owner::SharedLane;
-use crate::{layout::BUFFERS_MAX, table::LaneState};
+use crate::{format::layout::SEGMENTS_MAX, format::table::LaneState};
 
 /// A lane keeps these: the open segment and the next.
 const SEGMENTS_MIN: usize = 2;
@@ -21,7 +21,7 @@ impl SharedLane {
         };
         let incarnation = {
             let control = self.control.lock();
-            let may = !control.given_back && control.segment_count() < usize::from(BUFFERS_MAX);
+            let may = !control.given_back && control.segment_count() < usize::from(SEGMENTS_MAX);
             control
                 .entry
                 .state
@@ -46,7 +46,7 @@ impl SharedLane {
             &mut control.entry,
             LaneState { segments, ..state },
         );
-        let offset = self.pool.superblock().geometry.segment(segment);
+        let offset = self.pool.geometry().segment(segment);
         let slot = match control.vacant.pop() {
             Some(slot) => {
                 control.offsets[slot] = offset;
@@ -83,7 +83,7 @@ impl SharedLane {
             &mut control.entry,
             LaneState { segments, ..state },
         );
-        let geometry = self.pool.superblock().geometry;
+        let geometry = self.pool.geometry();
         let segment = (control.offsets[slot] - geometry.data()) / geometry.segment_bytes;
         control.vacant.push(slot);
         // If the map cannot be read, the segment stays the lane's there until it ends.

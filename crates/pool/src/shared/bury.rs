@@ -9,7 +9,7 @@ use super::{
     owner::{Control, MOMENT, SharedLane},
     state::{Seen, Writer, first},
 };
-use crate::{lane::split, persist::LINE, record::Lsn};
+use crate::{format::record::Lsn, lane::split, persist::LINE};
 use std::{sync::atomic::Ordering::SeqCst, time::Instant};
 
 impl SharedLane {

@@ -9,11 +9,11 @@ use super::{
 use crate::{
     core::Core,
     error::{AppendError, PoolError, PoolErrorKind},
+    format::record::{HEADER, Header, Lsn, record_bytes},
     lane::{pack, payload_of, split, write_record},
     media::{Mapped, wait, wake},
     persist::LINE,
     pool::Pool,
-    record::{HEADER, Header, Lsn, record_bytes},
 };
 use std::{
     io::IoSlice,
@@ -74,7 +74,7 @@ impl Pool {
             );
             return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
         }
-        let pool = self.superblock().uuid;
+        let pool = self.uuid();
         if state.pool() != pool {
             let what = format!(
                 "the shared lane is in pool {}, this one is {pool}",

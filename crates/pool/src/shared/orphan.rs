@@ -3,11 +3,11 @@
 use super::member::Member;
 use crate::{
     error::{PoolError, PoolErrorKind},
+    format::layout::SEGMENTS_MAX,
+    format::record::{Lsn, Record},
+    format::segment::{Records, SegmentHeader},
+    format::table::{LaneEntry, LaneState},
     lane::split,
-    layout::BUFFERS_MAX,
-    record::{Lsn, Record},
-    segment::{Records, SegmentHeader},
-    table::{LaneEntry, LaneState},
 };
 use std::sync::atomic::Ordering::Acquire;
 
@@ -17,7 +17,7 @@ impl Member {
     pub fn records(&self, mut each: impl FnMut(&Record<'_>)) {
         let geometry = self.core.superblock.geometry;
         let mark = self.published();
-        let mut segments: Vec<(Lsn, u64)> = (0..usize::from(BUFFERS_MAX))
+        let mut segments: Vec<(Lsn, u64)> = (0..usize::from(SEGMENTS_MAX))
             .filter_map(|slot| self.state.segment(slot, &geometry))
             .map(|(offset, start)| (start, offset))
             .collect();

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::{
     error::{AppendError, PoolError},
+    format::layout::PAGE,
+    format::record::{Lsn, Record},
+    format::segment::{Records, SegmentHeader},
+    format::table::{LaneEntry, LaneState},
     lane::{LaneUse, pack, split},
-    layout::PAGE,
     media::{Guard, Mapped, wait, wake},
     pool::{ClaimOptions, Claimed, Pool},
-    record::{Lsn, Record},
-    segment::{Records, SegmentHeader},
-    table::{LaneEntry, LaneState},
 };
 use parking_lot::Mutex;
 use std::{
@@ -95,6 +95,21 @@ impl Pool {
     /// # Errors
     /// [`PoolErrorKind::Full`](crate::PoolErrorKind), [`PoolErrorKind::InUse`](crate::PoolErrorKind) if the owner has a lane already; I/O errors
     /// of the memory to share.
+    ///
+    /// ```
+    /// use forebay_pool::{ClaimOptions, Uuid};
+    /// use std::io::IoSlice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
+    /// let shared = pool.claim_shared(Uuid::new_v4(), &ClaimOptions::new())?;
+    /// shared.member().append(1, &[IoSlice::new(b"from the owner")])?;
+    /// // Another process, which was sent the descriptors and opened its pool with `PoolOptions::open_file`:
+    /// let member = pool.join(shared.state_fd(), 1)?;
+    /// member.append(1, &[IoSlice::new(b"from a member")])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn claim_shared(
         &self,
         owner: Uuid,
@@ -113,7 +128,7 @@ impl Pool {
             self.prepare_segment(segment, true)?;
         }
         let epoch = entry.state.map_or(0, |state| state.epoch);
-        state.begin(self.superblock().uuid, owner, epoch, options.start);
+        state.begin(self.uuid(), owner, epoch, options.start);
         let lane = SharedLane {
             us: Member::new(Arc::clone(&self.core), Arc::new(state), 0),
             state_fd,
@@ -150,10 +165,7 @@ impl Drop for SharedLane {
 
 /// The open segment is released once it is complete and another one is open.
 fn at_least_two(options: &ClaimOptions) -> ClaimOptions {
-    ClaimOptions {
-        buffers: options.buffers.max(2),
-        ..options.clone()
-    }
+    options.clone().segments(options.segments.max(2))
 }
 
 impl SharedLane {

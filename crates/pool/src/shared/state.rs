@@ -3,11 +3,11 @@
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{
+    format::layout::{Geometry, PAGE, SEGMENTS_MAX},
+    format::record::Lsn,
+    format::segment::SEGMENT_HEADER,
     lane::{Finished, PublishMark},
-    layout::{BUFFERS_MAX, Geometry, PAGE},
     media::{Atomics, OwnLine, wake},
-    record::Lsn,
-    segment::SEGMENT_HEADER,
 };
 use std::{
     cell::Cell,
@@ -80,7 +80,7 @@ pub(super) struct State {
     pub(super) prepared: AtomicU32,
     /// Counts segments begun and members that are waiting; the owner sleeps on it.
     pub(super) turned: AtomicU32,
-    slots: [Slot; BUFFERS_MAX as usize],
+    slots: [Slot; SEGMENTS_MAX as usize],
     writers: [Writer; WRITERS],
     pub(super) finished: Finished,
 }
@@ -142,7 +142,7 @@ impl State {
         let possible = offset.is_multiple_of(PAGE)
             && (geometry.data()..=last).contains(&offset)
             && start.is_multiple_of(PAGE)
-            && start <= crate::layout::LSN_MAX;
+            && start <= crate::format::layout::LSN_MAX;
         possible.then_some((offset, start))
     }
 

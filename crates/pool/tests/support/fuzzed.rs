@@ -3,16 +3,16 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    ClaimOptions, Lane, Lsn, Pool, PoolErrorKind, Recovered, crc32c,
-    layout::{LANE_TABLE, PAGE, SUPERBLOCKS},
+    ClaimOptions, Lane, Lsn, PoolErrorKind, PoolOptions, Recovered, crc32c,
+    format::layout::{LANE_TABLE, PAGE, SUPERBLOCKS},
+    format::record::{self, HEADER, KIND_VOID},
+    format::segment::{End, Records, SEGMENT_HEADER, SegmentHeader, witness},
     media::Sim,
-    record::{self, HEADER, KIND_VOID, record_bytes},
-    segment::{End, Records, SEGMENT_HEADER, SegmentHeader, witness},
+    record_bytes,
 };
 use std::{
     collections::HashSet,
     io::IoSlice,
-    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -108,21 +108,18 @@ pub fn recovery(data: &[u8]) {
     // Only checksums tell what was in the original image.
     let trusted = how % 3 == 0;
     let open =
-        |image: Vec<u8>| Pool::open_media(Path::new("fuzzed"), Arc::new(Sim::from_image(image)));
+        |image: Vec<u8>| PoolOptions::new().open_on("fuzzed", Arc::new(Sim::from_image(image)));
     let sim = Arc::new(Sim::from_image(image.clone()));
-    let Ok(pool) = Pool::open_media(Path::new("fuzzed"), sim.clone()) else {
+    let Ok(pool) = PoolOptions::new().open_on("fuzzed", sim.clone()) else {
         return;
     };
     let _ = (pool.lanes(), pool.segments_free());
-    for lane in 0..pool.superblock().geometry.lanes.min(8) {
+    for lane in 0..pool.geometry().lanes.min(8) {
         let _ = pool.check_lane(lane);
     }
     for owner in OWNERS {
         for salvage in [false, true] {
-            let options = ClaimOptions {
-                salvage,
-                ..Default::default()
-            };
+            let options = ClaimOptions::new().salvage(salvage);
             match pool.claim(owner, &options) {
                 Ok((lane, recovered)) => {
                     judge(owner, &recovered, trusted && !salvage);
@@ -141,7 +138,7 @@ pub fn recovery(data: &[u8]) {
     // What went on is itself a pool.
     if let Ok(pool) = open(sim.image()) {
         for owner in OWNERS {
-            let _ = pool.claim(owner, &ClaimOptions::default());
+            let _ = pool.claim(owner, &ClaimOptions::new());
         }
     }
 }

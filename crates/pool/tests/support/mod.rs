@@ -5,15 +5,14 @@
 //! what had been promised by then.
 
 use forebay_pool::{
-    AppendError, ClaimOptions, Lane, Pool, Recovered,
-    layout::PAGE,
+    AppendError, ClaimOptions, Lane, Pool, PoolOptions, Recovered,
+    format::layout::PAGE,
+    format::segment::{Records, SegmentHeader},
     media::Sim,
-    segment::{Records, SegmentHeader},
 };
 use std::{
     collections::{BTreeMap, HashSet},
     io::IoSlice,
-    path::Path,
     sync::{Arc, Mutex},
     thread,
     time::Duration,
@@ -195,7 +194,9 @@ fn uuid(owner: u8) -> Uuid {
 
 /// Opens the pool on `sim`.
 pub fn open(sim: &Arc<Sim>) -> Pool {
-    Pool::open_media(Path::new("sim"), sim.clone()).expect("the pool opens")
+    PoolOptions::new()
+        .open_on("sim", sim.clone())
+        .expect("the pool opens")
 }
 
 fn ids(recovered: &Recovered) -> Vec<(u64, Id)> {
@@ -210,11 +211,9 @@ fn ids(recovered: &Recovered) -> Vec<(u64, Id)> {
 
 /// Claims the lane of `owner` and judges what it holds.
 pub fn claim(pool: &Pool, owner: u8, known: &Known, buffers: u16) -> (Lane, Vec<(u64, Id)>) {
-    let options = ClaimOptions {
-        buffers,
-        start: known.behind(owner),
-        ..Default::default()
-    };
+    let options = ClaimOptions::new()
+        .segments(buffers)
+        .start(known.behind(owner));
     let (lane, recovered) = pool.claim(uuid(owner), &options).expect("claiming");
     let found = ids(&recovered);
     known.judge(owner, &found);

@@ -20,7 +20,7 @@ use crate::{
     log::{Unnamed, ValueLog, VlogFile, ZEROS_AT_AN_END},
     manifest::State,
 };
-use forebay_pool::{Lsn, Recovered, record::KIND_SEAL, segment::next_start};
+use forebay_pool::{Lsn, Recovered, format::record::KIND_SEAL, format::segment::next_start};
 use std::path::Path;
 
 /// What an opening has found, as far as it can without changing anything.

@@ -19,6 +19,16 @@ impl Store {
     ///
     /// # Errors
     /// What went wrong; the store is closed all the same, and nothing is lost.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// store.put(b"boat", b"blue")?;
+    /// store.close()?; // dropped instead, it would be recovered by the next opening
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn close(mut self) -> Result<(), StoreError> {
         // The collector writes as well, so it ends first; what it has begun is garbage at most.
         self.shared.end_collection();

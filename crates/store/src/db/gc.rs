@@ -166,6 +166,16 @@ impl Store {
     ///
     /// # Errors
     /// What keeps the store from collecting anything; what was not collected stays as it was.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// let report = store.gc()?;
+    /// println!("{} files collected, {} bytes given back", report.files, report.reclaimed_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn gc(&self) -> Result<GcReport, StoreError> {
         let shared = &*self.shared;
         // Only what the index covers can be collected, and only what is in the files.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     error::StoreError,
     memtable::{Chunk, SortedChunk, View, merged},
-    options::Options,
+    options::StoreOptions,
 };
 use forebay_pool::Lsn;
 use std::{
@@ -31,8 +31,8 @@ use std::{
     time::Duration,
 };
 
-/// Frozen chunks at most: what is left of [`Options::CHUNKS_MAX`] beside the active and the spare one.
-pub(super) const FROZEN_MAX: usize = Options::CHUNKS_MAX - 2;
+/// Frozen chunks at most: what is left of [`StoreOptions::CHUNKS_MAX`] beside the active and the spare one.
+pub(super) const FROZEN_MAX: usize = StoreOptions::CHUNKS_MAX - 2;
 /// How long the index is left alone after a failure.
 const RETRY: Duration = Duration::from_millis(100);
 /// How often an idle thread looks whether it should end.

@@ -43,7 +43,7 @@ use crate::{
     log::{Head, ValueLog},
     manifest::Manifest,
     memtable::{Chunk, View},
-    options::Options,
+    options::StoreOptions,
     stats::{Stats, Wait, Waits},
 };
 use arc_swap::ArcSwap;
@@ -85,14 +85,14 @@ pub struct Store {
 pub(crate) struct Shared {
     dir: PathBuf,
     disk: Arc<dyn Disk>,
-    options: Options,
+    options: StoreOptions,
     uuid: Uuid,
     survives: String,
     manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
     log: Arc<ValueLog>,
     head: Head,
-    index: Arc<dyn Index>,
+    index: Arc<Index>,
     /// Values that were read lately.
     values: ValueCache,
     large: LargeValues,
@@ -201,17 +201,40 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Stalled`] if they cannot be written; nothing is lost then.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// store.put(b"boat", b"blue")?;
+    /// store.flush()?; // the files are complete: good for a copy of them
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn flush(&self) -> Result<(), StoreError> {
         self.shared.head.flush()
     }
 
-    /// What this opening gave up, with [`Options::salvage`], in words.
+    /// What this opening gave up, with [`StoreOptions::salvage`], in words.
     #[must_use]
     pub fn given_up(&self) -> Vec<String> {
         self.shared.given_up.said()
     }
 
     /// Sizes and counts.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// let stats = store.stats();
+    /// println!("{}: {} writes, {} bytes of value log", stats.variant, stats.writes, stats.value_log_bytes);
+    /// if let Some(why) = stats.trouble {
+    ///     eprintln!("{why}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = &*self.shared;
@@ -249,7 +272,7 @@ impl Store {
             gc_relocated_bytes: shared.collector.relocated_bytes(),
             gc_files_removed: shared.collector.files_removed(),
             memtable_bytes: chunks().map(|chunk| chunk.bytes() as u64).sum(),
-            memory_bytes_max: (shared.options.memtable_bytes * Options::CHUNKS_MAX) as u64
+            memory_bytes_max: (shared.options.memtable_bytes * StoreOptions::CHUNKS_MAX) as u64
                 + shared.options.cache_bytes,
             memtable_keys: chunks().map(|chunk| chunk.len() as u64).sum(),
             scan_passed_keys: shared.background.scan_passed.load(Relaxed),

@@ -92,6 +92,19 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BadKey`] never: a key out of bounds is simply not there. I/O errors and damage.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # store.put(b"boat", b"blue")?;
+    /// match store.get(b"boat")? {
+    ///     Some(colour) => println!("{}", colour.escape_ascii()),
+    ///     None => println!("there is no boat"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
         let shared = &*self.shared;
         shared.find(key, |address| match shared.kept(address) {
@@ -104,6 +117,19 @@ impl Store {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # store.put(b"boat", b"blue")?;
+    /// let mut buffer = Vec::new();
+    /// for key in [b"boat", b"ship"] {
+    ///     println!("{:?}", store.get_into(key, &mut buffer)?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get_into<'b>(
         &self,
         key: &[u8],

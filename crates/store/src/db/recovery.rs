@@ -10,7 +10,7 @@ use crate::{
     log::{LogReader, Stop, ValueLog, VlogFile, ZEROS},
     op::ops,
 };
-use forebay_pool::{Lsn, Recovered, record::Record};
+use forebay_pool::{Lsn, Record, Recovered};
 use std::path::Path;
 use uuid::Uuid;
 

@@ -21,7 +21,7 @@
 use super::{Scan, ScanRange, Shared, Store, Value};
 use crate::{
     error::StoreError,
-    index::{Address, IndexError, IndexSnapshot},
+    index::{Address, IndexError, IndexView},
     memtable::{Chunk, View},
 };
 use arc_swap::ArcSwap;
@@ -180,7 +180,7 @@ impl Moment {
     }
 
     /// Reads from `tables`, which have all that the moment sees in `chunks`, instead of from these.
-    pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<dyn IndexSnapshot>) {
+    pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<IndexView>) {
         let view = self.view.load();
         let others = |c: &&Arc<Chunk>| !is_among(chunks, c);
         self.view.store(Arc::new(View {
@@ -216,6 +216,20 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::TooManySnapshots`].
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// store.put(b"boat", b"blue")?;
+    /// let before = store.snapshot()?;
+    /// store.delete(b"boat")?;
+    /// assert_eq!(before.get(b"boat")?.as_deref(), Some(&b"blue"[..]));
+    /// assert_eq!(before.scan(ScanRange::all())?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         Snapshot::new(&self.shared)
     }
@@ -271,7 +285,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::Snapshots;
-    use crate::{Options, Store, Variant, db::STRIPES};
+    use crate::{StoreOptions, Variant, db::STRIPES};
     use std::{
         sync::{Arc, mpsc},
         thread,
@@ -294,11 +308,8 @@ mod tests {
     #[test]
     fn a_snapshot_that_waits_for_one_writer_keeps_no_other_waiting() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            variant: Variant::NoSync,
-            ..Options::default()
-        };
-        let store = Store::open(&dir.path().join("store"), None, &options).unwrap();
+        let options = StoreOptions::new().variant(Variant::NoSync);
+        let store = options.open(dir.path().join("store"), None).unwrap();
         let stripe_of = |key: &[u8]| store.shared.stripe_number(store.shared.hash(key));
         let key = |i: u32| i.to_be_bytes();
         let late = |&i: &u32| stripe_of(&key(i)) >= STRIPES / 2;

@@ -7,7 +7,7 @@ use crate::{
     op::{KEY_LENGTH, LargeRef, ops},
     stats::VerifyReport,
 };
-use forebay_pool::record::Record;
+use forebay_pool::Record;
 
 impl Store {
     /// Reads everything and checks every checksum: the index's tables, all records of the value-log files, and the value of
@@ -15,6 +15,19 @@ impl Store {
     ///
     /// # Errors
     /// Only what keeps it from looking at all; damage is in the report.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// let report = store.verify()?;
+    /// for problem in &report.problems {
+    ///     eprintln!("{problem}");
+    /// }
+    /// println!("{} keys are whole", report.keys);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn verify(&self) -> Result<VerifyReport, StoreError> {
         let shared = &*self.shared;
         let mut report = VerifyReport::default();

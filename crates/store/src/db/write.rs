@@ -19,10 +19,17 @@ use crate::{
     memtable::Chunk,
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, push_op},
 };
-use forebay_pool::{Lsn, record::HEADER};
+use forebay_pool::{Lsn, format::record::HEADER};
 use std::io::IoSlice;
 
 /// Operations that are written as one: all of them are durable and visible, or none.
+///
+/// ```
+/// let mut batch = forebay_store::Batch::new();
+/// batch.put(b"key", b"value");
+/// batch.delete(b"other");
+/// assert_eq!((batch.len(), batch.bytes()), (2, 13));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -112,6 +119,16 @@ impl Store {
     /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], [`StoreError::Stalled`],
     /// [`StoreError::IndexStalled`], I/O errors. The write was not done then (after an I/O error of
     /// the `fsync` and `nosync` variants it may appear after a restart).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// store.put(b"boat", b"blue")?; // durable, and visible to all threads
+    /// assert_eq!(store.get(b"boat")?.as_deref(), Some(&b"blue"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_key(key)?;
         check_value(value)?;
@@ -127,6 +144,17 @@ impl Store {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # store.put(b"boat", b"blue")?;
+    /// store.delete(b"boat")?;
+    /// assert!(store.get(b"boat")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         check_key(key)?;
         let shared = &*self.shared;
@@ -138,6 +166,19 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment; as [`put`](Self::put). Nothing of it was done then.
+    ///
+    /// ```
+    /// use forebay_store::Batch;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// let mut batch = Batch::new();
+    /// batch.put(b"alice", b"70");
+    /// batch.put(b"bob", b"130");
+    /// store.write(&batch)?; // both, also after a crash, or neither
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write(&self, batch: &Batch) -> Result<(), StoreError> {
         for (key, value) in &batch.ops {
             check_key(key)?;

@@ -1,11 +1,11 @@
 //! The index: key → address of its newest record in the log.
 //!
-//! The store keeps recent keys in memory (`memtable`); an [`Index`] holds all older ones in sorted
+//! The store keeps recent keys in memory (`memtable`); the [`Index`] holds all older ones in sorted
 //! tables on disk. The store's background thread is the only one that calls [`Index::ingest`] and
 //! [`Index::compact`]; any thread may take snapshots and read them, at any time, without waiting for
 //! either.
 //!
-//! [`lsm::LsmIndex`] is the implementation. Its rooms: `address` (bytes of an entry), `table` (one file, in
+//! Its rooms: `address` (bytes of an entry), `table` (one file, in
 //! lsm-tree's table format), `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in order),
 //! `view` (the runs of one moment), `scan` (ordered iteration), `values` (the log's values, in the block cache's memory), `manifest` (which tables there are), `policy` and `merge` (compaction),
 //! `lsm` (who calls what when, and the locks).
@@ -14,7 +14,7 @@
 //! [`watermark`](Index::watermark): what an ingestion had not made durable at a crash is replayed from the log.
 mod address;
 mod lookup;
-pub mod lsm;
+mod lsm;
 mod manifest;
 mod merge;
 mod policy;
@@ -27,10 +27,11 @@ mod writer;
 
 pub(crate) use values::ValueCache;
 
-pub use lsm::{IndexOptions, LsmIndex};
+pub use lsm::{Index, IndexOptions};
+pub use view::IndexView;
 pub use writer::KEY_BYTES_MAX;
 
-use std::{fmt, io, ops::Bound, path::PathBuf, sync::Arc};
+use std::{fmt, io, ops::Bound, path::PathBuf};
 
 /// Where a key's newest record lies in the log, and how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,76 +71,9 @@ pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// Iterator over a range of one snapshot, from either end, in key order.
 pub type Iter = Box<dyn DoubleEndedIterator<Item = Result<Found, IndexError>> + Send>;
 
-/// Sorted tables of keys and addresses on disk.
-pub trait Index: Send + Sync {
-    /// Makes a sorted run of keys part of the index, durably and as one step, together with the
-    /// `watermark` up to which the log is then covered.
-    ///
-    /// `run` yields strictly ascending keys, tombstones included; it may be empty (the watermark
-    /// still moves). A tombstone of a key that no table has is left out. Keys are 1 to [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or
-    /// nothing. One ingestion runs at a time; compaction may run beside it.
-    ///
-    /// # Errors
-    /// I/O errors, a run or watermark that breaks these rules. The index then is as it was before, the
-    /// space is given back, and the ingestion can be tried again.
-    fn ingest(
-        &self,
-        run: &mut dyn Iterator<Item = (&[u8], Address)>,
-        watermark: u64,
-    ) -> Result<(), IndexError>;
-
-    /// The watermark that the tables on disk themselves state: the log below it is covered.
-    fn watermark(&self) -> u64;
-
-    /// The present state of the tables. It does not change under its holder and costs no I/O.
-    fn snapshot(&self) -> Arc<dyn IndexSnapshot>;
-
-    /// Does one step of compaction, about the writing of one table; true if there is more to do.
-    ///
-    /// # Errors
-    /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged anew at
-    /// a later call.
-    fn compact(&self) -> Result<bool, IndexError>;
-
-    /// True if scans have passed over as many tombstones as there are entries since the last merge of all: [`compact`](Self::compact)
-    /// would merge them away.
-    fn is_passed_over(&self) -> bool;
-
-    /// Merges all tables there are into one sorted run, without tombstones or replaced entries.
-    ///
-    /// # Errors
-    /// As for [`compact`](Self::compact).
-    fn merge_all(&self) -> Result<(), IndexError>;
-
-    /// Sizes and counts for `stats`.
-    fn stats(&self) -> IndexStats;
-
-    /// Reads every table whole and checks its checksums and order.
-    ///
-    /// # Errors
-    /// The first table that is damaged, named.
-    fn verify(&self) -> Result<(), IndexError>;
-}
-
-/// A frozen view of an index.
-pub trait IndexSnapshot: Send + Sync {
-    /// The address of `key`, a tombstone's included; `None` if no table has the key. A tombstone is found
-    /// until a merge has dropped it together with all that it hides.
-    ///
-    /// # Errors
-    /// I/O errors and damaged tables.
-    fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError>;
-
-    /// The log address up to which the snapshot covers the log: what it holds follows from that.
-    fn watermark(&self) -> u64;
-
-    /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end is empty.
-    /// After an error the iterator is at its end.
-    fn range(&self, range: KeyRange<'_>) -> Iter;
-}
-
 /// What `stats` says of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct IndexStats {
     /// Bytes of all tables on disk.
     pub disk_bytes: u64,
@@ -160,6 +94,7 @@ pub struct IndexStats {
 
 /// An index operation that failed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct IndexError {
     /// The file or directory concerned.
     pub path: PathBuf,
@@ -171,6 +106,7 @@ pub struct IndexError {
 
 /// Why an index operation failed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum IndexCause {
     /// The operating system refused.
     Io(io::Error),

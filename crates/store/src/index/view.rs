@@ -1,10 +1,10 @@
 //! The view: the runs that make up the index at one moment. docs/store-format.md, "Index".
 //!
-//! A [`View`] is a list of runs, newest first; the newest run that has a key has the key's present entry. It is immutable and shared: a
+//! A [`IndexView`] is a list of runs, newest first; the newest run that has a key has the key's present entry. It is immutable and shared: a
 //! snapshot is one reference to a view, and holds its tables open as long as it needs them.
 
 use super::{
-    Address, Form, IndexError, IndexSnapshot, Iter, KeyRange,
+    Address, Form, IndexError, Iter, KeyRange,
     run::Run,
     scan::Scan,
     table::{self, TableFile},
@@ -19,7 +19,7 @@ use std::{
 };
 
 /// The index at one moment.
-pub(super) struct View {
+pub struct IndexView {
     /// Newest first.
     pub(super) runs: Vec<Arc<Run>>,
     /// The log is covered below this address.
@@ -28,7 +28,7 @@ pub(super) struct View {
     pub(super) passed: Arc<AtomicU64>,
 }
 
-impl View {
+impl IndexView {
     /// All tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.runs.iter().flat_map(|run| run.tables())
@@ -47,10 +47,13 @@ impl View {
         let mut tables = self.runs.iter().filter_map(|run| run.table_for(key));
         tables.any(|table| table.may_hold(hash))
     }
-}
 
-impl IndexSnapshot for View {
-    fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError> {
+    /// The address of `key`, a tombstone's included; `None` if no table has the key. A tombstone is found
+    /// until a merge has dropped it together with all that it hides.
+    ///
+    /// # Errors
+    /// I/O errors and damaged tables.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError> {
         let hash = table::hash_of(key);
         for run in &self.runs {
             if let Some(table) = run.table_for(key) {
@@ -63,11 +66,14 @@ impl IndexSnapshot for View {
         Ok(None)
     }
 
-    fn watermark(&self) -> u64 {
+    /// The log address up to which the snapshot covers the log: what it holds follows from that.
+    pub fn watermark(&self) -> u64 {
         self.watermark
     }
 
-    fn range(&self, range: KeyRange<'_>) -> Iter {
+    /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end is empty.
+    /// After an error the iterator is at its end.
+    pub fn range(&self, range: KeyRange<'_>) -> Iter {
         let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
         let scan = Scan::new(&self.runs, (own(range.0), own(range.1)));
         let passed = Arc::clone(&self.passed);

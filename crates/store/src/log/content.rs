@@ -6,11 +6,10 @@
 use super::VlogFile;
 use crate::error::StoreError;
 use forebay_pool::{
-    Lsn,
-    layout::PAGE,
+    Header, Lsn, PAGE,
+    format::record::{self, HEADER},
+    format::segment::next_start,
     persist::LINE,
-    record::{self, HEADER, Header},
-    segment::next_start,
 };
 use uuid::Uuid;
 

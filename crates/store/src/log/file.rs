@@ -16,7 +16,7 @@ use crate::{
     disk::{Disk, DiskFile},
     error::StoreError,
 };
-use forebay_pool::{Lsn, crc32c, layout::LSN_MAX};
+use forebay_pool::{Lsn, crc32c, format::layout::LSN_MAX};
 use std::{
     path::{Path, PathBuf},
     sync::{

@@ -1,7 +1,7 @@
 //! [`FileHead`]: the log's end without a pool: records go straight to the last value-log file.
 //!
 //! The file gets the same segments and records as a pool's lane would have. With `sync`, each
-//! append is synced before it returns (plain WiscKey); without, nothing is until [`FileHead::sync`].
+//! append is synced before it returns (the `fsync` variant); without, nothing is until [`FileHead::sync`].
 //!
 //! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk by way of the cache is at the mercy of
 //! the file system between write and sync: when it aborts there (ext4 after an error of its journal, or when it is shut down), a sync may
@@ -11,10 +11,11 @@
 use super::{ValueLog, VlogFile, pages::Pages};
 use crate::error::StoreError;
 use forebay_pool::{
-    Lsn,
+    Header, Lsn,
+    format::record::{HEADER, KIND_SEAL},
+    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     persist::LINE,
-    record::{HEADER, Header, KIND_SEAL, record_bytes},
-    segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    record_bytes,
 };
 use parking_lot::Mutex;
 use std::{

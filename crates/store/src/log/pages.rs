@@ -1,6 +1,6 @@
 //! [`Pages`]: the bytes of a log's last page and of what is appended to it, where a write past the page cache can take them from.
 
-use forebay_pool::{layout::PAGE, persist::LINE};
+use forebay_pool::{PAGE, persist::LINE};
 use std::io::IoSlice;
 
 const PAGE_BYTES: usize = PAGE as usize;

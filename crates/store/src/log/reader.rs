@@ -3,11 +3,10 @@
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
 use forebay_pool::{
-    Lsn,
-    layout::PAGE,
+    Lsn, PAGE, Record,
+    format::record::{self, HEADER, Invalid, KIND_SEAL},
+    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     persist::LINE,
-    record::{self, HEADER, Invalid, KIND_SEAL, Record},
-    segment::{SEGMENT_HEADER, SegmentHeader, next_start},
 };
 use std::sync::Arc;
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! [`Resident`]: a log that stays in the pool. docs/store-format.md, "A resident store".
 //!
 //! Nothing is drained. Segments are given back oldest first, once the collector has copied what is live in them to the log's end
-//! (`db/gc/resident.rs`), as WiscKey does with its circular value log. So that it always can, the last free segments are kept for
+//! (`db/gc/resident.rs`): a circular log. So that it always can, the last free segments are kept for
 //! those who make room:
 //!
 //! | free segments, the open one not counted | who may append to the open segment | who may open the next |

@@ -19,11 +19,10 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use forebay_pool::{
-    Lsn,
-    layout::PAGE,
+    Header, Lsn, PAGE,
+    format::record::{HEADER, KIND_SEAL},
+    format::segment::next_start,
     persist::LINE,
-    record::{HEADER, Header, KIND_SEAL},
-    segment::next_start,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{

@@ -1,7 +1,7 @@
 //! [`View`]: everything a reader looks at, as of one moment.
 
 use super::Chunk;
-use crate::index::{Address, IndexError, IndexSnapshot};
+use crate::index::{Address, IndexError, IndexView};
 use forebay_pool::Lsn;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct View {
     /// Newest first.
     pub(crate) frozen: Vec<Arc<Chunk>>,
     /// The index's tables; every key of theirs is older than any in a chunk.
-    pub(crate) tables: Arc<dyn IndexSnapshot>,
+    pub(crate) tables: Arc<IndexView>,
 }
 
 impl View {

@@ -5,8 +5,8 @@ pub mod crash_disk;
 pub mod hook_disk;
 pub mod oracle;
 
-use forebay_pool::{Pool, layout::Geometry, media::Sim};
-use forebay_store::{Options, Store, Variant};
+use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_store::{Store, StoreOptions, Variant};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -15,6 +15,21 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
+
+/// The program of an example, where cargo puts it: beside the tests' directory. None if it was not built.
+pub fn example(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let example = own.ancestors().nth(2).unwrap().join("examples").join(name);
+    if !example.is_file() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "the example was not built"
+        );
+        println!("skipped: not built: cargo build -p forebay-store --example {name}");
+        return None;
+    }
+    Some(example)
+}
 
 /// A store's directory and the pool beside it.
 pub struct Bench {
@@ -39,10 +54,15 @@ impl Bench {
         let bytes = segments * segment_bytes + (64 << 10);
         let media = Arc::new(Sim::new(bytes as usize));
         media.stop_recording();
-        let geometry = Geometry::fit(bytes, segment_bytes, 4).unwrap();
         Self {
             dir: tempfile::tempdir().unwrap(),
-            pool: Pool::format(Path::new("test pool"), media, geometry, true).unwrap(),
+            pool: PoolOptions::new()
+                .size(bytes)
+                .segment_size(segment_bytes)
+                .lanes(4)
+                .emulated(true)
+                .create_on("test pool", media)
+                .unwrap(),
         }
     }
 
@@ -50,8 +70,8 @@ impl Bench {
         self.dir.path().join("store")
     }
 
-    pub fn open(&self, options: &Options) -> Store {
-        Store::open(&self.path(), Some(&self.pool), options).unwrap()
+    pub fn open(&self, options: &StoreOptions) -> Store {
+        options.open(self.path(), &self.pool).unwrap()
     }
 }
 
@@ -73,34 +93,35 @@ pub fn new_sim(segment_bytes: u64) -> Arc<Sim> {
 
 /// A new pool on `media`.
 pub fn format(media: Arc<Sim>, segment_bytes: u64) -> Pool {
-    let geometry = Geometry::fit(pool_bytes(segment_bytes), segment_bytes, 4).unwrap();
-    Pool::format(Path::new("test pool"), media, geometry, true).unwrap()
+    PoolOptions::new()
+        .size(pool_bytes(segment_bytes))
+        .segment_size(segment_bytes)
+        .lanes(4)
+        .emulated(true)
+        .create_on("test pool", media)
+        .unwrap()
 }
 
 /// Options under which everything happens often: small chunks, small files.
-pub fn small(variant: Variant) -> Options {
-    Options {
-        variant,
-        file_bytes: 16 << 20,
-        segment_bytes: 1 << 20,
-        memtable_bytes: 64 << 10,
-        chunk_log_bytes: 1 << 20,
-        cache_bytes: 1 << 20,
-        ..Options::default()
-    }
+pub fn small(variant: Variant) -> StoreOptions {
+    StoreOptions::new()
+        .variant(variant)
+        .file_size(16 << 20)
+        .segment_size(1 << 20)
+        .memtable_size(64 << 10)
+        .chunk_log_size(1 << 20)
+        .cache_size(1 << 20)
 }
 
 /// Options under which everything happens all the time.
-pub fn tiny(variant: Variant) -> Options {
-    Options {
-        variant,
-        file_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        memtable_bytes: 64 << 10,
-        chunk_log_bytes: 128 << 10,
-        cache_bytes: 1 << 20,
-        ..Options::default()
-    }
+pub fn tiny(variant: Variant) -> StoreOptions {
+    StoreOptions::new()
+        .variant(variant)
+        .file_size(1 << 20)
+        .segment_size(64 << 10)
+        .memtable_size(64 << 10)
+        .chunk_log_size(128 << 10)
+        .cache_size(1 << 20)
 }
 
 pub const VARIANTS: [Variant; 5] = [

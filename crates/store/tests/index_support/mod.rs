@@ -1,8 +1,6 @@
 //! What the index tests share.
 #![allow(dead_code, reason = "each test file uses some of it")]
-use forebay_store::index::{
-    Address, Form, Index, IndexCause, IndexError, IndexOptions, IndexSnapshot, LsmIndex,
-};
+use forebay_store::index::{Address, Form, Index, IndexCause, IndexError, IndexOptions, IndexView};
 use std::{collections::BTreeMap, ops::Bound, path::Path};
 
 /// Key → address, tombstones as such: what an index is to agree with.
@@ -17,8 +15,8 @@ pub fn small() -> IndexOptions {
     }
 }
 
-pub fn open(dir: &Path) -> LsmIndex {
-    LsmIndex::open(dir, small()).unwrap()
+pub fn open(dir: &Path) -> Index {
+    Index::open(dir, small()).unwrap()
 }
 
 pub fn at(lsn: u64) -> Address {
@@ -50,23 +48,23 @@ pub fn run(first: u64, step: u64, count: u64, lsn: u64) -> Model {
         .collect()
 }
 
-pub fn try_ingest(index: &dyn Index, run: &Model, watermark: u64) -> Result<(), IndexError> {
+pub fn try_ingest(index: &Index, run: &Model, watermark: u64) -> Result<(), IndexError> {
     index.ingest(&mut run.iter().map(|(k, a)| (&k[..], *a)), watermark)
 }
 
 /// Ingests a run and adds it to the model.
-pub fn ingest(index: &dyn Index, model: &mut Model, run: &Model, watermark: u64) {
+pub fn ingest(index: &Index, model: &mut Model, run: &Model, watermark: u64) {
     try_ingest(index, run, watermark).unwrap();
     model.extend(run.iter().map(|(k, a)| (k.clone(), *a)));
 }
 
-pub fn compact(index: &dyn Index) {
+pub fn compact(index: &Index) {
     while index.compact().unwrap() {}
 }
 
 /// All of a range, tombstones left out.
 pub fn collect(
-    snapshot: &dyn IndexSnapshot,
+    snapshot: &IndexView,
     lo: Bound<&[u8]>,
     hi: Bound<&[u8]>,
 ) -> Vec<(Vec<u8>, Address)> {
@@ -74,7 +72,7 @@ pub fn collect(
 }
 
 /// Checks a snapshot against the model: every key, some absent ones, and the whole from both ends.
-pub fn agree(snapshot: &dyn IndexSnapshot, model: &Model) {
+pub fn agree(snapshot: &IndexView, model: &Model) {
     for (key, address) in model {
         let found = snapshot.get(key).unwrap();
         // A merge may have dropped the tombstone.

@@ -13,7 +13,7 @@ use std::{
     fs::{File, OpenOptions},
     io::Write,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Instant,
 };
@@ -37,7 +37,9 @@ fn member_process() {
             .unwrap()
     };
     // A mapping of its own; the inherited descriptor keeps the lane's lock.
-    let pool = Pool::open_file(Path::new("inherited"), open(words[0])).unwrap();
+    let pool = PoolOptions::new()
+        .open_file("inherited", open(words[0]))
+        .unwrap();
     let number: u32 = words[3].parse().unwrap();
     let member = pool.join(open(words[1]).as_fd(), number).unwrap();
     let mut ledger = OpenOptions::new().append(true).open(words[2]).unwrap();
@@ -259,8 +261,8 @@ fn a_lane_is_not_recovered_while_a_member_lives_that_has_the_open_file_and_is_at
     } = run;
     // The owner is gone: it has neither the lane nor the open file any more.
     drop((lane, inherited, state, pool));
-    let pool = Pool::open(&path, false).unwrap();
-    let options = ClaimOptions::default();
+    let pool = PoolOptions::new().open(&path).unwrap();
+    let options = ClaimOptions::new();
     while let Some(member) = members.pop() {
         let error = pool.claim(OWNER, &options).err().unwrap();
         assert!(

@@ -6,7 +6,7 @@ mod kills;
 mod power;
 
 use super::{Member, SharedLane, steps};
-use crate::{ClaimOptions, CreateOptions, Pool, record::record_bytes};
+use crate::{ClaimOptions, Pool, PoolOptions, format::record::record_bytes};
 use std::{
     collections::BTreeSet,
     io::IoSlice,
@@ -33,21 +33,17 @@ struct Died;
 
 fn pool(segments: u64) -> (TempDir, Pool) {
     let dir = tempfile::tempdir().unwrap();
-    let options = CreateOptions {
-        bytes: (segments + 2) * SEGMENT,
-        segment_bytes: SEGMENT,
-        lanes: 2,
-        emulated: true,
-    };
-    let pool = Pool::create(&dir.path().join("pool"), options).unwrap();
+    let options = PoolOptions::new()
+        .size((segments + 2) * SEGMENT)
+        .segment_size(SEGMENT)
+        .lanes(2)
+        .emulated(true);
+    let pool = options.create(dir.path().join("pool")).unwrap();
     (dir, pool)
 }
 
 fn lane(pool: &Pool, buffers: u16) -> SharedLane {
-    let options = ClaimOptions {
-        buffers,
-        ..ClaimOptions::default()
-    };
+    let options = ClaimOptions::new().segments(buffers);
     pool.claim_shared(OWNER, &options).unwrap()
 }
 
@@ -59,7 +55,7 @@ fn append(member: &Member, number: u64, bytes: usize) -> Result<u64, crate::Appe
 
 /// The numbers of the records that a recovery finds; all are whole.
 fn recovered(pool: &Pool) -> Vec<u64> {
-    let (_lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (_lane, recovered) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let number = |payload: &[u8]| {
         let number = u64::from_le_bytes(payload[..8].try_into().unwrap());
         assert!(payload[8..].iter().all(|byte| *byte == number as u8));

@@ -5,10 +5,9 @@
 use super::*;
 use crate::{
     Lane,
-    layout::Geometry,
     media::{Media, Sim},
 };
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 const BYTES: u64 = 64 << 10;
 const BLOCK: u64 = 4096;
@@ -53,13 +52,17 @@ fn with_seeds(count: u64, test: impl Fn(&mut Rng)) {
 
 fn new_pool() -> Arc<Sim> {
     let sim = Arc::new(Sim::new(BYTES as usize));
-    let geometry = Geometry::fit(BYTES, BLOCK, 3).unwrap();
-    Pool::format(Path::new("sim"), sim.clone(), geometry, false).unwrap();
+    PoolOptions::new()
+        .size(BYTES)
+        .segment_size(BLOCK)
+        .lanes(3)
+        .create_on("sim", sim.clone())
+        .unwrap();
     Arc::new(Sim::from_image(sim.image()))
 }
 
 fn open(sim: &Arc<Sim>) -> Pool {
-    Pool::open_media(Path::new("sim"), sim.clone()).unwrap()
+    PoolOptions::new().open_on("sim", sim.clone()).unwrap()
 }
 
 /// What had been promised by a moment.
@@ -114,7 +117,7 @@ fn number_of(payload: &[u8]) -> u64 {
 }
 
 fn claim(pool: &Pool) -> (Lane, Vec<u64>) {
-    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::default()).unwrap();
+    let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let found = recovered.records().map(|r| number_of(r.payload)).collect();
     (lane, found)
 }
@@ -207,10 +210,7 @@ fn own(
 /// One run of a shared lane with three members at a time.
 fn run(sim: &Arc<Sim>, rng: &mut Rng) {
     let pool = open(sim);
-    let options = ClaimOptions {
-        buffers: 2 + rng.below(3) as u16,
-        ..ClaimOptions::default()
-    };
+    let options = ClaimOptions::new().segments(2 + rng.below(3) as u16);
     let lane = pool.claim_shared(OWNER, &options).unwrap();
     let (died, graves) = mpsc::channel();
     let over = AtomicBool::new(false);
@@ -289,14 +289,15 @@ fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
     if rng.below(3) > 0 {
         lane.seal();
         while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
-            let header = crate::segment::SegmentHeader::decode(sealed.bytes()).unwrap();
-            let records = crate::segment::Records::new(sealed.bytes(), header, lane.epoch());
+            let header = crate::format::segment::SegmentHeader::decode(sealed.bytes()).unwrap();
+            let records =
+                crate::format::segment::Records::new(sealed.bytes(), header, lane.epoch());
             records.for_each(|record| sim.note(DRAINED | number_of(record.payload)));
             sealed.release();
         }
         if lane.remove() {
             // A new log: its numbers begin above.
-            let lane = pool.claim_shared(OWNER, &ClaimOptions::default()).unwrap();
+            let lane = pool.claim_shared(OWNER, &ClaimOptions::new()).unwrap();
             for turn in 0..4 {
                 let id = 11 << 32 | turn;
                 let bytes = payload(id, rng.below(2000));
@@ -370,7 +371,7 @@ fn a_lane_takes_what_the_pool_has_to_spare_and_gives_all_but_two_back() {
     assert!(!lane.grow());
     assert_eq!(lane.usage().segments as u64, 2 + spare);
     assert!(
-        pool.claim(Uuid::from_u128(7), &ClaimOptions::default())
+        pool.claim(Uuid::from_u128(7), &ClaimOptions::new())
             .is_err()
     );
     // All are used, and come back.

@@ -19,10 +19,7 @@ use crate::{
     op::{Change, KEY_LENGTH, KIND_LARGE, KIND_PUT},
     stats::GcReport,
 };
-use forebay_pool::{
-    Lsn,
-    record::{Record, record_bytes},
-};
+use forebay_pool::{Lsn, Record, record_bytes};
 use std::{
     path::Path,
     sync::{Arc, atomic::Ordering::Relaxed},

@@ -23,9 +23,9 @@ use crate::{
     stats::GcReport,
 };
 use forebay_pool::{
-    Sealed,
-    record::{HEADER, Record},
-    segment::{End, Records, SegmentHeader},
+    Record, Sealed,
+    format::record::HEADER,
+    format::segment::{End, Records, SegmentHeader},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
@@ -302,14 +302,14 @@ impl Shared {
         }
         report.relocated += placed.len() as u64;
         report.relocated_bytes += payload.len() as u64;
-        let bytes = forebay_pool::record::record_bytes(payload.len());
+        let bytes = forebay_pool::record_bytes(payload.len());
         self.collector.relocated_bytes.fetch_add(bytes, Relaxed);
         Ok(())
     }
 }
 
 impl Store {
-    /// True if the value log stays in the pool ([`Options::resident`](crate::Options::resident)).
+    /// True if the value log stays in the pool ([`StoreOptions::resident`](crate::StoreOptions::resident)).
     #[must_use]
     pub fn is_resident(&self) -> bool {
         matches!(self.shared.head, Head::Resident(_))

@@ -7,7 +7,7 @@ use crate::{
     error::StoreError,
     given_up::GivenUp,
     manifest::{PoolRef, State},
-    options::{Options, Variant},
+    options::{StoreOptions, Variant},
 };
 use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, Recovered};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) fn claim_left(
     dir: &Path,
     state: &State,
     pool: Option<&Pool>,
-    options: &Options,
+    options: &StoreOptions,
     given_up: &GivenUp,
 ) -> Result<Option<LeftLane>, StoreError> {
     let pool = match (&state.pool, pool) {
@@ -61,10 +61,10 @@ fn the_one_left<'a>(
     dir: &Path,
     left: &PoolRef,
     pool: Option<&'a Pool>,
-    options: &Options,
+    options: &StoreOptions,
     given_up: &GivenUp,
 ) -> Result<Option<&'a Pool>, StoreError> {
-    if let Some(pool) = pool.filter(|pool| pool.superblock().uuid == left.uuid) {
+    if let Some(pool) = pool.filter(|pool| pool.uuid() == left.uuid) {
         return Ok(Some(pool));
     }
     if options.salvage {
@@ -77,7 +77,7 @@ fn the_one_left<'a>(
     let found = pool.map_or_else(
         || "no pool was given".to_owned(),
         |given| {
-            let (path, uuid) = (given.path().display(), given.superblock().uuid);
+            let (path, uuid) = (given.path().display(), given.uuid());
             format!("the pool {path} (uuid {uuid}) was given")
         },
     );
@@ -94,7 +94,7 @@ fn claim_unnamed(
     dir: &Path,
     state: &State,
     pool: &Pool,
-    options: &Options,
+    options: &StoreOptions,
 ) -> Result<Option<LeftLane>, StoreError> {
     if !pool.has_lane(state.uuid)? {
         return Ok(None);
@@ -118,26 +118,30 @@ fn claim(
     dir: &Path,
     state: &State,
     pool: &Pool,
-    options: &Options,
+    options: &StoreOptions,
 ) -> Result<LeftLane, StoreError> {
     Ok(pool.claim(state.uuid, &claim_options(dir, options, state.epoch, 0))?)
 }
 
 /// The session that claims gets a higher number than `epoch`.
-pub(super) fn claim_options(dir: &Path, options: &Options, epoch: u32, start: Lsn) -> ClaimOptions {
-    ClaimOptions {
-        buffers: match options.variant {
+pub(super) fn claim_options(
+    dir: &Path,
+    options: &StoreOptions,
+    epoch: u32,
+    start: Lsn,
+) -> ClaimOptions {
+    ClaimOptions::new()
+        .segments(match options.variant {
             Variant::Buffered(buffers) => buffers,
             Variant::Fsync | Variant::NoSync => 1,
-        },
-        label: format!(
+        })
+        .label(format!(
             "store {}",
             dir.canonicalize()
                 .unwrap_or_else(|_| dir.to_owned())
                 .display()
-        ),
-        start,
-        epoch_above: epoch,
-        salvage: options.salvage,
-    }
+        ))
+        .start(start)
+        .epoch_above(epoch)
+        .salvage(options.salvage)
 }

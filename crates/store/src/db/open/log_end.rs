@@ -14,7 +14,7 @@ use crate::{
     log::{FileHead, Head, Resident, drain, drain_one},
     options::Variant,
 };
-use forebay_pool::{Lane, Lsn, Recovered, segment::next_start};
+use forebay_pool::{Lane, Lsn, Recovered, format::segment::next_start};
 use parking_lot::Mutex;
 use std::{
     sync::{

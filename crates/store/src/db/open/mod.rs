@@ -22,11 +22,10 @@ use super::{
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
-    index::Index,
     large::LargeValues,
     log::Head,
     memtable::{Chunk, View},
-    options::{Options, Variant},
+    options::{StoreOptions, Variant},
 };
 use arc_swap::ArcSwap;
 use forebay_pool::Pool;
@@ -35,17 +34,36 @@ use parking_lot::Mutex;
 use session::Session;
 use std::{path::Path, sync::Arc};
 
-impl Store {
-    /// Opens the store in `dir`, making it if the options say so, and recovers what the last session acknowledged.
+impl StoreOptions {
+    /// Opens the store in `dir`, making it if there is none, and recovers what the last session acknowledged.
     ///
-    /// A buffered variant needs `pool`. If the last session was not closed, `pool` must be the one it used, whatever the variant.
+    /// A buffered variant needs a `pool`; the others take `None`. If the last session was not closed, `pool` must be the one it used,
+    /// whatever the variant.
     ///
     /// # Errors
     /// [`StoreError`] for everything that can be wrong; nothing is changed or lost then.
-    pub fn open(dir: &Path, pool: Option<&Pool>, options: &Options) -> Result<Self, StoreError> {
-        let disk = RealDisk::with_open_files(options.open_log_files());
+    ///
+    /// ```
+    /// use forebay_pool::PoolOptions;
+    /// use forebay_store::{StoreOptions, Variant};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (pool_path, dir) = (dir.path().join("pool"), dir.path().join("data"));
+    /// let pool = PoolOptions::new().emulated(true).create(&pool_path)?;
+    /// let store = StoreOptions::new().open(&dir, &pool)?; // a put costs a memory copy
+    /// store.close()?;
+    /// let store = StoreOptions::new().variant(Variant::Fsync).open(&dir, None)?; // a put costs an fsync
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open<'a>(
+        &self,
+        dir: impl AsRef<Path>,
+        pool: impl Into<Option<&'a Pool>>,
+    ) -> Result<Store, StoreError> {
+        let disk = RealDisk::with_open_files(self.open_log_files());
         let meter = disk.meter();
-        Self::open_on(Arc::new(disk), Some(meter), dir, pool, options)
+        self.open_on(Arc::new(disk), Some(meter), dir, pool)
     }
 
     /// As [`open`](Self::open), with the value log, large values and manifest on `disk`, for tests.
@@ -53,12 +71,24 @@ impl Store {
     /// # Errors
     /// As [`open`](Self::open).
     #[doc(hidden)]
-    pub fn open_on(
+    pub fn open_on<'a>(
+        &self,
+        disk: Arc<dyn Disk>,
+        meter: Option<Arc<SyncMeter>>,
+        dir: impl AsRef<Path>,
+        pool: impl Into<Option<&'a Pool>>,
+    ) -> Result<Store, StoreError> {
+        Store::start(self, disk, meter, dir.as_ref(), pool.into())
+    }
+}
+
+impl Store {
+    fn start(
+        options: &StoreOptions,
         disk: Arc<dyn Disk>,
         meter: Option<Arc<SyncMeter>>,
         dir: &Path,
         pool: Option<&Pool>,
-        options: &Options,
     ) -> Result<Self, StoreError> {
         options.check()?;
         if matches!(options.variant, Variant::Buffered(_)) && pool.is_none() {
@@ -138,7 +168,7 @@ impl Session<'_> {
             drain_order: Mutex::default(),
             meter,
             values: self.index.values(),
-            index: Arc::clone(&self.index) as Arc<dyn Index>,
+            index: Arc::clone(&self.index),
             given_up: self.given_up.clone(),
             large,
             disk: Arc::clone(&self.disk),

@@ -10,10 +10,10 @@ use crate::{
     disk::Disk,
     error::StoreError,
     given_up::GivenUp,
-    index::{Index, IndexOptions, LsmIndex},
+    index::{Index, IndexOptions},
     log::{Unnamed, ValueLog},
     manifest::{Manifest, PoolRef, State},
-    options::{Options, Variant},
+    options::{StoreOptions, Variant},
 };
 use forebay_pool::{Lsn, Pool};
 use parking_lot::Mutex;
@@ -32,9 +32,9 @@ pub(super) struct Session<'a> {
     pub(super) log: Arc<ValueLog>,
     /// Value-log files that the manifest does not name.
     unnamed: Vec<Unnamed>,
-    pub(super) index: Arc<LsmIndex>,
+    pub(super) index: Arc<Index>,
     pub(super) pool: Option<&'a Pool>,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a StoreOptions,
     pub(super) given_up: GivenUp,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Session<'a> {
         dir: &'a Path,
         manifest: Manifest,
         pool: Option<&'a Pool>,
-        options: &'a Options,
+        options: &'a StoreOptions,
     ) -> Result<(Self, Option<LeftLane>), StoreError> {
         let state = manifest.state().clone();
         let given_up = GivenUp::new(dir, options.salvage);
@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
             Arc::clone(&manifest),
             given_up.clone(),
         )?;
-        let index = LsmIndex::open_unchanged(
+        let index = Index::open_unchanged(
             &dir.join(INDEX),
             IndexOptions {
                 create: state.epoch == 0,
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
 
         let pool = match self.options.variant {
             Variant::Buffered(_) => self.pool.map(|pool| PoolRef {
-                uuid: pool.superblock().uuid,
+                uuid: pool.uuid(),
                 path: pool
                     .path()
                     .canonicalize()

@@ -3,7 +3,7 @@
 //! A merge over the snapshot's chunks and tables gives keys and addresses (`keys`, of the `source`s that have any of the `range`). Between two batches a
 //! scan holds no chunk: if its snapshot has
 //! left one for the tables meanwhile, it goes on behind its last key in those. Values are read some keys ahead of the caller
-//! (WiscKey's range query): those at hand in the pool or the page cache are read at once; for all others the
+//!: those at hand in the pool or the page cache are read at once; for all others the
 //! kernel is asked to read them together, in parallel, and they are waited for when their turn comes. The batch grows as the
 //! scan goes on, so that a short scan does not pay for a long one.
 
@@ -40,6 +40,21 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::TooManySnapshots`], I/O errors and damage.
+    ///
+    /// ```
+    /// use forebay_store::ScanRange;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # store.put(b"boat/1", b"blue")?;
+    /// for pair in store.scan(ScanRange::prefix(b"boat/"))? {
+    ///     let (key, value) = pair?;
+    ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+    /// }
+    /// let last = store.scan(ScanRange::all().reversed().keys_only())?.next();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         Ok(Scan::new(Snapshot::new(&self.shared)?, range))
     }

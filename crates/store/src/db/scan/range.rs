@@ -4,6 +4,14 @@ use crate::memtable::{Chunk, Run};
 use std::ops::Bound;
 
 /// Which keys a scan gives, and how.
+///
+/// ```
+/// use forebay_store::ScanRange;
+/// use std::ops::Bound;
+/// let users = ScanRange::prefix(b"user/");
+/// let later = ScanRange::new(Bound::Excluded(b"2024-12-31".to_vec()), Bound::Unbounded);
+/// let latest_first = later.reversed();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRange {
     pub(super) from: Bound<Vec<u8>>,

@@ -1,17 +1,17 @@
 //! Merges: which is due, its beginning, a step of it, and its output in the place of its inputs.
 
-use super::{LsmIndex, failed};
+use super::{Index, failed};
 use crate::index::{
-    IndexCause, IndexError, merge::Merge, policy, run::Run, view::View, writer::TableMaker,
+    IndexCause, IndexError, merge::Merge, policy, run::Run, view::IndexView, writer::TableMaker,
 };
 use std::sync::{Arc, atomic::Ordering};
 
 /// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a byte.
 const PINNED_PER_ENTRY_TENTHS: u64 = 15;
 
-impl LsmIndex {
+impl Index {
     /// Begins a merge of the `width` newest runs of `view`.
-    pub(super) fn begin(&self, view: &View, width: usize) -> Merge {
+    pub(super) fn begin(&self, view: &IndexView, width: usize) -> Merge {
         let inputs = view.runs[..width].to_vec();
         let oldest = width == view.runs.len();
         let entries: u64 = inputs
@@ -49,7 +49,7 @@ impl LsmIndex {
                 ));
             };
             runs.splice(at..(at + inputs.len()).min(runs.len()), output);
-            Ok(View {
+            Ok(IndexView {
                 runs,
                 watermark: view.watermark,
                 passed: Arc::clone(&view.passed),
@@ -58,7 +58,7 @@ impl LsmIndex {
     }
 
     /// The merge that the present runs call for, if any, given the merges under way.
-    pub(super) fn due(&self, view: &View, merges: &[Merge]) -> usize {
+    pub(super) fn due(&self, view: &IndexView, merges: &[Merge]) -> usize {
         let (entries, tombstones) = view.entries();
         let dense = policy::is_dense(entries, tombstones, view.passed.load(Ordering::Relaxed));
         if dense && merges.is_empty() {

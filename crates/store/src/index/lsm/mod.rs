@@ -29,13 +29,13 @@
 //! # Not its business
 //! Two processes on one directory: the store holds the lock.
 use super::{
-    Address, Form, Index, IndexCause, IndexError, IndexSnapshot, IndexStats, ValueCache,
+    Address, Form, IndexCause, IndexError, IndexStats, ValueCache,
     manifest::Manifest,
     merge::Merge,
     policy,
     run::Run,
     table::TableFile,
-    view::View,
+    view::IndexView,
     writer::{NewTables, RunWriter, TableMaker},
 };
 use parking_lot::{Mutex, RwLock};
@@ -76,8 +76,8 @@ impl Default for IndexOptions {
     }
 }
 
-/// [`Index`] over tables in lsm-tree's format.
-pub struct LsmIndex {
+/// Keys and addresses in sorted tables on disk, in lsm-tree's format.
+pub struct Index {
     maker: TableMaker,
     pinned_bytes: u64,
     /// Merges under way, each of newer runs than the one before it. Only the last is worked on: newer and
@@ -86,20 +86,20 @@ pub struct LsmIndex {
     /// Held while the manifest and with it the view is replaced.
     commit: Mutex<()>,
     /// The present state.
-    published: RwLock<Arc<View>>,
+    published: RwLock<Arc<IndexView>>,
     /// Tables that are in no manifest any more; unlinked once no view holds them.
     retired: Mutex<Vec<Arc<TableFile>>>,
     /// Table files that the manifest did not name.
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
-impl LsmIndex {
+impl Index {
     /// A cache of the log's values in the memory of the block cache.
     pub(crate) fn values(&self) -> ValueCache {
         ValueCache::new(Arc::clone(&self.maker.cache))
     }
 
-    fn view(&self) -> Arc<View> {
+    fn view(&self) -> Arc<IndexView> {
         Arc::clone(&self.published.read())
     }
 
@@ -108,7 +108,7 @@ impl LsmIndex {
     fn commit(
         &self,
         new: NewTables,
-        change: impl FnOnce(&View) -> Result<View, IndexError>,
+        change: impl FnOnce(&IndexView) -> Result<IndexView, IndexError>,
     ) -> Result<(), IndexError> {
         let _commit = self.commit.lock();
         let view = change(&self.view())?;
@@ -154,8 +154,18 @@ impl LsmIndex {
     }
 }
 
-impl Index for LsmIndex {
-    fn ingest(
+impl Index {
+    /// Makes a sorted run of keys part of the index, durably and as one step, together with the
+    /// `watermark` up to which the log is then covered.
+    ///
+    /// `run` yields strictly ascending keys, tombstones included; it may be empty (the watermark
+    /// still moves). A tombstone of a key that no table has is left out. Keys are 1 to [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or
+    /// nothing. One ingestion runs at a time; compaction may run beside it.
+    ///
+    /// # Errors
+    /// I/O errors, a run or watermark that breaks these rules. The index then is as it was before, the
+    /// space is given back, and the ingestion can be tried again.
+    pub fn ingest(
         &self,
         run: &mut dyn Iterator<Item = (&[u8], Address)>,
         watermark: u64,
@@ -183,7 +193,7 @@ impl Index for LsmIndex {
                 return Err(failed(&self.maker.dir, DOING, IndexCause::Invalid(what)));
             }
             let runs = run.into_iter().chain(view.runs.iter().cloned()).collect();
-            Ok(View {
+            Ok(IndexView {
                 runs,
                 watermark,
                 passed: Arc::clone(&view.passed),
@@ -191,15 +201,22 @@ impl Index for LsmIndex {
         })
     }
 
-    fn watermark(&self) -> u64 {
+    /// The watermark that the tables on disk themselves state: the log below it is covered.
+    pub fn watermark(&self) -> u64 {
         self.view().watermark
     }
 
-    fn snapshot(&self) -> Arc<dyn IndexSnapshot> {
+    /// The present state of the tables. It does not change under its holder and costs no I/O.
+    pub fn snapshot(&self) -> Arc<IndexView> {
         self.view()
     }
 
-    fn compact(&self) -> Result<bool, IndexError> {
+    /// Does one step of compaction, about the writing of one table; true if there is more to do.
+    ///
+    /// # Errors
+    /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged anew at
+    /// a later call.
+    pub fn compact(&self) -> Result<bool, IndexError> {
         self.sweep();
         let mut merges = self.merges.lock();
         let view = self.view();
@@ -216,7 +233,9 @@ impl Index for LsmIndex {
         Ok(!merges.is_empty() || self.due(&self.view(), &merges) > 0)
     }
 
-    fn is_passed_over(&self) -> bool {
+    /// True if scans have passed over as many tombstones as there are entries since the last merge of all: [`compact`](Self::compact)
+    /// would merge them away.
+    pub fn is_passed_over(&self) -> bool {
         let view = self.view();
         let passed = view.passed.load(Ordering::Relaxed);
         passed > 0 && {
@@ -225,7 +244,11 @@ impl Index for LsmIndex {
         }
     }
 
-    fn merge_all(&self) -> Result<(), IndexError> {
+    /// Merges all tables there are into one sorted run, without tombstones or replaced entries.
+    ///
+    /// # Errors
+    /// As for [`compact`](Self::compact).
+    pub fn merge_all(&self) -> Result<(), IndexError> {
         let mut merges = self.merges.lock();
         // What is half merged would be read twice; it goes into the one large merge.
         merges.clear();
@@ -240,7 +263,8 @@ impl Index for LsmIndex {
         Ok(())
     }
 
-    fn stats(&self) -> IndexStats {
+    /// Sizes and counts for `stats`.
+    pub fn stats(&self) -> IndexStats {
         let view = self.view();
         let mut stats = IndexStats {
             runs: view.runs.len() as u64,
@@ -257,7 +281,11 @@ impl Index for LsmIndex {
         stats
     }
 
-    fn verify(&self) -> Result<(), IndexError> {
+    /// Reads every table whole and checks its checksums and order.
+    ///
+    /// # Errors
+    /// The first table that is damaged, named.
+    pub fn verify(&self) -> Result<(), IndexError> {
         let view = self.view();
         if Manifest::read(&self.maker.dir)?.is_none() {
             let found = IndexCause::Corrupt("the manifest is missing".into());
@@ -267,7 +295,7 @@ impl Index for LsmIndex {
     }
 }
 
-impl Drop for LsmIndex {
+impl Drop for Index {
     fn drop(&mut self) {
         self.sweep();
     }

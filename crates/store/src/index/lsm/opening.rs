@@ -1,12 +1,12 @@
 //! Opening: the manifest's tables, an empty index where there is none, and what a crash has left.
 
-use super::{IndexOptions, LsmIndex, failed};
+use super::{Index, IndexOptions, failed};
 use crate::index::{
     IndexCause, IndexError,
     manifest::{self, Manifest},
     run::Run,
     table::{self, TableFile},
-    view::View,
+    view::IndexView,
     writer::TableMaker,
 };
 use lsm_tree::Cache;
@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-impl LsmIndex {
+impl Index {
     /// Opens the index in `dir`, removing what a crash has left unfinished.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl LsmIndex {
             pinned_bytes: options.pinned_bytes,
             merges: Mutex::default(),
             commit: Mutex::default(),
-            published: RwLock::new(Arc::new(View {
+            published: RwLock::new(Arc::new(IndexView {
                 runs,
                 watermark,
                 passed: Arc::default(),

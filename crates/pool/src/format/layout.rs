@@ -11,9 +11,9 @@
 
 use crate::error::PoolErrorKind;
 
-/// The format's version, in the superblock.
-pub const VERSION: u32 = 1;
-/// Bytes of one superblock, and the alignment of the data region.
+/// Version of the pool's format, which each pool states.
+pub const FORMAT_VERSION: u32 = 1;
+/// Bytes of a page: segments start at a multiple of it, in the pool and in the log.
 pub const PAGE: u64 = 4096;
 /// Offsets of the two superblocks.
 pub const SUPERBLOCKS: [u64; 2] = [0, PAGE];
@@ -38,16 +38,17 @@ pub const START_MAX: u64 = 1 << 61;
 pub const LSN_MAX: u64 = 1 << 62;
 /// Lanes of a pool at most.
 pub const LANES_MAX: u32 = 1024;
-/// Segments (buffers) of one lane at most: the slot's number is packed into the six low bits of the
+/// Segments of one lane at most: the slot's number is packed into the six low bits of the
 /// lane's tail, which a line-aligned log address leaves free.
-pub const BUFFERS_MAX: u16 = 64;
+pub const SEGMENTS_MAX: u16 = 64;
 
 const _: () = assert!(LANE_ENTRY == 2 * 64 + LABEL as u64);
-const _: () = assert!(BUFFERS_MAX as usize == crate::persist::LINE);
+const _: () = assert!(SEGMENTS_MAX as usize == crate::persist::LINE);
 const _: () = assert!(SEGMENT_MIN.is_multiple_of(PAGE));
 
 /// The sizes that fix a pool's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Geometry {
     /// Bytes of the whole pool.
     pub pool_bytes: u64,

@@ -18,7 +18,9 @@
 
 use crate::{
     checksum::crc32c,
-    layout::{BUFFERS_MAX, Geometry, LABEL, LSN_MAX, MAP_ENTRY, PAGE, SUPERBLOCKS, u32_at, u64_at},
+    format::layout::{
+        Geometry, LABEL, LSN_MAX, MAP_ENTRY, PAGE, SEGMENTS_MAX, SUPERBLOCKS, u32_at, u64_at,
+    },
     media::Media,
     persist::LINE,
 };
@@ -284,7 +286,7 @@ fn decode(bytes: &[u8; LINE]) -> Result<LaneState, String> {
     if !state.head.is_multiple_of(PAGE) || state.head > LSN_MAX {
         return Err(format!("has its head at {}", state.head));
     }
-    if state.taken && !(1..=u32::from(BUFFERS_MAX)).contains(&state.segments) {
+    if state.taken && !(1..=u32::from(SEGMENTS_MAX)).contains(&state.segments) {
         return Err(format!("states {} segments", state.segments));
     }
     Ok(state)

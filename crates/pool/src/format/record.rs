@@ -22,7 +22,7 @@
 
 use crate::{
     checksum::{Checksum, crc32c_seeded},
-    layout::{u16_at, u32_at, u64_at},
+    format::layout::{u16_at, u32_at, u64_at},
     persist::{LINE, load_once},
 };
 use std::{fmt, io::IoSlice};
@@ -30,6 +30,8 @@ use uuid::Uuid;
 
 /// Bytes of a record's header.
 pub const HEADER: usize = 32;
+/// Bytes from a record's address to its payload, for [`Lane::read`](crate::Lane::read).
+pub const RECORD_HEADER: Lsn = HEADER as Lsn;
 /// The kind of the record that ends a segment before it is full.
 pub const KIND_SEAL: u16 = 0;
 /// The kind of a record without content, which takes the place of one that was never finished.

@@ -16,9 +16,9 @@
 
 use crate::{
     checksum::crc32c,
-    layout::{LSN_MAX, PAGE, u32_at, u64_at},
+    format::layout::{LSN_MAX, PAGE, u32_at, u64_at},
+    format::record::{self, Header, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record},
     persist::LINE,
-    record::{self, Header, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record},
 };
 use uuid::Uuid;
 

@@ -18,7 +18,7 @@
 use crate::{
     checksum::crc32c,
     error::{PoolError, PoolErrorKind},
-    layout::{Geometry, SUPERBLOCKS, VERSION, u32_at, u64_at},
+    format::layout::{FORMAT_VERSION, Geometry, SUPERBLOCKS, u32_at, u64_at},
     media::Media,
 };
 use std::{
@@ -75,7 +75,7 @@ impl Superblock {
     fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[0..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(self.uuid.as_bytes());
         bytes[32..40].copy_from_slice(&self.geometry.pool_bytes.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.geometry.segment_bytes.to_le_bytes());
@@ -105,7 +105,7 @@ impl Superblock {
             )));
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if version != FORMAT_VERSION {
             return Err(Unreadable::Version(version));
         }
         let stated = Geometry {
@@ -187,7 +187,7 @@ impl Superblock {
                 },
                 |found| PoolErrorKind::Version {
                     found,
-                    known: VERSION,
+                    known: FORMAT_VERSION,
                 },
             ));
         };

@@ -1,0 +1,73 @@
+//! How a pool is made or opened: [`PoolOptions`], whose last call is one of `create` and `open`.
+
+/// How a pool is made or opened.
+///
+/// The sizes are those of a pool that is made; one that is opened has its own. Making is [`create`](Self::create), opening
+/// [`open`](Self::open); [`create_on`](Self::create_on) and [`open_on`](Self::open_on) do so on any medium.
+///
+/// ```
+/// use forebay_pool::PoolOptions;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("example.pool");
+/// let options = PoolOptions::new().size(16 << 20).segment_size(1 << 20).emulated(true);
+/// let pool = options.create(&path)?;
+/// assert_eq!(pool.geometry().segments, 15); // the tables take the rest
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    pub(super) bytes: u64,
+    pub(super) segment_bytes: u64,
+    pub(super) lanes: u32,
+    pub(super) emulated: bool,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PoolOptions {
+    /// A pool of 64 MiB on persistent memory, with segments of 8 MiB and 16 lanes.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            bytes: 64 << 20,
+            segment_bytes: 8 << 20,
+            lanes: 16,
+            emulated: false,
+        }
+    }
+
+    /// Bytes of the pool. A devdax device is taken whole; there this is the bytes used. Default: 64 MiB.
+    #[must_use]
+    pub const fn size(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Bytes of a segment: a multiple of 4 KiB, 4 KiB to 64 MiB. The largest record is half of it. Default: 8 MiB.
+    #[must_use]
+    pub const fn segment_size(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Lanes, that is owners at the same time. Default: 16.
+    #[must_use]
+    pub const fn lanes(mut self, lanes: u32) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// Make the pool in an ordinary file, where it survives a process crash only; or open one as such that was made on persistent
+    /// memory and lies elsewhere now. A pool that was made emulated is opened without this. Default: no.
+    #[must_use]
+    pub const fn emulated(mut self, emulated: bool) -> Self {
+        self.emulated = emulated;
+        self
+    }
+}
