@@ -2,7 +2,7 @@
 //!
 //! How a file is collected: `collect`. Large values: `large`.
 //!
-//! Which file: the one with most garbage, by sampling (`sample`). If that is one that the index does not cover yet, an ingestion is
+//! Which file: the one with most garbage, by sampling (`look`, `sample`). If that is one that the index does not cover yet, an ingestion is
 //! asked for.
 //!
 //! When: the options allow for an amount of garbage in proportion to the live data ([`Estimate::allowance`]). At three quarters of it
@@ -12,6 +12,7 @@
 
 mod collect;
 mod large;
+mod look;
 mod pace;
 mod resident;
 mod set_aside;
@@ -19,21 +20,19 @@ mod set_aside;
 use super::{Shared, Store, sample::Sample};
 use crate::{
     error::StoreError,
-    log::{Head, VlogFile},
+    log::Head,
     stats::{GcReport, SetAside, Wait},
 };
 use collect::Grant;
 use forebay_pool::Lsn;
+pub(super) use look::Estimate;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
 use resident::Room;
 use set_aside::Aside;
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    collections::HashMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -45,13 +44,6 @@ const INGESTION: Duration = Duration::from_millis(20);
 const GARBAGE_MIN: f64 = 0.05;
 /// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so much.
 const GARBAGE_MORE: f64 = 0.1;
-/// Part of the garbage that the options allow for; the rest is for what sampling gets wrong and records' headers.
-const AIM: f64 = 0.8;
-/// However little is live, garbage of so many files is allowed for.
-const FILES_MIN: u64 = 4;
-/// A sample is looked at again when as much was written as one in so many parts of the log.
-const LOOKS: u64 = 20;
-
 /// The collector's state.
 #[derive(Default)]
 pub(super) struct Collector {
@@ -85,45 +77,6 @@ struct Progress {
     large_looked_at: u64,
     /// The log address up to which an ingestion was asked for.
     ingested_to: Lsn,
-}
-
-/// The last look at the whole log.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Estimate {
-    pub(super) log_bytes: u64,
-    pub(super) garbage_bytes: u64,
-    /// The part of it in files that cannot be collected.
-    stuck_bytes: u64,
-}
-
-impl Estimate {
-    fn live_bytes(&self) -> u64 {
-        self.log_bytes.saturating_sub(self.garbage_bytes)
-    }
-
-    pub(super) fn space_amplification(&self) -> f64 {
-        if self.log_bytes == 0 {
-            return 1.0;
-        }
-        self.log_bytes as f64 / self.live_bytes().max(1) as f64
-    }
-
-    /// Garbage that the log may hold, in files of `file_bytes`, so that the files take no more than `max` times the live data. Two
-    /// files more than the log has may be there: the room ahead in the last one, and one whose live records are being copied.
-    fn allowance(&self, max: f64, file_bytes: u64) -> u64 {
-        let share = (self.live_bytes() as f64 * (max - 1.0) * AIM) as u64;
-        share.max(FILES_MIN * file_bytes) - 2 * file_bytes
-    }
-}
-
-/// What a look at the whole log found.
-#[derive(Default)]
-struct Look {
-    estimate: Estimate,
-    /// The file to collect next, and its share of garbage.
-    ripe: Option<(f64, Arc<VlogFile>)>,
-    /// The largest share of garbage of a file that the index does not cover.
-    waiting: f64,
 }
 
 impl Collector {
@@ -329,89 +282,5 @@ impl Shared {
     pub(super) fn written(&self) -> u64 {
         let relocated = self.collector.relocated_bytes();
         self.head.tail().saturating_sub(relocated)
-    }
-
-    /// Looks at the whole log, if nobody has yet and nobody collects now.
-    pub(super) fn look_first(&self) {
-        if self.collector.estimate.lock().is_some() || matches!(self.head, Head::Resident(_)) {
-            return;
-        }
-        if let Some(mut progress) = self.collector.collecting.try_lock() {
-            self.look(&mut progress);
-        }
-    }
-
-    /// Looks at the whole log. A file of which nothing can be read is set aside.
-    fn look(&self, progress: &mut Progress) -> Look {
-        let (tail, whole, drained) = (self.head.tail(), self.whole_below(), self.head.drained());
-        let retired: HashSet<Lsn> = progress.retired.iter().map(|(start, _)| *start).collect();
-        let files: Vec<_> = self
-            .log
-            .files()
-            .iter()
-            .filter(|file| !retired.contains(&file.start))
-            .cloned()
-            .collect();
-        let extent = |file: &VlogFile| file.end().unwrap_or(tail.max(file.start)) - file.start;
-        let (written, live) = (self.written(), self.collector.estimate().live_bytes());
-        let mut look = Look::default();
-        look.estimate.log_bytes = files.iter().map(|file| extent(file)).sum();
-        progress
-            .samples
-            .retain(|start, _| files.iter().any(|file| file.start == *start));
-        for file in &files {
-            // What still grows, and what cannot be read (yet), counts as live.
-            let Some(end) = file.end() else { continue };
-            if end > drained {
-                continue;
-            }
-            let sample = match progress.samples.entry(file.start) {
-                Entry::Vacant(none) => none.insert(self.sample(file, end)),
-                Entry::Occupied(known) => known.into_mut(),
-            };
-            if sample.is_empty()
-                && let Some(error) = sample.unreadable.take()
-            {
-                self.collector.aside.add(file, &error, written);
-            }
-            if sample.written_since(written) > look.estimate.log_bytes / LOOKS {
-                self.look_again(sample);
-            }
-            let garbage = sample.garbage_at(written, live);
-            let garbage_bytes = (extent(file) as f64 * garbage) as u64;
-            look.estimate.garbage_bytes += garbage_bytes;
-            if self.collector.aside.holds(file.start, written) {
-                look.estimate.stuck_bytes += garbage_bytes;
-            } else if end > whole {
-                look.waiting = look.waiting.max(garbage);
-            } else if look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
-                look.ripe = Some((garbage, Arc::clone(file)));
-            }
-        }
-        *self.collector.estimate.lock() = Some(look.estimate);
-        look
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn the_files_of_live_data_and_allowed_garbage_keep_to_the_limit() {
-        for live in [1, 10, 100, 1000, 100_000].map(|n| n * MIB) {
-            for max in [1.1, 1.5, 3.0] {
-                let file_bytes = (live / 32).clamp(16 * MIB, 512 * MIB);
-                let estimate = Estimate {
-                    log_bytes: live,
-                    ..Estimate::default()
-                };
-                let files = live + estimate.allowance(max, file_bytes) + 2 * file_bytes;
-                let limit = ((live as f64 * max) as u64).max(live + FILES_MIN * file_bytes);
-                assert!(files <= limit, "{live} {max}");
-            }
-        }
     }
 }

@@ -7,8 +7,10 @@ use super::VlogFile;
 use crate::error::StoreError;
 use forebay_pool::{
     Header, Lsn, PAGE,
-    format::record::{self, HEADER},
-    format::segment::next_start,
+    format::{
+        record::{self, HEADER},
+        segment::next_start,
+    },
     persist::LINE,
 };
 use uuid::Uuid;

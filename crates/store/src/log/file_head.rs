@@ -12,8 +12,10 @@ use super::{ValueLog, VlogFile, pages::Pages};
 use crate::error::StoreError;
 use forebay_pool::{
     Header, Lsn,
-    format::record::{HEADER, KIND_SEAL},
-    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    format::{
+        record::{HEADER, KIND_SEAL},
+        segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    },
     persist::LINE,
     record_bytes,
 };

@@ -12,6 +12,7 @@ mod head;
 mod pages;
 mod reader;
 mod resident;
+mod retire;
 mod unnamed;
 mod value_log;
 

@@ -4,8 +4,10 @@ use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
 use forebay_pool::{
     Lsn, PAGE, Record,
-    format::record::{self, HEADER, Invalid, KIND_SEAL},
-    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    format::{
+        record::{self, HEADER, Invalid, KIND_SEAL},
+        segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    },
     persist::LINE,
 };
 use std::sync::Arc;

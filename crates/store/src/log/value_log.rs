@@ -1,4 +1,4 @@
-//! [`ValueLog`]: the row of value-log files.
+//! [`ValueLog`]: the ordered set of value-log files. How they leave it: [`retire`](super::retire).
 //!
 //! A file begins at a segment's start, and the next one begins where it ends; garbage collection takes
 //! files out. The manifest says which there are: a new file is in it before anything is
@@ -20,14 +20,15 @@ use crate::{
 use arc_swap::ArcSwap;
 use forebay_pool::{
     Header, Lsn, PAGE,
-    format::record::{HEADER, KIND_SEAL},
-    format::segment::next_start,
+    format::{
+        record::{HEADER, KIND_SEAL},
+        segment::next_start,
+    },
     persist::LINE,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
 };
@@ -45,20 +46,20 @@ const AGAIN: u64 = 64 << 20;
 
 /// All value-log files of a store.
 pub(crate) struct ValueLog {
-    dir: PathBuf,
-    disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) disk: Arc<dyn Disk>,
     store: Uuid,
     file_bytes_max: u64,
     /// In address order.
-    files: ArcSwap<Vec<Arc<VlogFile>>>,
-    manifest: Arc<Mutex<Manifest>>,
+    pub(super) files: ArcSwap<Vec<Arc<VlogFile>>>,
+    pub(super) manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
     /// Files that were unlinked, but whose names a power cut may bring back: the manifest still says that they were collected.
-    unlinked: Mutex<Vec<Lsn>>,
+    pub(super) unlinked: Mutex<Vec<Lsn>>,
     /// Files that could not be unlinked, and why.
-    leftovers: Mutex<BTreeMap<Lsn, String>>,
+    pub(super) leftovers: Mutex<BTreeMap<Lsn, String>>,
     /// Held while the row of files changes.
-    place: Mutex<()>,
+    pub(super) place: Mutex<()>,
     /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost then.
     pub(crate) failed_syncs: AtomicU64,
     /// Shared by the drain's syncs in flight.
@@ -325,72 +326,6 @@ impl ValueLog {
         let there = file.start.saturating_add(file.bytes_there()?);
         let to = end.min(there).min(file.end().unwrap_or(end));
         Ok(file.stops_short_of(self.store, to)?.unwrap_or(to))
-    }
-
-    /// Takes files out of the manifest, durably, which says that they were collected, at a time when the index was complete below
-    /// `watermark`. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
-    pub(crate) fn retire(&self, gone: &[Lsn], watermark: Lsn) -> Result<(), StoreError> {
-        let _changing = self.place.lock();
-        self.manifest.lock().update(&*self.disk, |state| {
-            state.files.retain(|file| !gone.contains(&file.start));
-            state.retired.get_or_insert_default().extend(gone);
-            state.indexed_to = state.indexed_to.max(watermark);
-        })
-    }
-
-    /// Forgets retired files and unlinks them.
-    pub(crate) fn unlink(&self, gone: &[Lsn]) {
-        let _changing = self.place.lock();
-        let (gone, kept): (Vec<_>, Vec<_>) = self
-            .files()
-            .iter()
-            .cloned()
-            .partition(|file| gone.contains(&file.start));
-        self.files.store(Arc::new(kept));
-        for file in gone {
-            self.unlink_file(file.start, &file.path);
-        }
-    }
-
-    /// Unlinks what is dead. What cannot be unlinked stays, and is said to ([`leftovers`](Self::leftovers)): it takes space and
-    /// does no harm.
-    pub(crate) fn unlink_dead(&self, unnamed: &[Unnamed]) {
-        // One of that name may have been begun anew meanwhile.
-        let files = self.files();
-        let gone = |found: &&Unnamed| files.iter().all(|file| file.start != found.start);
-        for found in unnamed.iter().filter(gone) {
-            self.unlink_file(found.start, &found.path);
-        }
-    }
-
-    /// Unlinks a file that is in the manifest no more. One that cannot be unlinked takes space and does no harm: an opening tries again.
-    fn unlink_file(&self, start: Lsn, path: &Path) {
-        match self.disk.remove(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                let why = StoreError::io("removing", path)(e).to_string();
-                self.leftovers.lock().insert(start, why);
-            }
-            _ => self.unlinked.lock().push(start),
-        }
-    }
-
-    /// Files that could not be unlinked, and why.
-    pub(crate) fn leftovers(&self) -> Vec<String> {
-        self.leftovers.lock().values().cloned().collect()
-    }
-
-    /// Those files.
-    pub(crate) fn left_over(&self) -> Vec<Lsn> {
-        self.leftovers.lock().keys().copied().collect()
-    }
-
-    /// What was unlinked, once no power cut can bring it back.
-    pub(crate) fn unlinked_for_good(&self) -> Result<Vec<Lsn>, StoreError> {
-        let unlinked = self.unlinked.lock().clone();
-        self.disk
-            .sync_dir(&self.dir)
-            .map_err(StoreError::io("syncing", &self.dir))?;
-        Ok(unlinked)
     }
 
     /// Bytes of all files on the disk, headers included.

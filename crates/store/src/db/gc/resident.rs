@@ -24,8 +24,10 @@ use crate::{
 };
 use forebay_pool::{
     Record, Sealed,
-    format::record::HEADER,
-    format::segment::{End, Records, SegmentHeader},
+    format::{
+        record::HEADER,
+        segment::{End, Records, SegmentHeader},
+    },
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{

@@ -96,6 +96,7 @@ impl Store {
                 variant: options.variant.to_string(),
             });
         }
+        pool.map_or(Ok(()), Pool::check_appends_last)?;
         let lock = directory::lock(dir, options.create)?;
         let manifest = directory::manifest(&*disk, dir, options.create)?;
         let (session, lane) = Session::find(disk, dir, manifest, pool, options)?;
