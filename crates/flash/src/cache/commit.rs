@@ -1,0 +1,74 @@
+//! Commit: what came in becomes durable. docs/flash-format.md, "Commit".
+//!
+//! 1. *Out*: the open group ends; every group in memory that is not written is written.
+//! 2. *Sync* flash.
+//! 3. *Record*: only now the lane says what is in the slots.
+//!
+//! One thread commits for all that wait: whoever finds its pages recorded when its turn comes has nothing left to do.
+
+use super::{Cache, group::Group};
+use crate::{error::FlashError, layout::PAGE_ENTRY, record::PAGES};
+use std::{
+    io::IoSlice,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+impl Cache {
+    /// Makes all positions below `to` durable, which are in the queue or behind its front.
+    pub(super) fn commit(&self, to: u64) -> Result<(), FlashError> {
+        let _leader = self.committing.lock();
+        if self.state.lock().map.recorded >= to {
+            return Ok(());
+        }
+        self.close_group();
+        let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
+        let failures = self.flash_failures.load(Relaxed);
+        for group in &groups {
+            self.write_group(group)?;
+        }
+        self.sync_flash()?;
+        // A sync that failed meanwhile, of a checkpoint, may have taken these groups with it.
+        if self.flash_failures.load(Relaxed) != failures {
+            let e = std::io::Error::other("another sync failed meanwhile");
+            return Err(self.flash_error("syncing it", e));
+        }
+        for group in groups {
+            self.record_group(&group)?;
+            self.state.lock().pending.pop_front();
+            self.recycle(group);
+        }
+        Ok(())
+    }
+
+    /// Records what is in the slots of a group, whose bytes are durable. Pages that were given up meanwhile are recorded as void.
+    fn record_group(&self, group: &Group) -> Result<(), FlashError> {
+        let entries_max = (self.lane.payload_max() - 8) as u64 / PAGE_ENTRY;
+        let end = group.end();
+        loop {
+            let done = self.record(|cache, log| {
+                let (from, to) = {
+                    let map = &cache.state.lock().map;
+                    let from = map.recorded;
+                    let to = end.min(from + entries_max);
+                    log.clear();
+                    log.extend_from_slice(&from.to_le_bytes());
+                    for position in from..to {
+                        map.version(position).entry.encode(log);
+                    }
+                    (from, to)
+                };
+                if from >= end {
+                    return Ok(Some(true));
+                }
+                if !cache.try_append(PAGES, &[IoSlice::new(log)])? {
+                    return Ok(None);
+                }
+                cache.state.lock().map.recorded = to;
+                Ok(Some(to == end))
+            })?;
+            if done {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! How pages leave: a group at a time. docs/flash-format.md, "Dequeue".
+//!
+//! 1. *Judge* the group at the front: a version that is not the newest, or clean, is dropped; a dirty one goes home; one that was read
+//!    gets a second chance at the rear.
+//! 2. *Read* the group from flash by one read; verify.
+//! 3. *Second chances*, unless a newer version came meanwhile.
+//! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet.
+//! 5. *Home*: written sorted, then synced. Until this returned, flash keeps what may be torn.
+//! 6. *Front*: its record, and only then the slots are free.
+
+use super::{
+    Cache, Homing,
+    group::{Appended, Condition, Incoming},
+};
+use crate::{
+    error::FlashError,
+    file::FileId,
+    io::HomePage,
+    map::Version,
+    options::WritePolicy,
+    record::{DIRTY, FRONT, LOST, VOID},
+    stats::add,
+};
+use forebay_pool::crc32c;
+use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
+
+/// What [`Cache::step`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Slots that are free now.
+    pub freed: u64,
+    /// True if there is more to do at once.
+    pub more: bool,
+}
+
+/// The group at the front, judged.
+struct Leaving {
+    front: u64,
+    end: u64,
+    /// Dirty pages that are to be written home.
+    home: Vec<Version>,
+    /// Pages that get a second chance, and lost ones, which always do.
+    again: Vec<Version>,
+    /// Everything below this has to be durable before the front moves.
+    needed: u64,
+}
+
+impl Cache {
+    /// Background work, a piece at a time, for a thread of the owner's: a checkpoint if the lane wants one; a group from the front, from when more
+    /// slots than the high watermark says are in use until no more than the low one says.
+    ///
+    /// # Errors
+    /// What flash, the lane, or a home says. Nothing is lost: repeat it later.
+    pub fn step(&self) -> Result<Step, FlashError> {
+        let checkpoint = self.wants_checkpoint();
+        if checkpoint {
+            self.checkpoint()?;
+        }
+        let used = {
+            let map = &self.state.lock().map;
+            // Lost pages stay until they are written again or given up, however often the queue turns.
+            map.used() - map.lost
+        };
+        let [low, high] = match self.policy() {
+            WritePolicy::Off => [0, 0],
+            _ => [0, 1].map(|at| u64::from(self.watermarks[at].load(Relaxed)).min(100)),
+        };
+        let of = |percent: u64| self.slots() * percent / 100;
+        if used > of(high) {
+            self.emptying.store(true, Relaxed);
+        } else if used <= of(low) {
+            self.emptying.store(false, Relaxed);
+        }
+        if !self.emptying.load(Relaxed) {
+            return Ok(Step::default());
+        }
+        let freed = self.dequeue(&mut self.homing.lock())?;
+        Ok(Step {
+            freed,
+            more: freed > 0 && used - freed.min(used) > of(low),
+        })
+    }
+
+    /// Frees slots, for a page that found none.
+    pub(super) fn make_room(&self) -> Result<(), FlashError> {
+        let mut homing = self.homing.lock();
+        let (used, lost) = {
+            let map = &self.state.lock().map;
+            (map.used(), map.lost)
+        };
+        // Another thread may have done it while this one waited.
+        if used < self.slots_for_pages() {
+            return Ok(());
+        }
+        if lost + u64::from(self.options.group_pages) > self.slots_for_pages() {
+            return Err(self.too_many_lost());
+        }
+        self.dequeue(&mut homing).map(drop)
+    }
+
+    /// Lets the group at the front go: how many slots are free now.
+    pub(super) fn dequeue(&self, homing: &mut Homing) -> Result<u64, FlashError> {
+        let mut leaving = self.judge()?;
+        if leaving.front == leaving.end {
+            return Ok(0);
+        }
+        self.read_leaving(&mut leaving, homing)?;
+        self.keep(&mut leaving, homing)?;
+        let recorded = self.state.lock().map.recorded;
+        if leaving.needed > recorded {
+            self.commit(leaving.needed)?;
+        }
+        self.write_home(&leaving.home, homing, |version| {
+            version.position - leaving.front
+        })?;
+        self.move_front(&leaving)?;
+        Ok(leaving.end - leaving.front)
+    }
+
+    /// Step 1.
+    fn judge(&self) -> Result<Leaving, FlashError> {
+        let (recorded, rear) = {
+            let map = &self.state.lock().map;
+            (map.recorded > map.front, map.rear)
+        };
+        if !recorded {
+            self.commit(rear)?;
+        }
+        let map = &self.state.lock().map;
+        let slots = self.slots();
+        let front = map.front;
+        let end = map
+            .recorded
+            .min(front + u64::from(self.options.group_pages))
+            .min(front + slots - front % slots);
+        let mut leaving = Leaving {
+            front,
+            end,
+            home: Vec::new(),
+            again: Vec::new(),
+            needed: 0,
+        };
+        let mut chances = match self.policy() {
+            WritePolicy::Off => 0,
+            _ => self.options.second_chances_max,
+        };
+        for position in front..end {
+            let version = map.version(position);
+            if version.is(VOID) {
+                continue;
+            }
+            if !version.newest {
+                // Until the version that took its place is durable, a crash would bring this one back.
+                let newest = map.find(version.entry.file, version.entry.page);
+                if let Some(newest) = newest.filter(|_| version.is(DIRTY)) {
+                    leaving.needed = leaving.needed.max(newest.position + 1);
+                }
+            } else if version.is(LOST) {
+                leaving.again.push(version);
+            } else if version.referenced && !version.hidden && chances > 0 {
+                chances -= 1;
+                leaving.again.push(version);
+            } else if version.is(DIRTY) {
+                leaving.home.push(version);
+            }
+        }
+        Ok(leaving)
+    }
+
+    /// Step 2: the group's bytes, in `homing`. What is damaged and dirty is lost from now on; what is damaged and clean is dropped.
+    fn read_leaving(&self, leaving: &mut Leaving, homing: &mut Homing) -> Result<(), FlashError> {
+        let size = self.page_bytes();
+        if leaving.home.is_empty() && leaving.again.iter().all(|v| v.is(LOST)) {
+            return Ok(());
+        }
+        let front = leaving.front;
+        let whole = (leaving.end - front) as usize * size;
+        let offset = self.header.geometry.slot(front);
+        // What this leaves wrong is read again page by page, and then it is said which page it is.
+        let _ = self.flash.read_at(&mut homing.bytes[..whole], offset);
+        let mut read = |version: &Version| {
+            let at = (version.position - front) as usize * size;
+            let bytes = &mut homing.bytes[at..at + size];
+            if crc32c([&*bytes]) == version.entry.crc {
+                return Ok(true);
+            }
+            self.read_version(version, bytes)
+        };
+        let mut lost = Vec::new();
+        let mut intact = |version: &Version| -> Result<bool, FlashError> {
+            if version.is(LOST) {
+                return Ok(true);
+            }
+            match read(version) {
+                Ok(read) => Ok(read),
+                Err(_) if !version.is(DIRTY) => Ok(false),
+                Err(FlashError::DamagedPage { .. }) => {
+                    lost.push(Version {
+                        entry: crate::record::PageEntry {
+                            flags: DIRTY | LOST,
+                            ..version.entry
+                        },
+                        ..*version
+                    });
+                    Ok(false)
+                }
+                Err(e) => Err(e),
+            }
+        };
+        for versions in [&mut leaving.home, &mut leaving.again] {
+            let mut kept = Vec::with_capacity(versions.len());
+            for version in versions.drain(..) {
+                if intact(&version)? {
+                    kept.push(version);
+                }
+            }
+            *versions = kept;
+        }
+        leaving.again.append(&mut lost);
+        leaving
+            .again
+            .sort_unstable_by_key(|version| version.position);
+        Ok(())
+    }
+
+    /// Step 3. Where no slot is free, a dirty page goes home instead; a lost one ends the group before it.
+    fn keep(&self, leaving: &mut Leaving, homing: &Homing) -> Result<(), FlashError> {
+        let size = self.page_bytes();
+        for version in std::mem::take(&mut leaving.again) {
+            if version.position >= leaving.end {
+                break;
+            }
+            let Some(file) = self.files.read().get(version.entry.file).cloned() else {
+                continue;
+            };
+            let at = (version.position - leaving.front) as usize * size;
+            let incoming = Incoming {
+                file: &file,
+                page: version.entry.page,
+                flags: version.entry.flags,
+                bytes: &homing.bytes[at..at + size],
+                on: Condition::Newest(version.position),
+            };
+            match self.append_page(&incoming, self.slots())? {
+                Appended::Full if version.is(LOST) => {
+                    if version.position == leaving.front {
+                        return Err(self.damaged(version.entry.file, version.entry.page));
+                    }
+                    leaving.end = version.position;
+                }
+                Appended::Full if version.is(DIRTY) => leaving.home.push(version),
+                Appended::Full => {}
+                done => {
+                    if version.is(DIRTY) {
+                        leaving.needed = self.state.lock().map.rear;
+                    }
+                    if done == Appended::Done && !version.is(LOST) {
+                        add(&self.counters.second_chances, 1);
+                    }
+                }
+            }
+        }
+        let end = leaving.end;
+        leaving.home.retain(|version| version.position < end);
+        Ok(())
+    }
+
+    /// Step 5: `pages`, whose bytes are in `homing` at the page that `place` says, sorted, and then each file synced.
+    pub(super) fn write_home(
+        &self,
+        pages: &[Version],
+        homing: &Homing,
+        place: impl Fn(&Version) -> u64,
+    ) -> Result<(), FlashError> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let size = self.page_bytes();
+        let mut batch = Vec::with_capacity(pages.len());
+        {
+            let files = self.files.read();
+            for version in pages {
+                let Some(file) = files.get(version.entry.file) else {
+                    continue;
+                };
+                let at = place(version) as usize * size;
+                batch.push(HomePage {
+                    file: file.id(),
+                    offset: self.home_offset(version.entry.page),
+                    bytes: &homing.bytes[at..at + size],
+                });
+            }
+        }
+        batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
+        self.home
+            .write(&batch)
+            .map_err(|(file, e)| self.home_error(file, "writing pages home", e))?;
+        add(&self.counters.home_batches, 1);
+        add(&self.counters.home_pages, batch.len() as u64);
+        add(&self.counters.home_bytes, (batch.len() * size) as u64);
+        for same_file in batch.chunk_by(|a, b| a.file == b.file) {
+            let file = same_file[0].file;
+            let file = self.files.read().get(file.number).cloned();
+            if let Some(file) = file {
+                self.sync_home(&file)?;
+            }
+            add(&self.counters.home_syncs, 1);
+        }
+        Ok(())
+    }
+
+    fn home_error(&self, file: FileId, doing: &'static str, source: std::io::Error) -> FlashError {
+        FlashError::Home {
+            file: self.name(file.number, 0).file,
+            doing,
+            source,
+        }
+    }
+
+    /// Step 6.
+    fn move_front(&self, leaving: &Leaving) -> Result<(), FlashError> {
+        let end = leaving.end;
+        self.record(|cache, _| {
+            if !cache.try_append(FRONT, &[IoSlice::new(&end.to_le_bytes())])? {
+                return Ok(None);
+            }
+            cache.state.lock().map.advance(end);
+            Ok(Some(()))
+        })?;
+        let dropped = end - leaving.front - leaving.home.len() as u64;
+        add(&self.counters.dropped_versions, dropped);
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! How pages come in: written ones, and clean ones that were read at home.
+
+use super::{
+    Cache,
+    group::{Appended, Condition, Incoming},
+    read::Ticket,
+};
+use crate::{
+    error::FlashError,
+    file::{CachedFile, Settled},
+    options::WritePolicy,
+    record::DIRTY,
+    stats::add,
+};
+
+/// Where a written page went.
+#[must_use]
+pub enum Enqueued<'a> {
+    /// To the cache. A [`sync`](Cache::sync) makes it durable.
+    Cached,
+    /// Nowhere yet: the caller writes it home, and drops this afterwards. A [`sync`](Cache::sync) syncs the file, then.
+    Past(PastWrite<'a>),
+}
+
+/// A page that its writer writes home. The cache has no version of it; what others read at home before this is dropped does not come in.
+#[must_use]
+pub struct PastWrite<'a> {
+    cache: &'a Cache,
+    file: &'a CachedFile,
+    bucket: usize,
+}
+
+impl Drop for PastWrite<'_> {
+    fn drop(&mut self) {
+        self.file.end_past();
+        self.cache.state.lock().map.changed(self.bucket);
+    }
+}
+
+impl Cache {
+    /// A page was written. Waits only where no slot is free (the front's pages go home then, in the caller's thread, unless
+    /// [`step`](Self::step) is called often enough) or where too many groups are not synced.
+    ///
+    /// The page goes past the cache if the policy says so, or if it lies behind the durable end of its file: then the writer extends the
+    /// file. Never if the cache has a newer one than home.
+    ///
+    /// # Errors
+    /// Nothing was taken then: [`FlashError::NotAPage`], [`FlashError::NoSuchFile`]; what a commit, or the homes of the pages that
+    /// had to make room, say.
+    pub fn enqueue<'a>(
+        &'a self,
+        file: &'a CachedFile,
+        page: u32,
+        bytes: &[u8],
+    ) -> Result<Enqueued<'a>, FlashError> {
+        self.check_page(file, bytes.len())?;
+        if self.goes_past(file, page)? {
+            return self.write_past(file, page).map(Enqueued::Past);
+        }
+        let incoming = Incoming {
+            file,
+            page,
+            flags: DIRTY,
+            bytes,
+            on: Condition::Newer,
+        };
+        self.come_in(&incoming)?;
+        add(&self.counters.enqueued, 1);
+        Ok(Enqueued::Cached)
+    }
+
+    /// A page was read at home, after [`read`](Self::read) had missed it and given this `ticket`: true if it came in.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue); the reader has its page in any case.
+    pub fn admit(
+        &self,
+        file: &CachedFile,
+        page: u32,
+        bytes: &[u8],
+        ticket: Ticket,
+    ) -> Result<bool, FlashError> {
+        self.check_page(file, bytes.len())?;
+        if !ticket.wanted || !self.takes_clean() || !self.is_within(file, page)? {
+            return Ok(false);
+        }
+        match file.settled() {
+            Settled::Yes => {}
+            Settled::No => return Ok(false),
+            // What an earlier process wrote may not be durable: once in a session this is made sure.
+            Settled::NotAskedYet => self.settle(file)?,
+        }
+        let incoming = Incoming {
+            file,
+            page,
+            flags: 0,
+            bytes,
+            on: Condition::Unchanged(ticket.changes),
+        };
+        let came = self.come_in(&incoming)? == Appended::Done;
+        if came {
+            add(&self.counters.admitted, 1);
+        }
+        Ok(came)
+    }
+
+    /// Makes what was written to the file past the cache durable.
+    pub(super) fn settle(&self, file: &CachedFile) -> Result<(), FlashError> {
+        if file.has_failed() {
+            return Err(FlashError::SyncFailed {
+                file: file.name().to_owned(),
+            });
+        }
+        match file.unsettled() {
+            Some(begun) => {
+                self.sync_home(file)?;
+                file.set_settled(begun);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Syncs a home file.
+    pub(super) fn sync_home(&self, file: &CachedFile) -> Result<(), FlashError> {
+        self.home.sync(file.id()).map_err(|source| {
+            file.sync_failed();
+            FlashError::Home {
+                file: file.name().to_owned(),
+                doing: "syncing it",
+                source,
+            }
+        })
+    }
+
+    fn come_in(&self, incoming: &Incoming<'_>) -> Result<Appended, FlashError> {
+        loop {
+            let unsynced = {
+                let state = self.state.lock();
+                let groups = state.pending.len();
+                (groups >= self.options.groups_unsynced_max as usize).then_some(state.map.rear)
+            };
+            if let Some(rear) = unsynced {
+                self.commit(rear)?;
+            }
+            match self.append_page(incoming, self.slots_for_pages())? {
+                Appended::Full => self.make_room()?,
+                done => {
+                    if done == Appended::Done {
+                        add(&self.counters.page_bytes, incoming.bytes.len() as u64);
+                    }
+                    return Ok(done);
+                }
+            }
+        }
+    }
+
+    /// True if a write of this page is not for the cache.
+    fn goes_past(&self, file: &CachedFile, page: u32) -> Result<bool, FlashError> {
+        let run = file.writes.lock().length(page);
+        let scan = self.options.bypass_writes;
+        let in_a_row = scan > 0 && run >= scan;
+        let around = matches!(self.policy(), WritePolicy::Around | WritePolicy::Off);
+        if !in_a_row && !around && self.is_within(file, page)? {
+            return Ok(false);
+        }
+        let newest = self.state.lock().map.find(file.id().number, page);
+        let past = newest.is_none_or(|version| !version.is(DIRTY));
+        if past && in_a_row {
+            add(&self.counters.bypassed, 1);
+        }
+        Ok(past)
+    }
+
+    /// True if the page lies before the durable end of its home.
+    fn is_within(&self, file: &CachedFile, page: u32) -> Result<bool, FlashError> {
+        let end = self.home_offset(page) + self.page_bytes() as u64;
+        if end <= file.durable_bytes() {
+            return Ok(true);
+        }
+        let bytes = self.home.durable_bytes(file.id()).map_err(|source| {
+            // It may have been a sync.
+            file.sync_failed();
+            FlashError::Home {
+                file: file.name().to_owned(),
+                doing: "finding out how long it is, durably",
+                source,
+            }
+        })?;
+        file.set_durable_bytes(bytes);
+        Ok(end <= bytes)
+    }
+
+    /// The cache forgets a clean page before it is written at home, durably: or a crash would bring it back.
+    fn write_past<'a>(
+        &'a self,
+        file: &'a CachedFile,
+        page: u32,
+    ) -> Result<PastWrite<'a>, FlashError> {
+        let number = file.id().number;
+        if self.state.lock().map.find(number, page).is_some() {
+            self.forget(file, [page, page])?;
+        }
+        file.begin_past();
+        let mut state = self.state.lock();
+        let bucket = state.map.bucket(number, page);
+        state.map.changed(bucket);
+        Ok(PastWrite {
+            cache: self,
+            file,
+            bucket,
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! The cache: what it holds, and its locks. docs/flash-format.md, "Protocol".
+//!
+//! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
+//! * `read`: how they are found; `files`: registering, tombstones;
+//! * `dequeue`: how they leave; `flush`: everything home;
+//! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
+//!
+//! Locks, in the order in which they are taken:
+//!
+//! | lock | held for | guards |
+//! |---|---|---|
+//! | `homing` | a batch of home writes and their sync; a tombstone | what is being written home |
+//! | `committing` | a commit | groups leave memory in order |
+//! | `tail` | copying one page, 16 KiB in about 2 µs | the open group |
+//! | `checkpointer` | a checkpoint | the two regions |
+//! | `flash_sync` | a sync of flash | whether one failed |
+//! | `log` | one record, and applying it to the map | the order of records; flags of slots below `recorded`, `recorded`, `front` |
+//! | `state` | a look-up or an insertion: tens of nanoseconds | the map |
+//!
+//! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done under it is a hundredth of
+//! the copy that every page costs anyway, and of the read of flash that a hit costs.
+
+mod commit;
+mod dequeue;
+mod device;
+mod enqueue;
+mod files;
+mod flush;
+mod group;
+mod log;
+mod open;
+mod read;
+mod rebuild;
+
+pub use dequeue::Step;
+pub use enqueue::{Enqueued, PastWrite};
+pub use flush::{Flushed, Progress};
+pub use open::Opened;
+pub use read::{Read, Ticket};
+
+use crate::{
+    buffer::Buffer,
+    error::{FlashError, PageName},
+    file::CachedFile,
+    io::{Flash, Home},
+    layout::Header,
+    map::Map,
+    options::{Contents, Options, Watermarks, WritePolicy},
+    stats::{Counters, Stats, add},
+};
+use files::Files;
+use forebay_pool::Lane;
+use group::{Group, Tail};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+};
+use uuid::Uuid;
+
+/// A flash cache in use. Shared by reference between any number of threads.
+pub struct Cache {
+    flash: Arc<dyn Flash>,
+    home: Arc<dyn Home>,
+    lane: Lane,
+    header: Header,
+    options: Options,
+    contents: AtomicU8,
+    policy: AtomicU8,
+    watermarks: [AtomicU8; 2],
+    /// True while `step` goes on towards the low watermark.
+    emptying: AtomicBool,
+    homing: Mutex<Homing>,
+    committing: Mutex<()>,
+    tail: Mutex<Tail>,
+    checkpointer: Mutex<u64>,
+    flash_sync: Mutex<()>,
+    /// Syncs of flash that failed: what was written before is written again.
+    flash_failures: AtomicU64,
+    log: Mutex<Vec<u8>>,
+    state: Mutex<State>,
+    files: RwLock<Files>,
+    counters: Counters,
+}
+
+/// What is under `state`.
+struct State {
+    map: Map,
+    /// The group that pages are copied to.
+    open: Option<Arc<Group>>,
+    /// Full groups that are not recorded, in order.
+    pending: VecDeque<Arc<Group>>,
+}
+
+/// What a batch of home writes needs.
+struct Homing {
+    /// A group of pages.
+    bytes: Buffer,
+}
+
+impl Cache {
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.header.geometry.page_bytes as usize
+    }
+
+    /// The cache's identity: the owner of its lane.
+    #[must_use]
+    pub fn owner(&self) -> Uuid {
+        self.header.owner
+    }
+
+    /// Changes which pages come in, from now on.
+    pub fn set_contents(&self, contents: Contents) {
+        self.contents.store(contents as u8, Relaxed);
+    }
+
+    /// Changes what becomes of writes, from now on. What is in the cache stays there until the front reaches it, [`flush`](Self::flush)
+    /// writes it home, or, with [`WritePolicy::Off`], `step` does.
+    pub fn set_policy(&self, policy: WritePolicy) {
+        self.policy.store(policy as u8, Relaxed);
+    }
+
+    /// Changes the watermarks.
+    pub fn set_watermarks(&self, watermarks: Watermarks) {
+        self.watermarks[0].store(watermarks.low.min(watermarks.high), Relaxed);
+        self.watermarks[1].store(watermarks.high, Relaxed);
+    }
+
+    /// What becomes of writes.
+    #[must_use]
+    pub fn policy(&self) -> WritePolicy {
+        let policies = [
+            WritePolicy::Back,
+            WritePolicy::Through,
+            WritePolicy::Around,
+            WritePolicy::Off,
+        ];
+        policies[usize::from(self.policy.load(Relaxed)) % policies.len()]
+    }
+
+    fn takes_clean(&self) -> bool {
+        self.contents.load(Relaxed) == Contents::All as u8
+            && !matches!(self.policy(), WritePolicy::Off)
+    }
+
+    /// What it did since it was opened, and what is in it.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let state = self.state.lock();
+        Stats {
+            slots: u64::from(self.header.geometry.slots),
+            slots_used: state.map.used(),
+            pages: state.map.pages,
+            dirty_pages: state.map.dirty,
+            lost_pages: state.map.lost,
+            ..self.counters.read()
+        }
+    }
+
+    fn slots(&self) -> u64 {
+        u64::from(self.header.geometry.slots)
+    }
+
+    /// Slots that dirty and clean pages may use when they come in; the others are for second chances, and one at least for lost pages.
+    fn slots_for_pages(&self) -> u64 {
+        self.slots() - u64::from(self.options.second_chances_max.max(1))
+    }
+
+    /// Where a page of a file begins at home.
+    fn home_offset(&self, page: u32) -> u64 {
+        u64::from(page) * self.page_bytes() as u64
+    }
+
+    /// The page for people.
+    fn name(&self, file: u32, page: u32) -> PageName {
+        let file = match self.files.read().get(file) {
+            Some(known) => known.name().to_owned(),
+            None => format!("file number {file}"),
+        };
+        PageName { file, page }
+    }
+
+    fn flash_error(&self, doing: &'static str, source: io::Error) -> FlashError {
+        FlashError::Flash {
+            flash: self.flash.describe(),
+            doing,
+            source,
+        }
+    }
+
+    fn check_page(&self, file: &CachedFile, bytes: usize) -> Result<(), FlashError> {
+        let wanted = self.page_bytes();
+        if bytes != wanted {
+            return Err(FlashError::NotAPage {
+                found: bytes,
+                wanted,
+            });
+        }
+        if file.is_dropped() {
+            return Err(FlashError::NoSuchFile(file.id().number));
+        }
+        Ok(())
+    }
+
+    /// Makes all that was written to flash durable. If it fails, all groups that are in memory are written again: which of them the
+    /// device has lost is not known, and the next sync would not say.
+    fn sync_flash(&self) -> Result<(), FlashError> {
+        let _one_at_a_time = self.flash_sync.lock();
+        add(&self.counters.flash_syncs, 1);
+        let Err(e) = self.flash.sync() else {
+            return Ok(());
+        };
+        self.flash_failures.fetch_add(1, Relaxed);
+        Err(self.flash_error("syncing it", e))
+    }
+}

@@ -1,0 +1,143 @@
+//! How pages are found. docs/flash-format.md, "Read".
+
+use super::{Cache, group::Group};
+use crate::{
+    error::FlashError,
+    file::CachedFile,
+    map::Version,
+    record::{DIRTY, LOST},
+    stats::add,
+};
+use forebay_pool::crc32c;
+use std::sync::Arc;
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The newest version of the page.
+    Hit,
+    /// Nothing: the page is to be read at home, and may be [admitted](Cache::admit) with this.
+    Miss(Ticket),
+}
+
+/// That a page was not in the cache at some moment: what is read at home after that, while nothing happened to the page, is its newest
+/// version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(super) changes: u32,
+    /// False if it is part of a row that goes past the cache.
+    pub(super) wanted: bool,
+}
+
+/// Where a version is.
+struct Found {
+    version: Version,
+    /// The group in memory that has it still.
+    group: Option<Arc<Group>>,
+}
+
+impl Cache {
+    /// Reads a page into `to`: by one read of flash, or from memory while it is not durable. On a miss `to` is undefined, and the caller
+    /// reads the page at home; until it has, nothing writes that page (a database's latches see to that), or it may find it half written.
+    ///
+    /// # Errors
+    /// [`FlashError::DamagedPage`], [`FlashError::UnreadablePage`] if only flash has the newest version, and it is not whole: the older one
+    /// at home must not be read. A clean page that is damaged is a miss.
+    pub fn read(&self, file: &CachedFile, page: u32, to: &mut [u8]) -> Result<Read, FlashError> {
+        self.check_page(file, to.len())?;
+        let row = file.reads.lock().length(page);
+        let number = file.id().number;
+        loop {
+            let Some(found) = self.find(number, page) else {
+                return Ok(Read::Miss(self.miss(number, page, row)));
+            };
+            if found.version.is(LOST) {
+                return Err(self.damaged(number, page));
+            }
+            if let Some(group) = &found.group {
+                self.copy_from(group, found.version.position, to);
+                add(&self.counters.hits, 1);
+                return Ok(Read::Hit);
+            }
+            match self.read_version(&found.version, to) {
+                Ok(true) => {
+                    add(&self.counters.hits, 1);
+                    return Ok(Read::Hit);
+                }
+                Ok(false) => {}
+                // Of a clean page home has the same.
+                Err(_) if !found.version.is(DIRTY) => {
+                    self.state.lock().map.hide(found.version.position);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn find(&self, file: u32, page: u32) -> Option<Found> {
+        let mut state = self.state.lock();
+        let version = state.map.find(file, page).filter(|v| !v.hidden)?;
+        state.map.refer(version.position);
+        let holds = |group: &&Arc<Group>| (group.first..group.end()).contains(&version.position);
+        let group = if version.position < state.map.recorded {
+            None
+        } else {
+            let mut groups = state.pending.iter().chain(&state.open);
+            groups.find(holds).cloned()
+        };
+        Some(Found { version, group })
+    }
+
+    fn miss(&self, file: u32, page: u32, row: u32) -> Ticket {
+        add(&self.counters.misses, 1);
+        let scan = self.options.bypass_reads;
+        let wanted = scan == 0 || row < scan;
+        if !wanted {
+            add(&self.counters.bypassed, 1);
+        }
+        let map = &self.state.lock().map;
+        Ticket {
+            changes: map.changes(map.bucket(file, page)),
+            wanted,
+        }
+    }
+
+    /// Copies a page out of a group in memory.
+    pub(super) fn copy_from(&self, group: &Group, position: u64, to: &mut [u8]) {
+        let at = (position - group.first) as usize * to.len();
+        to.copy_from_slice(&group.bytes.read()[at..at + to.len()]);
+    }
+
+    /// Reads a version from flash and checks it. False if the front has passed it meanwhile: its slot may have another page by now.
+    pub(super) fn read_version(
+        &self,
+        version: &Version,
+        to: &mut [u8],
+    ) -> Result<bool, FlashError> {
+        let offset = self.header.geometry.slot(version.position);
+        let read = self.flash.read_at(to, offset);
+        let intact = read.is_ok() && crc32c([&*to]) == version.entry.crc;
+        // After the read, or the slot could be used again between the two.
+        if version.position < self.state.lock().map.front {
+            return Ok(false);
+        }
+        if intact {
+            return Ok(true);
+        }
+        add(&self.counters.damaged, 1);
+        let (file, page) = (version.entry.file, version.entry.page);
+        match read {
+            Ok(()) => Err(self.damaged(file, page)),
+            Err(source) => Err(FlashError::UnreadablePage {
+                page: self.name(file, page),
+                source,
+            }),
+        }
+    }
+
+    pub(super) fn damaged(&self, file: u32, page: u32) -> FlashError {
+        FlashError::DamagedPage {
+            page: self.name(file, page),
+        }
+    }
+}

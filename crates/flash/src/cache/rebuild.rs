@@ -1,0 +1,158 @@
+//! From a checkpoint and the lane to the map. docs/flash-format.md, "Recovery".
+
+use super::{device::Device, files::Files};
+use crate::{
+    buffer::Buffer,
+    checkpoint::Checkpoint,
+    error::FlashError,
+    layout::{CHECKPOINT_HEADER, Header, PAGE_ENTRY, get64},
+    map::Map,
+    record::{PageEntry, Record, VOID},
+};
+use forebay_pool::{PAGE, Recovered};
+
+/// The metadata while it is put together.
+pub(super) struct Rebuilt {
+    pub(super) map: Map,
+    pub(super) files: Files,
+}
+
+impl Device<'_> {
+    /// The newest whole checkpoint, with its body. It must fit the lane: its records follow without a gap.
+    pub(super) fn newest_checkpoint(
+        &self,
+        header: &Header,
+        recovered: &Recovered,
+    ) -> Result<(Checkpoint, Buffer), FlashError> {
+        let mut newest: Option<(Checkpoint, Buffer)> = None;
+        for region in 0..2 {
+            let at = header.geometry.checkpoint(region);
+            let head = self.read("reading a checkpoint", CHECKPOINT_HEADER, at)?;
+            let Some(found) = Checkpoint::decode(&head, header.owner, &header.geometry) else {
+                continue;
+            };
+            let body = self.read(
+                "reading a checkpoint",
+                found.body_bytes(),
+                at + CHECKPOINT_HEADER,
+            )?;
+            let newer = newest
+                .as_ref()
+                .is_none_or(|(n, _)| n.sequence < found.sequence);
+            if newer && found.is_body(&body) {
+                newest = Some((found, body));
+            }
+        }
+        let Some((checkpoint, body)) = newest else {
+            return Err(self.damaged("neither checkpoint is whole".to_owned()));
+        };
+        // A checkpoint that found the lane without an open segment goes on where the next one begins.
+        let (head, end) = (recovered.head(), recovered.end().next_multiple_of(PAGE));
+        let through = checkpoint.through;
+        if head > through || end < through {
+            return Err(self.damaged(format!(
+                "its newest whole checkpoint goes on at log address {through}, its lane has {head} to {end}"
+            )));
+        }
+        Ok((checkpoint, body))
+    }
+
+    /// The metadata as of the lane's end.
+    pub(super) fn rebuild(
+        &self,
+        header: &Header,
+        checkpoint: &Checkpoint,
+        body: &[u8],
+        recovered: &Recovered,
+    ) -> Result<Rebuilt, FlashError> {
+        let bad = |what: &str| self.damaged(format!("the checkpoint's {what} makes no sense"));
+        let mut rebuilt = Rebuilt {
+            map: Map::new(header.geometry.slots, checkpoint.front),
+            files: Files::default(),
+        };
+        for file in checkpoint.files(body) {
+            let (id, name) = file.ok_or_else(|| bad("file"))?;
+            rebuilt.files.insert(id, name);
+        }
+        rebuilt.files.reserve(checkpoint.next_file);
+        for entry in checkpoint.pages(body) {
+            let entry = entry.ok_or_else(|| bad("page"))?;
+            rebuilt.push(entry).map_err(|what| self.damaged(what))?;
+        }
+        for record in recovered.records() {
+            let (lsn, kind) = (record.header.lsn, record.header.kind);
+            if lsn < checkpoint.through {
+                continue;
+            }
+            let applied = match Record::decode(kind, record.payload) {
+                Some(record) => rebuilt.apply(&record),
+                None => Err(format!("of kind {kind} is none of this version")),
+            };
+            applied.map_err(|what| self.damaged(format!("the record at {lsn} {what}")))?;
+        }
+        Ok(rebuilt)
+    }
+}
+
+impl Rebuilt {
+    fn push(&mut self, entry: PageEntry) -> Result<(), String> {
+        if entry.flags & VOID == 0 && self.files.get(entry.file).is_none() {
+            return Err(format!(
+                "names file number {}, which is not registered",
+                entry.file
+            ));
+        }
+        self.map.push(entry);
+        self.map.recorded = self.map.rear;
+        Ok(())
+    }
+
+    /// Applies a record. One that the checkpoint has already changes nothing.
+    fn apply(&mut self, record: &Record<'_>) -> Result<(), String> {
+        match *record {
+            Record::Pages { first, entries } => {
+                let entries = entries.chunks_exact(PAGE_ENTRY as usize);
+                for (n, bytes) in (0..).zip(entries) {
+                    let position = first.saturating_add(n);
+                    if position < self.map.rear {
+                        continue;
+                    }
+                    let fits = position == self.map.rear && self.map.has_room();
+                    let entry = PageEntry::decode(bytes).filter(|_| fits);
+                    let entry = entry
+                        .ok_or_else(|| format!("names position {position}, which does not fit"))?;
+                    self.push(entry)?;
+                }
+            }
+            Record::Front(front) => {
+                if front > self.map.rear {
+                    return Err(format!("moves the front to {front}, behind the rear"));
+                }
+                self.map.advance(front);
+            }
+            Record::Clean(positions) => {
+                for position in positions.chunks_exact(8) {
+                    self.map.clean(get64(position, 0));
+                }
+            }
+            Record::Tombstone {
+                file,
+                pages,
+                before,
+            } => self.map.void(file, pages, before),
+            Record::File { id, name } => {
+                if id.number >= self.files.next() {
+                    self.files.insert(id, name);
+                }
+            }
+            Record::Drop { file, before } => {
+                self.map.void(file, [0, u32::MAX], before);
+                self.files.remove(file);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use crate::{
+    file::{FileId, Identity},
+    record::{CLEAN, DIRTY, DROP, FILE, FRONT, PAGES, TOMBSTONE, encode_file},
+};
+
+fn rebuilt() -> Rebuilt {
+    Rebuilt {
+        map: Map::new(16, 0),
+        files: Files::default(),
+    }
+}
+
+fn apply(rebuilt: &mut Rebuilt, kind: u16, payload: &[u8]) -> Result<(), String> {
+    match Record::decode(kind, payload) {
+        Some(record) => rebuilt.apply(&record),
+        None => Err("is none".to_owned()),
+    }
+}
+
+fn file(number: u32) -> Vec<u8> {
+    let identity = Identity {
+        device: 1,
+        inode: 2,
+        generation: 3,
+    };
+    let mut bytes = Vec::new();
+    encode_file(FileId { number, identity }, "t", &mut bytes);
+    bytes
+}
+
+fn pages(first: u64, count: u32) -> Vec<u8> {
+    let mut bytes = first.to_le_bytes().to_vec();
+    for page in 0..count {
+        let entry = PageEntry {
+            file: 0,
+            page,
+            crc: 0,
+            flags: DIRTY,
+        };
+        entry.encode(&mut bytes);
+    }
+    bytes
+}
+
+#[test]
+fn records_that_are_applied_twice_change_nothing_the_second_time() {
+    let mut rebuilt = rebuilt();
+    let front = 2u64.to_le_bytes();
+    let log: [(u16, Vec<u8>); 4] = [
+        (FILE, file(0)),
+        (PAGES, pages(0, 5)),
+        (FRONT, front.to_vec()),
+        (CLEAN, 3u64.to_le_bytes().to_vec()),
+    ];
+    for _ in 0..2 {
+        for (kind, payload) in &log {
+            apply(&mut rebuilt, *kind, payload).unwrap();
+        }
+        let map = &rebuilt.map;
+        assert_eq!(
+            (map.front, map.recorded, map.pages, map.dirty),
+            (2, 5, 3, 2)
+        );
+        assert_eq!(rebuilt.files.next(), 1);
+    }
+}
+
+#[test]
+fn records_that_do_not_follow_each_other_are_refused() {
+    let mut rebuilt = rebuilt();
+    assert!(
+        apply(&mut rebuilt, PAGES, &pages(0, 1)).is_err(),
+        "no such file"
+    );
+    apply(&mut rebuilt, FILE, &file(0)).unwrap();
+    assert!(apply(&mut rebuilt, PAGES, &pages(1, 1)).is_err(), "a gap");
+    assert!(
+        apply(&mut rebuilt, PAGES, &pages(0, 17)).is_err(),
+        "no slot"
+    );
+    assert!(
+        apply(&mut rebuilt, FRONT, &17u64.to_le_bytes()).is_err(),
+        "behind the rear"
+    );
+    assert!(apply(&mut rebuilt, 77, &[]).is_err());
+}
+
+#[test]
+fn no_bytes_make_a_recovery_panic() {
+    let mut random = 3u64;
+    let mut next = || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        random >> 33
+    };
+    for _ in 0..50_000 {
+        let mut rebuilt = rebuilt();
+        let _ = apply(&mut rebuilt, FILE, &file(0));
+        for _ in 0..4 {
+            let kind = [PAGES, FRONT, CLEAN, TOMBSTONE, FILE, DROP][next() as usize % 6];
+            let mut payload = match kind {
+                PAGES => pages(rebuilt.map.rear, next() as u32 % 4),
+                FILE => file(next() as u32 % 3),
+                FRONT => vec![0; 8],
+                CLEAN => vec![0; 16],
+                TOMBSTONE => vec![0; 20],
+                _ => vec![0; 12],
+            };
+            for _ in 0..next() % 4 {
+                let at = next() as usize % payload.len();
+                payload[at] = [0, 1, 0x7F, 0xFF, next() as u8][next() as usize % 5];
+            }
+            if next() % 8 == 0 {
+                payload.fill(0xFF);
+            }
+            let _ = apply(&mut rebuilt, kind, &payload);
+        }
+        assert!(rebuilt.map.used() <= 16);
+    }
+}

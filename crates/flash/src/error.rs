@@ -1,0 +1,221 @@
+//! What can go wrong with the cache, with what was found and what to do.
+
+use forebay_pool::{AppendError, PoolError};
+use std::{fmt, io};
+use uuid::Uuid;
+
+/// A page, for people: the file by the name it was registered with, and the page's number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageName {
+    /// The file's name when it was registered.
+    pub file: String,
+    /// The page's number in the file.
+    pub page: u32,
+}
+
+impl fmt::Display for PageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {} of {}", self.page, self.file)
+    }
+}
+
+/// Why the cache refused or failed; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlashError {
+    /// The flash device failed.
+    #[error("flash {flash}: {doing}: {source}. What was synced before is kept; look at the device")]
+    Flash {
+        /// The device in words.
+        flash: String,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A home file failed.
+    #[error(
+        "{file}: {doing}: {source}. Its newer pages stay in the flash cache, and are written again"
+    )]
+    Home {
+        /// The file's name.
+        file: String,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A sync of a home file failed, and what was written to it past the cache may be lost.
+    #[error(
+        "{file}: a sync of it failed, and what was written to it past the flash cache may be lost, whatever later syncs say. Restart the program that wrote it: its log has what was not synced"
+    )]
+    SyncFailed {
+        /// The file's name.
+        file: String,
+    },
+    /// A page whose only newest copy is unreadable.
+    #[error(
+        "{page} is damaged in the flash cache, and the file itself has an older one: it is not read. Restore the page from a backup, or drop the file; what is written to it from now on is whole"
+    )]
+    DamagedPage {
+        /// Which page.
+        page: PageName,
+    },
+    /// A page whose only newest copy the flash device could not read.
+    #[error(
+        "{page} could not be read from flash, and the file itself has an older one: it is not read: {source}. Repeat it; if the device is broken, restore the page from a backup, or drop the file"
+    )]
+    UnreadablePage {
+        /// Which page.
+        page: PageName,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Pages whose only newest copy is unreadable.
+    #[error(
+        "{} pages are damaged in the flash cache, and the files have older ones, beginning with {first}. Restore them from a backup, or give them up with a tombstone; nothing else is in the way",
+        count
+    )]
+    DamagedPages {
+        /// How many.
+        count: usize,
+        /// The first of them.
+        first: PageName,
+    },
+    /// Neither header is one of a cache.
+    #[error(
+        "flash {flash} is not a flash cache: {found}. Nothing was changed; give the right file, or a blank one to make a cache in"
+    )]
+    NotACache {
+        /// The device in words.
+        flash: String,
+        /// What was found.
+        found: String,
+    },
+    /// Something is there already.
+    #[error(
+        "flash {flash} is not blank: {found}. Nothing was changed; if nothing in it is needed, make its first 8 KiB zero"
+    )]
+    NotBlank {
+        /// The device in words.
+        flash: String,
+        /// What was found.
+        found: String,
+    },
+    /// A format this program does not know.
+    #[error(
+        "flash {flash} is a cache of format version {found}; this program knows version {known}. Open it with the program that made it, or a newer one"
+    )]
+    Version {
+        /// The device in words.
+        flash: String,
+        /// Version of the cache.
+        found: u32,
+        /// Version of this program.
+        known: u32,
+    },
+    /// Sizes that make no cache.
+    #[error("a flash cache cannot be made with these sizes: {reason}")]
+    BadSize {
+        /// Which bound is broken.
+        reason: String,
+    },
+    /// The device is shorter than the cache on it.
+    #[error(
+        "flash {flash} is truncated: the cache has {stated} bytes, the file {found}. Restore the file; nothing was changed"
+    )]
+    Truncated {
+        /// The device in words.
+        flash: String,
+        /// Bytes that the header states.
+        stated: u64,
+        /// Bytes of the device.
+        found: u64,
+    },
+    /// The cache has pages of another size.
+    #[error(
+        "flash {flash} holds pages of {found} bytes, {wanted} were asked for. Open it with {found}, or flush it and make another"
+    )]
+    PageSize {
+        /// The device in words.
+        flash: String,
+        /// Bytes of its pages.
+        found: u32,
+        /// Bytes asked for.
+        wanted: u32,
+    },
+    /// The cache's metadata is in another pool.
+    #[error(
+        "flash {flash} belongs to pool {wanted}, this one is {found}. Give the pool that it was made with; nothing was changed"
+    )]
+    OtherPool {
+        /// The device in words.
+        flash: String,
+        /// The pool in the header.
+        wanted: Uuid,
+        /// The pool given.
+        found: Uuid,
+    },
+    /// The pool has no lane of this cache.
+    #[error(
+        "flash {flash} has its metadata in lane {owner} of pool {pool}, and there is no such lane. Without it nobody knows which pages are the newest: restore the pool; nothing was changed"
+    )]
+    NoLane {
+        /// The device in words.
+        flash: String,
+        /// The lane's owner.
+        owner: Uuid,
+        /// The pool.
+        pool: Uuid,
+    },
+    /// The lane holds records already.
+    #[error(
+        "lane {owner} holds the metadata of another flash cache. Open that one, or give the new one an owner of its own"
+    )]
+    LaneInUse {
+        /// The lane's owner.
+        owner: Uuid,
+    },
+    /// Metadata that contradicts itself.
+    #[error(
+        "the metadata of flash {flash} is damaged: {what}. Nothing was changed; restore flash and pool together from a copy"
+    )]
+    Damaged {
+        /// The device in words.
+        flash: String,
+        /// What was found, and where.
+        what: String,
+    },
+    /// The pool refused.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The lane refused a record.
+    #[error("the metadata of the flash cache could not be appended: {0}")]
+    Append(#[from] AppendError),
+    /// No room for another file.
+    #[error(
+        "the flash cache knows {0} files already, as many as it has room for. Drop files that are not needed, or make a cache for more"
+    )]
+    TooManyFiles(u32),
+    /// A file that was dropped, or one of another cache.
+    #[error(
+        "file number {0} is not registered with the flash cache: it was dropped. Register it again"
+    )]
+    NoSuchFile(u32),
+    /// Bytes that are no page.
+    #[error("{found} bytes are no page of {wanted}")]
+    NotAPage {
+        /// Bytes given.
+        found: usize,
+        /// Bytes of a page.
+        wanted: usize,
+    },
+    /// Pages are in a cache that is to be removed.
+    #[error("the flash cache has {0} slots in use; empty it before it is removed")]
+    NotEmpty(u64),
+    /// Pages came in while everything was being written home.
+    #[error(
+        "{0} pages came in while the flash cache was being emptied. Stop the writers, or switch the cache off, and repeat"
+    )]
+    StillWritten(u64),
+}

@@ -1,0 +1,159 @@
+//! Files: who they are, and what the cache knows of each while it is open.
+
+use crate::sequential::Sequential;
+use parking_lot::Mutex;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Which file it is, for ever: an inode may be used again, with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    /// The file system.
+    pub device: u64,
+    /// The file in it.
+    pub inode: u64,
+    /// Which of the files that have had that inode: its generation, or when it was born.
+    pub generation: u64,
+}
+
+/// A registered file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    /// The cache's number for it. No other file ever gets it, not even the same one after it was dropped.
+    pub number: u32,
+    /// Who it is.
+    pub identity: Identity,
+}
+
+/// A registered file in use: what reads and enqueues name. Shared by reference.
+#[derive(Debug)]
+pub struct CachedFile {
+    id: FileId,
+    name: String,
+    /// Bytes of the file that are known to be durable at home.
+    durable_bytes: AtomicU64,
+    dropped: AtomicBool,
+    past: Mutex<Past>,
+    /// Detects reads and writes in a row.
+    pub(crate) reads: Mutex<Sequential>,
+    pub(crate) writes: Mutex<Sequential>,
+}
+
+/// What was written to the file past the cache. Until it is durable, a page that is read there is none that the cache may take for
+/// clean: a crash could take it from the file and leave it in the cache.
+#[derive(Debug)]
+struct Past {
+    /// Writes that go on now.
+    open: u32,
+    /// Writes that were begun, and one for what was there before.
+    begun: u64,
+    /// Of these, those that are durable.
+    durable: u64,
+    /// A sync failed before they were: nobody knows what became of them, and a later sync does not say it.
+    failed: bool,
+}
+
+/// Whether all that can be read in a file is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    Yes,
+    No,
+    /// Nothing was written since the file was registered in this session.
+    NotAskedYet,
+}
+
+impl CachedFile {
+    pub(crate) fn new(id: FileId, name: String) -> Self {
+        Self {
+            id,
+            name,
+            durable_bytes: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+            past: Mutex::new(Past {
+                open: 0,
+                begun: 1,
+                durable: 0,
+                failed: false,
+            }),
+            reads: Mutex::default(),
+            writes: Mutex::default(),
+        }
+    }
+
+    /// Its number and identity.
+    #[must_use]
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The name it was registered with, for people and for finding it again.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.load(Acquire)
+    }
+
+    pub(crate) fn set_durable_bytes(&self, bytes: u64) {
+        self.durable_bytes.store(bytes, Release);
+    }
+
+    pub(crate) fn begin_past(&self) {
+        let mut past = self.past.lock();
+        past.open += 1;
+        past.begun += 1;
+    }
+
+    pub(crate) fn end_past(&self) {
+        let mut past = self.past.lock();
+        past.open = past.open.saturating_sub(1);
+        // A sync that ran meanwhile did not cover it.
+        past.begun += 1;
+    }
+
+    pub(crate) fn settled(&self) -> Settled {
+        let past = self.past.lock();
+        if past.failed {
+            return Settled::No;
+        }
+        match (past.open, past.begun - past.durable) {
+            (0, 0) => Settled::Yes,
+            (0, 1) if past.begun == 1 => Settled::NotAskedYet,
+            _ => Settled::No,
+        }
+    }
+
+    /// Writes that were begun: if the file is synced after this, they are [durable](Self::set_settled).
+    pub(crate) fn unsettled(&self) -> Option<u64> {
+        let past = self.past.lock();
+        (past.begun > past.durable).then_some(past.begun)
+    }
+
+    /// A sync of the file failed.
+    pub(crate) fn sync_failed(&self) {
+        let mut past = self.past.lock();
+        past.failed |= past.begun > past.durable.max(1);
+    }
+
+    /// True if a sync failed that writes past the cache depended on.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.past.lock().failed
+    }
+
+    pub(crate) fn set_settled(&self, begun: u64) {
+        let mut past = self.past.lock();
+        past.durable = past.durable.max(begun);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Relaxed)
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.dropped.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,76 @@
+//! The cache's way to flash and to the home files: two small traits, so that tests can make each operation fail, tear what was not
+//! synced, and cut the power between any two.
+//!
+//! [`FlashFile`] and [`HomeFiles`] are the operating system.
+
+mod home;
+mod real;
+
+pub use home::HomeFiles;
+pub use real::FlashFile;
+
+use crate::file::FileId;
+use std::io;
+
+/// The flash device: a file or a block device. Offsets and lengths are bytes.
+pub trait Flash: Send + Sync {
+    /// How long it is.
+    ///
+    /// # Errors
+    /// What the operating system says; so for all methods here.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Fills `to` from `offset`.
+    ///
+    /// # Errors
+    /// As above.
+    fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `from`, which begins at a multiple of 4 KiB in memory, at `offset`.
+    ///
+    /// # Errors
+    /// As above; part may have been written.
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes everything written durable.
+    ///
+    /// # Errors
+    /// As above; all that was written since the last sync that succeeded may then be lost, and the cache writes it again.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The device in words.
+    fn describe(&self) -> String;
+}
+
+/// One page on its way home.
+#[derive(Clone, Copy)]
+pub struct HomePage<'a> {
+    /// The file.
+    pub file: FileId,
+    /// Where in it, bytes.
+    pub offset: u64,
+    /// The page; it begins at a multiple of 4 KiB in memory if pages are at least as long.
+    pub bytes: &'a [u8],
+}
+
+/// The files that the pages belong to.
+pub trait Home: Send + Sync {
+    /// How long the file is *durably*: if its length is not known to have been synced, syncs it first. No slot ever refers to a page
+    /// behind this.
+    ///
+    /// # Errors
+    /// What the operating system says; so for all methods here.
+    fn durable_bytes(&self, file: FileId) -> io::Result<u64>;
+
+    /// Writes pages, which are sorted by file and offset and all different; it may have several in flight.
+    ///
+    /// # Errors
+    /// As above, with the file it happened to; any of the pages may have been written, or torn.
+    fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)>;
+
+    /// Makes all that was written to the file durable.
+    ///
+    /// # Errors
+    /// As above; what was written since the last sync that succeeded is then written again.
+    fn sync(&self, file: FileId) -> io::Result<()>;
+}

@@ -1,0 +1,234 @@
+//! The flash file's header, and where everything lies. docs/flash-format.md, "Layout" and "Header".
+//!
+//! ```text
+//! 0        header A        4 KiB
+//! 4096     header B        4 KiB
+//! 8192     checkpoint 0    regions of the same size
+//! …        checkpoint 1
+//! data     slots           data is a multiple of 4 KiB
+//! ```
+//! All integers are little-endian.
+
+use crate::error::FlashError;
+use forebay_pool::crc32c;
+use uuid::Uuid;
+
+/// The format's version.
+pub const VERSION: u32 = 1;
+/// Bytes of a header, and what regions are aligned to.
+pub const BLOCK: u64 = 4096;
+/// Where the headers are.
+pub const HEADERS: [u64; 2] = [0, BLOCK];
+/// Where the checkpoints begin.
+pub const CHECKPOINTS: u64 = 2 * BLOCK;
+/// Bytes of a checkpoint's own header.
+pub const CHECKPOINT_HEADER: u64 = BLOCK;
+/// Bytes of a file in a checkpoint.
+pub const FILE_ENTRY: u64 = 512;
+/// Bytes of a page in a checkpoint and in a record.
+pub const PAGE_ENTRY: u64 = 16;
+/// Bytes of a file's name at most.
+pub const NAME_MAX: usize = FILE_ENTRY as usize - 32;
+/// Smallest and largest page.
+pub const PAGE_BYTES: [u32; 2] = [512, 64 << 10];
+/// The queue has at least so many groups of slots, or there is no room for a second chance.
+pub const GROUPS_MIN: u32 = 4;
+/// No position is as high as this: more pages than ever come in, and counting on never overflows.
+pub const POSITION_MAX: u64 = 1 << 62;
+
+const MAGIC: [u8; 4] = *b"FFCH";
+const HEADER: usize = 80;
+
+/// The sizes that fix a cache's layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Slots for pages.
+    pub slots: u32,
+    /// Files that a checkpoint has room for.
+    pub files_max: u32,
+}
+
+impl Geometry {
+    /// As many slots as fit into `bytes`, at least [`GROUPS_MIN`] groups of `group_pages`.
+    ///
+    /// # Errors
+    /// [`FlashError::BadSize`] that names the bound.
+    pub fn fit(
+        bytes: u64,
+        page_bytes: u32,
+        files_max: u32,
+        group_pages: u32,
+    ) -> Result<Self, FlashError> {
+        let bad = |reason: String| Err(FlashError::BadSize { reason });
+        let [least, most] = PAGE_BYTES;
+        if !page_bytes.is_power_of_two() || !(least..=most).contains(&page_bytes) {
+            return bad(format!(
+                "a page has {page_bytes} bytes; a power of two from {least} to {most} is needed"
+            ));
+        }
+        if files_max == 0 || group_pages < 2 {
+            return bad(format!(
+                "room for {files_max} files, groups of {group_pages} pages; 1 and 2 are needed"
+            ));
+        }
+        let mut geometry = Self {
+            page_bytes,
+            slots: 0,
+            files_max,
+        };
+        let each = u64::from(page_bytes) + 2 * PAGE_ENTRY;
+        let slots = bytes.saturating_sub(geometry.data()) / each;
+        geometry.slots = u32::try_from(slots).unwrap_or(u32::MAX - 1);
+        while geometry.slots > 0 && geometry.bytes() > bytes {
+            geometry.slots -= 1;
+        }
+        let needed = group_pages.saturating_mul(GROUPS_MIN);
+        if geometry.slots < needed {
+            return bad(format!(
+                "{bytes} bytes hold {} pages of {page_bytes} bytes beside the metadata of {files_max} files; {GROUPS_MIN} groups of {group_pages} pages are needed. Give a larger file",
+                geometry.slots
+            ));
+        }
+        Ok(geometry)
+    }
+
+    /// Bytes of one checkpoint region.
+    #[must_use]
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let body = u64::from(self.files_max) * FILE_ENTRY + u64::from(self.slots) * PAGE_ENTRY;
+        CHECKPOINT_HEADER + body.next_multiple_of(BLOCK)
+    }
+
+    /// Where checkpoint region 0 or 1 begins.
+    #[must_use]
+    pub fn checkpoint(&self, region: u64) -> u64 {
+        CHECKPOINTS + region * self.checkpoint_bytes()
+    }
+
+    /// Where the slots begin.
+    #[must_use]
+    pub fn data(&self) -> u64 {
+        self.checkpoint(2)
+    }
+
+    /// Where the slot of `position` is.
+    #[must_use]
+    pub fn slot(&self, position: u64) -> u64 {
+        self.data() + position % u64::from(self.slots) * u64::from(self.page_bytes)
+    }
+
+    /// Bytes of the whole cache.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.data() + u64::from(self.slots) * u64::from(self.page_bytes)
+    }
+}
+
+/// What makes a flash file a cache. Written when it is made, and never again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sizes.
+    pub geometry: Geometry,
+    /// The cache's identity; also the owner of its lane.
+    pub owner: Uuid,
+    /// The pool that the lane is in.
+    pub pool: Uuid,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadHeader {
+    /// Nothing but zeros.
+    Blank,
+    /// Something else.
+    Foreign,
+    /// One of a cache, but its checksum or its sizes are wrong.
+    Damaged,
+    /// Of another version.
+    Version(u32),
+}
+
+impl Header {
+    /// The header as it lies on flash.
+    #[must_use]
+    pub fn encode(&self) -> [u8; BLOCK as usize] {
+        let mut bytes = [0; BLOCK as usize];
+        bytes[..4].copy_from_slice(&MAGIC);
+        put32(&mut bytes, 8, VERSION);
+        put32(&mut bytes, 12, self.geometry.page_bytes);
+        put32(&mut bytes, 16, self.geometry.slots);
+        put32(&mut bytes, 20, self.geometry.files_max);
+        bytes[32..48].copy_from_slice(self.owner.as_bytes());
+        bytes[48..64].copy_from_slice(self.pool.as_bytes());
+        let crc = crc32c([&bytes[8..HEADER]]);
+        put32(&mut bytes, 4, crc);
+        bytes
+    }
+
+    /// The header in `bytes`.
+    ///
+    /// # Errors
+    /// [`BadHeader`] says what they are instead.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Err(BadHeader::Blank);
+        }
+        if bytes.len() < HEADER || bytes[..4] != MAGIC {
+            return Err(BadHeader::Foreign);
+        }
+        if get32(bytes, 4) != crc32c([&bytes[8..HEADER]]) {
+            return Err(BadHeader::Damaged);
+        }
+        if get32(bytes, 8) != VERSION {
+            return Err(BadHeader::Version(get32(bytes, 8)));
+        }
+        let geometry = Geometry {
+            page_bytes: get32(bytes, 12),
+            slots: get32(bytes, 16),
+            files_max: get32(bytes, 20),
+        };
+        let [least, most] = PAGE_BYTES;
+        let sizes = geometry.page_bytes.is_power_of_two()
+            && (least..=most).contains(&geometry.page_bytes)
+            && geometry.slots > 0;
+        if !sizes {
+            return Err(BadHeader::Damaged);
+        }
+        Ok(Self {
+            geometry,
+            owner: Uuid::from_bytes(array(bytes, 32)),
+            pool: Uuid::from_bytes(array(bytes, 48)),
+        })
+    }
+}
+
+/// `N` bytes from `at`, which the caller has checked to be there.
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+pub(crate) fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+pub(crate) fn get64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+pub(crate) fn put32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+const _: () = assert!(HEADER <= BLOCK as usize);
+const _: () = assert!(BLOCK.is_multiple_of(FILE_ENTRY) && BLOCK.is_multiple_of(PAGE_ENTRY));
+
+#[cfg(test)]
+mod tests;

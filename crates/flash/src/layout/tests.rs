@@ -1,0 +1,52 @@
+use super::*;
+
+fn header() -> Header {
+    Header {
+        geometry: Geometry::fit(4 << 20, 16 << 10, 16, 8).unwrap(),
+        owner: Uuid::from_u128(7),
+        pool: Uuid::from_u128(9),
+    }
+}
+
+#[test]
+fn a_header_is_read_as_it_was_written_and_no_flipped_bit_passes() {
+    let bytes = header().encode();
+    assert_eq!(Header::decode(&bytes), Ok(header()));
+    for bit in 0..HEADER * 8 {
+        let mut flipped = bytes;
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Header::decode(&flipped).is_err(), "bit {bit}");
+    }
+    assert_eq!(Header::decode(&[0; 4096]), Err(BadHeader::Blank));
+    assert_eq!(Header::decode(&[1; 4096]), Err(BadHeader::Foreign));
+}
+
+#[test]
+fn a_cache_uses_what_there_is_and_not_a_byte_more() {
+    for bytes in (200_000..3_000_000).step_by(7_777) {
+        let Ok(geometry) = Geometry::fit(bytes, 4096, 16, 2) else {
+            continue;
+        };
+        assert!(geometry.bytes() <= bytes);
+        let more = Geometry {
+            slots: geometry.slots + 3,
+            ..geometry
+        };
+        assert!(more.bytes() > bytes, "{bytes} bytes have room for more");
+        assert!(geometry.data().is_multiple_of(BLOCK));
+        assert_eq!(geometry.slot(u64::from(geometry.slots)), geometry.data());
+    }
+}
+
+#[test]
+fn sizes_that_make_no_cache_are_refused_with_the_reason() {
+    let reason = |bytes, page, files, group| {
+        Geometry::fit(bytes, page, files, group)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(reason(1 << 20, 3000, 16, 8).contains("a power of two"));
+    assert!(reason(1 << 20, 16 << 10, 0, 8).contains("room for 0 files"));
+    assert!(reason(1 << 20, 16 << 10, 16, 64).contains("Give a larger file"));
+    assert!(reason(0, 16 << 10, 16, 64).contains("0 bytes hold 0 pages"));
+}

@@ -1,0 +1,100 @@
+use super::*;
+use std::collections::HashMap;
+
+fn entry(page: u32, crc: u32, flags: u8) -> PageEntry {
+    PageEntry {
+        file: 1,
+        page,
+        crc,
+        flags,
+    }
+}
+
+#[test]
+fn the_newest_version_is_found_until_the_front_has_passed_it() {
+    let mut map = Map::new(8, 100);
+    map.push(entry(1, 10, DIRTY));
+    map.push(entry(2, 20, 0));
+    map.push(entry(1, 11, DIRTY));
+    assert_eq!((map.pages, map.dirty, map.used()), (2, 1, 3));
+    let newest = map.find(1, 1).unwrap();
+    assert_eq!((newest.position, newest.entry.crc), (102, 11));
+    assert!(!map.version(100).newest);
+    map.advance(102);
+    assert_eq!(map.find(1, 2), None);
+    assert_eq!(map.find(1, 1).unwrap().position, 102);
+    map.clean(102);
+    assert_eq!((map.pages, map.dirty), (1, 0));
+    map.advance(103);
+    assert_eq!((map.find(1, 1), map.pages), (None, 0));
+}
+
+#[test]
+fn a_tombstone_reaches_every_version_before_it_and_none_behind() {
+    for last in [1, u32::MAX] {
+        let mut map = Map::new(8, 0);
+        for crc in 0..3 {
+            map.push(entry(1, crc, DIRTY));
+        }
+        map.push(entry(0, 9, DIRTY));
+        let before = map.rear;
+        map.push(entry(1, 3, DIRTY));
+        map.void(1, [1, last], before);
+        assert_eq!(map.find(1, 1).unwrap().entry.crc, 3);
+        for position in 0..3 {
+            assert!(map.version(position).is(VOID), "{position}");
+        }
+        assert!(!map.version(3).is(VOID) && !map.version(4).is(VOID));
+        map.void(1, [1, last], map.rear);
+        assert_eq!(map.find(1, 1), None);
+        assert_eq!((map.pages, map.dirty), (1, 1));
+    }
+}
+
+/// Random changes beside a plain map and a plain queue.
+#[test]
+fn the_map_says_what_a_plain_map_says() {
+    let mut random = 1u64;
+    let mut below = |bound: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % bound
+    };
+    let mut map = Map::new(13, 0);
+    let mut plain: HashMap<u32, (u64, u8)> = HashMap::new();
+    for crc in 0..20_000 {
+        match below(8) {
+            0 => {
+                let to = map.front + below(map.used() + 1);
+                map.advance(to);
+                plain.retain(|_, (position, _)| *position >= to);
+            }
+            1 => {
+                let page = below(9) as u32;
+                map.void(1, [page, page + 1], map.rear);
+                plain.remove(&page);
+                plain.remove(&(page + 1));
+            }
+            2 => {
+                let page = below(9) as u32;
+                if let Some((position, flags)) = plain.get_mut(&page) {
+                    map.clean(*position);
+                    *flags = 0;
+                }
+            }
+            _ if map.used() < 13 => {
+                let (page, flags) = (below(9) as u32, below(2) as u8);
+                plain.insert(page, (map.push(entry(page, crc, flags)), flags));
+            }
+            _ => {}
+        }
+        for page in 0..10 {
+            let found = map.find(1, page).map(|v| (v.position, v.entry.flags));
+            assert_eq!(found, plain.get(&page).copied());
+        }
+        assert_eq!(map.pages, plain.len() as u64);
+        let dirty = plain.values().filter(|(_, flags)| *flags == DIRTY);
+        assert_eq!(map.dirty, dirty.count() as u64);
+    }
+}

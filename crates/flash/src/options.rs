@@ -1,0 +1,103 @@
+//! How a cache is made and opened, and what can be changed while it is open.
+
+use uuid::Uuid;
+
+/// What a cache is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// Bytes of a page: a power of two from 512 to 64 KiB.
+    pub page_bytes: u32,
+    /// Files that may be registered at the same time; 1 KiB of flash each.
+    pub files_max: u32,
+    /// The owner of the cache's lane, and the cache's identity.
+    pub owner: Uuid,
+    /// Segments of the lane, 1 to 64. With three and more a checkpoint holds up nobody.
+    pub lane_segments: u16,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            page_bytes: 16 << 10,
+            files_max: 1024,
+            owner: Uuid::new_v4(),
+            lane_segments: 3,
+        }
+    }
+}
+
+/// What a cache is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Pages of a group: what is written to flash, and leaves it, at a time.
+    pub group_pages: u32,
+    /// Full groups that may be written to flash and not synced: this many groups of memory.
+    pub groups_unsynced_max: u32,
+    /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0 for none: FaCE without GSC.
+    pub second_chances_max: u32,
+    /// Which pages come in.
+    pub contents: Contents,
+    /// What becomes of writes.
+    pub policy: WritePolicy,
+    /// When [`Cache::step`](crate::Cache::step) begins to empty slots, and when it stops.
+    pub watermarks: Watermarks,
+    /// So many pages read in a row go past the cache from then on; 0 for never.
+    pub bypass_reads: u32,
+    /// So many pages written in a row go past the cache from then on; 0 for never. What goes past it is not protected from being
+    /// torn: only for writers that protect their pages themselves (a doublewrite buffer).
+    pub bypass_writes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            group_pages: 64,
+            groups_unsynced_max: 8,
+            second_chances_max: 32,
+            contents: Contents::Dirty,
+            policy: WritePolicy::Back,
+            watermarks: Watermarks::default(),
+            bypass_reads: 32,
+            bypass_writes: 0,
+        }
+    }
+}
+
+/// Which pages come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Contents {
+    /// Pages that are written: the paper's "FaCE dirty only".
+    Dirty,
+    /// Also pages that were read at home.
+    All,
+}
+
+/// What becomes of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WritePolicy {
+    /// To flash; home when the queue's front reaches them.
+    Back,
+    /// To flash, and home before a sync returns: losing the flash loses nothing that was synced.
+    Through,
+    /// Home, by the caller, who protects them from being torn; to flash only where it holds a newer page than home.
+    Around,
+    /// As around, and nothing else comes in; `step` writes home what there is and empties the queue.
+    Off,
+}
+
+/// Slots in use, in percent of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// `step` goes on until no more than this are in use.
+    pub low: u8,
+    /// And begins when more than this are.
+    pub high: u8,
+}
+
+impl Default for Watermarks {
+    fn default() -> Self {
+        Self { low: 90, high: 95 }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the cache has done.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the cache was opened.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        /// Counts since the cache was opened, and what is in it now.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Slots that there are.
+            pub slots: u64,
+            /// Slots in use, by any version.
+            pub slots_used: u64,
+            /// Pages in the cache. `slots_used / pages` are the versions of a page.
+            pub pages: u64,
+            /// Pages that are newer than at home.
+            pub dirty_pages: u64,
+            /// Of these, those that were damaged on flash.
+            pub lost_pages: u64,
+        }
+
+        impl Counters {
+            /// The counts, without what is in the cache.
+            pub(crate) fn read(&self) -> Stats {
+                Stats {
+                    $($name: self.$name.load(Relaxed),)*
+                    ..Stats::default()
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Reads that found their page.
+    hits,
+    /// Reads that did not.
+    misses,
+    /// Reads and writes that went past the cache because they were part of a row.
+    bypassed,
+    /// Dirty pages that came in.
+    enqueued,
+    /// Clean pages that came in.
+    admitted,
+    /// Pages that were put at the rear again because they had been read.
+    second_chances,
+    /// Bytes of pages that came in, second chances left out.
+    page_bytes,
+    /// Bytes written to flash: pages and checkpoints. Divided by `page_bytes`: what a byte costs the flash.
+    flash_bytes,
+    /// Groups written to flash.
+    groups,
+    /// Times that flash was synced.
+    flash_syncs,
+    /// Checkpoints of the metadata.
+    checkpoints,
+    /// Pages written home.
+    home_pages,
+    /// Bytes written home.
+    home_bytes,
+    /// Sorted batches that were written home.
+    home_batches,
+    /// Times that a home file was synced for them.
+    home_syncs,
+    /// Pages that left the queue without being written home: superseded, clean, or dropped.
+    dropped_versions,
+    /// Pages whose checksum was wrong, or that flash could not read.
+    damaged,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}

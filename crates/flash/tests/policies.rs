@@ -1,0 +1,195 @@
+//! Policies, watermarks, flushes, files: what goes home and when, and what a cache has when it is opened again.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use forebay_flash::{FlashError, Options, Progress, Read, Watermarks, WritePolicy};
+use std::ops::ControlFlow;
+use support::{
+    devices::World,
+    machine::{GROUP, Machine, options},
+    model::{PAGE, page_of},
+    session::{self, new_contents},
+};
+
+#[test]
+fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use() {
+    let machine = Machine::new(60, &options());
+    machine.write(1, 1);
+    machine.sync();
+    assert_eq!((machine.home(1), machine.hits(1)), (0, true));
+    machine.cache.set_policy(WritePolicy::Through);
+    machine.write(2, 2);
+    machine.sync();
+    assert_eq!((machine.home(2), machine.hits(2)), (2, true));
+    assert_eq!(
+        machine.cache.stats().dirty_pages,
+        0,
+        "what was dirty went home with it"
+    );
+    machine.cache.set_policy(WritePolicy::Back);
+    machine.write(3, 3);
+    machine.cache.set_policy(WritePolicy::Around);
+    assert!(machine.write(3, 4), "the cache has a newer one than home");
+    assert!(!machine.write(2, 5), "the cache has the same as home");
+    assert!(!machine.hits(2));
+    machine.cache.set_policy(WritePolicy::Off);
+    assert!(!machine.write(9, 6));
+    while machine.cache.step().unwrap().more {}
+    let stats = machine.cache.stats();
+    assert_eq!((stats.slots_used, stats.dirty_pages), (0, 0));
+    assert_eq!(machine.home(3), 4);
+    machine.cache.set_policy(WritePolicy::Back);
+    assert!(machine.write(9, 7));
+}
+
+#[test]
+fn steps_begin_at_the_high_watermark_and_end_at_the_low_one() {
+    let options = Options {
+        watermarks: Watermarks { low: 30, high: 60 },
+        ..options()
+    };
+    let machine = Machine::new(100, &options);
+    let slots = machine.cache.stats().slots as u32;
+    for n in 0..slots * 6 / 10 {
+        machine.write(n, 1);
+        assert_eq!(machine.cache.step().unwrap().freed, 0);
+    }
+    for n in 0..4 {
+        machine.write(900 + n, 1);
+    }
+    let mut steps = 0;
+    while machine.cache.step().unwrap().more {
+        steps += 1;
+    }
+    let used = machine.cache.stats().slots_used as u32;
+    assert!(steps >= 2 && used <= slots * 3 / 10 && used + GROUP > slots * 3 / 10);
+    assert_eq!(machine.cache.step().unwrap().freed, 0);
+}
+
+#[test]
+fn a_flush_that_is_stopped_goes_on_where_it_was_even_after_a_kill() {
+    let machine = Machine::new(100, &options());
+    for n in 0..60u32 {
+        machine.write(n * 311 % 1000, u64::from(n) + 1);
+    }
+    let mut seen = Vec::new();
+    let flushed = machine.cache.flush(|progress| {
+        seen.push(progress);
+        if seen.len() == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    let flushed = flushed.unwrap();
+    assert_eq!((flushed.pages, flushed.complete), (24, false));
+    assert_eq!(seen[2], Progress { done: 24, of: 60 });
+    drop((machine.cache, machine.file));
+    let machine = Machine::open(machine.world, &options());
+    assert_eq!(machine.cache.stats().dirty_pages, 36);
+    assert_eq!(machine.cache.newer_than_home().len(), 36);
+    let flushed = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((flushed.pages, flushed.complete), (36, true));
+    for n in 0..60u32 {
+        let page = n * 311 % 1000;
+        assert!(machine.hits(page));
+        assert_eq!(machine.home(page), u64::from(n) + 1);
+    }
+    // Nothing is dirty: nothing is read or written.
+    let before = machine.cache.stats();
+    let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(machine.cache.stats(), before);
+}
+
+#[test]
+fn a_cache_opens_warm_and_reads_no_page_for_it() {
+    let machine = Machine::new(100, &options());
+    for n in 0..60u32 {
+        machine.write(n, u64::from(n) + 1);
+    }
+    machine.sync();
+    drop((machine.cache, machine.file));
+    // No page on flash is what it was: an opening that looked would see it.
+    let world = machine.world;
+    let slots = |flash: &mut Vec<u8>| {
+        let data = flash.len() - 100 * PAGE;
+        flash[data..].iter_mut().for_each(|byte| *byte ^= 0xFF);
+    };
+    world.change_flash(slots);
+    let machine = Machine::open(world, &options());
+    assert_eq!(machine.cache.stats().dirty_pages, 60);
+    machine.world.change_flash(slots);
+    for n in 0..60u32 {
+        assert!(machine.hits(n));
+        assert_eq!(machine.read(n), u64::from(n) + 1);
+    }
+}
+
+#[test]
+fn a_dropped_files_pages_are_not_its_successors() {
+    let machine = Machine::new(60, &options());
+    machine.write(1, 1);
+    machine.sync();
+    let (cache, file) = (&machine.cache, &machine.file);
+    let number = file.id().number;
+    assert_eq!(
+        session::register(cache, (0, 1)).unwrap().id().number,
+        number
+    );
+    cache.drop_file(file).unwrap();
+    cache.drop_file(file).unwrap();
+    let e = cache.enqueue(file, 1, &page_of(2)).err().unwrap();
+    assert!(matches!(e, FlashError::NoSuchFile(_)), "{e}");
+    // Neither one with the same inode, nor one with the very same identity.
+    for generation in [2, 1] {
+        let next = session::register(cache, (0, generation)).unwrap();
+        assert!(next.id().number > number);
+        let read = cache.read(&next, 1, &mut vec![0; PAGE]).unwrap();
+        assert!(matches!(read, Read::Miss(_)));
+    }
+    assert_eq!(cache.stats().pages, 0);
+}
+
+#[test]
+fn a_page_behind_the_durable_end_of_its_file_goes_past_the_cache() {
+    let machine = Machine::new(60, &options());
+    assert!(machine.write(999, 1));
+    assert!(!machine.write(1000, 2));
+    machine.world.set_length((0, 1), 1001 * PAGE);
+    assert!(machine.write(1000, 3));
+}
+
+#[test]
+fn more_files_than_there_is_room_for_are_refused_and_dropping_one_makes_room() {
+    let machine = Machine::new(60, &options());
+    let files: Vec<_> = (1..4)
+        .map(|inode| session::register(&machine.cache, (inode, 1)).unwrap())
+        .collect();
+    let e = session::register(&machine.cache, (9, 1)).unwrap_err();
+    assert!(e.to_string().contains("4 files already"), "{e}");
+    machine.cache.drop_file(&files[0]).unwrap();
+    session::register(&machine.cache, (9, 1)).unwrap();
+}
+
+#[test]
+fn the_metadata_of_any_number_of_pages_fits_any_lane() {
+    for segments in 1..=3 {
+        let world = World::new(new_contents(40, segments));
+        world.set_length((0, 1), 1000 * PAGE);
+        world.sim.stop_recording();
+        let machine = Machine::open(world, &options());
+        for n in 0..20_000u32 {
+            machine.write(n % 1000, u64::from(n) + 1);
+            if n % 7 == 0 {
+                machine.sync();
+            }
+        }
+        assert!(machine.cache.stats().checkpoints > 20);
+        drop((machine.cache, machine.file));
+        let machine = Machine::open(machine.world, &options());
+        for n in 19_000..20_000u32 {
+            assert_eq!(machine.read(n % 1000), u64::from(n) + 1);
+        }
+    }
+}

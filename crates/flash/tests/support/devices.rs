@@ -1,0 +1,321 @@
+//! Flash and home files that remember what was made durable.
+//!
+//! Faults that a cache must survive, all of which [`World::cut`] or [`World::fail_one_in`] produce:
+//! * the power fails between any two writes, syncs, and stores or fences of the pool, in the order of the whole machine;
+//! * of what was not synced, any subset of sectors has arrived, later ones possibly without earlier ones: pages are torn;
+//! * an operation fails and has done nothing, or half; after a sync that failed, what was not synced is lost or not, and no later
+//!   sync says so;
+//! * a device says that it has synced and has not: a lie, which the cache cannot survive. The controls tell it.
+
+use super::{Rng, cut::Devices};
+use forebay_flash::{FileId, Flash, Home, HomePage};
+use forebay_pool::media::Sim;
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+};
+
+pub const SECTOR: usize = 512;
+
+/// A home file: its inode and generation.
+pub type HomeKey = (u64, u64);
+
+pub fn key(file: FileId) -> HomeKey {
+    (file.identity.inode, file.identity.generation)
+}
+
+/// One thing that happened, in the order of the whole machine. The pool's memory has a note with its number.
+pub enum Event {
+    FlashWrite(usize, Vec<u8>),
+    /// The write there has returned: a sync from now on covers it.
+    FlashWritten(usize),
+    FlashSync,
+    FlashSyncFailed,
+    /// In sectors, or as a whole.
+    HomeWrite(HomeKey, usize, Vec<u8>, bool),
+    HomeSync(HomeKey),
+    HomeSyncFailed(HomeKey),
+    HomeLength(HomeKey, usize),
+    /// Something that the test did or was promised.
+    Model(super::model::Promise),
+}
+
+/// A machine: flash, home files, and the pool's memory.
+pub struct World {
+    pub sim: Arc<Sim>,
+    events: Mutex<Vec<Event>>,
+    base: Contents,
+    live: Mutex<Contents>,
+    fail_one_in: AtomicU64,
+    random: Mutex<Rng>,
+    pub flash_lies: AtomicBool,
+    pub home_lies: AtomicBool,
+    /// Every operation on flash fails.
+    pub flash_gone: AtomicBool,
+    /// Every operation on a home fails.
+    pub home_gone: AtomicBool,
+    /// The operation with this number, counted from 1, fails.
+    pub fail_at: AtomicU64,
+    pub operations: AtomicU64,
+}
+
+/// What lies on the devices.
+#[derive(Clone, Default)]
+pub struct Contents {
+    pub flash: Vec<u8>,
+    pub homes: BTreeMap<HomeKey, Vec<u8>>,
+    pub pool: Vec<u8>,
+}
+
+impl World {
+    pub fn new(contents: Contents) -> Arc<Self> {
+        Arc::new(Self {
+            sim: Arc::new(Sim::from_image(contents.pool.clone())),
+            events: Mutex::default(),
+            live: Mutex::new(contents.clone()),
+            base: contents,
+            fail_one_in: AtomicU64::new(0),
+            random: Mutex::new(Rng(7)),
+            flash_lies: AtomicBool::new(false),
+            home_lies: AtomicBool::new(false),
+            flash_gone: AtomicBool::new(false),
+            home_gone: AtomicBool::new(false),
+            fail_at: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+        })
+    }
+
+    /// From now on one operation in `of` fails; none if 0.
+    pub fn fail_one_in(&self, of: u64, seed: u64) {
+        *self.random.lock().unwrap() = Rng(seed);
+        self.fail_one_in.store(of, SeqCst);
+    }
+
+    pub fn note(&self, event: Event) {
+        let mut events = self.events.lock().unwrap();
+        events.push(event);
+        self.sim.note(events.len() as u64 - 1);
+    }
+
+    /// What the devices hold as long as nothing is cut.
+    pub fn live(&self) -> Contents {
+        let mut contents = self.live.lock().unwrap().clone();
+        contents.pool = self.sim.image();
+        contents
+    }
+
+    pub fn change_flash(&self, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.live.lock().unwrap().flash);
+    }
+
+    pub fn home(&self, key: HomeKey, offset: usize, bytes: usize) -> Vec<u8> {
+        let live = self.live.lock().unwrap();
+        let mut page = vec![0; bytes];
+        if let Some(file) = live.homes.get(&key) {
+            let end = file.len().min(offset + bytes);
+            if offset < end {
+                page[..end - offset].copy_from_slice(&file[offset..end]);
+            }
+        }
+        page
+    }
+
+    /// Makes the file so long, durably: what is new is zero.
+    pub fn set_length(&self, key: HomeKey, bytes: usize) {
+        self.note(Event::HomeLength(key, bytes));
+        let mut live = self.live.lock().unwrap();
+        live.homes.entry(key).or_default().resize(bytes, 0);
+    }
+
+    /// A write past the cache, by who protects it from being torn.
+    pub fn write_past(&self, key: HomeKey, offset: usize, bytes: &[u8]) {
+        self.note(Event::HomeWrite(key, offset, bytes.to_vec(), true));
+        put(
+            self.live.lock().unwrap().homes.entry(key).or_default(),
+            offset,
+            bytes,
+        );
+    }
+
+    fn fails(&self, gone: &AtomicBool) -> bool {
+        let now = self.operations.fetch_add(1, SeqCst) + 1;
+        let of = self.fail_one_in.load(SeqCst);
+        gone.load(SeqCst)
+            || now == self.fail_at.load(SeqCst)
+            || of > 0 && self.random.lock().unwrap().chance(of)
+    }
+
+    fn flash_fails(&self) -> bool {
+        self.fails(&self.flash_gone)
+    }
+
+    fn home_fails(&self) -> bool {
+        self.fails(&self.home_gone)
+    }
+
+    /// Of the writes to flash so far: where, and how many bytes.
+    pub fn flash_writes(&self) -> Vec<(usize, usize)> {
+        let events = self.events.lock().unwrap();
+        let writes = events.iter().filter_map(|event| match event {
+            Event::FlashWrite(offset, bytes) => Some((*offset, bytes.len())),
+            _ => None,
+        });
+        writes.collect()
+    }
+
+    /// Walks through the crash points of what happened: at each of `points`, in order, what is found after a power cut, and what had
+    /// happened.
+    pub fn cut(
+        &self,
+        points: &[usize],
+        rng: &mut Rng,
+        mut found: impl FnMut(Contents, &[Event], &mut Rng),
+    ) {
+        let images = self.sim.crash_images();
+        let events = self.events.lock().unwrap();
+        let mut pool = images.start();
+        let mut devices = Devices::new(self.base.clone());
+        let mut done = 0;
+        for &point in points {
+            while pool.point() < point && pool.step() {}
+            let happened = images.notes_before(point).count();
+            for event in &events[done..happened] {
+                devices.apply(event, rng);
+            }
+            done = happened;
+            let arrive = [0, 16, 2, 8, 14][rng.below(5) as usize];
+            let mut contents = devices.clone().settle(rng, arrive);
+            let mut words = Rng(rng.next());
+            contents.pool = pool.image(|| words.below(16) < arrive);
+            found(contents, &events[..happened], rng);
+        }
+    }
+
+    /// Crash points that there are.
+    pub fn points(&self) -> usize {
+        self.sim.crash_images().points()
+    }
+}
+
+/// Writes into a device or file, which grows as a file does.
+pub fn put(to: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    if to.len() < offset + bytes.len() {
+        to.resize(offset + bytes.len(), 0);
+    }
+    to[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+pub struct SimFlash(pub Arc<World>);
+
+impl Flash for SimFlash {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.live.lock().unwrap().flash.len() as u64)
+    }
+
+    fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.0.flash_fails() {
+            return Err(eio());
+        }
+        let offset = offset as usize;
+        let live = self.0.live.lock().unwrap();
+        to.copy_from_slice(&live.flash[offset..offset + to.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        let fails = self.0.flash_fails();
+        let from = if fails {
+            &from[..from.len() / 2 / SECTOR * SECTOR]
+        } else {
+            from
+        };
+        self.0
+            .note(Event::FlashWrite(offset as usize, from.to_vec()));
+        put(
+            &mut self.0.live.lock().unwrap().flash,
+            offset as usize,
+            from,
+        );
+        self.0.note(Event::FlashWritten(offset as usize));
+        if fails { Err(eio()) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.0.flash_fails() {
+            self.0.note(Event::FlashSyncFailed);
+            return Err(eio());
+        }
+        if !self.0.flash_lies.load(SeqCst) {
+            self.0.note(Event::FlashSync);
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "simulated".to_owned()
+    }
+}
+
+pub struct SimHome(pub Arc<World>);
+
+impl Home for SimHome {
+    fn durable_bytes(&self, file: FileId) -> io::Result<u64> {
+        if self.0.home_fails() {
+            return Err(eio());
+        }
+        self.0.note(Event::HomeSync(key(file)));
+        let live = self.0.live.lock().unwrap();
+        Ok(live
+            .homes
+            .get(&key(file))
+            .map_or(0, |bytes| bytes.len() as u64))
+    }
+
+    fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        assert!(
+            pages.is_sorted_by_key(|page| (page.file.number, page.offset)),
+            "a batch is not sorted"
+        );
+        for page in pages {
+            let fails = self.0.home_fails();
+            let bytes = if fails {
+                &page.bytes[..SECTOR]
+            } else {
+                page.bytes
+            };
+            let (key, offset) = (key(page.file), page.offset as usize);
+            self.0
+                .note(Event::HomeWrite(key, offset, bytes.to_vec(), false));
+            let mut live = self.0.live.lock().unwrap();
+            let home = live.homes.entry(key).or_default();
+            assert!(
+                home.len() >= offset + page.bytes.len(),
+                "a page behind the end of its home"
+            );
+            put(home, offset, bytes);
+            if fails {
+                return Err((page.file, eio()));
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self, file: FileId) -> io::Result<()> {
+        if self.0.home_fails() {
+            self.0.note(Event::HomeSyncFailed(key(file)));
+            return Err(eio());
+        }
+        if !self.0.home_lies.load(SeqCst) {
+            self.0.note(Event::HomeSync(key(file)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! A cache and one file, for tests that say what happens page by page.
+
+use super::{
+    devices::World,
+    model::{PAGE, page_of, version_of},
+    session::{self, new_contents},
+};
+use forebay_flash::{Cache, CachedFile, Enqueued, Options, Read};
+use std::sync::Arc;
+
+pub const GROUP: u32 = 8;
+
+/// Small groups, and no bypass.
+pub fn options() -> Options {
+    Options {
+        group_pages: GROUP,
+        second_chances_max: 4,
+        bypass_reads: 0,
+        ..Options::default()
+    }
+}
+
+/// A cache with one file of a thousand pages.
+pub struct Machine {
+    pub world: Arc<World>,
+    pub cache: Cache,
+    pub file: Arc<CachedFile>,
+}
+
+impl Machine {
+    pub fn new(slots: u64, options: &Options) -> Self {
+        let world = World::new(new_contents(slots, 3));
+        world.set_length((0, 1), 1000 * PAGE);
+        Self::open(world, options)
+    }
+
+    pub fn open(world: Arc<World>, options: &Options) -> Self {
+        let cache = session::open(&world, options).unwrap();
+        let file = session::register(&cache, (0, 1)).unwrap();
+        Self { world, cache, file }
+    }
+
+    /// True if it went to the cache.
+    pub fn write(&self, page: u32, version: u64) -> bool {
+        let enqueued = self
+            .cache
+            .enqueue(&self.file, page, &page_of(version))
+            .unwrap();
+        matches!(enqueued, Enqueued::Cached)
+    }
+
+    pub fn sync(&self) {
+        self.cache.sync(&self.file).unwrap();
+    }
+
+    pub fn read(&self, page: u32) -> u64 {
+        let bytes = session::read(&self.world, &self.cache, &self.file, page).unwrap();
+        version_of(&bytes).unwrap()
+    }
+
+    pub fn hits(&self, page: u32) -> bool {
+        let mut bytes = vec![0; PAGE];
+        matches!(
+            self.cache.read(&self.file, page, &mut bytes).unwrap(),
+            Read::Hit
+        )
+    }
+
+    pub fn home(&self, page: u32) -> u64 {
+        version_of(&self.world.home((0, 1), page as usize * PAGE, PAGE)).unwrap()
+    }
+}
