@@ -24,7 +24,7 @@ pub const VERSION: u32 = 7;
 /// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.
-const DESCRIPTORS_MAX: usize = 3;
+const DESCRIPTORS_MAX: usize = 4;
 
 /// What a client sends.
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,7 +112,8 @@ pub enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The process is a member of the run. The pool's descriptor, the lane's state and the shared page come along.
+    /// The process is a member of the run. The pool's descriptor, the lane's state and the shared page come along, and of a pool on a disk its
+    /// memory.
     Welcome {
         /// The pool's path.
         pool: PathBuf,

@@ -9,8 +9,7 @@
 
 use crate::{
     error::{PoolError, PoolErrorKind},
-    format::superblock::Superblock,
-    format::table::Tables,
+    format::{layout::PAGE, superblock::Superblock, table::Tables},
     media::{Guard, Media},
 };
 use std::{io::IoSlice, path::PathBuf, sync::Arc};
@@ -45,15 +44,27 @@ impl Core {
 
     /// Waits for the pool lock.
     pub(crate) fn lock_pool(&self) -> Result<Guard, PoolError> {
-        Guard::take(&self.media, POOL_LOCK, true)
-            .map_err(|e| PoolError::io(&self.path, "locking the pool", e))
+        let guard = Guard::take(&self.media, POOL_LOCK, true)
+            .map_err(|e| PoolError::io(&self.path, "locking the pool", e))?;
+        self.load_tables()?;
+        Ok(guard)
+    }
+
+    /// Sees what other processes wrote to the tables.
+    fn load_tables(&self) -> Result<(), PoolError> {
+        let loaded = self.media.load_in(0, self.superblock.geometry.data());
+        loaded.map_err(|e| PoolError::io(&self.path, "reading the pool's tables", e))
     }
 
     /// Takes the lock of `lane`, if nobody has it. The caller has the pool lock: so whoever is refused is
     /// refused by an owner, not by somebody who looks.
     pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
         match Guard::take(&self.media, lane_lock(lane), false) {
-            Ok(guard) => Ok(Some(guard)),
+            Ok(guard) => {
+                // Until now its owner may have written its entry.
+                self.load_tables()?;
+                Ok(Some(guard))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(PoolError::io(&self.path, "locking a lane", e)),
         }
@@ -65,8 +76,14 @@ impl Core {
         done.map_err(|e| PoolError::io(&self.path, "mapping the pool's memory", e))
     }
 
+    /// Whether everything that was written to the tables is durable.
+    pub(crate) fn check(&self) -> Result<(), PoolError> {
+        let done = self.media.check();
+        done.map_err(|e| PoolError::io(&self.path, "writing the pool's tables", e))
+    }
+
     /// Makes `bytes` bytes at `offset`, both multiples of a line, zero, durably.
-    pub(crate) fn zero(&self, offset: u64, bytes: u64) {
+    pub(crate) fn zero(&self, offset: u64, bytes: u64) -> Result<(), PoolError> {
         let zeros = vec![0; 1 << 20];
         let mut done = 0;
         while done < bytes {
@@ -76,5 +93,9 @@ impl Core {
             done += now;
         }
         self.media.fence();
+        // Whole pages: of what lies before it there only the header is written, and nothing meanwhile.
+        let from = offset / PAGE * PAGE;
+        let written = self.media.write_back(from, offset + bytes - from);
+        written.map_err(|e| PoolError::io(&self.path, "erasing a part of the pool", e))
     }
 }

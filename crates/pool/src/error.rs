@@ -122,6 +122,11 @@ pub enum PoolErrorKind {
         /// Its owner's label.
         label: String,
     },
+    /// A pool on a disk, for a log that commits nothing.
+    #[error(
+        "lies on a disk, where what is written is durable only once it is committed, and the embedded store cannot do that yet. Give the store a pool on persistent memory, or none"
+    )]
+    NeedsCommit,
     /// A structure fails its checks.
     #[error(
         "is damaged: {what}. Nothing was changed; run `forebay pool check` for the whole picture and restore the pool from a copy if there is one"

@@ -109,6 +109,7 @@ impl Pool {
         };
         for &segment in &segments {
             self.prepare_segment(segment, false)?;
+            self.load_segment(segment)?;
         }
         let recovered = recover(
             &self.core.path,

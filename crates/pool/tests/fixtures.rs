@@ -3,8 +3,10 @@
 
 use forebay_pool::{
     ClaimOptions, Lane, LaneCheck, Lsn, Pool, PoolOptions, Recovered,
-    format::record::{HEADER, KIND_SEAL},
-    format::segment::SEGMENT_HEADER,
+    format::{
+        record::{HEADER, KIND_SEAL},
+        segment::SEGMENT_HEADER,
+    },
     record_bytes,
 };
 use std::{

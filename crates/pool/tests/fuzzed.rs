@@ -7,8 +7,10 @@ mod fuzzed;
 
 use forebay_pool::{
     ClaimOptions, Header, PoolOptions, crc32c,
-    format::layout::PAGE,
-    format::record::{KIND_VOID, peek},
+    format::{
+        layout::PAGE,
+        record::{KIND_VOID, peek},
+    },
     media::Sim,
 };
 use proptest::prelude::*;

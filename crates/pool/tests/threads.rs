@@ -3,8 +3,10 @@
 
 use forebay_pool::{
     Checksum, ClaimOptions, Lane, PoolOptions,
-    format::record::{self, HEADER},
-    format::segment::{Records, SegmentHeader},
+    format::{
+        record::{self, HEADER},
+        segment::{Records, SegmentHeader},
+    },
     media::{Media, Profile, Sim, Survives, Timed},
 };
 use std::{

@@ -107,7 +107,7 @@ impl PoolReport {
             format_version: FORMAT_VERSION,
             medium: pool.describe(),
             survives: pool.survives().to_string(),
-            survives_power_cut: pool.survives() == Survives::PowerCut,
+            survives_power_cut: pool.survives() != Survives::ProcessCrash,
             emulated: pool.is_emulated(),
             bytes: geometry.pool_bytes,
             segment_bytes: geometry.segment_bytes,

@@ -83,6 +83,7 @@ pub fn rename(
         with_file(session, number, |held| {
             held.session.log().name(held.number, &path)
         })?;
+        commit(session);
         forebay_pool::failpoint!("files:rename");
         target = Some((number, path));
     }
@@ -191,6 +192,7 @@ pub fn link(
     with_file(session, number, |held| {
         held.session.log().name(held.number, &path)
     })?;
+    commit(session);
     forebay_pool::failpoint!("files:link");
     let done = real();
     with_file(session, number, |held| {
@@ -201,6 +203,12 @@ pub fn link(
         held.session.log().name(held.number, &newest)
     })?;
     done
+}
+
+/// Before a name changes, which the kernel may make durable at any time: what says so is durable, and all that was written before.
+fn commit(session: &Session) {
+    // If it cannot be, the next sync says so, and is a real one.
+    let _ = session.commit_all();
 }
 
 /// Does `change` to a file, if the run absorbs it still.
@@ -231,6 +239,7 @@ impl Losing {
             with_file(session, named.number, |held| {
                 held.session.log().gone(held.number, Gone::Maybe)
             })?;
+            commit(session);
         }
         Ok(Self { session, named })
     }

@@ -3,7 +3,10 @@
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
 //! nevertheless, they move: whoever uses one holds a lock (`Process::moving`), so none is replaced in use.
 
-use super::{interrupted, process::process};
+use super::{
+    interrupted,
+    process::{existing, process},
+};
 use crate::sys;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
@@ -128,7 +131,13 @@ fn move_away(own: &AtomicI32) -> Result<(), Errno> {
         .into_iter()
         .find_map(|least| rustix::io::fcntl_dupfd_cloexec(raw, least).ok())
         .ok_or(Errno::MFILE)?;
-    own.store(moved.into_raw_fd(), Relaxed);
+    let moved = moved.into_raw_fd();
+    own.store(moved, Relaxed);
+    if std::ptr::eq(own, &raw const OWN[1])
+        && let Some(session) = existing().and_then(|process| process.session.get())
+    {
+        session.pool_moved(moved);
+    }
     // Until now it was known for ours: no other thread has put anything there.
     sys::close(raw);
     Ok(())

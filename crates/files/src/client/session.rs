@@ -8,19 +8,19 @@ use super::{
 };
 use crate::{
     ENV_SLOWED,
-    log::{LOOK, Log},
+    log::{ENDED, LOOK, Log},
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request, VERSION},
 };
-use forebay_pool::{Member, PoolOptions, media::Profile};
+use forebay_pool::{Lsn, Member, PoolOptions, media::Profile};
 use parking_lot::Mutex;
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags},
 };
 use std::{
-    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
     sync::atomic::Ordering::{Relaxed, Release},
     time::Duration,
 };
@@ -192,15 +192,18 @@ impl Session {
                 other => format!("the supervisor answers {other:?}"),
             });
         };
-        let [pool_fd, lane, page]: [OwnedFd; 3] = fds
-            .try_into()
-            .map_err(|_| "the supervisor sent no pool".to_owned())?;
+        let mut fds = fds.into_iter();
+        let (Some(pool_fd), Some(lane), Some(page)) = (fds.next(), fds.next(), fds.next()) else {
+            return Err("the supervisor sent no pool".to_owned());
+        };
+        let memory = fds.next();
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
-        let pool_file = rustix::fs::fstat(&pool_fd).map_err(|e| format!("the pool: {e}"))?;
+        let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);
+        let pool_file = rustix::fs::fstat(mapped).map_err(|e| format!("the pool: {e}"))?;
         let joined = PoolOptions::new()
-            .open_file(&pool, pool_fd.into())
+            .open_shared(&pool, pool_fd.into(), memory)
             .and_then(|pool| {
                 match slowed_to() {
                     Some(profile) => pool.slowed(profile),
@@ -226,6 +229,28 @@ impl Session {
             boot,
             asking: Mutex::default(),
         })
+    }
+
+    /// Returns when everything that was logged below `lsn` is durable: at once, but for a pool on a disk.
+    ///
+    /// # Errors
+    /// [`ENDED`]: a sync has to be a real one.
+    #[inline]
+    pub(super) fn commit(&self, lsn: Lsn) -> Result<(), Errno> {
+        if !self.lane.needs_commit() {
+            return Ok(());
+        }
+        // The pool's descriptor has its number meanwhile.
+        let _stays = own::connection();
+        self.lane.commit(lsn).map_err(|_| ENDED)
+    }
+
+    /// The same for everything that was logged before.
+    pub(super) fn commit_all(&self) -> Result<(), Errno> {
+        match self.lane.needs_commit() {
+            true => self.commit(self.lane.end().map_err(|_| ENDED)?),
+            false => Ok(()),
+        }
     }
 
     /// The lane, to log by.
@@ -334,6 +359,11 @@ impl Session {
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
     pub(super) fn tell(&self, request: &Request) {
         let _ = wire::send(own::connection().as_fd(), request, &[]);
+    }
+
+    /// The pool's descriptor has this number from now on.
+    pub(super) fn pool_moved(&self, to: RawFd) {
+        self.lane.moved(to);
     }
 
     /// The process has no right to the pool any more: it is not in its memory from now on. No call may touch the session afterwards.

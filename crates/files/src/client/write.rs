@@ -23,7 +23,7 @@ use std::{
     ffi::{CStr, c_int},
     io::IoSlice,
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::Relaxed,
+    sync::atomic::Ordering::{Acquire, Relaxed},
 };
 
 /// A truncation that took longer than this, ns, is logged again.
@@ -47,6 +47,7 @@ pub fn write(
         };
         let hidden = entry.hidden();
         let synchronous = hidden & libc::O_DSYNC != 0;
+        let is_synced = synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
         let really = match synchronous {
             true if hidden & libc::O_SYNC == libc::O_SYNC => flags | libc::RWF_SYNC,
             true => flags | libc::RWF_DSYNC,
@@ -63,7 +64,7 @@ pub fn write(
             // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
             lose_track(number);
             let written = kernel_write(raw, parts, offset, flags)?;
-            if synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+            if is_synced {
                 sync(fd)?;
             }
             return Ok(written);
@@ -90,7 +91,15 @@ pub fn write(
         }
         match place(fd, raw, entry, &mut held, offset, flags, written) {
             Ok(at) => match tail::log_write(&mut held, at, parts, written) {
-                Ok(()) => return Ok(written),
+                Ok(()) => {
+                    // Where an append alone is not durable.
+                    let commits = is_synced && session.lane.needs_commit();
+                    drop(held);
+                    if commits {
+                        sync(fd)?;
+                    }
+                    return Ok(written);
+                }
                 // The kernel has what the lane has not: nothing older is written over it.
                 Err(ENDED) => {
                     held.shared.set_newer(at..at + written as u64);
@@ -105,7 +114,7 @@ pub fn write(
             }
         }
         drop(held);
-        if synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+        if is_synced {
             sync(fd)?;
         }
         return Ok(written);
@@ -193,10 +202,16 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
         }
         State::Absorbed if stamp.generation == wanted => {
             file.syncs.fetch_add(1, Relaxed);
-            match file.error() {
-                Some(_) => session.repair(number),
-                None => Ok(()),
+            if file.error().is_some() {
+                session.repair(number)?;
             }
+            session.commit(file.end.load(Acquire)).or_else(|_| {
+                // The pool's disk failed, or the run ended: the file is plain next.
+                if !session.is_orphan() {
+                    file.stray(wanted);
+                }
+                sync(fd)
+            })
         }
         state if state.leaves() && stamp.generation == wanted => {
             file.syncs.fetch_add(1, Relaxed);
@@ -263,7 +278,10 @@ fn truncated(
     let (log, number) = (held.session.log(), held.number);
     let begun = sys::file_time_now();
     held.shared.set_resizing(Some(bytes));
-    let logged = log.truncate(number, bytes);
+    let logged = log.truncate(number, bytes).and_then(|()| {
+        let end = held.shared.end.load(Acquire);
+        held.session.commit(end)
+    });
     let done = match logged {
         Ok(()) | Err(ENDED) => real(),
         full => full,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | holds what the lane says | it is synced; if a sync of it failed in this boot, the same bytes are written first |
 //! | holds something else, and was not changed after the last record | the lane's records are written |
+//! | holds something else, in this boot, its mount was there all the time, and the pool is on a disk | it is the truth: synced |
 //! | was changed later, in this boot, and its mount was there all the time | it is the truth: synced |
 //! | was changed later | refused |
 //! | is in no directory any more, as the lane says | nothing |
@@ -14,7 +15,7 @@ use super::{
     find::Found,
     image::Image,
     label::Mark,
-    logged::{Gone, Logged},
+    logged::{Gone, Logged, SLACK, SLACK_ON_DISK},
 };
 use crate::{FilesError, identity};
 use rustix::{fs::OFlags, io::Errno};
@@ -34,6 +35,8 @@ pub(super) struct Situation<'a> {
     pub(super) same_boot: bool,
     /// The pool has what was appended last: it is persistent memory, or this is the same boot.
     pub(super) pool_is_whole: bool,
+    /// The pool has what was committed, and the page cache of the same boot what was not.
+    pub(super) on_disk: bool,
     /// The device that the pool's file is on, if it is emulated.
     pub(super) emulated_on: Option<u64>,
     pub(super) pool: &'a Path,
@@ -147,13 +150,23 @@ impl Situation<'_> {
             return Plan::Refuse(self.may_be_older(file));
         }
         let is_ours = self.mark.made(target.modified);
-        let later = file.changed_later(target.modified).filter(|_| !is_ours);
+        let slack = match self.on_disk {
+            true => SLACK_ON_DISK,
+            false => SLACK,
+        };
+        let later = file
+            .changed_later(target.modified, slack)
+            .filter(|_| !is_ours);
         let was_there = self.same_boot && !is_mounted_anew;
         if self.mark.failed() && was_there && !is_ours {
             return Plan::Refuse(failed(
                 file,
                 "it holds something else than the pool says: if that is right",
             ));
+        }
+        if self.on_disk && was_there && !self.mark.failed() && !is_ours {
+            // The file has what was not committed.
+            return Plan::Sync(target, Again::No);
         }
         let Some(later) = later else {
             return Plan::Write(target);

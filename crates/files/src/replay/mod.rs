@@ -142,6 +142,7 @@ pub(crate) fn recover_lane(
             situation: Situation {
                 same_boot,
                 pool_is_whole: same_boot || !emulated,
+                on_disk: pool.needs_commit(),
                 emulated_on: device(pool).filter(|_| emulated),
                 pool: pool.path(),
                 mark,

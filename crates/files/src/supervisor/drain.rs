@@ -49,6 +49,9 @@ const REPAIR_EVERY: Duration = Duration::from_secs(1);
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Segments of the pool that are left to other lanes while this one takes more.
 const LEFT_TO_OTHERS: u64 = 4;
+/// How often what no process syncs is committed, to a pool on a disk: so a file is hardly newer than the last record of it, and a recovery knows who
+/// changed it (`replay`).
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// How often to look whether something is to be done that no member says.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -68,7 +71,13 @@ impl Default for Drained {
 
 /// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take as long as many segments to be filled.
 pub(super) fn prepare(shared: &Shared, run: &Run) {
+    let mut committed = Instant::now();
     while !run.ended.load(Acquire) {
+        if committed.elapsed() >= COMMIT_EVERY {
+            // If it cannot be, the next sync finds that out.
+            let _ = run.lane.commit();
+            committed = Instant::now();
+        }
         let seen = run.lane.turned();
         if run.lane.prepare() || !grow(shared, run) {
             run.lane.wait(seen, LOOK);

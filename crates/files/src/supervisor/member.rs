@@ -62,7 +62,8 @@ pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u
         member: number,
         boot: shared.boot,
     };
-    let along = [pool, run.lane.state_fd(), run.page_fd.as_fd()];
+    let mut along = vec![pool, run.lane.state_fd(), run.page_fd.as_fd()];
+    along.extend(run.pool.shared_memory());
     if wire::send(connection.as_fd(), &welcome, &along).is_ok() {
         let process = process(pid);
         while is_there(connection, process.as_ref())

@@ -262,8 +262,11 @@ impl Run {
              acknowledged is not lost. Restart the program, and look into what it writes to",
         );
         self.sync_files(shared, |_| true)?;
-        self.lane.settle();
-        Ok(())
+        self.lane.settle().map_err(|e| {
+            // A recovery would write what the pool has over what is newer.
+            sys::complain(&format!("{e}. Nothing is lost, and no sync succeeds any more: stop the program, and see to the pool's disk"));
+            Errno::IO
+        })
     }
 
     /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under its lock.

@@ -85,6 +85,18 @@ impl Lab {
         Self { home, user: None }
     }
 
+    /// With a pool on a disk, in an ordinary file.
+    pub fn on_disk() -> Self {
+        let lab = Self::new();
+        fs::remove_file(lab.pool()).unwrap();
+        let options = PoolOptions::new()
+            .size(4 << 20)
+            .segment_size(SEGMENT)
+            .on_disk(true);
+        drop(options.create(lab.pool()).unwrap());
+        lab
+    }
+
     pub fn pool(&self) -> PathBuf {
         self.home.path().join("pool")
     }

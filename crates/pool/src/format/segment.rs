@@ -16,8 +16,10 @@
 
 use crate::{
     checksum::crc32c,
-    format::layout::{LSN_MAX, PAGE, u32_at, u64_at},
-    format::record::{self, Header, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record},
+    format::{
+        layout::{LSN_MAX, PAGE, u32_at, u64_at},
+        record::{self, Header, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record},
+    },
     persist::LINE,
 };
 use uuid::Uuid;

@@ -9,7 +9,7 @@
 //! 40  segment bytes          8
 //! 48  segments               8
 //! 56  lanes                  4
-//! 60  flags                  4   bit 0: made as an emulated pool
+//! 60  flags                  4   bit 0: made as an emulated pool; bit 1: made on a disk
 //! 64  epoch                  8   the copy with the higher one counts
 //! 72  created                8   seconds since 1970
 //! 80  reserved, zero        48
@@ -32,6 +32,7 @@ const MAGIC: &[u8; 8] = b"FOREBAY\0";
 const BYTES: usize = 128;
 const CRC: std::ops::Range<usize> = 12..16;
 const EMULATED: u32 = 1;
+const DISK: u32 = 2;
 
 /// The contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Superblock {
     pub geometry: Geometry,
     /// True if it was made as an emulated pool.
     pub emulated: bool,
+    /// True if it was made on a disk.
+    pub disk: bool,
     /// The copy with the higher one counts.
     pub epoch: u64,
     /// When it was made, seconds since 1970.
@@ -60,8 +63,9 @@ pub struct Read {
 impl Superblock {
     /// A new pool's superblock.
     #[must_use]
-    pub fn new(geometry: Geometry, emulated: bool) -> Self {
+    pub fn new(geometry: Geometry, emulated: bool, disk: bool) -> Self {
         Self {
+            disk,
             uuid: Uuid::new_v4(),
             geometry,
             emulated,
@@ -81,7 +85,8 @@ impl Superblock {
         bytes[40..48].copy_from_slice(&self.geometry.segment_bytes.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.geometry.segments.to_le_bytes());
         bytes[56..60].copy_from_slice(&self.geometry.lanes.to_le_bytes());
-        bytes[60..64].copy_from_slice(&(u32::from(self.emulated) * EMULATED).to_le_bytes());
+        let flags = (u32::from(self.emulated) * EMULATED) | (u32::from(self.disk) * DISK);
+        bytes[60..64].copy_from_slice(&flags.to_le_bytes());
         bytes[64..72].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[72..80].copy_from_slice(&self.created_s.to_le_bytes());
         let crc = crc32c([&bytes[..]]);
@@ -128,9 +133,21 @@ impl Superblock {
             uuid: Uuid::from_bytes(uuid),
             geometry,
             emulated: u32_at(bytes, 60) & EMULATED != 0,
+            disk: u32_at(bytes, 60) & DISK != 0,
             epoch: u64_at(bytes, 64),
             created_s: u64_at(bytes, 72),
         })
+    }
+
+    /// The superblock of a pool that was made on a disk, by the `start` of that; none if it is anything else.
+    pub(crate) fn on_disk(start: &[u8]) -> Option<Self> {
+        let copies = SUPERBLOCKS.into_iter().filter_map(|at| {
+            let at = usize::try_from(at).ok()?;
+            Self::decode(start.get(at..at + BYTES)?.try_into().ok()?).ok()
+        });
+        copies
+            .max_by_key(|copy| copy.epoch)
+            .filter(|copy| copy.disk)
     }
 
     /// Writes both copies, one after the other, each durable before the next.
@@ -214,7 +231,11 @@ mod tests {
     const BYTES_ALL: usize = 32 << 10;
 
     fn superblock() -> Superblock {
-        Superblock::new(Geometry::fit(BYTES_ALL as u64, 4096, 4).unwrap(), true)
+        Superblock::new(
+            Geometry::fit(BYTES_ALL as u64, 4096, 4).unwrap(),
+            true,
+            false,
+        )
     }
 
     #[test]

@@ -13,8 +13,10 @@
 use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
 use crate::{
     error::AppendError,
-    format::record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, KIND_VOID, Lsn, record_bytes},
-    format::segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    format::{
+        record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, KIND_VOID, Lsn, record_bytes},
+        segment::{SEGMENT_HEADER, SegmentHeader, next_start},
+    },
     media::{Media, Window},
     persist::LINE,
 };

@@ -9,6 +9,7 @@
 //! Lock order: a lane has one mutex, `control`, for everything that happens once a segment. It is never held while
 //! waiting for another lock. Appends and reads take no lock.
 
+mod ahead;
 mod append;
 mod crowding;
 mod drain;
@@ -17,18 +18,18 @@ mod read;
 pub(crate) mod recover;
 mod resume;
 
+use ahead::WrittenAhead;
+pub use ahead::{Ahead, AheadBytes};
 pub(crate) use append::{payload_of, write_record};
 use crowding::Crowding;
-use drain::WrittenAhead;
-pub use drain::{Ahead, AheadBytes, Sealed, Work};
+pub use drain::{Sealed, Work};
 pub(crate) use publish::{Finished, PublishMark};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 
 use crate::{
     core::Core,
-    format::record::Lsn,
-    format::table::LaneEntry,
+    format::{record::Lsn, table::LaneEntry},
     media::{Media, OwnLine, Window},
 };
 use parking_lot::{Condvar, Mutex};

@@ -10,9 +10,11 @@
 
 use crate::{
     error::{PoolError, PoolErrorKind},
-    format::record::{Lsn, Record},
-    format::segment::{End, Records, SEGMENT_HEADER, SegmentHeader, next_start, witness},
-    format::table::LaneState,
+    format::{
+        record::{Lsn, Record},
+        segment::{End, Records, SEGMENT_HEADER, SegmentHeader, next_start, witness},
+        table::LaneState,
+    },
     media::{Pin, Window},
 };
 use std::{path::Path, sync::Arc};

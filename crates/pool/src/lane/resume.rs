@@ -3,8 +3,10 @@
 use super::{Control, Crowding, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
 use crate::{
     core::Core,
-    format::record::{HEADER, Header, KIND_SEAL, record_bytes},
-    format::table::{LaneEntry, LaneState, settle},
+    format::{
+        record::{HEADER, Header, KIND_SEAL, record_bytes},
+        table::{LaneEntry, LaneState, settle},
+    },
     media::{OwnLine, Window},
 };
 use parking_lot::{Condvar, Mutex};

@@ -12,7 +12,10 @@ use std::{
     fs::File,
     io::{self, IoSlice},
     ops::Range,
-    os::{fd::AsRawFd, unix::fs::FileTypeExt},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::FileTypeExt,
+    },
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -149,6 +152,11 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(start)
     }
 
+    /// The memory at `offset`, of which `bytes` bytes are there.
+    pub(super) fn raw(&self, offset: u64, bytes: usize) -> *mut u8 {
+        self.at(offset, bytes)
+    }
+
     pub(super) fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         let to = self.lines(offset, parts, skip);
         // SAFETY: `lines` checked the range, and the pool's protocol gives each line one writer at a time and no reader (`window`).
@@ -250,7 +258,7 @@ impl Drop for Mapping {
 
 /// Takes or gives back a lock on one byte of `file` that belongs to the open file description:
 /// the kernel drops it when the last descriptor is closed, at the latest when the process dies.
-pub(super) fn lock_byte(file: &File, byte: u32, command: Lock) -> io::Result<()> {
+pub(super) fn lock_byte(file: impl AsFd, byte: u32, command: Lock) -> io::Result<()> {
     let (kind, call) = match command {
         Lock::Try => (libc::F_WRLCK, libc::F_OFD_SETLK),
         Lock::Wait => (libc::F_WRLCK, libc::F_OFD_SETLKW),
@@ -265,7 +273,7 @@ pub(super) fn lock_byte(file: &File, byte: u32, command: Lock) -> io::Result<()>
     };
     loop {
         // SAFETY: `request` is a valid `struct flock` for the length of the call.
-        if unsafe { libc::fcntl(file.as_raw_fd(), call, &raw const request) } == 0 {
+        if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), call, &raw const request) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();

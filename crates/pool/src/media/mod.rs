@@ -7,6 +7,7 @@
 //!
 //! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
 
+mod disk;
 mod file;
 mod held;
 mod line_cache;
@@ -17,6 +18,7 @@ mod sim;
 mod timed;
 mod window;
 
+pub(crate) use disk::DiskMedia;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
@@ -27,7 +29,12 @@ pub use timed::Timed;
 pub(crate) use window::{OwnLine, Pin, Window};
 
 use crate::checksum::Checksum;
-use std::{fmt, io, io::IoSlice, ops::Range, os::fd::BorrowedFd};
+use std::{
+    fmt, io,
+    io::IoSlice,
+    ops::Range,
+    os::fd::{BorrowedFd, RawFd},
+};
 
 /// What a pool's contents live through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,9 @@ use std::{fmt, io, io::IoSlice, ops::Range, os::fd::BorrowedFd};
 pub enum Survives {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,
+    /// A disk: what was committed is there after the power fails, as far as the disk does what it says; what was not is lost with the last
+    /// process that has the pool.
+    PowerCutOnceCommitted,
     /// Ordinary memory or page cache: a store is there after the process dies, and gone
     /// when the machine goes down.
     ProcessCrash,
@@ -44,6 +54,9 @@ impl fmt::Display for Survives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PowerCut => "survives a power cut",
+            Self::PowerCutOnceCommitted => {
+                "survives a power cut, if the disk keeps what it says it has"
+            }
             Self::ProcessCrash => {
                 "survives a process crash only (emulated: a power cut or reboot loses it)"
             }
@@ -125,6 +138,52 @@ pub trait Media: Send + Sync + 'static {
     /// The open file that holds the locks, if there is one. Whoever is forked inherits it, and with it the locks, until it is closed.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// True if a fenced store is durable only once it was [written back](Self::write_back).
+    fn needs_commit(&self) -> bool {
+        false
+    }
+
+    /// The tables end at `end`: what is stored below is durable at the next fence also where the rest has to be written back.
+    fn set_tables(&self, end: u64) {
+        let _ = end;
+    }
+
+    /// Gets into memory what is durable of `[offset, offset + bytes)`, whole pages: what another process wrote, or was there before.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let _ = (offset, bytes);
+        Ok(())
+    }
+
+    /// Makes `[offset, offset + bytes)`, whole pages to which nothing is stored meanwhile, durable.
+    ///
+    /// # Errors
+    /// It cannot be written, or could not before: nothing is from then on.
+    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let _ = (offset, bytes);
+        Ok(())
+    }
+
+    /// Whether everything stored to the tables is durable.
+    ///
+    /// # Errors
+    /// That with which it could not be made so.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The memory, for another process to open the same medium with.
+    fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The [descriptor](Self::descriptor) has this number from now on. Nothing uses it meanwhile.
+    fn moved(&self, to: RawFd) {
+        let _ = to;
     }
 
     /// Takes lock number `lock` of this medium, for the life of the process or until

@@ -7,7 +7,7 @@ use std::{
     hint, io,
     io::IoSlice,
     ops::Range,
-    os::fd::BorrowedFd,
+    os::fd::{BorrowedFd, RawFd},
     sync::{
         Arc,
         atomic::{
@@ -174,6 +174,34 @@ impl Media for Timed {
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
         // SAFETY: the caller's promise is the same.
         unsafe { self.inner.slice(offset, bytes) }
+    }
+
+    fn needs_commit(&self) -> bool {
+        self.inner.needs_commit()
+    }
+
+    fn set_tables(&self, end: u64) {
+        self.inner.set_tables(end);
+    }
+
+    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.load_in(offset, bytes)
+    }
+
+    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.write_back(offset, bytes)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.inner.check()
+    }
+
+    fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.shared_memory()
+    }
+
+    fn moved(&self, to: RawFd) {
+        self.inner.moved(to);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -10,10 +10,12 @@
 use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
-    format::layout::{PAGE, SEGMENTS_MAX, START_MAX},
-    format::record::Lsn,
-    format::segment::SEGMENT_HEADER,
-    format::table::{LaneEntry, LaneState},
+    format::{
+        layout::{PAGE, SEGMENTS_MAX, START_MAX},
+        record::Lsn,
+        segment::SEGMENT_HEADER,
+        table::{LaneEntry, LaneState},
+    },
     lane::{
         Lane, Recovered,
         recover::{LiveSegment, recover},
@@ -243,6 +245,7 @@ impl Pool {
         // Here and not while something is appended. The rest of the pool is never mapped: it would count as this process's memory.
         for &segment in &segments {
             self.prepare_segment(segment, true)?;
+            self.load_segment(segment)?;
         }
         let windows = self.windows(&segments, lock);
         let segment_bytes = core.superblock.geometry.segment_bytes;
@@ -270,7 +273,7 @@ impl Pool {
             core.zero(
                 windows[slot].offset() + SEGMENT_HEADER,
                 segment_bytes - SEGMENT_HEADER,
-            );
+            )?;
             windows[slot].close();
         }
         let lane = Lane::resume(
@@ -305,6 +308,7 @@ impl Pool {
             core.tables()
                 .write_lane(lane, entry, LaneState { epoch, ..state });
         }
+        core.check()?;
         Ok(epoch)
     }
 

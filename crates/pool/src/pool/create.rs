@@ -11,19 +11,22 @@ use super::{Pool, PoolOptions};
 use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
-    format::layout::{Geometry, LANE_TABLE, PAGE},
-    format::superblock::Superblock,
-    media::{FileMedia, Media, open_dax, open_emulated},
+    format::{
+        layout::{Geometry, LANE_TABLE, PAGE},
+        superblock::Superblock,
+    },
+    media::{DiskMedia, FileMedia, Media, open_dax, open_emulated},
 };
 use std::{
     fs::{self, OpenOptions},
+    io::{Read, Seek, SeekFrom},
     os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
 };
 
 impl PoolOptions {
-    /// Makes a pool at `path`. A file is created there; a devdax device is formatted.
+    /// Makes a pool at `path`. A file is created there; a devdax device or a block device is formatted.
     ///
     /// # Errors
     /// [`PoolErrorKind::Exists`] if anything is there already, [`PoolErrorKind::BadSize`],
@@ -42,6 +45,10 @@ impl PoolOptions {
         let path = path.as_ref();
         // Sizes that make no pool are refused before anything is made.
         self.geometry(path)?;
+        let is_block = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+        if self.disk || is_block {
+            return self.create_on_disk(path, is_block);
+        }
         let open = |path: &Path| -> Result<FileMedia, PoolError> {
             if self.emulated {
                 open_emulated(path)
@@ -73,6 +80,60 @@ impl PoolOptions {
         self.create_on(path, media)
     }
 
+    /// In a new file, or on a block device.
+    fn create_on_disk(&self, path: &Path, is_device: bool) -> Result<Pool, PoolError> {
+        if !is_device {
+            allocate(path, self.bytes)?;
+        }
+        let media = self.open_empty(path, is_device);
+        media
+            .and_then(|media| self.create_on(path, Arc::new(media)))
+            .inspect_err(|_| {
+                // Whatever fails leaves no half-made pool behind.
+                if !is_device {
+                    drop(fs::remove_file(path));
+                }
+            })
+    }
+
+    fn open_empty(&self, path: &Path, is_device: bool) -> Result<DiskMedia, PoolError> {
+        let exists = |found: &str| {
+            let found = found.to_owned();
+            PoolError::new(path, PoolErrorKind::Exists { found })
+        };
+        // A device that is mounted, or part of an array, is busy.
+        let exclusive = if is_device { libc::O_EXCL } else { 0 };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(exclusive);
+        let file = options.open(path).map_err(|e| match e.raw_os_error() {
+            Some(libc::EBUSY) => {
+                exists("a device that is in use: mounted, or part of an array or a volume group")
+            }
+            _ => PoolError::io(path, "opening the pool", e),
+        })?;
+        let mut start = Vec::new();
+        let look = || {
+            let mut from = &file;
+            let found = from.seek(SeekFrom::End(0))?;
+            from.rewind()?;
+            from.take(2 * PAGE).read_to_end(&mut start)?;
+            Ok(found)
+        };
+        let found = { look }().map_err(|e| PoolError::io(path, "looking at it", e))?;
+        if start.iter().any(|&byte| byte != 0) {
+            let what = "a device that holds data: a file system, a partition table, a pool; wipefs says which, and zeroing its first 8 KiB gives it up";
+            return Err(exists(what));
+        }
+        let stated = self.bytes;
+        if found < stated {
+            return Err(PoolError::new(
+                path,
+                PoolErrorKind::Truncated { stated, found },
+            ));
+        }
+        DiskMedia::new(path, file, stated, None)
+    }
+
     /// Makes a pool on `media`, which errors call `path`. What was on it is lost.
     ///
     /// # Errors
@@ -101,17 +162,19 @@ impl PoolOptions {
                 },
             ));
         }
+        media.set_tables(geometry.data());
         let core = Core {
             path: path.to_owned(),
+            superblock: Superblock::new(geometry, self.emulated, media.needs_commit()),
             media,
-            superblock: Superblock::new(geometry, self.emulated),
         };
         core.prepare(0, geometry.data(), true)?;
         // Superblocks go first and come last: a pool half made, or half remade, is no pool.
-        core.zero(0, LANE_TABLE);
-        core.zero(LANE_TABLE, geometry.data() - LANE_TABLE);
+        core.zero(0, LANE_TABLE)?;
+        core.zero(LANE_TABLE, geometry.data() - LANE_TABLE)?;
         core.tables().format();
         core.superblock.write(&*core.media);
+        core.check()?;
         Ok(Pool {
             core: Arc::new(core),
             damage: Vec::new(),

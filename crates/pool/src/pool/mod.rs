@@ -24,6 +24,7 @@ pub use options::PoolOptions;
 
 use crate::{
     core::Core,
+    error::{PoolError, PoolErrorKind},
     format::layout::Geometry,
     media::{Profile, Survives, Timed},
 };
@@ -92,6 +93,29 @@ impl Pool {
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.descriptor()
+    }
+
+    /// The memory in which the processes that have a pool on a disk find what is not committed: what [`open_shared`](Self::open_shared) takes.
+    #[must_use]
+    pub fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
+        self.core.media.shared_memory()
+    }
+
+    /// For an owner that commits nothing.
+    ///
+    /// # Errors
+    /// [`PoolErrorKind::NeedsCommit`] if an append alone is not durable.
+    pub fn check_appends_last(&self) -> Result<(), PoolError> {
+        match self.needs_commit() {
+            true => Err(self.core.fail(PoolErrorKind::NeedsCommit)),
+            false => Ok(()),
+        }
+    }
+
+    /// True if what is appended is durable only once it was committed ([`Member::commit`](crate::Member::commit)).
+    #[must_use]
+    pub fn needs_commit(&self) -> bool {
+        self.core.media.needs_commit()
     }
 
     /// The medium in words.

@@ -1,6 +1,6 @@
 //! Opening a pool, and what is checked before it is believed. docs/pool-format.md, "Superblock".
 //!
-//! 1. *Map* the medium: persistent memory, or an emulation of it if the file system has none.
+//! 1. *Map* the medium: a disk, if the superblock says so; persistent memory, or an emulation of it if the file system has none.
 //! 2. *Refuse* a pool that was made on persistent memory and is not on it any more, unless the caller says that it may be emulated.
 //! 3. *Read* the superblocks; either one is enough.
 //! 4. *Repair* the superblock that was damaged, under the pool lock.
@@ -12,11 +12,16 @@ use super::{Pool, PoolOptions};
 use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
-    format::superblock::{self, Superblock},
-    media::{Media, map_file},
+    format::{
+        layout::PAGE,
+        superblock::{self, Superblock},
+    },
+    media::{DiskMedia, Media, map_file},
 };
 use std::{
     fs::{self, OpenOptions},
+    io::{Read, Seek, SeekFrom},
+    os::{fd::OwnedFd, unix::fs::FileTypeExt},
     path::Path,
     sync::Arc,
 };
@@ -57,6 +62,10 @@ impl PoolOptions {
     /// As [`open`](Self::open).
     pub fn open_file(&self, path: impl AsRef<Path>, file: fs::File) -> Result<Pool, PoolError> {
         let path = path.as_ref();
+        if let Some(bytes) = disk_bytes(path, &file)? {
+            let media = DiskMedia::new(path, file, bytes, None)?;
+            return self.open_on(path, Arc::new(media));
+        }
         let mut refused = None;
         let media = map_file(path, file, |e| match &e.kind {
             PoolErrorKind::NotPersistentMemory { file_system } => {
@@ -78,6 +87,29 @@ impl PoolOptions {
         self.open_on(path, Arc::new(media))
     }
 
+    /// As [`open_file`](Self::open_file), in the memory of the process that sent the file, if its pool has one to share
+    /// ([`Pool::shared_memory`]).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_shared(
+        &self,
+        path: impl AsRef<Path>,
+        file: fs::File,
+        memory: Option<OwnedFd>,
+    ) -> Result<Pool, PoolError> {
+        let path = path.as_ref();
+        let Some(memory) = memory else {
+            return self.open_file(path, file);
+        };
+        let bytes = rustix::fs::fstat(&memory)
+            .map_err(|e| PoolError::io(path, "looking at the pool's memory", e.into()))?
+            .st_size
+            .unsigned_abs();
+        let media = DiskMedia::new(path, file, bytes, Some(memory))?;
+        self.open_on(path, Arc::new(media))
+    }
+
     /// Opens the pool on `media`, which errors call `path`. A damaged superblock copy is rewritten from the intact one.
     ///
     /// # Errors
@@ -95,11 +127,31 @@ impl PoolOptions {
             superblock,
         });
         // The tables; a lane's segments when it is claimed.
-        core.prepare(0, superblock.geometry.data(), false)?;
+        let tables = superblock.geometry.data();
+        core.prepare(0, tables, false)?;
+        core.media.set_tables(tables);
         if !damage.is_empty() {
             let _pool = core.lock_pool()?;
             superblock.repair(&*core.media);
         }
         Ok(Pool { core, damage })
     }
+}
+
+/// Bytes of the pool, if it lies on a disk: on a block device, or in a file whose superblock says so.
+fn disk_bytes(path: &Path, file: &fs::File) -> Result<Option<u64>, PoolError> {
+    let look = || {
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Ok(None);
+        }
+        let mut from = file;
+        let found = from.seek(SeekFrom::End(0))?;
+        from.rewind()?;
+        let mut start = Vec::new();
+        from.take(2 * PAGE).read_to_end(&mut start)?;
+        let stated = Superblock::on_disk(&start).map(|own| own.geometry.pool_bytes.min(found));
+        Ok(stated.or(kind.is_block_device().then_some(found)))
+    };
+    look().map_err(|e| PoolError::io(path, "looking at the pool", e))
 }

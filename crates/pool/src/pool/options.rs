@@ -22,6 +22,7 @@ pub struct PoolOptions {
     pub(super) segment_bytes: u64,
     pub(super) lanes: u32,
     pub(super) emulated: bool,
+    pub(super) disk: bool,
 }
 
 impl Default for PoolOptions {
@@ -39,6 +40,7 @@ impl PoolOptions {
             segment_bytes: 8 << 20,
             lanes: 16,
             emulated: false,
+            disk: false,
         }
     }
 
@@ -68,6 +70,14 @@ impl PoolOptions {
     #[must_use]
     pub const fn emulated(mut self, emulated: bool) -> Self {
         self.emulated = emulated;
+        self
+    }
+
+    /// Make the pool on an ordinary disk, in a file: what is committed ([`Member::commit`](crate::Member::commit)) survives a power cut. On a block
+    /// device a pool is always one, and one that was made so is opened without this. Default: no.
+    #[must_use]
+    pub const fn on_disk(mut self, disk: bool) -> Self {
+        self.disk = disk;
         self
     }
 }

@@ -6,8 +6,7 @@
 use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
-    format::layout::SEGMENTS_MAX,
-    format::table::LaneEntry,
+    format::{layout::SEGMENTS_MAX, table::LaneEntry},
     media::{Guard, Window},
 };
 use std::sync::Arc;
@@ -90,8 +89,15 @@ impl Pool {
         self.prepare_segment(segment, true)?;
         let geometry = self.core.superblock.geometry;
         self.core
-            .zero(geometry.segment(segment), geometry.segment_bytes);
-        Ok(())
+            .zero(geometry.segment(segment), geometry.segment_bytes)
+    }
+
+    /// Gets what is durable of a segment into memory.
+    pub(crate) fn load_segment(&self, segment: u64) -> Result<(), PoolError> {
+        let geometry = self.core.superblock.geometry;
+        let at = geometry.segment(segment);
+        let loaded = self.core.media.load_in(at, geometry.segment_bytes);
+        loaded.map_err(|e| PoolError::io(&self.core.path, "reading a segment", e))
     }
 
     /// Maps the pages of a segment, see [`Media::prepare`].

@@ -20,6 +20,7 @@ impl SharedLane {
     /// so is each child, also one that still shares its memory (`vfork`).
     #[must_use]
     pub fn bury(&self, member: u32) -> bool {
+        self.free_commit(member);
         let mut control = self.control.lock();
         if !control.dead.contains(&member) {
             control.dead.push(member);

@@ -18,7 +18,7 @@ use crate::{
 use std::{
     io::IoSlice,
     ops::Range,
-    os::fd::BorrowedFd,
+    os::fd::{BorrowedFd, RawFd},
     sync::{
         Arc,
         atomic::Ordering::{AcqRel, Acquire, Relaxed},
@@ -37,7 +37,9 @@ pub struct Member {
     member: u32,
     pub(super) owner: Uuid,
     epoch: u32,
-    segment_bytes: u64,
+    pub(super) segment_bytes: u64,
+    /// The medium is a disk: see [`Self::commit`].
+    pub(super) needs_commit: bool,
     ready: Ready,
 }
 
@@ -93,6 +95,7 @@ impl Member {
             epoch: state.epoch.load(Relaxed),
             segment_bytes: core.superblock.geometry.segment_bytes,
             ready: Ready::new(core.media.bytes()),
+            needs_commit: core.media.needs_commit(),
             core,
             state,
             member,
@@ -103,6 +106,15 @@ impl Member {
     #[must_use]
     pub fn payload_max(&self) -> usize {
         usize::try_from(self.segment_bytes / 2).unwrap_or(usize::MAX) - HEADER
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.member
+    }
+
+    /// The descriptor of the pool's file has this number from now on: the program wanted the one before. Nothing is committed meanwhile.
+    pub fn moved(&self, to: RawFd) {
+        self.core.media.moved(to);
     }
 
     /// The session number stamped on records.
@@ -207,7 +219,7 @@ impl Member {
     }
 
     #[inline]
-    fn announce(&self) -> Result<&Writer, AppendError> {
+    pub(super) fn announce(&self) -> Result<&Writer, AppendError> {
         let writer = self.state.announce(self.member);
         writer.ok_or(AppendError::Closed)
     }
@@ -368,7 +380,11 @@ impl Member {
 
     #[inline]
     fn lag(&self, lsn: Lsn) -> u32 {
-        let lines = lsn.saturating_sub(self.published()) / LINE as u64;
+        let durable = match self.needs_commit {
+            true => self.state.committed.0.load(Acquire),
+            false => self.published(),
+        };
+        let lines = lsn.saturating_sub(durable) / LINE as u64;
         u32::try_from(lines).unwrap_or(u32::MAX)
     }
 
@@ -381,7 +397,7 @@ impl Member {
     }
 
     #[inline]
-    fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) -> Result<(), AppendError> {
+    pub(super) fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) -> Result<(), AppendError> {
         let published = self.state.finished.publish(self.mark(), from, to);
         step!("shared:published");
         writer.free();

@@ -24,6 +24,8 @@
 
 mod breathe;
 mod bury;
+mod claim;
+mod commit;
 mod member;
 mod orphan;
 mod owner;

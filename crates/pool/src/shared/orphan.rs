@@ -3,10 +3,12 @@
 use super::member::Member;
 use crate::{
     error::{PoolError, PoolErrorKind},
-    format::layout::SEGMENTS_MAX,
-    format::record::{Lsn, Record},
-    format::segment::{Records, SegmentHeader},
-    format::table::{LaneEntry, LaneState},
+    format::{
+        layout::SEGMENTS_MAX,
+        record::{Lsn, Record},
+        segment::{Records, SegmentHeader},
+        table::{LaneEntry, LaneState},
+    },
     lane::split,
 };
 use std::sync::atomic::Ordering::Acquire;
@@ -61,7 +63,7 @@ impl Member {
         self.core
             .tables()
             .write_lane(lane, &mut entry, LaneState { head, ..state });
-        Ok(())
+        self.core.check()
     }
 
     fn entry(&self) -> Result<(u32, LaneEntry, LaneState), PoolError> {

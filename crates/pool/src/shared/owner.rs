@@ -6,26 +6,24 @@ use super::{
 };
 use crate::{
     error::{AppendError, PoolError},
-    format::layout::PAGE,
-    format::record::{Lsn, Record},
-    format::segment::{Records, SegmentHeader},
-    format::table::{LaneEntry, LaneState},
+    format::{
+        layout::PAGE,
+        record::{Lsn, Record},
+        segment::{Records, SegmentHeader},
+        table::{LaneEntry, LaneState},
+    },
     lane::{LaneUse, pack, split},
-    media::{Guard, Mapped, wait, wake},
-    pool::{ClaimOptions, Claimed, Pool},
+    media::{Guard, wait, wake},
+    pool::Pool,
 };
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     io::IoSlice,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::Ordering::{Acquire, SeqCst},
-    },
+    sync::atomic::Ordering::{Acquire, SeqCst},
     time::{Duration, Instant},
 };
-use uuid::Uuid;
 
 /// How long the owner waits for what members do without waiting themselves.
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
@@ -42,11 +40,11 @@ pub struct Segment {
 /// A lane that several processes append to, in the hands of the one that opens and releases its segments.
 pub struct SharedLane {
     pub(super) us: Member,
-    state_fd: OwnedFd,
-    lane: u32,
+    pub(super) state_fd: OwnedFd,
+    pub(super) lane: u32,
     pub(super) control: Mutex<Control>,
     /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which other processes may have.
-    lock: Option<Guard>,
+    pub(super) lock: Option<Guard>,
     /// Where further segments come from. Its lock is taken before `control`.
     pub(super) pool: Pool,
 }
@@ -86,73 +84,6 @@ impl Control {
     }
 }
 
-impl Pool {
-    /// Claims a lane for a new `owner` that several processes are to append to. It has two segments at least.
-    ///
-    /// The lane's lock is the pool's open file's: members that were sent that one (not one that they opened) keep the lane from being recovered
-    /// as long as they live, also after the owner dropped the lane. Only this [`Pool`] and its clones claim it again then.
-    ///
-    /// # Errors
-    /// [`PoolErrorKind::Full`](crate::PoolErrorKind), [`PoolErrorKind::InUse`](crate::PoolErrorKind) if the owner has a lane already; I/O errors
-    /// of the memory to share.
-    ///
-    /// ```
-    /// use forebay_pool::{ClaimOptions, Uuid};
-    /// use std::io::IoSlice;
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = tempfile::tempdir()?;
-    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(dir.path().join("pool"))?;
-    /// let shared = pool.claim_shared(Uuid::new_v4(), &ClaimOptions::new())?;
-    /// shared.member().append(1, &[IoSlice::new(b"from the owner")])?;
-    /// // Another process, which was sent the descriptors and opened its pool with `PoolOptions::open_file`:
-    /// let member = pool.join(shared.state_fd(), 1)?;
-    /// member.append(1, &[IoSlice::new(b"from a member")])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn claim_shared(
-        &self,
-        owner: Uuid,
-        options: &ClaimOptions,
-    ) -> Result<SharedLane, PoolError> {
-        let (state, state_fd) = Mapped::<State>::new("forebay-lane")
-            .map_err(|e| PoolError::io(self.path(), "making a shared lane", e.into()))?;
-        let Claimed {
-            lane,
-            lock,
-            entry,
-            segments,
-        } = self.claim_new(owner, &at_least_two(options))?;
-        let geometry = self.core.superblock.geometry;
-        for &segment in &segments {
-            self.prepare_segment(segment, true)?;
-        }
-        let epoch = entry.state.map_or(0, |state| state.epoch);
-        state.begin(self.uuid(), owner, epoch, options.start);
-        let lane = SharedLane {
-            us: Member::new(Arc::clone(&self.core), Arc::new(state), 0),
-            state_fd,
-            lane,
-            control: Mutex::new(Control {
-                entry,
-                free: (0..segments.len()).rev().collect(),
-                offsets: segments.iter().map(|s| geometry.segment(*s)).collect(),
-                order: VecDeque::new(),
-                vacant: Vec::new(),
-                next: NONE,
-                dead: Vec::new(),
-                has_holes: false,
-                settled: false,
-                given_back: false,
-            }),
-            lock: Some(lock),
-            pool: self.clone(),
-        };
-        lane.begin(options.start);
-        Ok(lane)
-    }
-}
-
 impl Drop for SharedLane {
     fn drop(&mut self) {
         if !self.control.get_mut().given_back
@@ -163,24 +94,7 @@ impl Drop for SharedLane {
     }
 }
 
-/// The open segment is released once it is complete and another one is open.
-fn at_least_two(options: &ClaimOptions) -> ClaimOptions {
-    options.clone().segments(options.segments.max(2))
-}
-
 impl SharedLane {
-    /// Opens the first segment, and prepares the second.
-    fn begin(&self, start: Lsn) {
-        let state = self.state();
-        let mut control = self.control.lock();
-        if let Some(slot) = self.write_header(&mut control, start) {
-            state.mark.0.store(first(start), SeqCst);
-            state.tail.0.store(pack(slot, first(start)), SeqCst);
-        }
-        drop(control);
-        self.prepare();
-    }
-
     pub(super) fn state(&self) -> &State {
         &self.us.state
     }
@@ -190,7 +104,7 @@ impl SharedLane {
     }
 
     /// Makes a free slot the segment that starts at `start`.
-    fn write_header(&self, control: &mut Control, start: Lsn) -> Option<usize> {
+    pub(super) fn write_header(&self, control: &mut Control, start: Lsn) -> Option<usize> {
         let slot = control.free.pop()?;
         let header = SegmentHeader {
             start,
@@ -201,6 +115,11 @@ impl SharedLane {
         let media = &*self.us.core.media;
         media.stream(control.offsets[slot], &[IoSlice::new(&header.encode())], 0);
         media.fence();
+        // The head may come to this segment before anything in it is committed.
+        if media.write_back(control.offsets[slot], PAGE).is_err() {
+            self.state().close();
+            return None;
+        }
         self.state().set_segment(slot, control.offsets[slot], start);
         control.order.push_back((slot, start));
         Some(slot)
@@ -322,6 +241,11 @@ impl SharedLane {
 
     /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments are free.
     pub fn release(&self, end: Lsn) {
+        self.between_commits(|| self.release_below(end));
+        self.prepare();
+    }
+
+    fn release_below(&self, end: Lsn) {
         let bytes = self.segment_bytes();
         let mut control = self.control.lock();
         let Some(mark) = self.sane_mark(&control) else {
@@ -341,14 +265,18 @@ impl SharedLane {
             crate::failpoint!("pool:release-entry");
             let tables = self.us.core.tables();
             tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
+            if self.us.core.check().is_err() {
+                // A recovery begins where the head was: what is there stays there.
+                self.state().close();
+                return;
+            }
+            self.committed_to(head);
             crate::failpoint!("pool:release-free");
             for slot in freed {
                 self.state().set_segment(slot, control.offsets[slot], NONE);
                 control.free.push(slot);
             }
         }
-        drop(control);
-        self.prepare();
     }
 
     /// Calls `each` with the published records that are not released, in log order.
@@ -393,17 +321,22 @@ impl SharedLane {
     /// Ends the lane: nothing is appended any more, and everything in it is durable elsewhere, so that a recovery finds nothing. Its segments stay its own
     /// until it is [given back](Self::give_back): a member may be in the middle of an append, which ends with
     /// [`AppendError::Closed`](crate::AppendError).
-    pub fn settle(&self) {
+    ///
+    /// # Errors
+    /// The medium failed, so that a recovery finds what is in it.
+    pub fn settle(&self) -> Result<(), PoolError> {
         self.state().abandon();
         let mut control = self.control.lock();
         let last = control.order.back().copied();
         let (Some((_, last)), Some(state)) = (last, control.entry.state) else {
-            return;
+            return Ok(());
         };
         let head = last + self.segment_bytes();
         let tables = self.us.core.tables();
         tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
+        self.us.core.check()?;
         control.settled = true;
+        Ok(())
     }
 
     /// True once the lane is [settled](Self::settle).

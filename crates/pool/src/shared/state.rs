@@ -3,9 +3,11 @@
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{
-    format::layout::{Geometry, PAGE, SEGMENTS_MAX},
-    format::record::Lsn,
-    format::segment::SEGMENT_HEADER,
+    format::{
+        layout::{Geometry, PAGE, SEGMENTS_MAX},
+        record::Lsn,
+        segment::SEGMENT_HEADER,
+    },
     lane::{Finished, PublishMark},
     media::{Atomics, OwnLine, wake},
 };
@@ -19,7 +21,7 @@ use std::{
 use uuid::Uuid;
 
 /// Changes with the layout: members of another version are refused.
-pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0002;
+pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0003;
 /// A tail, or a next segment, that there is not.
 pub(super) const NONE: u64 = u64::MAX;
 /// Appends at a time; more wait for one to end.
@@ -80,6 +82,12 @@ pub(super) struct State {
     pub(super) prepared: AtomicU32,
     /// Counts segments begun and members that are waiting; the owner sleeps on it.
     pub(super) turned: AtomicU32,
+    /// On a medium that needs it: everything below is committed, or released.
+    pub(super) committed: OwnLine<AtomicU64>,
+    /// Who commits, or keeps others from it: the member's number plus one; 0 for none.
+    pub(super) committer: AtomicU32,
+    /// Counts commits that ended; who waits for one sleeps on it.
+    pub(super) commits: AtomicU32,
     slots: [Slot; SEGMENTS_MAX as usize],
     writers: [Writer; WRITERS],
     pub(super) finished: Finished,
@@ -100,6 +108,7 @@ impl State {
         self.tail.0.store(NONE, Relaxed);
         self.mark.0.store(start, Relaxed);
         self.next.store(NONE, Relaxed);
+        self.committed.0.store(start, Relaxed);
         self.version.store(VERSION, Release);
     }
 
@@ -302,13 +311,16 @@ mod tests {
         assert_eq!(offset_of!(State, next), 384);
         assert_eq!(offset_of!(State, prepared), 392);
         assert_eq!(offset_of!(State, turned), 396);
-        assert_eq!(offset_of!(State, slots), 400);
+        assert_eq!(offset_of!(State, committed), 512);
+        assert_eq!(offset_of!(State, committer), 640);
+        assert_eq!(offset_of!(State, commits), 644);
+        assert_eq!(offset_of!(State, slots), 648);
         assert_eq!(offset_of!(Slot, offset), 8);
-        assert_eq!(offset_of!(State, writers), 1472);
+        assert_eq!(offset_of!(State, writers), 1728);
         assert_eq!((offset_of!(Writer, from), offset_of!(Writer, to)), (8, 16));
-        assert_eq!(offset_of!(State, finished), 67008);
+        assert_eq!(offset_of!(State, finished), 67264);
         assert_eq!(size_of::<Finished>(), 256 * 16);
-        assert_eq!(size_of::<State>(), 71168);
-        assert_eq!(VERSION, 0x4642_4C41_4E45_0002);
+        assert_eq!(size_of::<State>(), 71424);
+        assert_eq!(VERSION, 0x4642_4C41_4E45_0003);
     }
 }

@@ -4,9 +4,11 @@
 
 use forebay_pool::{
     ClaimOptions, Lane, Lsn, PoolErrorKind, PoolOptions, Recovered, crc32c,
-    format::layout::{LANE_TABLE, PAGE, SUPERBLOCKS},
-    format::record::{self, HEADER, KIND_VOID},
-    format::segment::{End, Records, SEGMENT_HEADER, SegmentHeader, witness},
+    format::{
+        layout::{LANE_TABLE, PAGE, SUPERBLOCKS},
+        record::{self, HEADER, KIND_VOID},
+        segment::{End, Records, SEGMENT_HEADER, SegmentHeader, witness},
+    },
     media::Sim,
     record_bytes,
 };

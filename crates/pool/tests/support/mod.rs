@@ -6,8 +6,10 @@
 
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, Pool, PoolOptions, Recovered,
-    format::layout::PAGE,
-    format::segment::{Records, SegmentHeader},
+    format::{
+        layout::PAGE,
+        segment::{Records, SegmentHeader},
+    },
     media::Sim,
 };
 use std::{

@@ -131,7 +131,7 @@ fn a_member_of_another_pool_is_refused() {
 /// Everything that an owner does.
 fn owner_does_all(lane: &SharedLane) {
     let _ = (lane.prepare(), lane.usage(), lane.seal(), lane.turned());
-    let _ = (lane.bury(3), lane.grow(), lane.shrink());
+    let _ = (lane.bury(3), lane.grow(), lane.shrink(), lane.commit());
     lane.records(|_| {});
     if let Some(last) = lane.complete().last() {
         lane.release(last.end);
@@ -150,8 +150,11 @@ fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_pa
             .wrapping_add(1442695040888963407);
         random >> 20
     };
-    for round in 0..400 {
-        let (_dir, pool) = pool(6);
+    for round in 0..440 {
+        let (_dir, pool) = match round < 400 {
+            true => pool(6),
+            false => disk_pool(6),
+        };
         let lane = lane(&pool, 4);
         let member = pool.join(lane.state_fd(), 1).unwrap();
         for number in 0..20 {
@@ -171,7 +174,7 @@ fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_pa
             let word = match next() % 6 {
                 0 => u64::MAX - next() % 3,
                 1 => next() << 40 | next(),
-                2 => tail + next() % 8192,
+                2 => tail.wrapping_add(next() % 8192),
                 3 => tail.wrapping_sub(next() % 65536),
                 4 => 1 << (next() % 64),
                 _ => 0,
@@ -186,7 +189,8 @@ fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_pa
                 for number in 0..10 {
                     let segment = member.segment();
                     let _ = segment.map(|segment| {
-                        let _ = member.append_in(segment, 7, &[IoSlice::new(&[number; 300])]);
+                        let lsn = member.append_in(segment, 7, &[IoSlice::new(&[number; 300])]);
+                        let _ = lsn.map(|lsn| member.commit(lsn.unwrap_or(u64::MAX)));
                         member.next_segment(segment)
                     });
                 }

@@ -42,6 +42,24 @@ fn pool(segments: u64) -> (TempDir, Pool) {
     (dir, pool)
 }
 
+/// The directory of this program: on a disk.
+fn target() -> std::path::PathBuf {
+    let program = std::env::current_exe().unwrap();
+    program.parent().unwrap().to_owned()
+}
+
+/// On a disk, of which nothing in memory is a part.
+fn disk_pool(segments: u64) -> (TempDir, Pool) {
+    let dir = tempfile::tempdir_in(target()).unwrap();
+    let options = PoolOptions::new()
+        .size((segments + 2) * SEGMENT)
+        .segment_size(SEGMENT)
+        .lanes(2)
+        .on_disk(true);
+    let pool = options.create(dir.path().join("pool")).unwrap();
+    (dir, pool)
+}
+
 fn lane(pool: &Pool, buffers: u16) -> SharedLane {
     let options = ClaimOptions::new().segments(buffers);
     pool.claim_shared(OWNER, &options).unwrap()

@@ -1,0 +1,164 @@
+//! A pool on a disk: what was synced is durable, what was not is the kernel's, as without Forebay.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use common::*;
+use std::fs;
+
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+const OTHER_BOOT: &str = "11111111-2222-3333-4444-555555555555";
+
+/// True if each byte of `found`, and its length, is what one of the `states` that the file may be in has.
+fn is_between(found: &[u8], states: &[Vec<u8>]) -> bool {
+    let length = found.len();
+    states.iter().any(|state| state.len() <= length)
+        && states.iter().any(|state| state.len() >= length)
+        && found.iter().enumerate().all(|(i, byte)| {
+            // Behind its end a file that is made longer has zeros.
+            states
+                .iter()
+                .any(|state| state.get(i).copied().unwrap_or(0) == *byte)
+        })
+}
+
+#[test]
+fn whatever_dies_at_any_moment_what_was_synced_is_there() {
+    let seed = seed();
+    for round in 0..12 {
+        let mut rng = Rng(seed.wrapping_add(round * 1_000_003));
+        let lab = Lab::on_disk();
+        let mut run = lab.run();
+        let names = ["a.log", "b.aof", "c.log"];
+        // By file: the states since its last sync, that one first.
+        let mut states: Vec<Vec<Vec<u8>>> = Vec::new();
+        for name in names {
+            for (prefix, flags) in [("append", APPEND), ("at", RDWR)] {
+                let handle = format!("{prefix}-{name}");
+                assert_eq!(run.open(&handle, &lab.data(name), flags), 1);
+            }
+            states.push(vec![Vec::new()]);
+        }
+        for _ in 0..50 + rng.below(400) {
+            let file = rng.below(3) as usize;
+            let name = names[file];
+            let mut next = states[file].last().unwrap().clone();
+            let bytes = match rng.below(12) {
+                0 => 30_000 + rng.below(60_000) as usize,
+                1..4 => 1000 + rng.below(5000) as usize,
+                _ => 1 + rng.below(300) as usize,
+            };
+            let content_seed = rng.below(1 << 30);
+            let call = match rng.below(24) {
+                0 => {
+                    let size = rng.below(next.len() as u64 + 2000) as usize;
+                    next.resize(size, 0);
+                    format!("truncate at-{name} {size}")
+                }
+                1..5 => {
+                    let at = rng.below(next.len() as u64 + 100) as usize;
+                    next.resize(next.len().max(at + bytes), 0);
+                    next[at..at + bytes].copy_from_slice(&content(content_seed, bytes));
+                    format!("pwrite at-{name} {at} {content_seed} {bytes}")
+                }
+                5..10 => format!("sync at-{name}"),
+                _ => {
+                    next.extend(content(content_seed, bytes));
+                    format!("write append-{name} {content_seed} {bytes}")
+                }
+            };
+            run.call(&call).unwrap();
+            match call.starts_with("sync") {
+                true => states[file] = vec![next],
+                false => states[file].push(next),
+            }
+        }
+        let power = rng.below(3) != 0;
+        run.kill_both();
+        let boot = power.then_some(OTHER_BOOT);
+        if power {
+            lab.power_cut();
+        }
+        let reports = lab.recover(boot, &[]);
+        for (name, states) in names.into_iter().zip(&states) {
+            let found = fs::read(lab.data(name)).unwrap();
+            let expected = match power {
+                true => is_between(&found, states),
+                // The page cache has everything.
+                false => found == *states.last().unwrap(),
+            };
+            assert!(
+                expected,
+                "seed {seed}, round {round}: {name} differs: {} bytes, synced {}, written {}: {reports:?}",
+                found.len(),
+                states[0].len(),
+                states.last().unwrap().len()
+            );
+        }
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
+    // Or the tests here could not fail.
+    let lab = Lab::on_disk();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.call("write a 2 3000").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn a_write_that_is_synchronous_is_durable_when_it_returns() {
+    let lab = Lab::on_disk();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND | libc::O_DSYNC);
+    run.call("write a 1 3000").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn a_second_after_it_was_written_it_is_durable_without_a_sync() {
+    let lab = Lab::on_disk();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 3000").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn a_pool_whose_disk_fails_makes_every_sync_a_real_one_and_nothing_older_is_written_over_it() {
+    let lab = Lab::on_disk();
+    let fault = lab.home.path().join("disk-fault");
+    let mut run = lab.run_with(|command| {
+        command.env("FOREBAY_TEST_DISK_FAULT", &fault);
+    });
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    fs::write(&fault, "").unwrap();
+    run.call("pwrite a 0 2 3000").unwrap();
+    // Where it cannot even be said in the pool that it is void, the sync says what the disk does.
+    assert_eq!(run.call("sync a"), Err(libc::EIO));
+    fs::remove_file(&fault).unwrap();
+    run.kill_both();
+    assert!(fs::read(&path).unwrap() == content(2, 3000));
+}

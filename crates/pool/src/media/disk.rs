@@ -1,0 +1,321 @@
+//! A pool on an ordinary disk: a file or a block device, behind memory that its processes share. docs/pool-format.md, "Pools on a disk".
+//!
+//! What is read and written is the memory, a sealed memfd as large as the pool: pages of it that no lane uses are never made. What is
+//! durable is the disk:
+//!
+//! * the tables (everything below [`Media::set_tables`]) go there with every store, block by block, under a lock of the disk's own, since several
+//!   processes may have the pool, each with a memory of its own;
+//! * everything else when it is [written back](Media::write_back). Blocks that are durable are never written again before their segment is
+//!   released, so that a torn write hurts none of them.
+//!
+//! A disk that fails once is written to no more ([`Media::check`]): what it has from before stays what a recovery finds.
+#![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
+
+use super::{
+    Media, Survives,
+    held::HeldLocks,
+    mapping::{Kind, Lock, Mapping, lock_byte},
+};
+use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE};
+use parking_lot::Mutex;
+use rustix::{
+    fs::{MemfdFlags, OFlags, SealFlags},
+    io::ReadWriteFlags,
+};
+use std::{
+    fs::File,
+    io::{self, IoSlice, IoSliceMut},
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicI32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+/// The unit of all that is written to the disk: no block that is durable shares one with what is written later. A drive that emulates smaller
+/// sectors writes as much at once.
+pub(crate) const BLOCK: u64 = PAGE;
+/// The lock under which a block of the tables is read, changed and written: above those of any lane.
+const TABLES_LOCK: u32 = 1 << 20;
+
+/// An aligned block, for a disk that is written to past the page cache.
+#[repr(C, align(4096))]
+struct Block([u8; BLOCK as usize]);
+
+/// See the module's head.
+pub(crate) struct DiskMedia {
+    path: PathBuf,
+    /// The disk's descriptor: the program that a member lives in may want its number (see [`Media::moved`]).
+    disk: AtomicI32,
+    memory: Mapping,
+    /// Of the process that made the memory; the others have no use for it.
+    memory_fd: Option<OwnedFd>,
+    /// The tables end here.
+    tables: AtomicU64,
+    /// Held while a block of the tables is read, changed and written, or all are read anew.
+    writing: Mutex<Box<Block>>,
+    /// The error that the disk failed with; 0 if it has not.
+    failed: AtomicI32,
+    held: HeldLocks,
+}
+
+impl DiskMedia {
+    /// On a disk of `bytes` bytes that is open for reading and writing; with the `memory` of another process that has it, or one of its own.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn new(
+        path: &Path,
+        file: File,
+        bytes: u64,
+        memory: Option<OwnedFd>,
+    ) -> Result<Self, PoolError> {
+        let fail = |doing| move |e: io::Error| PoolError::io(path, doing, e);
+        let sharing = fail("making memory to share");
+        let is_joined = memory.is_some();
+        let memory_fd = match memory {
+            Some(memory) => memory,
+            None => sealed(bytes).map_err(&sharing)?,
+        };
+        let memory_file = File::from(memory_fd);
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let memory = Mapping::new(&memory_file, length, Kind::Shared).map_err(sharing)?;
+        let memory_fd = OwnedFd::from(memory_file);
+        // Where that is refused the page cache lies between, which is written through all the same.
+        let flags = rustix::fs::fcntl_getfl(&file);
+        let _ = flags.and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
+        let media = Self {
+            path: path.to_owned(),
+            disk: AtomicI32::new(file.into_raw_fd()),
+            memory,
+            memory_fd: (!is_joined).then_some(memory_fd),
+            // Until it is known where they end, all that is stored goes to the disk.
+            tables: AtomicU64::new(u64::MAX),
+            writing: Mutex::new(Box::new(Block([0; BLOCK as usize]))),
+            failed: AtomicI32::new(0),
+            held: HeldLocks::default(),
+        };
+        if !is_joined {
+            let superblocks = (2 * PAGE).min(bytes);
+            media
+                .load_in(0, superblocks)
+                .map_err(fail("reading the pool"))?;
+        }
+        Ok(media)
+    }
+
+    fn disk(&self) -> BorrowedFd<'_> {
+        // SAFETY: it is ours, and open as long as `self`; whoever moves it keeps others from using it meanwhile.
+        unsafe { BorrowedFd::borrow_raw(self.disk.load(Acquire)) }
+    }
+
+    /// Writes what is at `offset` in memory, whole blocks, and returns when the disk has it.
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let written = match fault() {
+            Some(error) => Err(error),
+            None => write_durably(self.disk(), offset, bytes),
+        };
+        written.inspect_err(|e| {
+            let errno = e.raw_os_error().unwrap_or(libc::EIO);
+            let _ = (self.failed).compare_exchange(0, errno, Release, Relaxed);
+        })
+    }
+
+    /// Stores `bytes` at `offset` in the tables: on the disk first, and in the memory then.
+    fn store(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
+        let mut block = self.writing.lock();
+        lock_byte(self.disk(), TABLES_LOCK, Lock::Wait)?;
+        let mut done = 0;
+        let mut all = Ok(());
+        while done < bytes.len() && all.is_ok() {
+            let at = offset + done as u64;
+            let skip = (at % BLOCK) as usize;
+            let take = (BLOCK as usize - skip).min(bytes.len() - done);
+            let part = &bytes[done..done + take];
+            all = read_all(self.disk(), at - skip as u64, &mut block.0).and_then(|()| {
+                block.0[skip..skip + take].copy_from_slice(part);
+                self.write(at - skip as u64, &block.0)
+            });
+            done += take;
+        }
+        let _ = lock_byte(self.disk(), TABLES_LOCK, Lock::Release);
+        all?;
+        self.memory.stream(offset, &[IoSlice::new(bytes)], 0);
+        self.memory.fence();
+        Ok(())
+    }
+}
+
+/// Memory of so many bytes, none of which is there before it is touched, and whose size no process changes.
+fn sealed(bytes: u64) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(
+        "forebay-pool",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )?;
+    rustix::fs::ftruncate(&fd, bytes)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// In tests: an error instead of a write, while the file that the environment names is there.
+fn fault() -> Option<io::Error> {
+    static FAULT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let path = FAULT.get_or_init(|| std::env::var_os("FOREBAY_TEST_DISK_FAULT").map(PathBuf::from));
+    let is_there = path.as_ref().is_some_and(|path| path.exists());
+    is_there.then(|| io::Error::from_raw_os_error(libc::EIO))
+}
+
+fn write_durably(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let parts = [IoSlice::new(bytes)];
+        match rustix::io::pwritev2(disk, &parts, offset, ReadWriteFlags::DSYNC) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(done) => {
+                bytes = &bytes[done..];
+                offset += done as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+fn read_all(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let read = rustix::io::preadv(disk, &mut [IoSliceMut::new(bytes)], offset);
+        match read {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(done) => {
+                bytes = &mut bytes[done..];
+                offset += done as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+impl Drop for DiskMedia {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and not used any more.
+        drop(unsafe { OwnedFd::from_raw_fd(*self.disk.get_mut()) });
+    }
+}
+
+impl Media for DiskMedia {
+    fn bytes(&self) -> u64 {
+        self.memory.bytes() as u64
+    }
+
+    fn memory(&self) -> Range<usize> {
+        self.memory.memory()
+    }
+
+    fn survives(&self) -> Survives {
+        Survives::PowerCutOnceCommitted
+    }
+
+    fn describe(&self) -> String {
+        format!("disk {}", self.path.display())
+    }
+
+    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        if offset >= self.tables.load(Acquire) {
+            return self.memory.stream(offset, parts, skip);
+        }
+        let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut lines = all.get(skip..).unwrap_or_default().to_vec();
+        lines.resize(lines.len().next_multiple_of(crate::persist::LINE), 0);
+        // What it says is kept: whoever relies on the disk asks `check`.
+        let _ = self.store(offset, &lines);
+    }
+
+    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        self.memory.stream_once(offset, parts, skip, sum);
+    }
+
+    fn fence(&self) {
+        self.memory.fence();
+    }
+
+    fn load(&self, offset: u64, to: &mut [u8]) {
+        self.memory.load(offset, to);
+    }
+
+    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.memory.populate(offset, bytes, write)
+    }
+
+    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.slice(offset, bytes) }
+    }
+
+    fn needs_commit(&self) -> bool {
+        true
+    }
+
+    fn set_tables(&self, end: u64) {
+        self.tables.store(end, Release);
+    }
+
+    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let _writing = self.writing.lock();
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let to = self.memory.raw(offset, bytes);
+        // SAFETY: the range is checked; nothing reads or writes the tables without `writing`, or a segment before it is a lane's.
+        let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+        read_all(self.disk(), offset, to)
+    }
+
+    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.check()?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: nothing writes to what is being committed: whole blocks of published records.
+        let from = unsafe { self.memory.slice(offset, bytes) };
+        self.write(offset, from)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.failed.load(Acquire) {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
+        self.memory_fd.as_ref().map(AsFd::as_fd)
+    }
+
+    fn moved(&self, to: RawFd) {
+        self.disk.store(to, Release);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.disk())
+    }
+
+    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
+        self.held.take(lock, wait)?;
+        let command = if wait { Lock::Wait } else { Lock::Try };
+        lock_byte(self.disk(), lock, command).inspect_err(|_| self.held.give(lock))
+    }
+
+    fn leave(&self, lock: u32) {
+        self.held.give(lock);
+    }
+
+    fn unlock(&self, lock: u32) {
+        let _ = lock_byte(self.disk(), lock, Lock::Release);
+        self.held.give(lock);
+    }
+}

@@ -1,0 +1,231 @@
+//! Commits: on a medium that needs them, what was appended is durable once it is written back.
+//!
+//! 1. One member leads: it commits for all that wait (threads, processes, files).
+//! 2. It fills the page in which the log ends with a void record, so that no durable page is ever written again, and waits until everything before
+//!    that is published.
+//! 3. It writes back what is not committed yet, whole pages, segment by segment.
+//! 4. It moves the mark `committed`, and wakes those that wait. Who came after step 2 leads the next commit.
+//!
+//! Records state how far behind them the log was *committed* (`record::Header`), since that alone is what a recovery may hold against a gap.
+//!
+//! The owner leads no commit while it releases segments, and keeps members from one: what is being written is never another segment by then.
+//! When a leader dies, the owner frees its place, and the next one does its work again. A medium that fails closes the lane.
+
+use super::{member::Member, owner::SharedLane, state::first};
+use crate::{
+    error::AppendError,
+    format::{
+        layout::{PAGE, SEGMENTS_MAX},
+        record::Lsn,
+    },
+    lane::{pack, split},
+    media::{wait, wake},
+};
+use std::{
+    hint, io,
+    sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a commit of another is waited for before looking whether it is still under way.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the owner waits for a commit of a member.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Turns of the busy wait for records before the end to be published.
+const SPINS: u32 = 1000;
+
+impl Member {
+    /// Log address behind the last record that was appended.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub fn end(&self) -> Result<Lsn, AppendError> {
+        let (tail, _, start) = self.open_segment()?;
+        match split(tail).1 {
+            none if none == first(start) => Ok(start),
+            end => Ok(end),
+        }
+    }
+
+    /// True if an append alone is not durable: see [`commit`](Self::commit).
+    #[inline]
+    #[must_use]
+    pub fn needs_commit(&self) -> bool {
+        self.needs_commit
+    }
+
+    /// Returns when every record below `lsn` that was appended is durable. At once where an append is so by itself.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`]: the medium failed, or the lane has ended; what is not committed may not be recovered.
+    #[inline]
+    pub fn commit(&self, lsn: Lsn) -> Result<(), AppendError> {
+        match !self.needs_commit || self.is_committed(lsn) {
+            true => Ok(()),
+            false => self.commit_below(lsn),
+        }
+    }
+
+    #[inline]
+    fn is_committed(&self, lsn: Lsn) -> bool {
+        self.state.committed.0.load(Acquire) >= lsn
+    }
+
+    #[cold]
+    fn commit_below(&self, lsn: Lsn) -> Result<(), AppendError> {
+        loop {
+            if self.is_committed(lsn) {
+                return Ok(());
+            }
+            let seen = self.state.commits.load(Acquire);
+            if self.lead()? {
+                let done = match self.is_committed(lsn) {
+                    true => Ok(()),
+                    false => self.commit_all(),
+                };
+                self.follow();
+                // What had been appended before is committed, whatever the caller made of its address.
+                return done;
+            }
+            wait(&self.state.commits, seen, LOOK);
+        }
+    }
+
+    /// True if it leads from now on; false if another does.
+    pub(super) fn lead(&self) -> Result<bool, AppendError> {
+        if self.state.is_closed() {
+            return Err(AppendError::Closed);
+        }
+        let us = self.number() + 1;
+        let led = (self.state.committer).compare_exchange(0, us, SeqCst, Relaxed);
+        Ok(led.is_ok())
+    }
+
+    /// It leads no more.
+    pub(super) fn follow(&self) {
+        self.state.committer.store(0, SeqCst);
+        wake(&self.state.commits);
+    }
+
+    fn commit_all(&self) -> Result<(), AppendError> {
+        let end = self.fill_page()?;
+        self.wait_published(end)?;
+        let written = self.write_back(end);
+        if written.is_err() {
+            // Nothing is durable by this log any more: whoever syncs finds that out.
+            self.state.close();
+            return Err(AppendError::Closed);
+        }
+        self.state.committed.0.fetch_max(end, Release);
+        Ok(())
+    }
+
+    /// Ends the page in which the log ends: the page's end.
+    fn fill_page(&self) -> Result<Lsn, AppendError> {
+        let writer = self.announce()?;
+        loop {
+            let open = self.open_segment();
+            let (tail, offset, start) = open.inspect_err(|_| writer.free())?;
+            let (slot, lsn) = split(tail);
+            let end = lsn.next_multiple_of(PAGE);
+            // A segment in which nothing is has nothing to be committed.
+            if end == lsn || lsn == first(start) {
+                writer.free();
+                return Ok(lsn / PAGE * PAGE);
+            }
+            if !self.exchange_tail(tail, pack(slot, end)) {
+                continue;
+            }
+            writer.claim(lsn, end);
+            self.void(offset + (lsn - start), lsn, end);
+            self.publish(lsn, end, writer)?;
+            return Ok(end);
+        }
+    }
+
+    fn wait_published(&self, end: Lsn) -> Result<(), AppendError> {
+        let mut turns = 0;
+        while self.published() < end {
+            if self.state.is_closed() {
+                return Err(AppendError::Closed);
+            }
+            turns += 1;
+            match turns < SPINS {
+                true => hint::spin_loop(),
+                // Its writer has lost its processor, or is dead and will be buried.
+                false => thread::sleep(Duration::from_micros(50)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes back what is not committed below `end`.
+    fn write_back(&self, end: Lsn) -> io::Result<()> {
+        let from = self.state.committed.0.load(Acquire);
+        let geometry = &self.core.superblock.geometry;
+        let mut segments: Vec<(Lsn, u64)> = (0..usize::from(SEGMENTS_MAX))
+            .filter_map(|slot| self.state.segment(slot, geometry))
+            .map(|(offset, start)| (start, offset))
+            .filter(|(start, _)| *start < end && start + self.segment_bytes > from)
+            .collect();
+        segments.sort_unstable();
+        for (start, offset) in segments {
+            let (from, end) = (from.max(start), end.min(start + self.segment_bytes));
+            // Otherwise a member has written nonsense there.
+            if from < end {
+                let media = &self.core.media;
+                media.write_back(offset + (from - start), end - from)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SharedLane {
+    /// Does `work` while no member commits. If one is at it for longer than [`PATIENCE`] (it may be stopped), nothing is done: try again later.
+    pub(super) fn between_commits(&self, work: impl FnOnce()) {
+        if !self.us.needs_commit {
+            return work();
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let seen = self.state().commits.load(Acquire);
+            match self.us.lead() {
+                Err(_) => return,
+                Ok(true) => {
+                    work();
+                    return self.us.follow();
+                }
+                Ok(false) => wait(&self.state().commits, seen, LOOK),
+            }
+        }
+    }
+
+    /// What is below `head` is released, and committed or not needed any more.
+    pub(super) fn committed_to(&self, head: Lsn) {
+        self.state().committed.0.fetch_max(head, SeqCst);
+    }
+
+    /// `member` is dead: if it led a commit, it does so no more.
+    pub(super) fn free_commit(&self, member: u32) {
+        let committer = &self.state().committer;
+        if (committer.compare_exchange(member + 1, 0, SeqCst, Relaxed)).is_ok() {
+            wake(&self.state().commits);
+        }
+    }
+
+    /// Makes what was appended until now durable, if that takes a commit, and no member is at one.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub fn commit(&self) -> Result<(), AppendError> {
+        let end = self.us.end()?;
+        if !self.us.needs_commit || self.us.is_committed(end) || !self.us.lead()? {
+            return Ok(());
+        }
+        let done = self.us.commit_all();
+        self.us.follow();
+        done
+    }
+}

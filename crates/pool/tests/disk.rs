@@ -1,0 +1,69 @@
+//! A pool on a disk, in an ordinary file.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::Survives};
+use std::{fs::File, io::IoSlice, os::fd::AsFd, path::Path};
+use uuid::Uuid;
+
+fn create(path: &Path) -> Pool {
+    let options = PoolOptions::new().size(2 << 20).segment_size(64 << 10);
+    options.lanes(4).on_disk(true).create(path).unwrap()
+}
+
+fn payloads(path: &Path, owner: Uuid) -> Vec<Vec<u8>> {
+    let (_, recovered) = PoolOptions::new()
+        .open(path)
+        .unwrap()
+        .claim(owner, &ClaimOptions::default())
+        .unwrap();
+    recovered.records().map(|r| r.payload.to_vec()).collect()
+}
+
+#[test]
+fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("pool");
+    let pool = create(&path);
+    assert!(pool.needs_commit());
+    assert_eq!(pool.survives(), Survives::PowerCutOnceCommitted);
+    drop(pool);
+    let pool = PoolOptions::new().open(&path).unwrap();
+    let owner = Uuid::new_v4();
+    let lane = pool.claim_shared(owner, &ClaimOptions::default()).unwrap();
+    let member = lane.member();
+    let mut expected = Vec::new();
+    // Over several segments, which are prepared but not released.
+    for turn in 0..40_u32 {
+        let payload = vec![turn as u8; 100 + turn as usize * 20];
+        let lsn = member.append(1, &[IoSlice::new(&payload)]).unwrap();
+        expected.push(payload);
+        if turn % 3 == 0 {
+            member.commit(lsn + 1).unwrap();
+        }
+    }
+    member.append(1, &[IoSlice::new(b"lost")]).unwrap();
+    drop((lane, pool));
+    assert_eq!(payloads(&path, owner), expected[..40]);
+}
+
+#[test]
+fn a_process_that_is_sent_the_pools_memory_commits_what_another_appended() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("pool");
+    let pool = create(&path);
+    let owner = Uuid::new_v4();
+    let lane = pool.claim_shared(owner, &ClaimOptions::default()).unwrap();
+    let send = |fd: Option<std::os::fd::BorrowedFd<'_>>| fd.unwrap().try_clone_to_owned().unwrap();
+    let file = File::from(send(pool.descriptor()));
+    let memory = send(pool.shared_memory());
+    let theirs = PoolOptions::new()
+        .open_shared(&path, file, Some(memory))
+        .unwrap();
+    let member = theirs.join(lane.state_fd().as_fd(), 1).unwrap();
+    let lsn = lane.member().append(1, &[IoSlice::new(b"ours")]).unwrap();
+    member.commit(lsn + 1).unwrap();
+    member.append(1, &[IoSlice::new(b"theirs")]).unwrap();
+    lane.commit().unwrap();
+    drop((member, theirs, lane, pool));
+    assert_eq!(payloads(&path, owner), [&b"ours"[..], b"theirs"]);
+}
