@@ -152,6 +152,13 @@ impl Finished {
         }
     }
 
+    /// Publishes the durable record `[lsn, end)`, which the mark is known to stand at: false, without waiting, if it does not.
+    pub(crate) fn publish_first_of(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
+        let moved = mark.move_from(lsn, end);
+        self.advance(mark);
+        moved
+    }
+
     /// Publishes the record up to `end`, which the mark stands at and of which there is no note, so that no other thread moves the mark.
     #[inline]
     fn publish_first(&self, mark: &impl PublishMark, end: Lsn) {

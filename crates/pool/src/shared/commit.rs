@@ -111,6 +111,11 @@ impl Member {
     fn commit_all(&self) -> Result<(), AppendError> {
         let end = self.fill_page()?;
         self.wait_published(end)?;
+        self.commit_published(end)
+    }
+
+    /// Commits everything below `end`, which is published.
+    fn commit_published(&self, end: Lsn) -> Result<(), AppendError> {
         let written = self.write_back(end);
         if written.is_err() {
             // Nothing is durable by this log any more: whoever syncs finds that out.
@@ -142,6 +147,32 @@ impl Member {
             self.publish(lsn, end, writer)?;
             return Ok(end);
         }
+    }
+
+    /// Ends the page in which the log ends, if everything in it is published: the page's end, or where the last whole page that is published ends.
+    fn fill_quiet_page(&self) -> Result<Lsn, AppendError> {
+        let (tail, offset, start) = self.open_segment()?;
+        let (slot, lsn) = split(tail);
+        let (published, end) = (self.published(), lsn.next_multiple_of(PAGE));
+        let whole = published / PAGE * PAGE;
+        if published != lsn || end == lsn || lsn == first(start) {
+            return Ok(whole);
+        }
+        let writer = self.announce()?;
+        if !self.exchange_tail(tail, pack(slot, end)) {
+            writer.free();
+            return Ok(whole);
+        }
+        writer.claim(lsn, end);
+        self.void(offset + (lsn - start), lsn, end);
+        let done = self.state.finished.publish_first_of(self.mark(), lsn, end);
+        writer.free();
+        if !done {
+            // A member has written nonsense there.
+            self.state.close();
+            return Err(AppendError::Closed);
+        }
+        Ok(end)
     }
 
     fn wait_published(&self, end: Lsn) -> Result<(), AppendError> {
@@ -215,16 +246,16 @@ impl SharedLane {
         }
     }
 
-    /// Makes what was appended until now durable, if that takes a commit, and no member is at one.
+    /// Makes what is published until now durable, if that takes a commit and no member is at one: all of it, or all but the page in which it ends while
+    /// members append. It waits for no member, which may be stopped.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
     pub fn commit(&self) -> Result<(), AppendError> {
-        let end = self.us.end()?;
-        if !self.us.needs_commit || self.us.is_committed(end) || !self.us.lead()? {
+        if !self.us.needs_commit || !self.us.lead()? {
             return Ok(());
         }
-        let done = self.us.commit_all();
+        let done = (self.us.fill_quiet_page()).and_then(|end| self.us.commit_published(end));
         self.us.follow();
         done
     }

@@ -214,7 +214,7 @@ impl Member {
     }
 
     #[inline]
-    fn mark(&self) -> &State {
+    pub(super) fn mark(&self) -> &State {
         &self.state
     }
 
