@@ -44,7 +44,7 @@ postgres() {
 under() { forebay run --pool "$POOL" "$@"; }
 mkdir -p /data/db
 case $1 in
-redis | redis-released-early | redis-no-checksum) redis under -- redis-server --appendfsync always ;;
+redis | redis-released-early | redis-no-checksum | redis-not-committed | redis-not-flushed) redis under -- redis-server --appendfsync always ;;
 valkey) redis under -- valkey-server --appendfsync always ;;
 redis-always) redis redis-server --appendfsync always ;;
 redis-everysec) redis redis-server --appendfsync everysec ;;

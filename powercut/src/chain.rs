@@ -10,7 +10,7 @@ use crate::{
     lab::{Lab, PATIENCE, PoolOn, survival},
     ledger::{Ledger, Verdict},
     machine::{Images, Machine},
-    moment::{Moment, Then},
+    moment::{self, Moment, Then},
     workload::Workload,
 };
 use serde::Serialize;
@@ -132,12 +132,16 @@ impl<'a> Chain<'a> {
     }
 
     fn aim(&mut self, number: u64, first: u64) -> Aim {
-        let moments = self.workload.moments;
+        let commits: &[Moment] = match self.pool.is_disk() && self.workload.broken.is_none() {
+            true => moment::COMMIT,
+            false => &[],
+        };
+        // Commits come first: there are few of them.
+        let moments: Vec<&'static Moment> = commits.iter().chain(self.workload.moments).collect();
         let aimed = self.lab.can_aim()
             && !moments.is_empty()
             && (self.workload.only_aimed || number % 2 == 1);
-        let moment =
-            aimed.then(|| &moments[((first + number / 2) % moments.len() as u64) as usize]);
+        let moment = aimed.then(|| moments[((first + number / 2) % moments.len() as u64) as usize]);
         Aim {
             moment,
             times: moment.map_or(0, |moment| {

@@ -25,6 +25,7 @@ done
 
 # The NVDIMM's namespace is raw at first, where DAX is refused.
 namespace() {
+    case $pool in disk*) return ;; esac
     if [ "$pool" = devdax ]; then
         ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/null
     else
@@ -34,12 +35,18 @@ namespace() {
 
 attach() {
     mount -t ext4 /dev/vda /data || echo "LAB failed: the disk"
-    if [ "$pool" = devdax ]; then
-        POOL=/dev/dax0.0
-    else
+    case $pool in
+    devdax) POOL=/dev/dax0.0 ;;
+    disk) POOL=/dev/vdb ;;
+    disk-file)
+        mount -t ext4 /dev/vdb /mnt/pmem || echo "LAB failed: the pool's disk"
+        POOL=/mnt/pmem/pool
+        ;;
+    *)
         mount -t ext4 -o dax=always /dev/pmem0 /mnt/pmem || echo "LAB failed: DAX"
         POOL=/mnt/pmem/pool
-    fi
+        ;;
+    esac
     export POOL
 }
 
@@ -47,21 +54,28 @@ case $action in
 format)
     namespace
     /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
-    if [ "$pool" != devdax ]; then
-        # DAX needs blocks of the page's size.
-        /lab/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0 || echo "LAB failed: mke2fs of the NVDIMM"
-    fi
+    kind=''
+    case $pool in
+    devdax | disk) ;;
+    disk-file)
+        kind=--disk
+        /lab/mke2fs -q -t ext4 -b 4096 -F /dev/vdb || echo "LAB failed: mke2fs of the pool's disk"
+        ;;
+    # DAX needs blocks of the page's size.
+    *) /lab/mke2fs -q -t ext4 -b 4096 -F /dev/pmem0 || echo "LAB failed: mke2fs of the NVDIMM" ;;
+    esac
     attach
-    forebay pool create "$POOL" --size 24MiB --segment-size 256KiB || echo "LAB failed: no pool"
+    # shellcheck disable=SC2086 # none or one
+    forebay pool create "$POOL" $kind --size 24MiB --segment-size 256KiB || echo "LAB failed: no pool"
     forebay pool status "$POOL"
     umount /data
-    [ "$pool" = devdax ] || umount /mnt/pmem
+    case $pool in devdax | disk) ;; *) umount /mnt/pmem ;; esac
     echo "LAB done"
     poweroff -f
     ;;
 *)
     attach
-    forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool is not on persistent memory"
+    forebay pool status "$POOL" | grep "survives a power cut" || echo "LAB failed: the pool does not survive a power cut"
     [ -z "$failpoint" ] || export FOREBAY_FAILPOINT="$failpoint"
     [ -z "$broken" ] || export FOREBAY_BROKEN="$broken"
     sh /lab/action "$action"

@@ -31,6 +31,10 @@ pub enum PoolOn {
     Fsdax,
     /// The NVDIMM as a character device.
     Devdax,
+    /// A second disk, whole.
+    Disk,
+    /// A file on ext4 on a second disk.
+    DiskFile,
 }
 
 impl PoolOn {
@@ -39,7 +43,14 @@ impl PoolOn {
         match self {
             Self::Fsdax => "fsdax",
             Self::Devdax => "devdax",
+            Self::Disk => "disk",
+            Self::DiskFile => "disk-file",
         }
+    }
+
+    /// True if what is in it has to be committed.
+    pub fn is_disk(self) -> bool {
+        matches!(self, Self::Disk | Self::DiskFile)
     }
 }
 
@@ -125,7 +136,7 @@ impl Lab {
         for pool in pools {
             let dir = home.join(pool.name());
             fs::create_dir(&dir)?;
-            let images = Images::create(&dir)?;
+            let images = Images::create(&dir, pool.is_disk())?;
             let mut machine = lab.boot(None, &images, *pool, "lab.action=format", false)?;
             let survives = machine.wait(PATIENCE, |_, console| {
                 console

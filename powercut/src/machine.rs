@@ -1,5 +1,5 @@
-//! One virtual machine: QEMU with an NVDIMM in a file and a disk that the lab itself serves. Killing it is the power cut: what was in the
-//! guest's memory is gone, the NVDIMM's file holds what its processors had stored there, and the disk what [`crate::disk`] says.
+//! One virtual machine: QEMU with an NVDIMM in a file, and one or two disks that the lab itself serves. Killing it is the power cut: what was in the
+//! guest's memory is gone, the NVDIMM's file holds what its processors had stored there, and the disks what [`crate::disk`] says.
 
 use crate::{
     Failure,
@@ -19,35 +19,44 @@ use std::{
 const NVDIMM: u64 = 128 << 20;
 /// Bytes of the disk.
 const DISK: u64 = 512 << 20;
+/// Bytes of the disk that a pool is on.
+const POOL_DISK: u64 = 64 << 20;
 
-/// The two files.
+/// The files.
 pub struct Images {
     pub nvdimm: PathBuf,
     pub disk: PathBuf,
+    /// A second disk, where the pool is on one.
+    pub pool: Option<PathBuf>,
 }
 
 impl Images {
-    /// Empty ones in `dir`.
-    pub fn create(dir: &Path) -> Result<Self, Failure> {
-        let images = Self::in_dir(dir);
-        for (path, bytes) in [(&images.nvdimm, NVDIMM), (&images.disk, DISK)] {
+    /// Empty ones in `dir`, with a second disk if the pool is to be on one.
+    pub fn create(dir: &Path, pool_on_disk: bool) -> Result<Self, Failure> {
+        let images = Self::in_dir(dir, pool_on_disk);
+        for (path, bytes) in images.all().zip([NVDIMM, DISK, POOL_DISK]) {
             File::create(path).and_then(|file| file.set_len(bytes))?;
         }
         Ok(images)
     }
 
-    fn in_dir(dir: &Path) -> Self {
+    fn in_dir(dir: &Path, pool_on_disk: bool) -> Self {
         Self {
             nvdimm: dir.join("nvdimm"),
             disk: dir.join("disk"),
+            pool: pool_on_disk.then(|| dir.join("pool")),
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.nvdimm, &self.disk].into_iter().chain(&self.pool)
     }
 
     /// Copies of these in `dir`.
     pub fn copy_to(&self, dir: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(dir)?;
-        let copy = Self::in_dir(dir);
-        for (from, to) in [(&self.nvdimm, &copy.nvdimm), (&self.disk, &copy.disk)] {
+        let copy = Self::in_dir(dir, self.pool.is_some());
+        for (from, to) in self.all().zip(copy.all()) {
             let done = Command::new("cp")
                 .arg("--sparse=always")
                 .args([from, to])
@@ -70,7 +79,7 @@ pub struct Kernel {
 pub struct Machine {
     process: Child,
     console: PathBuf,
-    disk: Server,
+    disks: Vec<Server>,
     /// Port of this machine that leads to the guest's server.
     pub port: u16,
     started: Instant,
@@ -100,21 +109,29 @@ impl Machine {
             "memory-backend-file,id=nvdimm,share=on,mem-path={},size={NVDIMM}",
             images.nvdimm.display()
         );
-        let socket = images.disk.with_extension("socket");
-        let served = Server::start(Disk::open(&images.disk)?, &socket)?;
-        // Nothing of it is cached on this side: the guest's flushes reach the disk, and only they make anything durable.
-        let disk = format!(
-            "driver=nbd,node-name=disk,server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
-            socket.display()
-        );
+        let mut disks = Vec::new();
+        let mut attached = Vec::new();
+        for (number, image) in std::iter::once(&images.disk)
+            .chain(&images.pool)
+            .enumerate()
+        {
+            let socket = image.with_extension("socket");
+            disks.push(Server::start(Disk::open(image)?, &socket)?);
+            // Nothing of it is cached on this side: the guest's flushes reach the disk, and only they make anything durable.
+            let disk = format!(
+                "driver=nbd,node-name=disk{number},server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
+                socket.display()
+            );
+            let device = format!("virtio-blk-pci,drive=disk{number},write-cache=on");
+            attached.extend(["-blockdev".into(), disk, "-device".into(), device]);
+        }
         // It ends with us, however we end.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
             .args(["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"])
             .args(["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"])
-            .args(["-blockdev", &disk])
-            .args(["-device", "virtio-blk-pci,drive=disk,write-cache=on"])
+            .args(attached)
             .args([
                 "-netdev",
                 &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:6379"),
@@ -150,7 +167,7 @@ impl Machine {
         Ok(Self {
             process,
             console,
-            disk: served,
+            disks,
             port,
             started: Instant::now(),
         })
@@ -207,11 +224,21 @@ impl Machine {
 
     /// Cuts the power: first the disk's, so that nothing is acknowledged that came after.
     pub fn cut(mut self, seed: u64, survival: Survival) -> Result<Cut, Failure> {
-        self.disk.power_off();
+        for disk in &self.disks {
+            disk.power_off();
+        }
         self.process.kill()?;
         self.process.wait()?;
-        let (unflushed, dropped) = self.disk.cut(seed, survival)?;
-        Ok(Cut { unflushed, dropped })
+        let mut cut = Cut {
+            unflushed: 0,
+            dropped: 0,
+        };
+        for (number, disk) in (0..).zip(&self.disks) {
+            let (unflushed, dropped) = disk.cut(seed ^ number, survival)?;
+            cut.unflushed += unflushed;
+            cut.dropped += dropped;
+        }
+        Ok(cut)
     }
 }
 

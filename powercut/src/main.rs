@@ -51,7 +51,7 @@ pub type Failure = Box<dyn std::error::Error>;
     after_long_help = "Workloads under Forebay: store, redis, valkey, rocksdb, sqlite (WAL), sqlite-journal, logs (a program with rotating log \
                        files), mariadb, postgres, sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
                        mariadb-eatmydata, postgres-plain, postgres-no-sync, postgres-eatmydata, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
-                       broken on purpose: redis-released-early, store-released-early, logs-unregistered, redis-no-checksum, \
+                       broken on purpose: redis-not-committed and redis-not-flushed (with the pool on a disk), redis-released-early, store-released-early, logs-unregistered, redis-no-checksum, \
                        store-no-checksum.\n\n\
                        Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
                        control that must lose something lost nothing: a lab that cannot see loss proves nothing; 2 if the lab could not do \
@@ -72,7 +72,7 @@ struct Options {
     /// Also so many cycles of each control
     #[arg(long, value_name = "N", default_value_t = 0)]
     controls: u64,
-    /// Where the pool is [default: mostly fsdax, now and then devdax]
+    /// Where the pool is: on the NVDIMM, or on a second disk [default: mostly fsdax, now and then devdax]
     #[arg(long, value_name = "KIND", value_enum)]
     pool: Option<PoolOn>,
     /// What the random numbers begin with [default: the clock]
@@ -272,11 +272,7 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
                 .map(|chain| Task {
                     workload,
                     seed: random.next(),
-                    pool: options.pool.unwrap_or(if chain % 3 == device {
-                        PoolOn::Devdax
-                    } else {
-                        PoolOn::Fsdax
-                    }),
+                    pool: place(workload, options.pool, chain, device),
                     first: chain * CHAIN / 2,
                     cycles: CHAIN.min(cycles - chain * CHAIN),
                 })
@@ -289,6 +285,16 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
         tasks.extend(rows.iter_mut().filter_map(VecDeque::pop_front));
     }
     Ok(tasks)
+}
+
+/// Where the pool of a chain is.
+fn place(workload: &Workload, wanted: Option<PoolOn>, chain: u64, device: u64) -> PoolOn {
+    match wanted {
+        Some(pool) if pool.is_disk() || !workload.on_disk => pool,
+        _ if workload.on_disk => PoolOn::Disk,
+        _ if chain % 3 == device => PoolOn::Devdax,
+        _ => PoolOn::Fsdax,
+    }
 }
 
 /// What gives the same run again.

@@ -25,6 +25,7 @@ pub struct Report {
 struct Sums {
     cycles: u64,
     devdax: u64,
+    on_disk: u64,
     cuts: usize,
     reached: u64,
     acknowledged: u64,
@@ -43,6 +44,7 @@ impl Sums {
         for cycle in cycles {
             sums.cycles += 1;
             sums.devdax += u64::from(cycle.pool == crate::lab::PoolOn::Devdax);
+            sums.on_disk += u64::from(cycle.pool.is_disk());
             sums.cuts += cycle.cut_after.len();
             sums.reached += u64::from(cycle.reached);
             sums.acknowledged += cycle.acknowledged;
@@ -134,9 +136,15 @@ impl Report {
         )?;
         writeln!(
             text,
-            "{} cycles with {} power cuts, {} of the cycles with the pool on a devdax device, the others with a file on ext4 `-o dax`. \
-             Under Forebay: {} cycles, {} acknowledged transactions, {} cycles with loss.\n",
-            all.cycles, all.cuts, all.devdax, real.cycles, real.acknowledged, real.lossy
+            "{} cycles with {} power cuts, {} of the cycles with the pool on a devdax device, {} on a second disk, the others with a file on ext4 \
+             `-o dax`. Under Forebay: {} cycles, {} acknowledged transactions, {} cycles with loss.\n",
+            all.cycles,
+            all.cuts,
+            all.devdax,
+            all.on_disk,
+            real.cycles,
+            real.acknowledged,
+            real.lossy
         )?;
         for unexpected in &self.unexpected {
             writeln!(text, "**Unexpected: {unexpected}.**\n")?;

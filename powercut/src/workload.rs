@@ -24,6 +24,8 @@ pub struct Workload {
     pub moments: &'static [Moment],
     /// It has no use for random cuts.
     pub only_aimed: bool,
+    /// The pool has to be on a disk.
+    pub on_disk: bool,
     /// The guest needs the programs of a database server, and a data directory of it.
     pub beside: Option<Beside>,
 }
@@ -77,6 +79,7 @@ const PLAIN: Workload = Workload {
     broken: None,
     moments: &[],
     only_aimed: false,
+    on_disk: false,
     beside: None,
 };
 
@@ -142,7 +145,7 @@ pub const WORKLOADS: [Workload; 10] = [
 ];
 
 /// What shows that the lab sees loss where there must be some, and none where there must be none.
-pub const CONTROLS: [Workload; 17] = [
+pub const CONTROLS: [Workload; 19] = [
     Workload {
         name: "redis-always",
         dialect: Dialect::Redis,
@@ -209,6 +212,22 @@ pub const CONTROLS: [Workload; 17] = [
         ..PLAIN
     },
     Workload {
+        name: "redis-not-committed",
+        dialect: Dialect::Redis,
+        expected: Expected::Loss,
+        broken: Some("no-commit"),
+        on_disk: true,
+        ..PLAIN
+    },
+    Workload {
+        name: "redis-not-flushed",
+        dialect: Dialect::Redis,
+        expected: Expected::Loss,
+        broken: Some("no-flush"),
+        on_disk: true,
+        ..PLAIN
+    },
+    Workload {
         name: "logs-plain",
         ..PLAIN
     },
@@ -270,6 +289,7 @@ pub fn find(name: &str) -> Option<&'static Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::moment::COMMIT;
 
     #[test]
     fn every_failpoint_that_a_moment_names_is_in_the_code() {
@@ -287,7 +307,8 @@ mod tests {
             }
         }
         for workload in WORKLOADS.iter().chain(&CONTROLS) {
-            let names = workload.moments.iter().map(|moment| moment.failpoint);
+            let moments = workload.moments.iter().chain(COMMIT);
+            let names = moments.map(|moment| moment.failpoint);
             for name in names.chain(workload.broken) {
                 assert!(code.contains(&format!("(\"{name}\")")), "{name}");
             }

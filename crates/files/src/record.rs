@@ -21,7 +21,22 @@
 //! and a `write` record with the bytes written. Each segment names a file before it writes to it, so that a segment can be understood
 //! without those before it, which may be drained.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::Duration};
+
+/// A file that changed later than this after its last record was changed by a process that does not absorb it. Record and change take their time
+/// from the same coarse clock, the record afterwards; a file system may take the finer clock for the change, which is a tick ahead at most.
+const SLACK: Duration = Duration::from_millis(100);
+/// The same for a pool on a disk: what is not committed is lost with the power, though the disk may have got it, and the supervisor commits once a
+/// second.
+const SLACK_ON_DISK: Duration = Duration::from_secs(5);
+
+/// How much later than its last record a file may have changed without a change that is in no record.
+pub(crate) fn slack(pool_is_on_disk: bool) -> Duration {
+    match pool_is_on_disk {
+        true => SLACK_ON_DISK,
+        false => SLACK,
+    }
+}
 
 /// Names a file, or gives it one more name.
 pub const KIND_FILE: u16 = 1;

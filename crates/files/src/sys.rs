@@ -4,6 +4,10 @@
     reason = "raw system calls, and descriptors that are not ours"
 )]
 
+mod signals;
+
+pub(crate) use signals::mask;
+
 use rustix::{
     fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,

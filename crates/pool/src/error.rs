@@ -44,6 +44,14 @@ pub enum PoolErrorKind {
         /// Type and mount point.
         file_system: String,
     },
+    /// A pool on a disk that would be on none.
+    #[error(
+        "lies in memory ({file_system}), not on a disk: what is committed there does not survive a power cut. Choose another place, or make it with --emulated (it survives a process crash)"
+    )]
+    NotOnADisk {
+        /// Its type.
+        file_system: &'static str,
+    },
     /// Created on persistent memory, found elsewhere.
     #[error(
         "was made on persistent memory, but lies on {file_system} now, which refuses MAP_SYNC; put it back on persistent memory, or open it with --emulated and know that it survives process crashes only"

@@ -4,7 +4,17 @@ use super::Report;
 
 /// The advice for this machine.
 pub fn advise(report: &Report) -> Vec<String> {
-    let mut advice = memory(report);
+    let mut advice = match report.disks.best() {
+        Some(place) if report.persistent_memory.is_empty() => {
+            vec![format!(
+                "Make a pool on another medium than the logs' own files: {}, then: forebay run --pool {} -- CMD",
+                place.command(),
+                place.directory.join("forebay.pool").display()
+            )]
+        }
+        _ => Vec::new(),
+    };
+    advice.extend(memory(report));
     advice.extend(disk(report));
     advice.push("See the difference on this machine: forebay demo".to_owned());
     advice

@@ -1,8 +1,13 @@
 //! `forebay doctor`: what this machine offers, and what to do next.
 
 mod advice;
+mod candidates;
+mod disks;
 mod persistent;
 mod standing;
+
+pub use candidates::find as find_places;
+pub use disks::mounts;
 
 use crate::{
     bench::clean_up_on_signals,
@@ -20,8 +25,9 @@ use std::{fs, path::PathBuf, thread::available_parallelism};
 #[derive(Args)]
 #[command(
     long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
-                  disk under a directory: how long a synced write takes, and how fast large ones go. Then says what \
-                  to do next on this machine. A quarter of a gigabyte is written to the directory, and removed.",
+                  disk under a directory: how long a synced write takes, and how fast large ones go. Measures where else a pool could lie, \
+                  on each disk that is mounted: what a commit there takes beside a sync in the directory. Then says what \
+                  to do next on this machine. A quarter of a gigabyte is written to the directory, a megabyte to the other disks, and removed.",
     after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
@@ -46,6 +52,8 @@ struct Report {
     instructions: Instructions,
     persistent_memory: persistent::Found,
     directory: Directory,
+    /// Where a pool on a disk could lie.
+    disks: candidates::Found,
     advice: Vec<String>,
 }
 
@@ -82,6 +90,7 @@ impl Doctor {
             instructions: Instructions { copy, flush },
             persistent_memory: persistent::find(),
             directory: self.directory(),
+            disks: candidates::find(&self.dir),
             advice: Vec::new(),
         };
         report.advice = advice::advise(&report);
@@ -107,6 +116,24 @@ impl Doctor {
             trouble,
         }
     }
+}
+
+/// Where a pool on a disk could lie, a line each.
+fn places(found: &candidates::Found) -> String {
+    let Some(sync_us) = found.sync_us else {
+        return String::new();
+    };
+    let mut text = "\nWhere a pool on a disk could lie\n".to_owned();
+    for place in &found.places {
+        text.push_str(&format!("- {}\n", place.sentence(sync_us)));
+    }
+    for device in &found.unused {
+        let device = device.display();
+        text.push_str(&format!(
+            "- {device}: in no use, and empty as it seems; not measured\n"
+        ));
+    }
+    text
 }
 
 fn memory_bytes() -> Option<u64> {
@@ -173,6 +200,7 @@ fn human(report: &Report) -> String {
             text.push_str(&format!("the disk could not be measured: {trouble}\n"));
         }
     }
+    text.push_str(&places(&report.disks));
     text.push_str("\nWhat to do next\n");
     for advice in &report.advice {
         text.push_str(&format!("- {advice}\n"));

@@ -63,7 +63,7 @@ use std::{
         1 if forebay could not do its part; 2 if the command line is wrong."
 )]
 pub struct Run {
-    /// The pool
+    /// The pool [default: forebay.pool on persistent memory, where that is mounted]
     #[arg(long, value_name = "PATH", conflicts_with = "emulated")]
     pool: Option<PathBuf>,
     /// Use a pool of this size in ordinary memory, made if need be: it survives a process crash only
@@ -106,7 +106,7 @@ impl Run {
             None => Config::default(),
         };
         let without = self.no_pool || !self.devices.is_empty();
-        let source = Source::of(self.pool.as_deref(), self.emulated, without)?;
+        let source = Source::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
         let program = Program::find(&self.command)?;
         let devices = device::make(&self.devices)?;
         let status = match source {
@@ -142,6 +142,14 @@ impl Run {
         recover_first(&pool)?;
         room_for_lane(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
+        if let Some(holes) = pool.holes().filter(|bytes| *bytes > 0) {
+            let (path, bytes) = (pool.path().display(), pool.geometry().pool_bytes);
+            eprintln!(
+                "forebay: {path} has holes of {}: until they are filled, commits cost the file system's own work too, and fail when it is full. \
+                 Fill them while no program uses the pool: fallocate -l {bytes} {path}",
+                size::show(holes)
+            );
+        }
         announce_neighbours(&pool)?;
         if let Some(profile) = self.media_profile {
             eprintln!(

@@ -1,10 +1,11 @@
 //! The pool of a run: the user's, or one emulated in memory that is made at first use and kept.
 
-use crate::{failure::Failure, size};
+use crate::{doctor, failure::Failure, size};
 use forebay_bench::scratch::memory_dir;
 use forebay_pool::{Pool, PoolErrorKind, PoolOptions};
 use rustix::fs::OFlags;
 use std::{
+    ffi::OsString,
     fs, io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -19,21 +20,25 @@ pub enum Source {
 }
 
 impl Source {
-    /// What the options say; none if there is to be no pool.
+    /// What the options say; none if there is to be no pool. If they say nothing, it is a pool on persistent memory, if there is one for `command`.
     pub fn of(
         pool: Option<&Path>,
         emulated: Option<u64>,
         without: bool,
+        command: &[OsString],
     ) -> Result<Option<Self>, Failure> {
         match (pool, emulated) {
             (Some(path), _) => Ok(Some(Self::At(path.to_owned()))),
             (None, Some(bytes)) => Ok(Some(Self::Emulated(bytes))),
             (None, None) if without => Ok(None),
-            (None, None) => Err(Failure::Usage(
-                "which pool? Give one on persistent memory with --pool PATH (forebay pool create makes it, forebay doctor says where), \
-                 or try things out with --emulated 64MiB, which survives a process crash, not a power cut; --no-pool runs the program without any"
-                    .to_owned(),
-            )),
+            (None, None) => match on_persistent_memory() {
+                Some(path) => Ok(Some(Self::At(path))),
+                None => Err(Failure::Usage(format!(
+                    "which pool? {}. Give one with --pool PATH (forebay pool create makes it, forebay doctor says where), \
+                     or try things out with --emulated 64MiB, which survives a process crash, not a power cut; --no-pool runs the program without any",
+                    what_a_disk_would_bring(&data_of(command))
+                ))),
+            },
         }
     }
 
@@ -43,6 +48,45 @@ impl Source {
             Self::At(path) => open(path),
             Self::Emulated(bytes) => open_emulated(&emulated_path(), *bytes),
         }
+    }
+}
+
+/// The name of a pool that is looked for where none is named.
+const USUAL: &str = "forebay.pool";
+
+/// The first pool of the usual name on persistent memory.
+fn on_persistent_memory() -> Option<PathBuf> {
+    let mounts = doctor::mounts().into_iter().filter(|mount| mount.is_dax);
+    let mut pools = mounts.map(|mount| mount.point.join(USUAL));
+    pools.find(|pool| pool.is_file())
+}
+
+/// Where the data of a command are: a directory that it names, or the current one.
+fn data_of(command: &[OsString]) -> PathBuf {
+    let words = command.iter().skip(1).map(|word| word.to_string_lossy());
+    let named = words
+        .map(|word| PathBuf::from(word.rsplit('=').next().unwrap_or_default()))
+        .find(|path| path.is_dir());
+    named.unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// In a sentence, what a pool on a disk of this machine would bring.
+fn what_a_disk_would_bring(data: &Path) -> String {
+    let found = doctor::find_places(data);
+    let none = "There is no pool on persistent memory here";
+    let Some(sync_us) = found.sync_us else {
+        return none.to_owned();
+    };
+    match found.best() {
+        Some(place) => format!(
+            "{none}, but one on a disk would pay: {}; make it with: {}",
+            place.sentence(sync_us),
+            place.command()
+        ),
+        None => format!(
+            "{none}, and one on a disk that is mounted here would not pay: a sync in {} takes {sync_us:.0} µs, and a commit elsewhere no less by half",
+            data.display()
+        ),
     }
 }
 

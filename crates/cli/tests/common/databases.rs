@@ -1,11 +1,12 @@
 //! Databases under `forebay run` that are killed: how they are started, struck, and compared with what they acknowledged.
 
-use super::{FOREBAY, Sandbox};
+use super::{FOREBAY, Sandbox, pools_on_disk};
 use forebay_bench::{
     data::{Random, fresh_seed},
     processes::{Handle, Process, Watched},
     scratch::{PoolSource, ScratchPool},
 };
+use forebay_pool::PoolOptions;
 use rustix::process::Signal;
 use std::{
     ffi::{OsStr, OsString},
@@ -20,9 +21,27 @@ use std::{
 /// Longer than anything takes here.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An emulated pool of several small segments, removed in the end.
+/// A pool of several small segments, removed in the end.
 pub fn small_pool() -> ScratchPool {
+    if pools_on_disk() {
+        return on_disk(12, 256 << 10);
+    }
     ScratchPool::new(&PoolSource::Emulated, 12, 256 << 10, None).unwrap()
+}
+
+/// The same on a disk, in a directory of files that are written anew by every run of the tests.
+fn on_disk(segments: u64, segment_bytes: u64) -> ScratchPool {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let name = format!("pool-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    drop(std::fs::remove_file(&path));
+    let options = PoolOptions::new()
+        .size((segments + 1) * segment_bytes)
+        .segment_size(segment_bytes)
+        .lanes(4)
+        .on_disk(true);
+    drop(options.create(&path).unwrap());
+    ScratchPool::new(&PoolSource::At(path), 0, 0, None).unwrap()
 }
 
 /// Builds the program that keeps a LevelDB database; none without the library.

@@ -87,8 +87,16 @@ impl Ran {
     }
 }
 
+/// True if the tests' pools are to lie on a disk instead of in memory (`make test-disk`).
+pub fn pools_on_disk() -> bool {
+    std::env::var_os("FOREBAY_TEST_POOLS").is_some_and(|where_| where_ == "disk")
+}
+
 impl Sandbox {
     pub fn new() -> Self {
+        if pools_on_disk() {
+            return Self::on_disk();
+        }
         Self {
             dir: tempfile::tempdir().unwrap(),
         }
@@ -116,10 +124,13 @@ impl Sandbox {
 
     /// The program with the words of `line` as arguments, about to be run.
     pub fn command(&self, line: &str) -> Command {
+        let makes_pool = line.starts_with("pool create");
+        let words = line.split_whitespace().map(|word| match word {
+            "--emulated" if makes_pool && pools_on_disk() => "--disk",
+            word => word,
+        });
         let mut command = Command::new(FOREBAY);
-        command
-            .args(line.split_whitespace())
-            .current_dir(self.path());
+        command.args(words).current_dir(self.path());
         command
     }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     ENV_SLOWED,
     log::{ENDED, LOOK, Log},
+    record::slack,
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request, VERSION},
@@ -240,9 +241,17 @@ impl Session {
         if !self.lane.needs_commit() {
             return Ok(());
         }
+        // All others wait for who leads a commit: no handler may jump away from it, nor wait for it above it.
+        let _masked = sys::mask();
         // The pool's descriptor has its number meanwhile.
         let _stays = own::connection();
         self.lane.commit(lsn).map_err(|_| ENDED)
+    }
+
+    /// A file that changes so long after its last record was changed later, for a replay.
+    pub(super) fn slack(&self) -> Duration {
+        // A record may be late itself.
+        slack(self.lane.needs_commit()) + Duration::from_secs(2)
     }
 
     /// The same for everything that was logged before.

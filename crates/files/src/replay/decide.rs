@@ -15,9 +15,9 @@ use super::{
     find::Found,
     image::Image,
     label::Mark,
-    logged::{Gone, Logged, SLACK, SLACK_ON_DISK},
+    logged::{Gone, Logged},
 };
-use crate::{FilesError, identity};
+use crate::{FilesError, identity, record::slack};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     fs::File,
@@ -150,12 +150,8 @@ impl Situation<'_> {
             return Plan::Refuse(self.may_be_older(file));
         }
         let is_ours = self.mark.made(target.modified);
-        let slack = match self.on_disk {
-            true => SLACK_ON_DISK,
-            false => SLACK,
-        };
         let later = file
-            .changed_later(target.modified, slack)
+            .changed_later(target.modified, slack(self.on_disk))
             .filter(|_| !is_ours);
         let was_there = self.same_boot && !is_mounted_anew;
         if self.mark.failed() && was_there && !is_ours {

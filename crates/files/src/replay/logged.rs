@@ -11,12 +11,6 @@ use std::{
     time::Duration,
 };
 
-/// A file that changed later than this after its last record was changed by a process that does not absorb it. Record and change take their time
-/// from the same coarse clock, the record afterwards; a file system may take the finer clock for the change, which is a tick ahead at most.
-pub(super) const SLACK: Duration = Duration::from_millis(100);
-/// The same for a pool on a disk: what is not committed is lost with the power, though the disk may have got it, and the supervisor commits once a
-/// second.
-pub(super) const SLACK_ON_DISK: Duration = Duration::from_secs(5);
 /// A record is written at most this long after the change, for most.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -169,6 +163,7 @@ pub(super) fn read<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::slack;
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
@@ -191,10 +186,14 @@ mod tests {
     fn a_change_after_the_last_record_is_told_from_the_programs_own() {
         let file = logged(&[(50.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
         for ours in [0.0, 49.0, 75.0, 100.0, 100.004] {
-            assert_eq!(file.changed_later(seconds(ours), SLACK), None, "{ours}");
+            assert_eq!(
+                file.changed_later(seconds(ours), slack(false)),
+                None,
+                "{ours}"
+            );
         }
         assert_eq!(
-            file.changed_later(seconds(103.0), SLACK),
+            file.changed_later(seconds(103.0), slack(false)),
             Some(seconds(3.0))
         );
         assert_eq!(file.left, Some(seconds(100.0)));
@@ -204,18 +203,22 @@ mod tests {
     fn a_clock_that_is_set_back_hides_no_later_change_and_refuses_no_earlier_one() {
         let file = logged(&[(5000.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
         for ours in [100.0, 4999.9, 5000.0] {
-            assert_eq!(file.changed_later(seconds(ours), SLACK), None, "{ours}");
+            assert_eq!(
+                file.changed_later(seconds(ours), slack(false)),
+                None,
+                "{ours}"
+            );
         }
-        assert!(file.changed_later(seconds(200.0), SLACK).is_some());
+        assert!(file.changed_later(seconds(200.0), slack(false)).is_some());
     }
 
     #[test]
     fn a_time_that_the_program_set_is_its_own_however_late() {
         let set = Change::Touched(9_000_000_000_000);
         let file = logged(&[(100.0, Change::Write(b"a")), (101.0, set)]);
-        assert_eq!(file.changed_later(seconds(9000.0), SLACK), None);
+        assert_eq!(file.changed_later(seconds(9000.0), slack(false)), None);
         assert_eq!(file.left, Some(seconds(9000.0)));
-        assert!(file.changed_later(seconds(8000.0), SLACK).is_some());
+        assert!(file.changed_later(seconds(8000.0), slack(false)).is_some());
     }
 
     #[test]

@@ -172,9 +172,25 @@ fn fault() -> Option<io::Error> {
 }
 
 fn write_durably(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    #[cfg(feature = "failpoints")]
+    if crate::failpoint::hit("disk:write-half") {
+        // Before the disk says so, parts of it may be there in any order.
+        let half = (bytes.len() / 2).next_multiple_of(512).min(bytes.len());
+        let _ = rustix::io::pwritev2(
+            disk,
+            &[IoSlice::new(&bytes[half..])],
+            offset + half as u64,
+            ReadWriteFlags::DSYNC,
+        );
+        crate::failpoint::announce("disk:write-half");
+    }
+    let how = match crate::broken!("no-flush") {
+        true => ReadWriteFlags::empty(),
+        false => ReadWriteFlags::DSYNC,
+    };
     while !bytes.is_empty() {
         let parts = [IoSlice::new(bytes)];
-        match rustix::io::pwritev2(disk, &parts, offset, ReadWriteFlags::DSYNC) {
+        match rustix::io::pwritev2(disk, &parts, offset, how) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(done) => {
                 bytes = &bytes[done..];

@@ -111,6 +111,13 @@ impl PoolOptions {
             }
             _ => PoolError::io(path, "opening the pool", e),
         })?;
+        // Of a device it says where its node is.
+        if !is_device && let Some(file_system) = in_memory(&file) {
+            return Err(PoolError::new(
+                path,
+                PoolErrorKind::NotOnADisk { file_system },
+            ));
+        }
         let mut start = Vec::new();
         let look = || {
             let mut from = &file;
@@ -184,6 +191,17 @@ impl PoolOptions {
     fn geometry(&self, path: &Path) -> Result<Geometry, PoolError> {
         Geometry::fit(self.bytes, self.segment_bytes, self.lanes)
             .map_err(|kind| PoolError::new(path, kind))
+    }
+}
+
+/// The type of the file system, if it is one that has no disk.
+fn in_memory(file: &fs::File) -> Option<&'static str> {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    match rustix::fs::fstatfs(file).map(|found| i64::from(found.f_type)) {
+        Ok(TMPFS) => Some("tmpfs"),
+        Ok(RAMFS) => Some("ramfs"),
+        _ => None,
     }
 }
 

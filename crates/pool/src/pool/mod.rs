@@ -95,10 +95,20 @@ impl Pool {
         self.core.media.descriptor()
     }
 
-    /// The memory in which the processes that have a pool on a disk find what is not committed: what [`open_shared`](Self::open_shared) takes.
+    /// The memory in which the processes that have a pool on a disk find what is not committed: what [`open_shared`](PoolOptions::open_shared) takes.
     #[must_use]
     pub fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.shared_memory()
+    }
+
+    /// Bytes of its file that are not allocated, where it lies on a disk, in a file.
+    #[must_use]
+    pub fn holes(&self) -> Option<u64> {
+        let descriptor = self.descriptor().filter(|_| self.needs_commit())?;
+        let found = rustix::fs::fstat(descriptor).ok()?;
+        let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+        let allocated = found.st_blocks.unsigned_abs() * 512;
+        is_file.then(|| self.geometry().pool_bytes.saturating_sub(allocated))
     }
 
     /// For an owner that commits nothing.

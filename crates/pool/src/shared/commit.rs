@@ -61,7 +61,7 @@ impl Member {
     /// [`AppendError::Closed`]: the medium failed, or the lane has ended; what is not committed may not be recovered.
     #[inline]
     pub fn commit(&self, lsn: Lsn) -> Result<(), AppendError> {
-        match !self.needs_commit || self.is_committed(lsn) {
+        match !self.needs_commit || self.is_committed(lsn) || crate::broken!("no-commit") {
             true => Ok(()),
             false => self.commit_below(lsn),
         }
@@ -80,6 +80,7 @@ impl Member {
             }
             let seen = self.state.commits.load(Acquire);
             if self.lead()? {
+                crate::failpoint!("shared:commit-led");
                 let done = match self.is_committed(lsn) {
                     true => Ok(()),
                     false => self.commit_all(),
@@ -110,6 +111,7 @@ impl Member {
 
     fn commit_all(&self) -> Result<(), AppendError> {
         let end = self.fill_page()?;
+        crate::failpoint!("shared:commit-filled");
         self.wait_published(end)?;
         self.commit_published(end)
     }
@@ -122,6 +124,7 @@ impl Member {
             self.state.close();
             return Err(AppendError::Closed);
         }
+        crate::failpoint!("shared:commit-written");
         self.state.committed.0.fetch_max(end, Release);
         Ok(())
     }

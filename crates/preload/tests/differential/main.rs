@@ -57,8 +57,10 @@ fn under_forebay(worker: &Path, dir: &Path) -> Command {
         return command;
     };
     let pool = dir.join("pool");
+    let on_disk = std::env::var_os("FOREBAY_TEST_POOLS").is_some_and(|kind| kind == "disk");
+    let kind = if on_disk { "--disk" } else { "--emulated" };
     let made = Command::new(&forebay)
-        .args(["pool", "create", "--emulated", "--size", "16MiB"])
+        .args(["pool", "create", kind, "--size", "16MiB"])
         // Small, so that they are drained often.
         .args(["--segment-size", "64KiB"])
         .arg(&pool)

@@ -1,0 +1,203 @@
+//! What the kernel says of mounts and disks.
+
+use rustix::fs::{Mode, OFlags};
+use std::{
+    fs,
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// A file system on a block device.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// A directory where it is mounted.
+    pub point: PathBuf,
+    /// The number of its device.
+    pub device: u64,
+    /// Its device's path.
+    pub source: String,
+    /// `ext4` and the like.
+    pub kind: String,
+    /// It is persistent memory that programs may map.
+    pub is_dax: bool,
+}
+
+/// File systems on block devices that may be written to, each once.
+pub fn mounts() -> Vec<Mount> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut found: Vec<Mount> = Vec::new();
+    for mount in text.lines().filter_map(parse) {
+        if !found.iter().any(|other| other.device == mount.device) {
+            found.push(mount);
+        }
+    }
+    found
+}
+
+/// The one that `path` is on.
+pub fn mount_of(path: &Path) -> Option<Mount> {
+    let device = fs::metadata(path).ok()?.dev();
+    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    text.lines()
+        .filter_map(parse)
+        .find(|mount| mount.device == device)
+}
+
+/// A line of mountinfo: number, parent, device, root, mount point, options, …, -, kind, source, options.
+fn parse(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(2);
+    let device = number(left.next()?)?;
+    let point = PathBuf::from(plain(left.nth(1)?));
+    let is_writable = left.next()?.split(',').any(|option| option == "rw");
+    let mut right = right.split(' ');
+    let (kind, source, options) = (right.next()?, right.next()?, right.next()?);
+    let is_dax = options
+        .split(',')
+        .any(|option| option == "dax" || option == "dax=always");
+    (is_writable && source.starts_with("/dev/") && point.is_dir()).then(|| Mount {
+        point,
+        device,
+        source: plain(source),
+        kind: kind.to_owned(),
+        is_dax,
+    })
+}
+
+/// Without the kernel's octal escapes.
+fn plain(text: &str) -> String {
+    [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ]
+    .into_iter()
+    .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+fn number(device: &str) -> Option<u64> {
+    let (major, minor) = device.split_once(':')?;
+    Some(rustix::fs::makedev(
+        major.parse().ok()?,
+        minor.parse().ok()?,
+    ))
+}
+
+/// The names of the disks below a device: of a partition the disk's, of a volume its disks', of a loop device its file's.
+pub fn whole(device: u64) -> Vec<String> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
+        .map_or_else(|_| Vec::new(), |at| below(&at))
+}
+
+fn below(at: &Path) -> Vec<String> {
+    if at.join("partition").exists() {
+        return at.parent().map_or_else(Vec::new, below);
+    }
+    if let Ok(backing) = fs::read_to_string(at.join("loop/backing_file"))
+        && let Ok(file) = fs::metadata(backing.trim())
+    {
+        return whole(file.dev());
+    }
+    let slaves = fs::read_dir(at.join("slaves"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let disks: Vec<String> = slaves
+        .filter_map(|slave| fs::canonicalize(slave.path()).ok())
+        .flat_map(|slave| below(&slave))
+        .collect();
+    match disks.is_empty() {
+        true => at
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .into_iter()
+            .collect(),
+        false => disks,
+    }
+}
+
+/// Why what the disk says it has may be lost all the same, if the kernel lets it be known.
+pub fn doubt(disk: &str) -> Option<String> {
+    let about = Path::new("/sys/block").join(disk);
+    let read = |name: &str| fs::read_to_string(about.join(name)).unwrap_or_default();
+    if disk.starts_with("ram") || disk.starts_with("zram") {
+        return Some(format!("{disk} lies in memory"));
+    }
+    let model = read("device/model");
+    // Amazon's, Google's and Microsoft's.
+    let local = ["Instance Storage", "nvme_card", "NVMe Direct Disk"];
+    if local
+        .iter()
+        .any(|name| model.contains(name) && !model.contains("nvme_card-pd"))
+    {
+        return Some(format!(
+            "{disk} ({}) is gone with this machine",
+            model.trim()
+        ));
+    }
+    let is_usb = fs::canonicalize(&about).is_ok_and(|at| at.to_string_lossy().contains("/usb"));
+    (is_usb || read("removable").trim() == "1").then(|| format!("{disk} can be pulled out"))
+}
+
+/// Disks and partitions that nothing uses, and whose first 8 KiB are zeros. They are read, and that is all.
+pub fn unused() -> Vec<PathBuf> {
+    let entries = |path: &Path| -> Vec<PathBuf> {
+        let found = fs::read_dir(path).into_iter().flatten().flatten();
+        found.map(|entry| entry.path()).collect()
+    };
+    let mut found: Vec<PathBuf> = entries(Path::new("/sys/block"))
+        .into_iter()
+        .flat_map(|disk| {
+            let parts = entries(&disk)
+                .into_iter()
+                .filter(|part| part.join("partition").exists());
+            parts.chain([disk.clone()]).collect::<Vec<_>>()
+        })
+        .filter_map(|at| Some(Path::new("/dev").join(at.file_name()?)))
+        .filter(|device| is_unused(device))
+        .collect();
+    found.sort();
+    found
+}
+
+fn is_unused(device: &Path) -> bool {
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let other = ["loop", "ram", "zram", "sr", "fd", "nbd", "pmem"];
+    if other.iter().any(|kind| name.starts_with(kind)) {
+        return false;
+    }
+    // Refused while it is mounted, or part of something.
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let Ok(open) = rustix::fs::open(device, flags, Mode::empty()) else {
+        return false;
+    };
+    let mut start = [0; 8 << 10];
+    let read = fs::File::from(open).read_exact(&mut start);
+    read.is_ok() && start.iter().all(|byte| *byte == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_mounts_is_understood_and_others_are_left_out() {
+        let line = |point: &str, mode: &str, source: &str| {
+            format!("36 35 8:2 / {point} {mode},noatime shared:1 - ext4 {source} rw,dax=always")
+        };
+        let found = parse(&line("/tmp", "rw", "/dev/sd\\040a2")).unwrap();
+        assert_eq!(found.device, rustix::fs::makedev(8, 2));
+        assert_eq!(
+            (found.source.as_str(), found.kind.as_str()),
+            ("/dev/sd a2", "ext4")
+        );
+        assert!(found.is_dax);
+        assert!(parse(&line("/tmp", "ro", "/dev/sda2")).is_none());
+        assert!(parse(&line("/tmp", "rw", "tmpfs")).is_none());
+        assert!(parse(&line("/no/such/directory", "rw", "/dev/sda2")).is_none());
+        assert!(parse("nonsense").is_none());
+    }
+}

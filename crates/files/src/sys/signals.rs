@@ -1,0 +1,38 @@
+//! No signal handler runs in between.
+#![expect(unsafe_code, reason = "the mask of a thread's signals")]
+
+use std::{marker::PhantomData, mem::MaybeUninit, ptr};
+
+/// Until it is dropped no handler interrupts this thread: none can jump away from what it does, or wait for it.
+pub(crate) struct Masked {
+    before: libc::sigset_t,
+    /// The mask is the thread's.
+    _here: PhantomData<*mut ()>,
+}
+
+/// Holds back all signals to this thread, but those of its own faults.
+pub(crate) fn mask() -> Masked {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: the sets are written before they are read; the calls cannot fail with these arguments.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+            libc::sigdelset(all.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        Masked {
+            before: before.assume_init(),
+            _here: PhantomData,
+        }
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        // SAFETY: it is what the mask was.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
+        };
+    }
+}
