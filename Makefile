@@ -39,6 +39,8 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	cargo test --workspace $(LOCKED)
+	FOREBAY_TEST_POOLS=disk cargo test $(LOCKED) -p forebay --test run_descriptors --test run_handlers --test run_members --test run_redis \
+		--test run_sqlite --test run_postgres
 	python3 -m unittest -q suites.selftest
 	@$(MAKE) --no-print-directory powercut-quick
 	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64)/lib" ]; then \

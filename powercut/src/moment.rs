@@ -140,31 +140,31 @@ pub const COMMIT: &[Moment] = &[
     Moment::new(
         "commit, led and nothing done",
         "shared:commit-led",
-        (1, 200),
+        (1, 80),
         Then::Cut,
     ),
     Moment::new(
         "commit, half written",
         "disk:write-half",
-        (1, 400),
+        (1, 80),
         Then::Cut,
     ),
     Moment::new(
         "commit, its last page void and not written",
         "shared:commit-filled",
-        (1, 200),
+        (1, 80),
         Then::Cut,
     ),
     Moment::new(
         "commit, written and not said",
         "shared:commit-written",
-        (1, 200),
+        (1, 80),
         Then::Cut,
     ),
     Moment::new(
         "commit, its leader stopped",
         "shared:commit-written",
-        (1, 200),
+        (1, 80),
         Then::Stall,
     ),
 ];

@@ -3,16 +3,13 @@
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
 //! nevertheless, they move: whoever uses one holds a lock (`Process::moving`), so none is replaced in use.
 
-use super::{
-    interrupted,
-    process::{existing, process},
-};
+use super::{interrupted, process::process};
 use crate::sys;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
     sync::atomic::{AtomicI32, Ordering::Relaxed},
 };
 
@@ -65,6 +62,13 @@ pub(super) struct Connection {
 pub(super) fn connection() -> Connection {
     Connection {
         _stays: process().moving.read(),
+    }
+}
+
+impl Connection {
+    /// The pool's number, as long as this is there.
+    pub(super) fn pool(&self) -> RawFd {
+        OWN[1].load(Relaxed)
     }
 }
 
@@ -131,13 +135,7 @@ fn move_away(own: &AtomicI32) -> Result<(), Errno> {
         .into_iter()
         .find_map(|least| rustix::io::fcntl_dupfd_cloexec(raw, least).ok())
         .ok_or(Errno::MFILE)?;
-    let moved = moved.into_raw_fd();
-    own.store(moved, Relaxed);
-    if std::ptr::eq(own, &raw const OWN[1])
-        && let Some(session) = existing().and_then(|process| process.session.get())
-    {
-        session.pool_moved(moved);
-    }
+    own.store(moved.into_raw_fd(), Relaxed);
     // Until now it was known for ours: no other thread has put anything there.
     sys::close(raw);
     Ok(())

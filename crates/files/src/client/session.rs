@@ -21,7 +21,7 @@ use rustix::{
     net::{RecvFlags, SendFlags},
 };
 use std::{
-    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
     sync::atomic::Ordering::{Relaxed, Release},
     time::Duration,
 };
@@ -211,7 +211,8 @@ impl Session {
                     None => pool,
                 }
                 .join(lane.as_fd(), member)
-            });
+            })
+            .map(|lane| lane.asking(is_orphan));
         let lane = joined.map_err(|e| {
             own::unset();
             e.to_string()
@@ -243,8 +244,9 @@ impl Session {
         }
         // All others wait for who leads a commit: no handler may jump away from it, nor wait for it above it.
         let _masked = sys::mask();
-        // The pool's descriptor has its number meanwhile.
-        let _stays = own::connection();
+        // The pool's descriptor has its number meanwhile, which may be another than the last time.
+        let stays = own::connection();
+        self.lane.moved(stays.pool());
         self.lane.commit(lsn).map_err(|_| ENDED)
     }
 
@@ -368,11 +370,6 @@ impl Session {
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
     pub(super) fn tell(&self, request: &Request) {
         let _ = wire::send(own::connection().as_fd(), request, &[]);
-    }
-
-    /// The pool's descriptor has this number from now on.
-    pub(super) fn pool_moved(&self, to: RawFd) {
-        self.lane.moved(to);
     }
 
     /// The process has no right to the pool any more: it is not in its memory from now on. No call may touch the session afterwards.

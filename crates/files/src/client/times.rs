@@ -63,6 +63,8 @@ fn touch<T>(
         && (stat.st_dev, stat.st_ino) == held.shared.key()
     {
         log_touched(&held, &stat);
+        // The kernel may make it durable at any time, and it may be a time far off.
+        let _ = held.session.commit_all();
     }
     done
 }

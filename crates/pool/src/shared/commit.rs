@@ -93,11 +93,16 @@ impl Member {
         }
     }
 
+    fn check_open(&self) -> Result<(), AppendError> {
+        match self.state.is_closed() || (self.is_orphan)() {
+            true => Err(AppendError::Closed),
+            false => Ok(()),
+        }
+    }
+
     /// True if it leads from now on; false if another does.
     pub(super) fn lead(&self) -> Result<bool, AppendError> {
-        if self.state.is_closed() {
-            return Err(AppendError::Closed);
-        }
+        self.check_open()?;
         let us = self.number() + 1;
         let led = (self.state.committer).compare_exchange(0, us, SeqCst, Relaxed);
         Ok(led.is_ok())
@@ -168,7 +173,7 @@ impl Member {
         }
         writer.claim(lsn, end);
         self.void(offset + (lsn - start), lsn, end);
-        let done = self.state.finished.publish_first_of(self.mark(), lsn, end);
+        let done = self.state.finished.publish_first_of(&self.mark(), lsn, end);
         writer.free();
         if !done {
             // A member has written nonsense there.
@@ -181,9 +186,7 @@ impl Member {
     fn wait_published(&self, end: Lsn) -> Result<(), AppendError> {
         let mut turns = 0;
         while self.published() < end {
-            if self.state.is_closed() {
-                return Err(AppendError::Closed);
-            }
+            self.check_open()?;
             turns += 1;
             match turns < SPINS {
                 true => hint::spin_loop(),

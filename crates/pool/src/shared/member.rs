@@ -10,7 +10,7 @@ use crate::{
     core::Core,
     error::{AppendError, PoolError, PoolErrorKind},
     format::record::{HEADER, Header, Lsn, record_bytes},
-    lane::{pack, payload_of, split, write_record},
+    lane::{PublishMark, pack, payload_of, split, write_record},
     media::{Mapped, wait, wake},
     persist::LINE,
     pool::Pool,
@@ -40,7 +40,33 @@ pub struct Member {
     pub(super) segment_bytes: u64,
     /// The medium is a disk: see [`Self::commit`].
     pub(super) needs_commit: bool,
+    /// True once the owner is gone: then it ends no commit that was left in the middle.
+    pub(super) is_orphan: fn() -> bool,
     ready: Ready,
+}
+
+/// The mark as a member sees it: once the owner is gone, who fills what the dead leave, it may stand still for ever.
+pub(super) struct Mark<'a>(&'a Member);
+
+impl PublishMark for Mark<'_> {
+    #[inline]
+    fn at(&self) -> Lsn {
+        self.0.state.at()
+    }
+
+    #[inline]
+    fn set(&self, to: Lsn) {
+        self.0.state.set(to);
+    }
+
+    #[inline]
+    fn move_from(&self, from: Lsn, to: Lsn) -> bool {
+        self.0.state.move_from(from, to)
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.0.state.is_abandoned() || (self.0.is_orphan)()
+    }
 }
 
 /// A reserved place.
@@ -96,6 +122,7 @@ impl Member {
             segment_bytes: core.superblock.geometry.segment_bytes,
             ready: Ready::new(core.media.bytes()),
             needs_commit: core.media.needs_commit(),
+            is_orphan: || false,
             core,
             state,
             member,
@@ -214,8 +241,8 @@ impl Member {
     }
 
     #[inline]
-    pub(super) fn mark(&self) -> &State {
-        &self.state
+    pub(super) fn mark(&self) -> Mark<'_> {
+        Mark(self)
     }
 
     #[inline]
@@ -228,6 +255,14 @@ impl Member {
     /// earlier record end with [`AppendError::Closed`]. Their records are written; whether they are recovered depends on those before them.
     pub fn abandon(&self) {
         self.state.abandon();
+    }
+
+    /// An append or a commit that waits for another asks `is_orphan` whether the owner is gone, and ends with [`AppendError::Closed`] then: the other may be
+    /// dead, and is replaced by none.
+    #[must_use]
+    pub fn asking(mut self, is_orphan: fn() -> bool) -> Self {
+        self.is_orphan = is_orphan;
+        self
     }
 
     /// Appends to whatever segment is open, waiting for the owner while there is no room.
@@ -302,7 +337,7 @@ impl Member {
             if lsn < limit {
                 self.void(offset + (lsn - start), lsn, limit);
                 step!("shared:turn-voided");
-                if !self.state.finished.publish(self.mark(), lsn, limit) {
+                if !self.state.finished.publish(&self.mark(), lsn, limit) {
                     writer.free();
                     return Err(AppendError::Closed);
                 }
@@ -398,7 +433,7 @@ impl Member {
 
     #[inline]
     pub(super) fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) -> Result<(), AppendError> {
-        let published = self.state.finished.publish(self.mark(), from, to);
+        let published = self.state.finished.publish(&self.mark(), from, to);
         step!("shared:published");
         writer.free();
         if published {
