@@ -33,8 +33,11 @@ pub fn small_pool() -> ScratchPool {
 fn on_disk(segments: u64, segment_bytes: u64) -> ScratchPool {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let name = format!("pool-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    drop(std::fs::remove_file(&path));
+    // Of its own: it is given to the server's user.
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    drop(std::fs::remove_dir_all(&dir));
+    std::fs::create_dir(&dir).unwrap();
+    let path = dir.join("pool");
     let options = PoolOptions::new()
         .size((segments + 1) * segment_bytes)
         .segment_size(segment_bytes)
