@@ -246,3 +246,51 @@ fn flipped_bits_in_the_lane_table_are_damage() {
         .fails(1, &["damaged", "pool check"]);
     assert_eq!(sandbox.contents("p"), before);
 }
+
+#[test]
+fn a_pool_for_a_disk_is_not_made_in_memory() {
+    let sandbox = Sandbox::new();
+    let path = std::path::PathBuf::from(format!("/dev/shm/forebay-{}", std::process::id()));
+    sandbox
+        .run(&format!("pool create {} --disk", path.display()))
+        .fails(1, &["lies in memory (tmpfs)", "--emulated"]);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_pool_on_a_disk_whose_file_has_holes_works_and_a_run_says_how_to_fill_them() {
+    let sandbox = Sandbox::on_disk();
+    sandbox.run("pool create p --disk --size 16MiB").ok();
+    let ran = sandbox.run("run --pool p --absorb x -- true").ok();
+    assert!(!ran.stderr.contains("holes"), "{}", ran.stderr);
+    let punched = std::process::Command::new("fallocate")
+        .args(["--punch-hole", "--offset", "8MiB", "--length", "1MiB"])
+        .arg(sandbox.file("p"))
+        .status();
+    assert!(punched.unwrap().success());
+    let ran = sandbox.run("run --pool p --absorb x -- true").ok();
+    assert!(ran.stderr.contains("has holes of 1 MiB"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("fallocate -l 16777216"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_run_without_a_pool_says_what_one_on_a_disk_would_bring_here() {
+    let sandbox = Sandbox::on_disk();
+    sandbox
+        .run("run --absorb x -- true")
+        .fails(2, &["which pool?", "There is no pool on persistent memory"]);
+    let report = sandbox.run("doctor --dir . --json").ok().json();
+    // A file system that is on no device, as a container has one.
+    if report["disks"]["sync_us"].is_null() {
+        return;
+    }
+    let places = report["disks"]["places"].as_array().unwrap();
+    assert!(
+        places.iter().any(|place| place["same_disk"] == true),
+        "{report}"
+    );
+}
