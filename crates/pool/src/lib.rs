@@ -31,6 +31,7 @@
 //! ```
 
 mod checksum;
+mod commit;
 mod core;
 mod error;
 #[cfg(feature = "failpoints")]
