@@ -48,6 +48,11 @@ impl Store {
         if let Head::Pool(lane) = &shared.head
             && !lane.give_back()
         {
+            if let Some(reason) = lane.failure() {
+                return Err(StoreError::ReadOnly {
+                    reason: format!("its pool cannot be written ({reason})"),
+                });
+            }
             return Err(StoreError::Stalled {
                 reason: "something was written to its lane of the pool while it was closed"
                     .to_owned(),
