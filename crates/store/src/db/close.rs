@@ -48,10 +48,8 @@ impl Store {
         if let Head::Pool(lane) = &shared.head
             && !lane.give_back()
         {
-            if let Some(reason) = lane.failure() {
-                return Err(StoreError::ReadOnly {
-                    reason: format!("its pool cannot be written ({reason})"),
-                });
+            if let Some(failed) = shared.head.failed() {
+                return Err(failed);
             }
             return Err(StoreError::Stalled {
                 reason: "something was written to its lane of the pool while it was closed"

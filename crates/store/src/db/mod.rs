@@ -310,8 +310,8 @@ impl Store {
             set_aside: shared.collector.set_aside(),
             leftovers: shared.log.leftovers(),
             given_up: shared.given_up.said(),
-            trouble: (shared.head.failure())
-                .map(|why| format!("the pool cannot be written ({why}): no more writes are taken"))
+            trouble: (shared.head.failed())
+                .map(|failed| failed.to_string())
                 .or(index_trouble)
                 .or_else(|| shared.collector.trouble()),
         }

@@ -105,9 +105,9 @@ impl Head {
         }
     }
 
-    /// What the pool failed with, if it did.
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.lane()?.failure()
+    /// What to say if the pool failed.
+    pub(crate) fn failed(&self) -> Option<StoreError> {
+        self.lane()?.failure().map(|reason| read_only(&reason))
     }
 
     /// Waits until everything appended before is durable in the value-log files, or where it stays.
@@ -127,9 +127,13 @@ impl Head {
 #[cold]
 pub(super) fn refused(lane: &Lane, error: AppendError) -> StoreError {
     match (error, lane.failure()) {
-        (AppendError::Closed, Some(reason)) => StoreError::ReadOnly {
-            reason: format!("its pool cannot be written ({reason})"),
-        },
+        (AppendError::Closed, Some(reason)) => read_only(&reason),
         (error, _) => error.into(),
+    }
+}
+
+fn read_only(reason: &str) -> StoreError {
+    StoreError::ReadOnly {
+        reason: format!("its pool cannot be written ({reason})"),
     }
 }

@@ -92,6 +92,9 @@ impl Shared {
         let (from, segments) = (state.collected, resident.lane().segments() as u64);
         state.trouble = None;
         while !resident.has_room(claim) {
+            if let Some(failed) = self.head.failed() {
+                return Err(failed);
+            }
             if state.all_live == Some(resident.appended()) || state.collected - from > segments {
                 state.all_live = Some(resident.appended());
                 return Err(resident.full("everything in them is live"));
