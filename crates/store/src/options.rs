@@ -12,7 +12,8 @@ pub enum Variant {
     /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses what the kernel had not
     /// written. A killed process loses nothing. Needs no pool.
     NoSync,
-    /// Puts go to so many segments of a pool, 1 to 64, and are durable there; a background drain writes the value
+    /// Puts go to so many segments of a pool, 1 to 64, and are durable there (on a disk once they are
+    /// [committed](StoreOptions::commit_puts)); a background drain writes the value
     /// log. With one, writers wait while it is drained once it is full; with two, they fill the other one meanwhile.
     Buffered(u16),
 }

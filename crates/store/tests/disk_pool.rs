@@ -180,6 +180,29 @@ fn threads_share_their_commits_and_each_finds_what_it_put() {
     assert_eq!(prefix(&store, THREADS * EACH), THREADS * EACH);
 }
 
+#[test]
+fn what_commits_leave_empty_is_garbage_and_is_collected() {
+    const PUTS: u32 = 3000;
+    let dir = tempfile::tempdir().unwrap();
+    let sim = new_disk(64 << 10);
+    sim.stop_recording();
+    let pool = common::format(sim, 64 << 10);
+    let options = tiny(Variant::DOUBLE).gc(false);
+    let store = options.open(dir.path(), &pool).unwrap();
+    for number in 0..PUTS {
+        put(&store, number).unwrap();
+    }
+    store.flush().unwrap();
+    let before = store.stats().value_log_bytes;
+    assert!(before > u64::from(PUTS) * 4096, "a page each: {before}");
+    store.gc().unwrap();
+    store.flush().unwrap();
+    let after = store.stats().value_log_bytes;
+    assert!(after < before / 3, "{before} bytes before, {after} after");
+    assert_eq!(prefix(&store, PUTS), PUTS);
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
 /// A store on a simulated disk that fails after so many writes: how many puts it took, and the disk.
 fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc<Sim>) {
     let sim = new_disk(64 << 10);

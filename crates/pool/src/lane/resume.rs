@@ -23,6 +23,7 @@ use std::{
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
+use uuid::Uuid;
 
 impl Lane {
     /// The lane after recovery: its log sealed where it ended, its segments with the drain, and
@@ -38,7 +39,7 @@ impl Lane {
         windows: Vec<Arc<Window>>,
         recovered: &mut Recovered,
     ) -> Result<Self, PoolError> {
-        let owner = entry.state.map_or_else(uuid::Uuid::nil, |s| s.owner);
+        let owner = entry.state.map_or_else(Uuid::nil, |s| s.owner);
         let mut states = vec![SlotState::Free; windows.len()];
         // What a process stored and did not live to fence is read now and may be gone after a power
         // cut. The log goes on behind it, so it is made durable first. Only the last two segments can hold any: a shared
@@ -51,38 +52,7 @@ impl Lane {
                 last.end - last.header.start,
             );
         }
-        // The old end of the log is sealed rather than continued: what an earlier session left
-        // unacknowledged behind it must never line up with records of this one.
-        if let Some(last) = recovered.segments.last_mut()
-            && !last.sealed
-        {
-            // On a disk its page may have records in front of it, though none that was committed: commits end with a page. Until the page
-            // is written they are no more certain than it is.
-            let page = last.end / PAGE * PAGE;
-            let behind = match core.media.needs_commit() {
-                true => (last.end - page) / LINE as u64,
-                false => 0,
-            };
-            let header = Header {
-                length: 0,
-                lsn: last.end,
-                epoch,
-                lag: u32::try_from(behind).unwrap_or(0),
-                kind: KIND_SEAL,
-            };
-            let bytes = header.encode(owner, &[]);
-            let segment = windows[last.slot].offset();
-            let at = segment + (last.end - last.header.start);
-            core.media.stream(at, &[IoSlice::new(&bytes)], 0);
-            core.media.fence();
-            last.end += record_bytes(0);
-            last.sealed = true;
-            let written = (core.media).write_back(
-                segment + (page - last.header.start),
-                next_start(last.end) - page,
-            );
-            written.map_err(|e| PoolError::io(&core.path, "ending the recovered log", e))?;
-        }
+        end_log(&core, (owner, epoch), &windows, recovered)?;
         for segment in &recovered.segments {
             states[segment.slot] = SlotState::Sealed(segment.end);
         }
@@ -171,6 +141,46 @@ impl Lane {
                 _ => true,
             })
     }
+}
+
+/// The old end of the log is sealed rather than continued: what an earlier session left
+/// unacknowledged behind it must never line up with records of this one. On a disk, too, when this returns.
+fn end_log(
+    core: &Core,
+    (owner, epoch): (Uuid, u32),
+    windows: &[Arc<Window>],
+    recovered: &mut Recovered,
+) -> Result<(), PoolError> {
+    let Some(last) = recovered.segments.last_mut().filter(|last| !last.sealed) else {
+        return Ok(());
+    };
+    // On a disk its page may have records in front of it, though none that was committed: commits end with a page. Until the page
+    // is written they are no more certain than it is.
+    let page = last.end / PAGE * PAGE;
+    let behind = match core.media.needs_commit() {
+        true => (last.end - page) / LINE as u64,
+        false => 0,
+    };
+    let header = Header {
+        length: 0,
+        lsn: last.end,
+        epoch,
+        lag: u32::try_from(behind).unwrap_or(0),
+        kind: KIND_SEAL,
+    };
+    let bytes = header.encode(owner, &[]);
+    let segment = windows[last.slot].offset();
+    let at = segment + (last.end - last.header.start);
+    core.media.stream(at, &[IoSlice::new(&bytes)], 0);
+    core.media.fence();
+    last.end += record_bytes(0);
+    last.sealed = true;
+    let written = (core.media).write_back(
+        segment + (page - last.header.start),
+        next_start(last.end) - page,
+    );
+    written.map_err(|e| PoolError::io(&core.path, "ending the recovered log", e))?;
+    Ok(())
 }
 
 const _: () = assert!(record_bytes(0) as usize == 2 * HEADER);
