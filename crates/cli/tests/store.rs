@@ -11,12 +11,17 @@ use std::fs;
 fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
     let sandbox = Sandbox::new();
     sandbox.pool();
+    let on_disk = "pool create q --disk --size 4MiB --segment-size 64KiB";
+    sandbox.run(on_disk).ok();
     for store in [
         "--dir a",
         "--dir b --variant nosync",
         "--dir c --pool p",
         "--dir d --pool p --variant single",
         "--dir e --pool p --variant buffers=4 --resident",
+        "--dir f --pool q",
+        "--dir g --pool q --variant single",
+        "--dir h --pool q --variant buffers=5 --resident",
     ] {
         sandbox
             .run(&format!("store put {store} greeting hello"))

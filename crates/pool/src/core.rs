@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Sees what other processes wrote to the tables.
-    fn load_tables(&self) -> Result<(), PoolError> {
+    pub(crate) fn load_tables(&self) -> Result<(), PoolError> {
         let loaded = self.media.load_in(0, self.superblock.geometry.data());
         loaded.map_err(|e| PoolError::io(&self.path, "reading the pool's tables", e))
     }

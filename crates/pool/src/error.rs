@@ -132,7 +132,7 @@ pub enum PoolErrorKind {
     },
     /// A pool on a disk, for a log that commits nothing.
     #[error(
-        "lies on a disk, where what is written is durable only once it is committed, and the embedded store cannot do that yet. Give the store a pool on persistent memory, or none"
+        "lies on a disk, where what is written is durable only once it is committed, and a flash cache cannot do that yet. Give the cache a pool on persistent memory"
     )]
     NeedsCommit,
     /// A structure fails its checks.

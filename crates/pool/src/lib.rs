@@ -2,7 +2,7 @@
 //!
 //! A [`Pool`] lies on a [`media::Media`]: real persistent memory, or an emulation that says so. It is divided into
 //! fixed-size segments. Each owner (a store, say) claims a [`Lane`], an ordered log over a few segments.
-//! [`Lane::append`] returns when the record and all before it are durable: a copy and a fence. A full segment
+//! [`Lane::append`] returns when the record and all before it are durable: a copy and a fence. (On an ordinary disk [`Lane::commit`] makes them so.) A full segment
 //! goes to the owner's drain ([`Lane::take_sealed`]), which makes it durable elsewhere and releases
 //! it. After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
 //!
@@ -31,6 +31,7 @@
 //! ```
 
 mod checksum;
+mod commit;
 mod core;
 mod error;
 #[cfg(feature = "failpoints")]

@@ -19,8 +19,18 @@ use std::{
 };
 use support::{Known, Ledger, OWNERS, Plan, Rng, claim, open, session};
 
-const BYTES: usize = 48 << 10;
-const SEGMENT: u64 = 4096;
+/// What a pool lies on: where an append is durable, and where that takes a commit.
+const MEDIA: [Medium; 2] = [(memory, 48 << 10, 4096), (disk, 160 << 10, 16 << 10)];
+/// How it is made, its bytes, and a segment's.
+type Medium = (fn(usize) -> Sim, usize, u64);
+
+fn memory(bytes: usize) -> Sim {
+    Sim::new(bytes)
+}
+
+fn disk(bytes: usize) -> Sim {
+    Sim::disk(vec![0; bytes])
+}
 
 /// Runs `test` with `workloads` seeds (fewer if `PROPTEST_CASES` says so), and prints the one that fails.
 fn with_seeds(workloads: u64, test: impl Fn(&mut Rng)) {
@@ -43,15 +53,22 @@ fn with_seeds(workloads: u64, test: impl Fn(&mut Rng)) {
     }
 }
 
-fn new_pool() -> Arc<Sim> {
-    let sim = Arc::new(Sim::new(BYTES));
+/// A medium on which a pool is made; `on` says which.
+fn made(on: usize) -> Arc<Sim> {
+    let (medium, bytes, segment) = MEDIA[on];
+    let sim = Arc::new(medium(bytes));
     PoolOptions::new()
-        .size(BYTES as u64)
-        .segment_size(SEGMENT)
+        .size(bytes as u64)
+        .segment_size(segment)
         .lanes(3)
         .create_on("sim", sim.clone())
         .unwrap();
-    Arc::new(Sim::from_image(sim.image()))
+    sim
+}
+
+fn new_pool(on: usize) -> Arc<Sim> {
+    let sim = made(on);
+    Arc::new(sim.of_its_kind(sim.image()))
 }
 
 /// Chooses which words in flight arrived: none, all, few, half, or most.
@@ -61,9 +78,9 @@ fn subset(rng: &mut Rng, kind: u64) -> impl FnMut() -> bool {
     move || rng.below(16) < arrive
 }
 
-/// Recovers `image` and judges every lane by what was `known`.
-fn recover(image: Vec<u8>, known: &Known) {
-    let pool = open(&Arc::new(Sim::from_image(image)));
+/// Recovers `image`, what became of `sim`, and judges every lane by what was `known`.
+fn recover(sim: &Sim, image: Vec<u8>, known: &Known) {
+    let pool = open(&Arc::new(sim.of_its_kind(image)));
     for owner in OWNERS {
         claim(&pool, owner, known, 2);
     }
@@ -80,7 +97,7 @@ fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, sub
         notes = images.notes_before(moment.point()).count();
         for n in 0..subsets {
             let kind = if subsets == 1 { rng.below(5) } else { n };
-            recover(moment.image(subset(rng, kind)), &known);
+            recover(sim, moment.image(subset(rng, kind)), &known);
         }
         if !moment.step() {
             return;
@@ -90,13 +107,18 @@ fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, sub
 
 /// Memory as a process finds it that starts after another one was killed: it sees what that one stored
 /// without a fence, and the power may still fail.
-fn after_a_kill(durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
-    let sim = Arc::new(Sim::from_image(durable.clone()));
+fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
+    let sim = Arc::new(killed.of_its_kind(durable.clone()));
     thread::scope(|scope| {
         scope.spawn(|| {
-            for (at, line) in (0..).step_by(64).zip(seen.chunks(64)) {
-                if line != &durable[at..at + 64] {
-                    sim.stream(at as u64, &[IoSlice::new(line)], 0);
+            let unit = if sim.needs_commit() { 512 } else { 64 };
+            for (at, part) in (0..).step_by(unit).zip(seen.chunks(unit)) {
+                if part == &durable[at..at + unit] {
+                    continue;
+                }
+                match sim.needs_commit() {
+                    true => sim.leave_in_flight(at as u64, part),
+                    false => sim.stream(at as u64, &[IoSlice::new(part)], 0),
                 }
             }
         });
@@ -104,8 +126,8 @@ fn after_a_kill(durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
     sim
 }
 
-fn first_generation(rng: &mut Rng) -> (Arc<Sim>, Ledger) {
-    let (sim, ledger) = (new_pool(), Ledger::default());
+fn first_generation(on: usize, rng: &mut Rng) -> (Arc<Sim>, Ledger) {
+    let (sim, ledger) = (new_pool(on), Ledger::default());
     for number in 0..2 {
         let mut known = Known::default();
         let images = sim.crash_images();
@@ -120,17 +142,30 @@ fn first_generation(rng: &mut Rng) -> (Arc<Sim>, Ledger) {
     (sim, ledger)
 }
 
-#[test]
-fn whenever_the_power_fails_every_acknowledged_record_is_recovered_and_no_other() {
-    with_seeds(16, |rng| {
-        let (sim, ledger) = first_generation(rng);
+fn one_generation(on: usize, workloads: u64) {
+    with_seeds(workloads, |rng| {
+        let (sim, ledger) = first_generation(on, rng);
         cut_everywhere(&sim, &Known::default(), &ledger, rng, 5);
     });
 }
 
+#[test]
+fn whenever_the_power_fails_every_acknowledged_record_is_recovered_and_no_other() {
+    one_generation(0, 16);
+}
+
+#[test]
+fn on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered() {
+    one_generation(1, 16);
+}
+
 /// A second session on what a crash at some points of the first left, itself cut at every point, its claims included.
-fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>) {
-    let (sim, ledger) = first_generation(rng);
+fn second_generation(
+    on: usize,
+    rng: &mut Rng,
+    next: impl Fn(&Sim, &mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>,
+) {
+    let (sim, ledger) = first_generation(on, rng);
     let images = sim.crash_images();
     let mut moment = images.start();
     loop {
@@ -142,7 +177,9 @@ fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<
         let mut known = Known::default();
         known.learn(&ledger, images.notes_before(moment.point()));
         let seed = rng.next();
-        let sim = next(rng, &|kind| moment.image(subset(&mut Rng(seed), kind)));
+        let sim = next(&sim, rng, &|kind| {
+            moment.image(subset(&mut Rng(seed), kind))
+        });
         let ledger = Ledger::default();
         let plan = Plan {
             session: 100,
@@ -154,41 +191,54 @@ fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<
     }
 }
 
-#[test]
-fn a_pool_recovered_from_one_power_cut_survives_the_next_at_any_point_of_claim_and_session() {
+fn cut_again(on: usize) {
     with_seeds(12, |rng| {
-        second_generation(rng, |rng, image| {
-            Arc::new(Sim::from_image(image(rng.below(5))))
+        second_generation(on, rng, |sim, rng, image| {
+            Arc::new(sim.of_its_kind(image(rng.below(5))))
+        });
+    });
+}
+
+fn cut_after_a_kill(on: usize) {
+    with_seeds(12, |rng| {
+        second_generation(on, rng, |sim, _, image| {
+            after_a_kill(sim, image(0), &image(1))
         });
     });
 }
 
 #[test]
-fn what_a_killed_process_left_unfenced_and_the_next_one_recovered_survives_a_power_cut() {
-    with_seeds(12, |rng| {
-        second_generation(rng, |_, image| after_a_kill(image(0), &image(1)));
-    });
+fn a_pool_recovered_from_one_power_cut_survives_the_next_at_any_point_of_claim_and_session() {
+    cut_again(0);
 }
 
 #[test]
-fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
+fn a_pool_on_a_disk_recovered_from_one_power_cut_survives_the_next() {
+    cut_again(1);
+}
+
+#[test]
+fn what_a_killed_process_left_unfenced_and_the_next_one_recovered_survives_a_power_cut() {
+    cut_after_a_kill(0);
+}
+
+#[test]
+fn what_a_killed_process_had_on_its_way_to_a_disk_and_the_next_one_recovered_survives_a_power_cut()
+{
+    cut_after_a_kill(1);
+}
+
+fn cut_while_made(on: usize) {
     with_seeds(8, |rng| {
-        let sim = Arc::new(Sim::new(BYTES));
-        PoolOptions::new()
-            .size(BYTES as u64)
-            .segment_size(SEGMENT)
-            .lanes(3)
-            .create_on("sim", sim.clone())
-            .unwrap();
+        let sim = made(on);
         let images = sim.crash_images();
         let mut made = false;
         for point in 0..images.points() {
             for kind in 0..5 {
                 let image = images.at(point, subset(rng, kind));
-                let found =
-                    PoolOptions::new().open_on("sim", Arc::new(Sim::from_image(image.clone())));
-                match found {
-                    Ok(_) => recover(image, &Known::default()),
+                let medium = Arc::new(sim.of_its_kind(image.clone()));
+                match PoolOptions::new().open_on("sim", medium) {
+                    Ok(_) => recover(&sim, image, &Known::default()),
                     Err(e) => assert!(e.to_string().contains("not a Forebay pool"), "{e}"),
                 }
                 made = point + 1 == images.points();
@@ -199,17 +249,23 @@ fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
 }
 
 #[test]
+fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
+    cut_while_made(0);
+    cut_while_made(1);
+}
+
+#[test]
 fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
-    for damaged in [0, 4096] {
+    for (on, damaged) in [(0, 0), (0, 4096), (1, 0), (1, 4096)] {
         with_seeds(8, |rng| {
-            let mut image = new_pool().image();
+            let mut image = new_pool(on).image();
             image[damaged + 40] ^= 1;
-            let sim = Arc::new(Sim::from_image(image));
+            let sim = Arc::new(new_pool(on).of_its_kind(image));
             assert_eq!(open(&sim).repaired().len(), 1);
             let images = sim.crash_images();
             for point in 0..images.points() {
                 for kind in 0..5 {
-                    recover(images.at(point, subset(rng, kind)), &Known::default());
+                    recover(&sim, images.at(point, subset(rng, kind)), &Known::default());
                 }
             }
         });
@@ -219,7 +275,7 @@ fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
 #[test]
 fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_were_in_flight() {
     with_seeds(32, |rng| {
-        let sim = new_pool();
+        let sim = new_pool(0);
         let pool = open(&sim);
         let owner = uuid::Uuid::from_u128(1);
         let options = ClaimOptions::new();

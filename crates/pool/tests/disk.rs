@@ -67,3 +67,19 @@ fn a_process_that_is_sent_the_pools_memory_commits_what_another_appended() {
     drop((member, theirs, lane, pool));
     assert_eq!(payloads(&path, owner), [&b"ours"[..], b"theirs"]);
 }
+
+#[test]
+fn a_pool_that_is_open_sees_what_another_process_did_with_a_lane() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("pool");
+    drop(create(&path));
+    let (ours, theirs) = (
+        PoolOptions::new().open(&path).unwrap(),
+        PoolOptions::new().open(&path).unwrap(),
+    );
+    let owner = Uuid::new_v4();
+    assert!(!ours.has_lane(owner).unwrap());
+    let (lane, _) = theirs.claim(owner, &ClaimOptions::new()).unwrap();
+    assert!(ours.has_lane(owner).unwrap());
+    assert_eq!(ours.last_session(owner).unwrap(), Some(lane.epoch()));
+}

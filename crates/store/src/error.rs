@@ -164,6 +164,14 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// The pool's disk failed before it had the write.
+    #[error(
+        "the write may be lost: it is in the memory of this process, and could not be committed to the pool ({reason}). The store takes no more writes; what was acknowledged before is safe. Repair the pool's disk and open the store again"
+    )]
+    NotCommitted {
+        /// What the disk failed with.
+        reason: String,
+    },
     /// An earlier write to the log failed, so its end is not known.
     #[error("the store takes no more writes: {reason}. Reopen it; what was acknowledged is safe")]
     ReadOnly {

@@ -12,7 +12,8 @@ pub enum Variant {
     /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses what the kernel had not
     /// written. A killed process loses nothing. Needs no pool.
     NoSync,
-    /// Puts go to so many segments of a pool, 1 to 64, and are durable there; a background drain writes the value
+    /// Puts go to so many segments of a pool, 1 to 64, and are durable there (on a disk once they are
+    /// [committed](StoreOptions::commit_puts)); a background drain writes the value
     /// log. With one, writers wait while it is drained once it is full; with two, they fill the other one meanwhile.
     Buffered(u16),
 }
@@ -64,6 +65,7 @@ impl std::str::FromStr for Variant {
 pub struct StoreOptions {
     pub(crate) variant: Variant,
     pub(crate) resident: bool,
+    pub(crate) commit_puts: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
     pub(crate) file_bytes: u64,
@@ -89,6 +91,7 @@ impl StoreOptions {
         Self {
             variant: Variant::DOUBLE,
             resident: false,
+            commit_puts: true,
             create: true,
             segment_bytes: 8 << 20,
             file_bytes: 512 << 20,
@@ -116,6 +119,16 @@ impl StoreOptions {
     #[must_use]
     pub const fn resident(mut self, resident: bool) -> Self {
         self.resident = resident;
+        self
+    }
+
+    /// With a pool on a disk: each put, delete and batch is committed, that is written to that disk, before it returns; writers that come at the same time
+    /// share a write. Without, they return as soon as they are in memory, at the speed of persistent memory, and
+    /// [`Store::commit`](crate::Store::commit) makes all that was done before durable at once. Until then a crash of the process, or of the machine, may take
+    /// the last of them, in the order in which they were done; none goes in part. Any other pool has no commits, and this no effect. Default: yes.
+    #[must_use]
+    pub const fn commit_puts(mut self, commit: bool) -> Self {
+        self.commit_puts = commit;
         self
     }
 

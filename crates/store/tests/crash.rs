@@ -4,7 +4,7 @@
 //! fenced is left (`Sim`); of the files, any subset of what was not synced (`CrashDisk`); the index, which has crash tests of its
 //! own, is as it was at that moment. A new session recovers, in any variant or resident in the pool, and is cut as well, be it while it recovers. Each time, each
 //! writer's keys must be as they were after its last acknowledged operation, or after the one that was in flight; with
-//! `nosync`, as after any operation since the last flush.
+//! `nosync`, and with puts that are not committed in a pool on a disk, as after any operation since the last flush or commit.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -12,7 +12,7 @@ mod common;
 use common::{
     Rng, VARIANTS,
     crash_disk::{CrashDisk, DISK_NOTE},
-    format, new_sim,
+    format, new_disk, new_sim,
     oracle::{Change, Known, State, apply, operations, perform},
     tiny,
 };
@@ -70,7 +70,10 @@ struct Machine {
 
 impl Machine {
     fn new(dir: &Path, segment_bytes: u64) -> Self {
-        let sim = new_sim(segment_bytes);
+        Self::with(dir, new_sim(segment_bytes), segment_bytes)
+    }
+
+    fn with(dir: &Path, sim: Arc<Sim>, segment_bytes: u64) -> Self {
         let pool = format(Arc::clone(&sim), segment_bytes);
         fs::create_dir_all(dir).unwrap();
         Self {
@@ -83,7 +86,10 @@ impl Machine {
 
     /// The machine whose pool has this image, and whose directory is there.
     fn after(dir: &Path, image: Vec<u8>) -> Self {
-        let sim = Arc::new(Sim::from_image(image));
+        Self::on(dir, Arc::new(Sim::from_image(image)))
+    }
+
+    fn on(dir: &Path, sim: Arc<Sim>) -> Self {
         Self {
             dir: dir.to_owned(),
             disk: CrashDisk::new(dir, Arc::clone(&sim)),
@@ -103,9 +109,11 @@ impl Machine {
 /// A session that was recorded.
 struct Recorded {
     disk: CrashDisk,
+    sim: Arc<Sim>,
     images: CrashImages,
     before: Known,
-    variant: Variant,
+    /// What is acknowledged is durable; otherwise what is flushed.
+    acknowledged_lasts: bool,
     /// What each writer's keys were at first, as read, and what was done to them.
     begun: Vec<State>,
     operations: Vec<Vec<Vec<Change>>>,
@@ -158,7 +166,7 @@ impl Drop for Finished<'_> {
 
 fn record(
     machine: Machine,
-    (variant, options): (Variant, &StoreOptions),
+    (acknowledged_lasts, options): (bool, &StoreOptions),
     known: &Known,
     scale: Scale,
     rng: &mut Rng,
@@ -195,10 +203,10 @@ fn record(
                 .collect();
             while writers.iter().any(|writer| !writer.is_finished()) {
                 let sure: Vec<_> = acknowledged.iter().map(|a| a.load(SeqCst)).collect();
-                if rng.chance(2) {
-                    store.gc().unwrap();
-                } else {
-                    store.flush().unwrap();
+                match rng.below(3) {
+                    0 => drop(store.gc().unwrap()),
+                    1 => store.flush().unwrap(),
+                    _ => store.commit().unwrap(),
                 }
                 for (writer, sure) in (0..).zip(sure) {
                     machine.sim.note(FLUSHED | writer << 32 | sure);
@@ -238,9 +246,10 @@ fn record(
     let begun = begun.lock().unwrap().clone();
     Recorded {
         disk: machine.disk.clone(),
+        sim: Arc::clone(&machine.sim),
         images,
         before: known.clone(),
-        variant,
+        acknowledged_lasts,
         begun,
         operations,
         copies,
@@ -266,9 +275,9 @@ impl Recorded {
                 numbers.max().unwrap_or(0) as usize
             };
             let acknowledged = number(ACK);
-            let sure = match self.variant {
-                Variant::NoSync => number(FLUSHED),
-                _ => acknowledged,
+            let sure = match self.acknowledged_lasts {
+                false => number(FLUSHED),
+                true => acknowledged,
             };
             let operations = &self.operations[writer as usize];
             let mut state = self.begun[writer as usize].clone();
@@ -306,11 +315,12 @@ impl Recorded {
         }
         let arrived = [0, u64::MAX, u64::MAX / 2][rng.below(3) as usize];
         let image = self.images.at(point, || rng.next() <= arrived);
-        Machine::after(dir, image)
+        Machine::on(dir, Arc::new(self.sim.of_its_kind(image)))
     }
 }
 
-fn options(rng: &mut Rng, collects: bool) -> (Variant, StoreOptions) {
+/// How a session opens the store: the variant, whether what it acknowledges lasts, and all options.
+fn options(rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
     let resident = rng.chance(4);
     let variant = match resident {
         true => Variant::Buffered(12),
@@ -322,19 +332,35 @@ fn options(rng: &mut Rng, collects: bool) -> (Variant, StoreOptions) {
         .gc(collects || resident)
         .space_amplification_max(1.2)
         .file_size(2 << 20);
-    (variant, options)
+    (variant, variant != Variant::NoSync, options)
 }
 
-fn two_crashes(seed: u64) {
+/// As [`options`], for a pool on a disk: one in three does not commit its puts.
+fn options_on(on_disk: bool, rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
+    let (variant, lasts, options) = options(rng, collects);
+    let commits = !on_disk || !rng.chance(3);
+    let is_buffered = matches!(variant, Variant::Buffered(_));
+    (
+        variant,
+        lasts && (commits || !is_buffered),
+        options.commit_puts(commits),
+    )
+}
+
+fn two_crashes(seed: u64, on_disk: bool) {
     let mut rng = Rng(seed);
     let work = tempfile::tempdir().unwrap();
     let scale = if seed.is_multiple_of(4) { LARGE } else { SMALL };
-    let (first_variant, first) = options(&mut rng, true);
-    let machine = Machine::new(&work.path().join("first"), scale.segment_bytes);
+    let (first_variant, first_lasts, first) = options_on(on_disk, &mut rng, true);
+    let sim = match on_disk {
+        true => new_disk(scale.segment_bytes),
+        false => new_sim(scale.segment_bytes),
+    };
+    let machine = Machine::with(&work.path().join("first"), sim, scale.segment_bytes);
     let (known, place) = (Known::nothing(WRITERS), work.path().join("1"));
     let one = record(
         machine,
-        (first_variant, &first),
+        (first_lasts, &first),
         &known,
         scale,
         &mut rng,
@@ -344,9 +370,10 @@ fn two_crashes(seed: u64) {
         let (point, copy, known) = one.moment(&mut rng);
         let dir = work.path().join(format!("cut {cut}"));
         let machine = one.cut(point, copy, &mut rng, &dir);
-        let (second_variant, second) = options(&mut rng, cut == 0);
+        let (second_variant, second_lasts, second) = options_on(on_disk, &mut rng, cut == 0);
         let when = format!(
-            "seed {seed}: {} cut at {point} of {}, then {}",
+            "seed {seed}, {}: {} cut at {point} of {}, then {}",
+            if on_disk { "on a disk" } else { "in memory" },
             first_variant,
             one.images.points(),
             second_variant
@@ -361,7 +388,7 @@ fn two_crashes(seed: u64) {
         let place = work.path().join("2");
         let two = record(
             machine,
-            (second_variant, &second),
+            (second_lasts, &second),
             &known,
             scale,
             &mut rng,
@@ -371,7 +398,7 @@ fn two_crashes(seed: u64) {
             let (point, copy, known) = two.moment(&mut rng);
             let dir = work.path().join(format!("cut {cut} {again}"));
             let machine = two.cut(point, copy, &mut rng, &dir);
-            let (third_variant, third) = options(&mut rng, false);
+            let (third_variant, _, third) = options_on(on_disk, &mut rng, false);
             let when = format!(
                 "{when}, cut at {point} of {}, then {}",
                 two.images.points(),
@@ -385,20 +412,29 @@ fn two_crashes(seed: u64) {
     }
 }
 
-#[test]
-fn after_two_power_cuts_in_a_row_every_acknowledged_write_is_there() {
+fn many_times_two_crashes(on_disk: bool) {
     if let Ok(seed) = std::env::var("CRASH_SEED") {
-        return two_crashes(seed.parse().unwrap());
+        return two_crashes(seed.parse().unwrap(), on_disk);
     }
     // Other seeds each time; a failure says which one it was, and CRASH_SEED repeats it.
     let mut seeds = Rng(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     let begun = Instant::now();
     for round in 0.. {
-        two_crashes(seeds.below(1_000_000_000));
+        two_crashes(seeds.below(1_000_000_000), on_disk);
         if round >= 4 && begun.elapsed() > Duration::from_secs(15) {
             break;
         }
     }
+}
+
+#[test]
+fn after_two_power_cuts_in_a_row_every_acknowledged_write_is_there() {
+    many_times_two_crashes(false);
+}
+
+#[test]
+fn with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there() {
+    many_times_two_crashes(true);
 }
 
 /// A store on a machine of its own, with options that need no pool.

@@ -1,19 +1,334 @@
-//! A pool on a disk is none for a store.
+//! A store whose pool lies on a disk: real files, threads, commits by hand, a disk that fails. Power cuts: `crash.rs`; kills: `kill.rs`.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
-use forebay_pool::PoolOptions;
-use forebay_store::StoreOptions;
+mod common;
 
-#[test]
-fn a_store_with_a_pool_on_a_disk_is_refused_for_what_it_is_and_nothing_is_made() {
+use common::{new_disk, tiny, within};
+use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_store::{Batch, Store, StoreError, StoreOptions, Variant};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+use tempfile::TempDir;
+
+fn new_pool() -> (TempDir, Pool) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let options = PoolOptions::new().size(4 << 20).segment_size(64 << 10);
-    let pool = options
-        .on_disk(true)
-        .create(dir.path().join("pool"))
+    let pool = options.on_disk(true).create(dir.path().join("pool"));
+    (dir, pool.unwrap())
+}
+
+/// The pool as another process finds it: nothing of this one's memory is in it.
+fn reopened(dir: &TempDir) -> Pool {
+    PoolOptions::new().open(dir.path().join("pool")).unwrap()
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// How many numbers from 0 on have their value; fails if a later one has.
+fn prefix(store: &Store, count: u32) -> u32 {
+    let has = |number: u32| {
+        let value = store.get(&key(number)).unwrap();
+        assert!(value.as_deref().is_none_or(|v| v == [number as u8; 500]));
+        value.is_some()
+    };
+    let first = (0..count).find(|number| !has(*number)).unwrap_or(count);
+    assert!(
+        (first..count).all(|number| !has(number)),
+        "a gap at {first}"
+    );
+    first
+}
+
+fn put(store: &Store, number: u32) -> Result<(), StoreError> {
+    store.put(&key(number), &[number as u8; 500])
+}
+
+#[test]
+fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
+    let ways = [
+        (Variant::SINGLE, false),
+        (Variant::DOUBLE, false),
+        (Variant::Buffered(5), false),
+        (Variant::Buffered(8), true),
+    ];
+    for (variant, resident) in ways {
+        let (dir, pool) = new_pool();
+        let options = tiny(variant).resident(resident);
+        let path = dir.path().join("store");
+        let mut done = 0;
+        for _ in 0..3 {
+            let pool = reopened(&dir);
+            let store = options.open(&path, &pool).unwrap();
+            assert_eq!(prefix(&store, done + 10), done);
+            for number in done..done + 150 {
+                put(&store, number).unwrap();
+            }
+            done += 150;
+            assert!(store.stats().survives.contains("if the disk keeps"));
+        }
+        let store = options.open(&path, &pool).unwrap();
+        assert_eq!(prefix(&store, done), done);
+        assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+        store.close().unwrap();
+        if !resident {
+            // The pool is not needed any more.
+            let store = tiny(Variant::Fsync).open(&path, None).unwrap();
+            assert_eq!(prefix(&store, done), done);
+        }
+    }
+}
+
+#[test]
+fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit() {
+    for resident in [false, true] {
+        let (dir, pool) = new_pool();
+        let path = dir.path().join("store");
+        let options = tiny(Variant::Buffered(8))
+            .resident(resident)
+            .commit_puts(false);
+        let store = options.open(&path, &pool).unwrap();
+        assert!(store.stats().survives.contains("once it is committed"));
+        for number in 0..20 {
+            put(&store, number).unwrap();
+        }
+        store.commit().unwrap();
+        let mut batch = Batch::new();
+        for number in 20..25 {
+            batch.put(&key(number), &[number as u8; 500]);
+        }
+        store.write(&batch).unwrap();
+        drop(store);
+        drop(pool);
+        let pool = reopened(&dir);
+        let store = options.open(&path, &pool).unwrap();
+        assert_eq!(prefix(&store, 25), 20, "nothing that was not committed");
+        // So many that segments fill, which are committed on their way to the files.
+        for number in 20..400 {
+            put(&store, number).unwrap();
+        }
+        let begun = store.stats().log_tail - (100 << 10);
+        within(Duration::from_secs(60), "draining", {
+            let store = Arc::new(store);
+            move || {
+                while !resident && store.stats().log_drained < begun {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        drop(pool);
+        let pool = reopened(&dir);
+        let store = options.open(&path, &pool).unwrap();
+        let found = prefix(&store, 400);
+        assert!(found >= if resident { 20 } else { 100 }, "{found}");
+        for number in found..400 {
+            put(&store, number).unwrap();
+        }
+        store.flush().unwrap();
+        drop(store);
+        drop(pool);
+        let pool = reopened(&dir);
+        let store = options.open(&path, &pool).unwrap();
+        assert_eq!(prefix(&store, 400), 400);
+        assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_was_put_without_a_commit_is_there_after_a_close() {
+    for resident in [false, true] {
+        let (dir, pool) = new_pool();
+        let path = dir.path().join("store");
+        let options = tiny(Variant::Buffered(8)).resident(resident);
+        let store = options
+            .clone()
+            .commit_puts(false)
+            .open(&path, &pool)
+            .unwrap();
+        for number in 0..50 {
+            put(&store, number).unwrap();
+        }
+        store.close().unwrap();
+        drop(pool);
+        let store = options.open(&path, &reopened(&dir)).unwrap();
+        assert_eq!(prefix(&store, 50), 50);
+    }
+}
+
+#[test]
+fn threads_share_their_commits_and_each_finds_what_it_put() {
+    const THREADS: u32 = 8;
+    const EACH: u32 = 40;
+    let (dir, pool) = new_pool();
+    let path = dir.path().join("store");
+    let store = tiny(Variant::DOUBLE).open(&path, &pool).unwrap();
+    let begin = store.stats().log_tail;
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    put(store, thread * EACH + number).unwrap();
+                }
+            });
+        }
+    });
+    // Each commit ends a page of the log.
+    let pages = (store.stats().log_tail - begin) / 4096;
+    assert!(pages < u64::from(THREADS * EACH), "{pages} pages");
+    drop(store);
+    drop(pool);
+    let store = tiny(Variant::DOUBLE).open(&path, &reopened(&dir)).unwrap();
+    assert_eq!(prefix(&store, THREADS * EACH), THREADS * EACH);
+}
+
+#[test]
+fn what_commits_leave_empty_is_garbage_and_is_collected() {
+    const PUTS: u32 = 3000;
+    let dir = tempfile::tempdir().unwrap();
+    let sim = new_disk(64 << 10);
+    sim.stop_recording();
+    let pool = common::format(sim, 64 << 10);
+    let options = tiny(Variant::DOUBLE).gc(false);
+    let store = options.open(dir.path(), &pool).unwrap();
+    for number in 0..PUTS {
+        put(&store, number).unwrap();
+    }
+    store.flush().unwrap();
+    let before = store.stats().value_log_bytes;
+    assert!(before > u64::from(PUTS) * 4096, "a page each: {before}");
+    store.gc().unwrap();
+    store.flush().unwrap();
+    let after = store.stats().value_log_bytes;
+    assert!(after < before / 3, "{before} bytes before, {after} after");
+    assert_eq!(prefix(&store, PUTS), PUTS);
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+/// A store on a simulated disk that fails after so many writes: how many puts it took, and the disk.
+fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc<Sim>) {
+    let sim = new_disk(64 << 10);
+    let pool = common::format(Arc::clone(&sim), 64 << 10);
+    let store = options.open(path, &pool).unwrap();
+    sim.fail_after(writes);
+    let mut done = 0;
+    let large = vec![7; 40_000];
+    let error = loop {
+        match put(&store, done) {
+            Ok(()) => done += 1,
+            Err(error) => break error,
+        }
+        if done % 50 == 0
+            && let Err(error) = store.put(b"large", &large)
+        {
+            break error;
+        }
+        assert!(done < 10_000, "it does not fail");
+    };
+    let told = |error: &StoreError| {
+        let why = error.to_string();
+        assert!(why.contains("Input/output error"), "{why}");
+    };
+    told(&error);
+    // From now on nothing is taken, and what is there is read.
+    let refused = put(&store, 20_000).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            StoreError::ReadOnly { .. } | StoreError::IndexStalled { .. }
+        ),
+        "{refused}"
+    );
+    assert!(store.commit().is_err());
+    assert!(
+        store
+            .stats()
+            .trouble
+            .unwrap()
+            .contains("Input/output error")
+    );
+    for number in 0..done {
+        assert!(store.get(&key(number)).unwrap().is_some());
+    }
+    told(&store.close().unwrap_err());
+    (done, sim)
+}
+
+#[test]
+fn wherever_the_pools_disk_fails_nothing_acknowledged_is_lost_and_the_store_says_what_happened() {
+    within(Duration::from_secs(240), "failing disks", || {
+        for resident in [false, true] {
+            let options = tiny(Variant::Buffered(6)).resident(resident);
+            for writes in (1..30).chain((30..300).step_by(37)) {
+                let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+                let path = dir.path().join("store");
+                let (done, sim) = until_it_fails(writes, &options, &path);
+                for arrived in [false, true] {
+                    let images = sim.crash_images();
+                    let image = images.at(images.points() - 1, || arrived);
+                    let copy = dir.path().join(format!("copy {arrived}"));
+                    common::copy_dir(&path, &copy);
+                    let sim = Arc::new(Sim::disk(image));
+                    let pool = PoolOptions::new().open_on("test pool", sim).unwrap();
+                    let store = options.open(&copy, &pool).unwrap();
+                    let found = prefix(&store, done + 2);
+                    assert!(found >= done, "{writes} writes: {found} of {done}");
+                    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+                    put(&store, found).unwrap();
+                }
+            }
+        }
+    });
+}
+
+const CHILD: &str = "FOREBAY_STORE_DISK_TEST";
+
+#[test]
+#[ignore = "the process whose disk fails; run by the test below"]
+fn child() {
+    let Ok(dir) = std::env::var(CHILD) else {
+        return;
+    };
+    let dir = PathBuf::from(dir);
+    let pool = PoolOptions::new().open(dir.join("pool")).unwrap();
+    let store = tiny(Variant::DOUBLE)
+        .open(dir.join("store"), &pool)
         .unwrap();
-    let store = dir.path().join("store");
-    let refused = StoreOptions::new().open(&store, &pool).map(drop);
-    let why = refused.unwrap_err().to_string();
-    assert!(why.contains("lies on a disk"), "{why}");
-    assert!(!store.exists());
+    for number in 0..30 {
+        put(&store, number).unwrap();
+    }
+    std::fs::write(dir.join("fault"), "").unwrap();
+    let error = put(&store, 30).unwrap_err();
+    assert!(matches!(error, StoreError::NotCommitted { .. }), "{error}");
+    assert_eq!(
+        store.get(&key(29)).unwrap().as_deref(),
+        Some(&[29; 500][..])
+    );
+    assert!(store.close().is_err());
+}
+
+#[test]
+fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
+    let (dir, pool) = new_pool();
+    drop(pool);
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "child"])
+        .env(CHILD, dir.path())
+        .env("FOREBAY_TEST_DISK_FAULT", dir.path().join("fault"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let pool = reopened(&dir);
+    let store = tiny(Variant::DOUBLE)
+        .open(dir.path().join("store"), &pool)
+        .unwrap();
+    assert_eq!(prefix(&store, 31), 30);
+    assert!(store.stats().trouble.is_none());
+    put(&store, 30).unwrap();
 }

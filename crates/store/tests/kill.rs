@@ -147,60 +147,69 @@ fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<
 
 #[test]
 fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
+    let pool = PoolOptions::new().emulated(true);
     within(Duration::from_secs(300), "killing", || {
-        let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 8;
-        let mut rng = Rng(seed);
-        let dir = tempfile::tempdir().unwrap();
-        let pool = PoolOptions::new()
-            .size(4 << 20)
-            .segment_size(64 << 10)
-            .lanes(4)
-            .emulated(true);
-        pool.create(dir.path().join("pool")).unwrap();
-        let mut known = Known::nothing(WRITERS);
-        let (mut killed, mut closed, mut acknowledged) = (0, 0, 0);
-        for round in 0.. {
-            if killed == KILLS {
-                break;
-            }
-            let variant = way(rng.below(7));
-            let seed = rng.next();
-            // One in four while it opens; the others anywhere up to its close.
-            let lives_ms = if round % 4 == 0 {
-                rng.below(40)
-            } else {
-                rng.below(700)
-            };
-            let (heard, end) = strike(dir.path(), seed, variant, Duration::from_millis(lives_ms));
-            match end {
-                End::Killed => killed += 1,
-                End::Closed => closed += 1,
-            }
-            for writer in 0..WRITERS {
-                let done = heard.get(&(writer as u32)).copied().unwrap_or(0) as usize;
-                acknowledged += done;
-                let mut state = known.writers[writer as usize][0].clone();
-                let operations = writers_operations(seed, writer);
-                operations[..done]
-                    .iter()
-                    .for_each(|op| apply(&mut state, op));
-                let mut allowed = vec![state.clone()];
-                if let Some(in_flight) = operations.get(done) {
-                    apply(&mut state, in_flight);
-                    allowed.push(state);
-                }
-                known.writers[writer as usize] = allowed;
-            }
-            let when = format!("round {round}: {variant}, {end:?} after {lives_ms} ms");
-            let store = open(dir.path(), way(rng.below(7)));
-            let states = known.judge(&store, &when);
-            known.writers = states.into_iter().map(|state| vec![state]).collect();
-            if rng.chance(6) {
-                let problems = store.verify().unwrap().problems;
-                assert!(problems.is_empty(), "{when}: {problems:?}");
-            }
-        }
-        println!("{killed} kills, {closed} closes, {acknowledged} acknowledged operations");
-        assert!(acknowledged > 1000, "{acknowledged}");
+        kill_again_and_again(pool)
     });
+}
+
+#[test]
+fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_there() {
+    let pool = PoolOptions::new().on_disk(true);
+    within(Duration::from_secs(300), "killing", || {
+        kill_again_and_again(pool)
+    });
+}
+
+fn kill_again_and_again(pool: PoolOptions) {
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 8;
+    let mut rng = Rng(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let pool = pool.size(4 << 20).segment_size(64 << 10).lanes(4);
+    drop(pool.create(dir.path().join("pool")).unwrap());
+    let mut known = Known::nothing(WRITERS);
+    let (mut killed, mut closed, mut acknowledged) = (0, 0, 0);
+    for round in 0.. {
+        if killed == KILLS {
+            break;
+        }
+        let variant = way(rng.below(7));
+        let seed = rng.next();
+        // One in four while it opens; the others anywhere up to its close.
+        let lives_ms = if round % 4 == 0 {
+            rng.below(40)
+        } else {
+            rng.below(700)
+        };
+        let (heard, end) = strike(dir.path(), seed, variant, Duration::from_millis(lives_ms));
+        match end {
+            End::Killed => killed += 1,
+            End::Closed => closed += 1,
+        }
+        for writer in 0..WRITERS {
+            let done = heard.get(&(writer as u32)).copied().unwrap_or(0) as usize;
+            acknowledged += done;
+            let mut state = known.writers[writer as usize][0].clone();
+            let operations = writers_operations(seed, writer);
+            operations[..done]
+                .iter()
+                .for_each(|op| apply(&mut state, op));
+            let mut allowed = vec![state.clone()];
+            if let Some(in_flight) = operations.get(done) {
+                apply(&mut state, in_flight);
+                allowed.push(state);
+            }
+            known.writers[writer as usize] = allowed;
+        }
+        let when = format!("round {round}: {variant}, {end:?} after {lives_ms} ms");
+        let store = open(dir.path(), way(rng.below(7)));
+        let states = known.judge(&store, &when);
+        known.writers = states.into_iter().map(|state| vec![state]).collect();
+        if rng.chance(6) {
+            let problems = store.verify().unwrap().problems;
+            assert!(problems.is_empty(), "{when}: {problems:?}");
+        }
+    }
+    println!("{killed} kills, {closed} closes, {acknowledged} acknowledged operations");
+    assert!(acknowledged > 1000, "{acknowledged}");
 }

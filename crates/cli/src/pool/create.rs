@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[command(
     long_about = "Makes a pool: a file on a file system mounted with -o dax on persistent memory, or a devdax \
                   device. Nothing that exists is overwritten.\n\n\
-                  With --disk, or on a block device, it lies on an ordinary disk: a sync of a program under forebay run is then one write there, \
+                  With --disk, or on a block device, it lies on an ordinary disk: a sync of a program under forebay run, or a put of a store, is then one write there, \
                   instead of the syncs of its own files. That pays where this disk syncs faster than the one with the data, and hardly \
                   where it is the same.\n\n\
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \

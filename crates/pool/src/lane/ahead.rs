@@ -80,7 +80,7 @@ impl Lane {
     ) -> Result<Ahead<'_>, Option<(Lsn, u64)>> {
         let slot = control.open().ok_or(None)?;
         let start = self.slots[slot].start().ok_or(None)?;
-        let visible = self.slots[slot].visible();
+        let visible = self.durable_below(self.slots[slot].visible());
         let written = &mut control.ahead[slot];
         let at = start + written.bytes;
         let ready = (visible.saturating_sub(at) / PAGE * PAGE).min(limits.max);

@@ -7,7 +7,7 @@
 //! 4. *Publish* ([`publish`](super::publish)): raise the window's mark over the record once it stands at it. So
 //!    what is published is durable without a gap, and recovery may stop at the first invalid record.
 //!
-//! Writers copy in parallel and wait for each other only in step 4.
+//! Writers copy in parallel and wait for each other only in step 4. On a disk "durable" is "ready to be committed" ([`commit`](super::commit)).
 //! The slow path, once a segment, is [`Lane::make_room`].
 
 use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
@@ -37,7 +37,8 @@ impl Lane {
     }
 
     /// Appends a record of the owner's `kind` (not 0) whose payload is the concatenation of
-    /// `parts`. When this returns, the record is durable and so is every record of this lane with a lower address.
+    /// `parts`. When this returns, the record is durable and so is every record of this lane with a lower address; on a disk
+    /// ([`needs_commit`](Self::needs_commit)) once it is [committed](Self::commit).
     ///
     /// Waits while all segments are in the drain's hands.
     ///
@@ -134,7 +135,7 @@ impl Lane {
     /// [`AppendError::Closed`].
     pub fn next_segment(&self, full: Option<Lsn>) -> Result<Option<Lsn>, AppendError> {
         let mut control = self.control.lock();
-        if control.closed {
+        if control.has_ended() {
             return Err(AppendError::Closed);
         }
         if let Some(slot) = control.open() {
@@ -207,7 +208,11 @@ impl Lane {
         payload: usize,
     ) {
         let place = window.place(start, lsn);
-        let lag = place.behind() / LINE as u64;
+        let behind = match &self.commits {
+            None => place.behind(),
+            Some(commits) => commits.behind(lsn),
+        };
+        let lag = behind / LINE as u64;
         let header = Header {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
             lsn,
@@ -269,7 +274,7 @@ impl Lane {
     }
 
     /// Takes the rest of the open segment, ends it with a seal record, and hands it to the drain.
-    fn seal_open(&self, control: &mut Control, slot: usize) {
+    pub(super) fn seal_open(&self, control: &mut Control, slot: usize) {
         let window = &*self.slots[slot];
         let start = window.start().unwrap_or(control.next_start);
         let limit = start + self.segment_bytes;
@@ -294,7 +299,7 @@ impl Lane {
     fn open_next(&self, control: &mut MutexGuard<'_, Control>) -> Result<(), AppendError> {
         let mut waiting = None;
         loop {
-            if control.closed {
+            if control.has_ended() {
                 return Err(AppendError::Closed);
             }
             if control.open().is_some() || self.open_free(control) {
@@ -331,6 +336,7 @@ impl Lane {
         window
             .place(start, start)
             .stream(0, &[IoSlice::new(&header.encode())]);
+        // On a disk it is committed with the first records: until then the log ends before it.
         self.media().fence();
         window.publish(start + SEGMENT_HEADER);
         control.states[slot] = SlotState::Open;

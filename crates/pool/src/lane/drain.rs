@@ -3,6 +3,9 @@
 //! Several threads may drain at once. Segments are released in any order; the head, and with it what recovery
 //! starts from, moves over a prefix only. The new head is durable before a slot of that
 //! prefix is used again. Draining takes nothing from the pool, so it cannot deadlock with writers.
+//!
+//! On a disk nothing is handed out that is not committed, so that what is elsewhere is in the log that a recovery finds; a segment that is sealed is
+//! committed by the drain that wants it.
 
 use super::{
     Control, Lane, SlotState, Stall,
@@ -73,6 +76,9 @@ impl Lane {
             if let Some(sealed) = self.next_sealed(&mut control) {
                 return Some(Work::Sealed(sealed));
             }
+            if self.commit_sealed(&mut control) {
+                continue;
+            }
             let grown = ahead.and_then(|limits| match self.next_ahead(&mut control, limits) {
                 Ok(work) => Some(Ok(work)),
                 // Looked at as long as it grows, and only then.
@@ -106,7 +112,11 @@ impl Lane {
             .order
             .iter()
             .find_map(|&slot| match control.states[slot] {
-                SlotState::Sealed(end) if !control.ahead[slot].in_flight => Some((slot, end)),
+                SlotState::Sealed(end)
+                    if !control.ahead[slot].in_flight && self.is_committed(next_start(end)) =>
+                {
+                    Some((slot, end))
+                }
                 _ => None,
             })?;
         let start = self.slots[slot].start()?;
@@ -155,7 +165,7 @@ impl Lane {
             {
                 return Err(AppendError::Stalled(stall.reason.clone()));
             }
-            if control.closed {
+            if control.has_ended() {
                 return Err(AppendError::Closed);
             }
             self.freed.wait(&mut control);
@@ -217,6 +227,10 @@ impl Lane {
         let tables = self.core.tables();
         crate::failpoint!("pool:release-entry");
         tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
+        if let Err(error) = self.core.media.check() {
+            // A recovery may begin where the head was: what is there stays there.
+            return self.end_by(control, &error);
+        }
         crate::failpoint!("pool:release-free");
         for slot in freed {
             self.slots[slot].close();

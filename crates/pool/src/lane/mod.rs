@@ -6,11 +6,14 @@
 //! elsewhere and releases it (`drain`). After a crash the log is walked from the lane's head to its
 //! last valid record (`recover`). docs/pool-format.md, "The life of a segment".
 //!
+//! On a disk an append alone is not durable: [`Lane::commit`] makes it so (`commit`). Nothing leaves the lane before.
+//!
 //! Lock order: a lane has one mutex, `control`, for everything that happens once a segment. It is never held while
 //! waiting for another lock. Appends and reads take no lock.
 
 mod ahead;
 mod append;
+mod commit;
 mod crowding;
 mod drain;
 mod publish;
@@ -21,6 +24,7 @@ mod resume;
 use ahead::WrittenAhead;
 pub use ahead::{Ahead, AheadBytes};
 pub(crate) use append::{payload_of, write_record};
+use commit::OwnCommits;
 use crowding::Crowding;
 pub use drain::{Sealed, Work};
 pub(crate) use publish::{Finished, PublishMark};
@@ -58,6 +62,8 @@ pub struct Lane {
     tail: OwnLine<AtomicU64>,
     /// Records that are durable before an earlier one is.
     finished: Finished,
+    /// How far it is committed, on a medium that needs it.
+    commits: Option<Box<OwnCommits>>,
     /// Whether the drain falls behind.
     crowding: Crowding,
     /// Everything that changes once a segment.
@@ -104,6 +110,8 @@ struct Control {
     next_start: Lsn,
     /// Why the drain cannot go on, if it cannot.
     stalled: Option<Stall>,
+    /// Why nothing is durable by this lane any more: the medium failed.
+    failure: Option<String>,
     closed: bool,
 }
 
@@ -111,6 +119,11 @@ impl Control {
     /// The slot that records are appended to, if a segment is open.
     fn open(&self) -> Option<usize> {
         self.states.iter().position(|s| *s == SlotState::Open)
+    }
+
+    /// True if nothing is appended any more.
+    fn has_ended(&self) -> bool {
+        self.closed || self.failure.is_some()
     }
 
     /// Log address below which everything is drained and released.

@@ -1,13 +1,19 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{Control, Crowding, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
+use super::{
+    Control, Crowding, Finished, Lane, NO_SEGMENT, OwnCommits, Recovered, SlotState, WrittenAhead,
+};
 use crate::{
     core::Core,
+    error::PoolError,
     format::{
+        layout::PAGE,
         record::{HEADER, Header, KIND_SEAL, record_bytes},
+        segment::next_start,
         table::{LaneEntry, LaneState, settle},
     },
     media::{OwnLine, Window},
+    persist::LINE,
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -17,10 +23,14 @@ use std::{
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
+use uuid::Uuid;
 
 impl Lane {
     /// The lane after recovery: its log sealed where it ended, its segments with the drain, and
     /// a fresh segment open if there is a free one.
+    ///
+    /// # Errors
+    /// A disk that cannot be written.
     pub(crate) fn resume(
         core: Arc<Core>,
         number: u32,
@@ -28,8 +38,8 @@ impl Lane {
         epoch: u32,
         windows: Vec<Arc<Window>>,
         recovered: &mut Recovered,
-    ) -> Self {
-        let owner = entry.state.map_or_else(uuid::Uuid::nil, |s| s.owner);
+    ) -> Result<Self, PoolError> {
+        let owner = entry.state.map_or_else(Uuid::nil, |s| s.owner);
         let mut states = vec![SlotState::Free; windows.len()];
         // What a process stored and did not live to fence is read now and may be gone after a power
         // cut. The log goes on behind it, so it is made durable first. Only the last two segments can hold any: a shared
@@ -42,25 +52,7 @@ impl Lane {
                 last.end - last.header.start,
             );
         }
-        // The old end of the log is sealed rather than continued: what an earlier session left
-        // unacknowledged behind it must never line up with records of this one.
-        if let Some(last) = recovered.segments.last_mut()
-            && !last.sealed
-        {
-            let header = Header {
-                length: 0,
-                lsn: last.end,
-                epoch,
-                lag: 0,
-                kind: KIND_SEAL,
-            };
-            let bytes = header.encode(owner, &[]);
-            let at = windows[last.slot].offset() + (last.end - last.header.start);
-            core.media.stream(at, &[IoSlice::new(&bytes)], 0);
-            core.media.fence();
-            last.end += record_bytes(0);
-            last.sealed = true;
-        }
+        end_log(&core, (owner, epoch), &windows, recovered)?;
         for segment in &recovered.segments {
             states[segment.slot] = SlotState::Sealed(segment.end);
         }
@@ -72,6 +64,9 @@ impl Lane {
             slots: windows.into(),
             tail: OwnLine(AtomicU64::new(NO_SEGMENT)),
             finished: Finished::new(),
+            // All that was recovered is on the disk.
+            commits: (core.media.needs_commit())
+                .then(|| Box::new(OwnCommits::new(recovered.next_start()))),
             crowding: Crowding::default(),
             control: Mutex::new(Control {
                 entry,
@@ -79,6 +74,7 @@ impl Lane {
                 next_start: recovered.next_start(),
                 ahead: vec![WrittenAhead::default(); states.len()],
                 stalled: None,
+                failure: None,
                 closed: false,
                 states,
             }),
@@ -87,7 +83,7 @@ impl Lane {
             core,
         };
         lane.open_free(&mut lane.control.lock());
-        lane
+        Ok(lane)
     }
 
     /// Changes the label, durably. Whole words of eight bytes change at once; a crash may leave some of them changed.
@@ -95,7 +91,7 @@ impl Lane {
         self.core.tables().write_label(self.lane, label);
     }
 
-    /// Ends the session and gives the lane back to the pool. False if its log is not drained: then
+    /// Ends the session and gives the lane back to the pool. False if its log is not drained, or the medium [failed](Self::failure): then
     /// the lane stays its owner's, with everything in it.
     #[must_use]
     pub fn remove(self) -> bool {
@@ -126,7 +122,13 @@ impl Lane {
             .write_lane(self.lane, &mut control.entry, freed);
         self.freed.notify_all();
         self.sealed.notify_all();
-        true
+        match self.core.media.check() {
+            Ok(()) => true,
+            Err(error) => {
+                self.end_by(&mut control, &error);
+                false
+            }
+        }
     }
 
     /// True if the log holds a record that is not drained.
@@ -139,6 +141,46 @@ impl Lane {
                 _ => true,
             })
     }
+}
+
+/// The old end of the log is sealed rather than continued: what an earlier session left
+/// unacknowledged behind it must never line up with records of this one. On a disk, too, when this returns.
+fn end_log(
+    core: &Core,
+    (owner, epoch): (Uuid, u32),
+    windows: &[Arc<Window>],
+    recovered: &mut Recovered,
+) -> Result<(), PoolError> {
+    let Some(last) = recovered.segments.last_mut().filter(|last| !last.sealed) else {
+        return Ok(());
+    };
+    // On a disk its page may have records in front of it, though none that was committed: commits end with a page. Until the page
+    // is written they are no more certain than it is.
+    let page = last.end / PAGE * PAGE;
+    let behind = match core.media.needs_commit() {
+        true => (last.end - page) / LINE as u64,
+        false => 0,
+    };
+    let header = Header {
+        length: 0,
+        lsn: last.end,
+        epoch,
+        lag: u32::try_from(behind).unwrap_or(0),
+        kind: KIND_SEAL,
+    };
+    let bytes = header.encode(owner, &[]);
+    let segment = windows[last.slot].offset();
+    let at = segment + (last.end - last.header.start);
+    core.media.stream(at, &[IoSlice::new(&bytes)], 0);
+    core.media.fence();
+    last.end += record_bytes(0);
+    last.sealed = true;
+    let written = (core.media).write_back(
+        segment + (page - last.header.start),
+        next_start(last.end) - page,
+    );
+    written.map_err(|e| PoolError::io(&core.path, "ending the recovered log", e))?;
+    Ok(())
 }
 
 const _: () = assert!(record_bytes(0) as usize == 2 * HEADER);

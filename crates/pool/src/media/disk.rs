@@ -293,6 +293,11 @@ impl Media for DiskMedia {
         read_all(self.disk(), offset, to)
     }
 
+    fn settle(&self) -> io::Result<()> {
+        // Whatever a process had written when it was killed: the disk may have it in its cache only.
+        rustix::fs::fdatasync(self.disk()).map_err(Into::into)
+    }
+
     fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.check()?;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -159,6 +159,14 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What was written back by a process that did not live to be told is durable once this returns, as far as [`load_in`](Self::load_in) finds it.
+    ///
+    /// # Errors
+    /// It cannot be made so.
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes `[offset, offset + bytes)`, whole pages to which nothing is stored meanwhile, durable.
     ///
     /// # Errors

@@ -8,18 +8,28 @@
 //! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless somebody
 //!   fences a later store to the same words.
 //!
+//! A *disk* ([`Sim::disk`]) is simulated as `media::disk` is one: memory that no crash image has, and behind it a disk that gets the tables with
+//! every store, and everything else when it is written back. There a write is in flight from its first byte until it returns, in sectors of 512 bytes
+//! of which any subset may have arrived, of a process that was killed as well, until somebody [settles](Media::settle) the disk; and it may be
+//! told to fail.
+//!
 //! Faults it does not produce: a fenced store that is lost, and bits that flip by themselves (tests flip
 //! bits in an image themselves).
+
+mod disk;
+mod images;
 
 use super::{Media, Survives, held::HeldLocks};
 use crate::{
     checksum::Checksum,
+    format::layout::PAGE,
     persist::{LINE, load_once},
 };
+use disk::{Disk, SECTOR};
+pub use images::{CrashImages, CrashPoint};
 use parking_lot::Mutex;
 use std::{
     cell::UnsafeCell,
-    collections::{BTreeMap, HashMap},
     io::{self, IoSlice},
     thread::{self, ThreadId},
 };
@@ -41,11 +51,16 @@ pub enum Event {
         /// Who fenced.
         thread: ThreadId,
     },
+    /// Everything stored before, by whatever thread, is durable.
+    Settle,
     /// The test noted something, for instance that a write was acknowledged.
     Note(u64),
 }
 
-/// Volatile memory with a record of its stores and fences.
+/// A processor's memory keeps its promises in words of so many bytes.
+const WORD: usize = 8;
+
+/// Volatile memory, or a disk behind it, with a record of its stores and fences.
 pub struct Sim {
     words: Box<[UnsafeCell<u64>]>,
     state: Mutex<State>,
@@ -57,6 +72,8 @@ struct State {
     base: Vec<u8>,
     events: Vec<Event>,
     recording: bool,
+    /// What a disk has, written by whomever; none for persistent memory.
+    disk: Option<Disk>,
 }
 
 impl State {
@@ -97,9 +114,57 @@ impl Sim {
                 base: image,
                 events: Vec::new(),
                 recording: true,
+                disk: None,
             }),
             held: HeldLocks::default(),
         }
+    }
+
+    /// A disk with the contents of `image`, as it is found after a crash.
+    #[must_use]
+    pub fn disk(mut image: Vec<u8>) -> Self {
+        image.resize(image.len().next_multiple_of(SECTOR), 0);
+        let mut sim = Self::from_image(image.clone());
+        sim.state.get_mut().disk = Some(Disk::new(image));
+        sim
+    }
+
+    /// Another one of its kind with the contents of `image`.
+    #[must_use]
+    pub fn of_its_kind(&self, image: Vec<u8>) -> Self {
+        match self.needs_commit() {
+            true => Self::disk(image),
+            false => Self::from_image(image),
+        }
+    }
+
+    /// The disk fails after so many more writes, in the middle of the last one.
+    pub fn fail_after(&self, writes: u64) {
+        if let Some(disk) = &mut self.state.lock().disk {
+            disk.fail_after(writes);
+        }
+    }
+
+    /// Whether the disk was told to fail, and has.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        let state = self.state.lock();
+        (state.disk.as_ref()).is_some_and(Disk::has_failed)
+    }
+
+    /// A process that was killed left `bytes` on their way to `offset`, both multiples of 512: the next one finds them, and a power cut may
+    /// still take any of them.
+    pub fn leave_in_flight(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        if let Some(disk) = &mut state.disk {
+            disk.put(offset, bytes);
+        }
+        let thread = thread::current().id();
+        state.record(|| Event::Store {
+            thread,
+            offset,
+            bytes: bytes.to_vec(),
+        });
     }
 
     /// Remembers no events from now on: the memory is ordinary memory then, for tests that make no crash images.
@@ -117,14 +182,18 @@ impl Sim {
     pub fn crash_images(&self) -> CrashImages {
         let state = self.state.lock();
         CrashImages {
+            unit: state.disk.as_ref().map_or(WORD, |_| SECTOR),
             base: state.base.clone(),
             events: state.events.clone(),
         }
     }
 
-    /// The memory's present contents: what is there if only the process dies.
+    /// The present contents of the memory, or the disk: what is there if only the process dies.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
+        if let Some(disk) = &self.state.lock().disk {
+            return disk.bytes().to_vec();
+        }
         let mut image = vec![0; self.words.len() * 8];
         self.load(0, &mut image);
         image
@@ -140,6 +209,16 @@ impl Sim {
         bytes.resize(bytes.len().next_multiple_of(LINE), 0);
         let to = self.pointer(offset, bytes.len());
         let mut state = self.state.lock();
+        if let Some(disk) = &state.disk {
+            let is_table = disk.is_table(offset);
+            if is_table && state.write(offset, &bytes).is_err() {
+                // `check` says so.
+                return;
+            }
+            // SAFETY: as below.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+            return;
+        }
         // SAFETY: `pointer` checked the range; the lock keeps other writers and `load` out.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         state.record(|| Event::Store {
@@ -170,11 +249,69 @@ impl Media for Sim {
     }
 
     fn survives(&self) -> Survives {
-        Survives::PowerCut
+        match self.needs_commit() {
+            true => Survives::PowerCutOnceCommitted,
+            false => Survives::PowerCut,
+        }
     }
 
     fn describe(&self) -> String {
-        "simulated persistent memory".to_owned()
+        match self.needs_commit() {
+            true => "simulated disk".to_owned(),
+            false => "simulated persistent memory".to_owned(),
+        }
+    }
+
+    fn needs_commit(&self) -> bool {
+        self.state.lock().disk.is_some()
+    }
+
+    fn set_tables(&self, end: u64) {
+        if let Some(disk) = &mut self.state.lock().disk {
+            disk.set_tables(end);
+        }
+    }
+
+    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let to = self.pointer(offset, bytes);
+        let state = self.state.lock();
+        if let Some(disk) = &state.disk {
+            let at = usize::try_from(offset).unwrap_or(usize::MAX);
+            let from = &disk.bytes()[at..at + bytes];
+            // SAFETY: `pointer` checked the range; the lock keeps other writers and `load` out.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, bytes) };
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.disk.is_some() {
+            state.record(|| Event::Settle);
+        }
+        Ok(())
+    }
+
+    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if !self.needs_commit() {
+            return Ok(());
+        }
+        let end = offset + bytes;
+        assert!(
+            offset.is_multiple_of(PAGE) && end.is_multiple_of(PAGE),
+            "{offset}..{end} are no whole pages"
+        );
+        let mut copy = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        self.load(offset, &mut copy);
+        self.state.lock().write(offset, &copy)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.has_failed() {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => Ok(()),
+        }
     }
 
     fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
@@ -188,9 +325,12 @@ impl Media for Sim {
     }
 
     fn fence(&self) {
-        self.state.lock().record(|| Event::Fence {
-            thread: thread::current().id(),
-        });
+        let mut state = self.state.lock();
+        if state.disk.is_none() {
+            state.record(|| Event::Fence {
+                thread: thread::current().id(),
+            });
+        }
     }
 
     fn load(&self, offset: u64, to: &mut [u8]) {
@@ -225,128 +365,6 @@ fn gather(parts: &[IoSlice<'_>], skip: usize) -> Vec<u8> {
     }
     bytes.drain(..skip.min(bytes.len()));
     bytes
-}
-
-/// Every state a [`Sim`] can be found in after a crash.
-#[derive(Clone)]
-pub struct CrashImages {
-    base: Vec<u8>,
-    events: Vec<Event>,
-}
-
-impl CrashImages {
-    /// Number of points in time at which the crash can be: before each event and after the last.
-    #[must_use]
-    pub fn points(&self) -> usize {
-        self.events.len() + 1
-    }
-
-    /// The notes that were made before crash point `point`.
-    pub fn notes_before(&self, point: usize) -> impl Iterator<Item = u64> {
-        self.events[..point].iter().filter_map(|event| match event {
-            Event::Note(what) => Some(*what),
-            _ => None,
-        })
-    }
-
-    /// The medium as found when the power failed at `point`. `persisted` is asked for each
-    /// eight-byte word of each store in flight whether it had arrived.
-    pub fn at(&self, point: usize, persisted: impl FnMut() -> bool) -> Vec<u8> {
-        let mut moment = self.start();
-        while moment.point < point && moment.step() {}
-        moment.image(persisted)
-    }
-
-    /// The first crash point; [`step`](CrashPoint::step) goes through all of them at the cost of one.
-    #[must_use]
-    pub fn start(&self) -> CrashPoint<'_> {
-        CrashPoint {
-            events: &self.events,
-            point: 0,
-            durable: self.base.clone(),
-            in_flight: BTreeMap::new(),
-            unfenced: HashMap::new(),
-        }
-    }
-}
-
-/// One point in time at which the power can fail.
-pub struct CrashPoint<'a> {
-    events: &'a [Event],
-    point: usize,
-    /// What is there for certain.
-    durable: Vec<u8>,
-    /// For each word with stores in flight, by its offset: who stored what, in order.
-    in_flight: BTreeMap<u64, Vec<(ThreadId, [u8; 8])>>,
-    /// The words that each thread stored since its last fence.
-    unfenced: HashMap<ThreadId, Vec<u64>>,
-}
-
-impl CrashPoint<'_> {
-    /// Its number: that of the events before it.
-    #[must_use]
-    pub fn point(&self) -> usize {
-        self.point
-    }
-
-    /// Goes on to the next point. False at the last one.
-    pub fn step(&mut self) -> bool {
-        let Some(event) = self.events.get(self.point) else {
-            return false;
-        };
-        self.point += 1;
-        match event {
-            Event::Store {
-                thread,
-                offset,
-                bytes,
-            } => {
-                let unfenced = self.unfenced.entry(*thread).or_default();
-                for (at, word) in (*offset..).step_by(8).zip(bytes.chunks_exact(8)) {
-                    let mut value = [0; 8];
-                    value.copy_from_slice(word);
-                    self.in_flight.entry(at).or_default().push((*thread, value));
-                    unfenced.push(at);
-                }
-            }
-            Event::Fence { thread } => {
-                for at in self.unfenced.remove(thread).unwrap_or_default() {
-                    let Some(stores) = self.in_flight.get_mut(&at) else {
-                        continue;
-                    };
-                    // What others stored there before cannot arrive any more after this.
-                    if let Some(last) = stores.iter().rposition(|(by, _)| by == thread) {
-                        put(&mut self.durable, at, &stores[last].1);
-                        stores.drain(..=last);
-                    }
-                    if stores.is_empty() {
-                        self.in_flight.remove(&at);
-                    }
-                }
-            }
-            Event::Note(_) => {}
-        }
-        true
-    }
-
-    /// The medium as found when the power failed here. `persisted` is asked for each eight-byte
-    /// word of each store in flight whether it had arrived.
-    pub fn image(&self, mut persisted: impl FnMut() -> bool) -> Vec<u8> {
-        let mut image = self.durable.clone();
-        for (at, stores) in &self.in_flight {
-            for (_, word) in stores {
-                if persisted() {
-                    put(&mut image, *at, word);
-                }
-            }
-        }
-        image
-    }
-}
-
-fn put(image: &mut [u8], offset: u64, bytes: &[u8]) {
-    let at = usize::try_from(offset).unwrap_or(usize::MAX);
-    image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
 #[cfg(test)]

@@ -188,6 +188,10 @@ impl Media for Timed {
         self.inner.load_in(offset, bytes)
     }
 
+    fn settle(&self) -> io::Result<()> {
+        self.inner.settle()
+    }
+
     fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.inner.write_back(offset, bytes)
     }

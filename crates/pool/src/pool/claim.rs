@@ -243,6 +243,8 @@ impl Pool {
             }));
         };
         // Here and not while something is appended. The rest of the pool is never mapped: it would count as this process's memory.
+        let settled = core.media.settle();
+        settled.map_err(|e| PoolError::io(&core.path, "syncing the pool", e))?;
         for &segment in &segments {
             self.prepare_segment(segment, true)?;
             self.load_segment(segment)?;
@@ -283,7 +285,7 @@ impl Pool {
             epoch,
             windows,
             &mut recovered,
-        );
+        )?;
         Ok((lane, recovered))
     }
 

@@ -198,7 +198,7 @@ impl PoolOptions {
 fn in_memory(file: &fs::File) -> Option<&'static str> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
-    match rustix::fs::fstatfs(file).map(|found| i64::from(found.f_type)) {
+    match rustix::fs::fstatfs(file).map(|found| found.f_type) {
         Ok(TMPFS) => Some("tmpfs"),
         Ok(RAMFS) => Some("ramfs"),
         _ => None,

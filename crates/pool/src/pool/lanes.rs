@@ -17,6 +17,7 @@ impl Pool {
     /// # Errors
     /// [`PoolErrorKind::Damaged`] if the lane table is.
     pub fn has_lane(&self, owner: Uuid) -> Result<bool, PoolError> {
+        self.core.load_tables()?;
         Ok(self.lane_of(owner)?.is_some())
     }
 
@@ -25,6 +26,7 @@ impl Pool {
     /// # Errors
     /// As [`has_lane`](Self::has_lane).
     pub fn last_session(&self, owner: Uuid) -> Result<Option<u32>, PoolError> {
+        self.core.load_tables()?;
         let lane = self.lane_of(owner)?;
         Ok(lane
             .and_then(|(_, entry)| entry.state)
@@ -36,6 +38,7 @@ impl Pool {
     /// # Errors
     /// As [`has_lane`](Self::has_lane).
     pub fn relabel(&self, owner: Uuid, label: &str) -> Result<(), PoolError> {
+        self.core.load_tables()?;
         if let Some((lane, _)) = self.lane_of(owner)? {
             self.core.tables().write_label(lane, label);
         }

@@ -122,7 +122,7 @@ impl Pool {
         }
     }
 
-    /// True if what is appended is durable only once it was committed ([`Member::commit`](crate::Member::commit)).
+    /// True if what is appended is durable only once it was committed ([`Lane::commit`](crate::Lane::commit), [`Member::commit`](crate::Member::commit)).
     #[must_use]
     pub fn needs_commit(&self) -> bool {
         self.core.media.needs_commit()

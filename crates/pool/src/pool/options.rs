@@ -73,7 +73,7 @@ impl PoolOptions {
         self
     }
 
-    /// Make the pool on an ordinary disk, in a file: what is committed ([`Member::commit`](crate::Member::commit)) survives a power cut. On a block
+    /// Make the pool on an ordinary disk, in a file: what is committed ([`Lane::commit`](crate::Lane::commit)) survives a power cut. On a block
     /// device a pool is always one, and one that was made so is opened without this. Default: no.
     #[must_use]
     pub const fn on_disk(mut self, disk: bool) -> Self {

@@ -1,35 +1,27 @@
-//! Commits: on a medium that needs them, what was appended is durable once it is written back.
+//! Commits of a shared lane: what they have in common with those of any lane is in [`commit`](crate::commit).
 //!
-//! 1. One member leads: it commits for all that wait (threads, processes, files).
-//! 2. It fills the page in which the log ends with a void record, so that no durable page is ever written again, and waits until everything before
-//!    that is published.
-//! 3. It writes back what is not committed yet, whole pages, segment by segment.
-//! 4. It moves the mark `committed`, and wakes those that wait. Who came after step 2 leads the next commit.
-//!
-//! Records state how far behind them the log was *committed* (`record::Header`), since that alone is what a recovery may hold against a gap.
-//!
-//! The owner leads no commit while it releases segments, and keeps members from one: what is being written is never another segment by then.
-//! When a leader dies, the owner frees its place, and the next one does its work again. A medium that fails closes the lane.
+//! One member leads for all (threads, processes, files). The owner leads no commit while it releases segments, and keeps members from one: what is
+//! being written is never another segment by then. When a leader dies, the owner frees its place, and the next one does its work again. A medium
+//! that fails closes the lane.
 
 use super::{member::Member, owner::SharedLane, state::first};
 use crate::{
+    commit::Commits,
     error::AppendError,
     format::{
         layout::{PAGE, SEGMENTS_MAX},
         record::Lsn,
     },
     lane::{pack, split},
-    media::{wait, wake},
+    media::wake,
 };
 use std::{
     hint, io,
-    sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
+    sync::atomic::Ordering::{Acquire, Relaxed, SeqCst},
     thread,
     time::{Duration, Instant},
 };
 
-/// How long a commit of another is waited for before looking whether it is still under way.
-const LOOK: Duration = Duration::from_millis(20);
 /// How long the owner waits for a commit of a member.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Turns of the busy wait for records before the end to be published.
@@ -69,28 +61,21 @@ impl Member {
 
     #[inline]
     fn is_committed(&self, lsn: Lsn) -> bool {
-        self.state.committed.0.load(Acquire) >= lsn
+        self.commits().reach(lsn)
+    }
+
+    #[inline]
+    pub(super) fn commits(&self) -> Commits<'_> {
+        self.state.commits()
     }
 
     #[cold]
     fn commit_below(&self, lsn: Lsn) -> Result<(), AppendError> {
-        loop {
-            if self.is_committed(lsn) {
-                return Ok(());
-            }
-            let seen = self.state.commits.load(Acquire);
-            if self.lead()? {
-                crate::failpoint!("shared:commit-led");
-                let done = match self.is_committed(lsn) {
-                    true => Ok(()),
-                    false => self.commit_all(),
-                };
-                self.follow();
-                // What had been appended before is committed, whatever the caller made of its address.
-                return done;
-            }
-            wait(&self.state.commits, seen, LOOK);
-        }
+        let check = || self.check_open();
+        (self.commits()).commit(lsn, self.number() + 1, check, || {
+            crate::failpoint!("shared:commit-led");
+            self.commit_all()
+        })
     }
 
     fn check_open(&self) -> Result<(), AppendError> {
@@ -103,15 +88,7 @@ impl Member {
     /// True if it leads from now on; false if another does.
     pub(super) fn lead(&self) -> Result<bool, AppendError> {
         self.check_open()?;
-        let us = self.number() + 1;
-        let led = (self.state.committer).compare_exchange(0, us, SeqCst, Relaxed);
-        Ok(led.is_ok())
-    }
-
-    /// It leads no more.
-    pub(super) fn follow(&self) {
-        self.state.committer.store(0, SeqCst);
-        wake(&self.state.commits);
+        Ok(self.commits().lead(self.number() + 1))
     }
 
     fn commit_all(&self) -> Result<(), AppendError> {
@@ -130,7 +107,7 @@ impl Member {
             return Err(AppendError::Closed);
         }
         crate::failpoint!("shared:commit-written");
-        self.state.committed.0.fetch_max(end, Release);
+        self.commits().move_to(end);
         Ok(())
     }
 
@@ -199,23 +176,17 @@ impl Member {
 
     /// Writes back what is not committed below `end`.
     fn write_back(&self, end: Lsn) -> io::Result<()> {
-        let from = self.state.committed.0.load(Acquire);
         let geometry = &self.core.superblock.geometry;
-        let mut segments: Vec<(Lsn, u64)> = (0..usize::from(SEGMENTS_MAX))
+        // A segment that starts elsewhere has an empty part: a member has written nonsense there.
+        let part = |(offset, start): (u64, Lsn)| {
+            let limit = start.saturating_add(self.segment_bytes);
+            (start..end.min(limit), offset)
+        };
+        let parts = (0..usize::from(SEGMENTS_MAX))
             .filter_map(|slot| self.state.segment(slot, geometry))
-            .map(|(offset, start)| (start, offset))
-            .filter(|(start, _)| *start < end && start + self.segment_bytes > from)
+            .map(part)
             .collect();
-        segments.sort_unstable();
-        for (start, offset) in segments {
-            let (from, end) = (from.max(start), end.min(start + self.segment_bytes));
-            // Otherwise a member has written nonsense there.
-            if from < end {
-                let media = &self.core.media;
-                media.write_back(offset + (from - start), end - from)?;
-            }
-        }
-        Ok(())
+        self.commits().write_back(&*self.core.media, parts)
     }
 }
 
@@ -232,16 +203,16 @@ impl SharedLane {
                 Err(_) => return,
                 Ok(true) => {
                     work();
-                    return self.us.follow();
+                    return self.us.commits().follow();
                 }
-                Ok(false) => wait(&self.state().commits, seen, LOOK),
+                Ok(false) => self.us.commits().wait(seen),
             }
         }
     }
 
     /// What is below `head` is released, and committed or not needed any more.
     pub(super) fn committed_to(&self, head: Lsn) {
-        self.state().committed.0.fetch_max(head, SeqCst);
+        self.us.commits().move_to(head);
     }
 
     /// `member` is dead: if it led a commit, it does so no more.
@@ -262,7 +233,7 @@ impl SharedLane {
             return Ok(());
         }
         let done = (self.us.fill_quiet_page()).and_then(|end| self.us.commit_published(end));
-        self.us.follow();
+        self.us.commits().follow();
         done
     }
 }

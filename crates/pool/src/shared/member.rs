@@ -7,6 +7,7 @@ use super::{
     step,
 };
 use crate::{
+    commit::write_void,
     core::Core,
     error::{AppendError, PoolError, PoolErrorKind},
     format::record::{HEADER, Header, Lsn, record_bytes},
@@ -425,10 +426,8 @@ impl Member {
 
     /// Makes `[from, to)`, at `offset` in the pool, a void record, durably.
     pub(super) fn void(&self, offset: u64, from: Lsn, to: Lsn) {
-        let header = Header::void(from, to - from, self.epoch, self.lag(from));
-        let media = &*self.core.media;
-        media.stream(offset, &[IoSlice::new(&header.encode(self.owner, &[]))], 0);
-        media.fence();
+        let log = (self.owner, self.epoch);
+        write_void(&*self.core.media, offset, (from, to), log, self.lag(from));
     }
 
     #[inline]

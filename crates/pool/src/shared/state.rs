@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{
+    commit::Commits,
     format::{
         layout::{Geometry, PAGE, SEGMENTS_MAX},
         record::Lsn,
@@ -110,6 +111,16 @@ impl State {
         self.next.store(NONE, Relaxed);
         self.committed.0.store(start, Relaxed);
         self.version.store(VERSION, Release);
+    }
+
+    /// How far it is committed.
+    #[inline]
+    pub(super) fn commits(&self) -> Commits<'_> {
+        Commits {
+            committed: &self.committed.0,
+            leader: &self.committer,
+            ended: &self.commits,
+        }
     }
 
     pub(super) fn version(&self) -> u64 {

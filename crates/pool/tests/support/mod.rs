@@ -285,6 +285,8 @@ fn write(
     rng: &mut Rng,
     plan: Plan,
 ) {
+    // On a disk, what was appended and is not committed yet.
+    let mut appended = Vec::new();
     for index in 0..plan.records_each as u32 {
         let most = if rng.chance(3) {
             lane.payload_max()
@@ -304,9 +306,16 @@ fn write(
         let cut = rng.below(length) as usize;
         let parts = [IoSlice::new(&payload[..cut]), IoSlice::new(&payload[cut..])];
         match lane.append(KIND, &parts) {
-            Ok(lsn) => ledger.promise(sim, Promise::Acked(owner, lsn, id)),
+            Ok(lsn) => appended.push((lsn, id)),
             Err(AppendError::Stalled(_)) => return,
             Err(other) => panic!("{other}"),
+        }
+        if !lane.needs_commit() || rng.chance(2) {
+            let (last, _) = appended[appended.len() - 1];
+            lane.commit(last + 1).unwrap();
+            for (lsn, id) in appended.drain(..) {
+                ledger.promise(sim, Promise::Acked(owner, lsn, id));
+            }
         }
         if rng.chance(6) {
             lane.seal();

@@ -48,6 +48,9 @@ impl Store {
         if let Head::Pool(lane) = &shared.head
             && !lane.give_back()
         {
+            if let Some(failed) = shared.head.failed() {
+                return Err(failed);
+            }
             return Err(StoreError::Stalled {
                 reason: "something was written to its lane of the pool while it was closed"
                     .to_owned(),

@@ -88,6 +88,8 @@ pub(crate) struct Shared {
     options: StoreOptions,
     uuid: Uuid,
     survives: String,
+    /// Each put is committed before it returns: the pool needs that, and the options say so.
+    commits_puts: bool,
     manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
     log: Arc<ValueLog>,
@@ -197,6 +199,30 @@ impl Shared {
 }
 
 impl Store {
+    /// Makes all that was put, deleted and written before durable, wherever it is: only with [`StoreOptions::commit_puts`] switched off on a disk, and with
+    /// [`Variant::NoSync`](crate::Variant::NoSync), is there anything to do. Cheaper than a [`flush`](Self::flush), after which it is in the files.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`] if the pool failed, [`StoreError::Io`] if a file did: what was not durable before may be lost.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (pool_path, dir) = (dir.path().join("pool"), dir.path().join("data"));
+    /// use forebay_pool::PoolOptions;
+    /// use forebay_store::StoreOptions;
+    /// let pool = PoolOptions::new().on_disk(true).create(&pool_path)?;
+    /// let store = StoreOptions::new().commit_puts(false).open(&dir, &pool)?;
+    /// store.put(b"alice", b"70")?; // a copy to memory
+    /// store.put(b"bob", b"130")?;
+    /// store.commit()?; // one write to the disk: both are durable
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit(&self) -> Result<(), StoreError> {
+        self.shared.head.make_durable()
+    }
+
     /// Waits until everything acknowledged before is in the value-log files on the disk.
     ///
     /// # Errors
@@ -284,7 +310,10 @@ impl Store {
             set_aside: shared.collector.set_aside(),
             leftovers: shared.log.leftovers(),
             given_up: shared.given_up.said(),
-            trouble: index_trouble.or_else(|| shared.collector.trouble()),
+            trouble: (shared.head.failed())
+                .map(|failed| failed.to_string())
+                .or(index_trouble)
+                .or_else(|| shared.collector.trouble()),
         }
     }
 }

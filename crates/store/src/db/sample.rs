@@ -24,7 +24,7 @@ const WINDOW: usize = 32 << 10;
 /// Some operations of a file.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    /// Bytes of all operations that were remembered.
+    /// Bytes of all operations that were remembered, and of the voids between them.
     seen: u64,
     /// Bytes of those that are live.
     live: u64,
@@ -109,6 +109,7 @@ impl Shared {
         if !reader.seek(place.max(reader.at()))? {
             return Ok(());
         }
+        reader.take_void_bytes();
         let (mut count, mut key_bytes) = (0, 0);
         while count < OPS && key_bytes < KEY_BYTES {
             let Ok(record) = reader.next()? else {
@@ -121,6 +122,8 @@ impl Shared {
                 key_bytes += op.key.len();
             }
         }
+        // Garbage from the first moment on.
+        sample.seen += reader.take_void_bytes();
         Ok(())
     }
 

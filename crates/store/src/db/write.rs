@@ -1,10 +1,12 @@
 //! Writing: append to the log, then insert into the memtable, both under the key's stripe.
 //!
 //! 1. Slow down, if the memtable fills faster than it goes into the index (`brake`; one load tells that nothing waits).
-//! 2. Under the key's stripe: append the record. It is durable when the append returns.
+//! 2. Under the key's stripe: append the record. It is durable when the append returns, but for a pool on a disk.
 //! 3. Still under the stripe: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
-//! 5. Keep the collector's and the drain's pace (`gc`, `brake`; one load each tells whether it concerns this write).
+//! 5. With a pool on a disk: commit the log up to the record, unless the options say otherwise. Not under the stripe: threads share a commit, and a
+//!    freeze waits for none. So a write is seen before it is durable; whatever is written by one who has seen it is durable after it only.
+//! 6. Keep the collector's and the drain's pace (`gc`, `brake`; one load each tells whether it concerns this write).
 //!
 //! The stripe makes a key's order in the log its order in the memtable, lets garbage collection compare and
 //! relocate as one step, and lets a freeze, which takes all stripes, find no write between 2 and 3.
@@ -118,7 +120,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], [`StoreError::Stalled`],
     /// [`StoreError::IndexStalled`], I/O errors. The write was not done then (after an I/O error of
-    /// the `fsync` and `nosync` variants it may appear after a restart).
+    /// the `fsync` and `nosync` variants, and after [`StoreError::NotCommitted`], it may appear after a restart).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -193,7 +195,7 @@ impl Store {
 }
 
 impl Shared {
-    /// Steps 2 to 5 for one operation.
+    /// Steps 2 to 6 for one operation.
     #[inline]
     fn write_at_pace(
         &self,
@@ -211,9 +213,19 @@ impl Shared {
             self.write_one(claim, kind, key, body, form, || true)
         })?;
         if let Some(lsn) = written {
+            self.commit_put(lsn)?;
             self.keep_pace(lsn, key.len() + body.len());
         }
         Ok(())
+    }
+
+    /// Step 5.
+    #[inline]
+    fn commit_put(&self, lsn: Lsn) -> Result<(), StoreError> {
+        match self.commits_puts {
+            true => self.head.commit(lsn),
+            false => Ok(()),
+        }
     }
 
     /// Does `write`, again and again as long as a resident log has no room for it and some is made.
@@ -359,6 +371,7 @@ impl Shared {
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
+        self.commit_put(lsn)?;
         self.keep_pace(lsn, payload.len());
         Ok(())
     }

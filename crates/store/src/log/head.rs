@@ -2,12 +2,12 @@
 
 use super::{Claim, FileHead, Resident};
 use crate::error::StoreError;
-use forebay_pool::{Lane, Lsn};
+use forebay_pool::{AppendError, Lane, Lsn};
 use std::io::IoSlice;
 
 /// The end of the log.
 pub(crate) enum Head {
-    /// In a pool: an append is durable when it returns; a drain moves segments to the files.
+    /// In a pool: an append is durable when it returns, or, on a disk, once it is committed; a drain moves segments to the files.
     Pool(Box<Lane>),
     /// In a pool, where it stays.
     Resident(Resident),
@@ -26,7 +26,7 @@ impl Head {
         }
     }
 
-    /// Appends a record; when this returns, it is as durable as the variant promises. Only a resident log asks what `claim` the
+    /// Appends a record; when this returns, it is as durable as the variant promises, but for a pool on a disk ([`commit`](Self::commit)). Only a resident log asks what `claim` the
     /// writer has to its last free segments; [`StoreError::Full`] if that has no room now.
     #[inline]
     pub(crate) fn append(
@@ -37,7 +37,7 @@ impl Head {
     ) -> Result<Lsn, StoreError> {
         match self {
             Self::Resident(resident) => resident.append(claim, kind, parts),
-            Self::Pool(lane) => Ok(lane.append(kind, parts)?),
+            Self::Pool(lane) => lane.append(kind, parts).map_err(|e| refused(lane, e)),
             Self::File(file) => file.append(kind, parts),
         }
     }
@@ -79,20 +79,61 @@ impl Head {
         }
     }
 
+    /// True if an append in a pool is durable only once it is [committed](Self::commit): the pool lies on a disk.
+    pub(crate) fn needs_commit(&self) -> bool {
+        self.lane().is_some_and(Lane::needs_commit)
+    }
+
+    /// Makes the record at `lsn` durable, and all before it, where an append in a pool is not so by itself.
+    pub(crate) fn commit(&self, lsn: Lsn) -> Result<(), StoreError> {
+        let Some(lane) = self.lane() else {
+            return Ok(());
+        };
+        lane.commit(lsn + 1).map_err(|error| match lane.failure() {
+            Some(reason) => StoreError::NotCommitted { reason },
+            None => error.into(),
+        })
+    }
+
     /// Makes everything appended durable, wherever it is.
     pub(crate) fn make_durable(&self) -> Result<(), StoreError> {
         match self {
-            Self::Pool(_) | Self::Resident(_) => Ok(()),
+            Self::Pool(_) | Self::Resident(_) => self.lane().map_or(Ok(()), |lane| {
+                lane.commit(Lsn::MAX).map_err(|e| refused(lane, e))
+            }),
             Self::File(file) => file.sync(),
         }
+    }
+
+    /// What to say if the pool failed.
+    pub(crate) fn failed(&self) -> Option<StoreError> {
+        self.lane()?.failure().map(|reason| read_only(&reason))
     }
 
     /// Waits until everything appended before is durable in the value-log files, or where it stays.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         match self {
-            Self::Pool(lane) => Ok(lane.wait_drained(lane.seal())?),
-            Self::Resident(_) => Ok(()),
+            Self::Pool(lane) => {
+                let drained = lane.wait_drained(lane.seal());
+                drained.map_err(|e| refused(lane, e))
+            }
+            Self::Resident(_) => self.make_durable(),
             Self::File(file) => file.sync(),
         }
+    }
+}
+
+/// Why `lane` refused something.
+#[cold]
+pub(super) fn refused(lane: &Lane, error: AppendError) -> StoreError {
+    match (error, lane.failure()) {
+        (AppendError::Closed, Some(reason)) => read_only(&reason),
+        (error, _) => error.into(),
+    }
+}
+
+fn read_only(reason: &str) -> StoreError {
+    StoreError::ReadOnly {
+        reason: format!("its pool cannot be written ({reason})"),
     }
 }

@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use forebay_pool::{
     Lsn, PAGE, Record,
     format::{
-        record::{self, HEADER, Invalid, KIND_SEAL},
+        record::{self, HEADER, Invalid, KIND_SEAL, KIND_VOID},
         segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     },
     persist::LINE,
@@ -48,6 +48,8 @@ pub(crate) struct LogReader<'a> {
     limit: Option<Lsn>,
     /// Epochs never fall along the log.
     epoch: u32,
+    /// Bytes of voids that were stepped over.
+    void_bytes: u64,
 }
 
 impl<'a> LogReader<'a> {
@@ -65,6 +67,7 @@ impl<'a> LogReader<'a> {
             asked_to: 0,
             limit: None,
             epoch: 0,
+            void_bytes: 0,
         }
     }
 
@@ -109,6 +112,11 @@ impl<'a> LogReader<'a> {
     /// The present file, if any.
     pub(crate) fn file(&self) -> Option<&VlogFile> {
         self.file.as_deref()
+    }
+
+    /// Bytes of the log that hold nothing (commits on a disk end a page) and were stepped over since this was asked last.
+    pub(crate) fn take_void_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.void_bytes)
     }
 
     /// The last epoch seen.
@@ -165,10 +173,17 @@ impl<'a> LogReader<'a> {
             }
             self.epoch = header.epoch;
             self.at += header.record_bytes();
-            if header.kind == KIND_SEAL {
-                self.at = next_start(self.at);
-                self.limit = None;
-                continue;
+            match header.kind {
+                KIND_SEAL => {
+                    self.at = next_start(self.at);
+                    self.limit = None;
+                    continue;
+                }
+                KIND_VOID => {
+                    self.void_bytes += header.record_bytes();
+                    continue;
+                }
+                _ => {}
             }
             let skip = usize::try_from(at - self.block_at).unwrap_or(usize::MAX);
             return Ok(Ok(Record {

@@ -16,6 +16,7 @@
 //! Lock order: `opening`, then the lane's own lock. Nobody waits for room here: whoever must wait does so without a key's stripe, which
 //! the collector needs.
 
+use super::head::refused;
 use crate::error::StoreError;
 use forebay_pool::{Lane, Lsn};
 use parking_lot::Mutex;
@@ -85,7 +86,8 @@ impl Resident {
                 if self.level.load(SeqCst) > claim as u8 {
                     return Err(self.full("it is being collected"));
                 }
-                if let Some(lsn) = self.lane.append_in(start, kind, parts)? {
+                let appended = self.lane.append_in(start, kind, parts);
+                if let Some(lsn) = appended.map_err(|e| refused(&self.lane, e))? {
                     if claim != Claim::Copy {
                         self.appended.fetch_add(1, Relaxed);
                     }
@@ -108,7 +110,8 @@ impl Resident {
             return Err(self.full("it is being collected"));
         }
         self.set_level(free - 1);
-        if self.lane.next_segment(full)?.is_none() {
+        let next = self.lane.next_segment(full);
+        if next.map_err(|e| refused(&self.lane, e))?.is_none() {
             self.set_level(free);
             return Err(self.full("readers are in its free segments"));
         }

@@ -91,6 +91,11 @@ pub fn new_sim(segment_bytes: u64) -> Arc<Sim> {
     Arc::new(Sim::new(pool_bytes(segment_bytes) as usize))
 }
 
+/// As [`new_sim`], a simulated disk.
+pub fn new_disk(segment_bytes: u64) -> Arc<Sim> {
+    Arc::new(Sim::disk(vec![0; pool_bytes(segment_bytes) as usize]))
+}
+
 /// A new pool on `media`.
 pub fn format(media: Arc<Sim>, segment_bytes: u64) -> Pool {
     PoolOptions::new()

@@ -4,7 +4,7 @@
 //! 1. Walk its records. One is live if the index leads from its key to it.
 //! 2. For each live one: under the key's stripe, if it is *still* live, append it to the log again and give the key its new
 //!    address. A newer write between the look and the lock wins; a deleted key never comes back.
-//! 3. Make the copies durable (in a pool they are).
+//! 3. Make the copies durable (in persistent memory they are).
 //! 4. Take the file out of the manifest, durably. The index's tables may still lead to it, but the log above the watermark
 //!    has the copies, and is replayed at an opening.
 //! 5. Unlink it, once no snapshot is open that was taken before step 4.

@@ -5,7 +5,8 @@
 //! 2. Each live record in it is appended again, under its key's stripe and if it is *still* live, as for a file (`collect`). A
 //!    batch's live operations are copied as one batch, so that the copies never take more lines than the segment had.
 //! 3. Wait until no snapshot is open that was taken before. With one, the segment stays; writers that need it are told.
-//! 4. Release it: the lane's head moves, durably, and its memory may be used again. The index's tables may still lead to it, but the
+//! 4. Make the copies durable, where an append is not so by itself.
+//! 5. Release it: the lane's head moves, durably, and its memory may be used again. The index's tables may still lead to it, but the
 //!    copies lie behind and are replayed, or came into the tables as well.
 //!
 //! When: with less than a quarter of the segments free, one for each segment that writers fill; and whenever a writer finds no room, who
@@ -91,6 +92,9 @@ impl Shared {
         let (from, segments) = (state.collected, resident.lane().segments() as u64);
         state.trouble = None;
         while !resident.has_room(claim) {
+            if let Some(failed) = self.head.failed() {
+                return Err(failed);
+            }
             if state.all_live == Some(resident.appended()) || state.collected - from > segments {
                 state.all_live = Some(resident.appended());
                 return Err(resident.full("everything in them is live"));
@@ -175,7 +179,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Steps 1 to 4 for the oldest segment.
+    /// Steps 1 to 5 for the oldest segment.
     fn collect_segment(
         &self,
         resident: &Resident,
@@ -204,6 +208,7 @@ impl Shared {
                 "an open snapshot or scan needs what is in them",
             ));
         }
+        self.head.make_durable()?;
         report.reclaimed_bytes += sealed.end() - sealed.start();
         resident.release(|| sealed.release());
         Ok(Outcome::Released)

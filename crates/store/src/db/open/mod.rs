@@ -96,7 +96,6 @@ impl Store {
                 variant: options.variant.to_string(),
             });
         }
-        pool.map_or(Ok(()), Pool::check_appends_last)?;
         let lock = directory::lock(dir, options.create)?;
         let manifest = directory::manifest(&*disk, dir, options.create)?;
         let (session, lane) = Session::find(disk, dir, manifest, pool, options)?;
@@ -150,7 +149,8 @@ impl Session<'_> {
         };
         Shared {
             dir: self.dir.to_owned(),
-            survives: survives(self.options.variant, self.pool),
+            survives: survives(self.options, self.pool),
+            commits_puts: self.options.commit_puts && head.needs_commit(),
             options: self.options.clone(),
             uuid: self.state.uuid,
             head,
@@ -179,8 +179,11 @@ impl Session<'_> {
     }
 }
 
-fn survives(variant: Variant, pool: Option<&Pool>) -> String {
-    match (variant, pool) {
+fn survives(options: &StoreOptions, pool: Option<&Pool>) -> String {
+    match (options.variant, pool) {
+        (Variant::Buffered(_), Some(pool)) if pool.needs_commit() && !options.commit_puts => {
+            format!("{}, once it is committed", pool.survives())
+        }
         (Variant::Buffered(_), Some(pool)) => pool.survives().to_string(),
         (Variant::NoSync, _) => {
             "survives a process crash only (nothing is synced: a power cut loses recent writes)"

@@ -1,0 +1,265 @@
+//! Commits of a lane of one process; what any lane's have in common is in [`commit`](crate::commit).
+//!
+//! Only what is committed leaves the lane: a drain is handed nothing else, and no segment is released before. So what the leader writes back is never
+//! another segment meanwhile, and no recovery finds less in the log than the owner has made of it elsewhere.
+//!
+//! A page of a segment is written once: the segment's header with the first records, a seal with the last ones. A medium that fails ends the lane:
+//! what is in it can still be read, nothing is appended any more, and what is not committed may not be recovered.
+//!
+//! Lock order: who leads may take `control`; nobody commits while holding it.
+
+use super::{Control, Lane, NO_SEGMENT, SlotState, pack, split};
+use crate::{
+    commit::{Commits, Part, write_void},
+    error::AppendError,
+    format::{
+        layout::PAGE,
+        record::Lsn,
+        segment::{SEGMENT_HEADER, next_start},
+    },
+    media::{OwnLine, Window},
+    persist::LINE,
+};
+use parking_lot::MutexGuard;
+use std::{
+    hint, io,
+    ops::Range,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Who leads: the threads of one process need no numbers.
+const LEADER: u32 = 1;
+/// Turns of the busy wait for records before the end to be published.
+const SPINS: u32 = 1000;
+/// How long a leader sleeps after that before it looks again: their writer has lost its processor.
+const NAP: Duration = Duration::from_micros(50);
+
+/// How far a lane is committed.
+pub(super) struct OwnCommits {
+    committed: OwnLine<AtomicU64>,
+    leader: AtomicU32,
+    ended: AtomicU32,
+}
+
+impl OwnCommits {
+    pub(super) fn new(committed: Lsn) -> Self {
+        Self {
+            committed: OwnLine(AtomicU64::new(committed)),
+            leader: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    fn all(&self) -> Commits<'_> {
+        Commits {
+            committed: &self.committed.0,
+            leader: &self.leader,
+            ended: &self.ended,
+        }
+    }
+
+    /// Bytes between what is committed and `lsn`.
+    #[inline]
+    pub(super) fn behind(&self, lsn: Lsn) -> u64 {
+        lsn.saturating_sub(self.committed.0.load(Acquire))
+    }
+}
+
+impl Lane {
+    /// True if an append alone is not durable: see [`commit`](Self::commit).
+    #[inline]
+    #[must_use]
+    pub fn needs_commit(&self) -> bool {
+        self.commits.is_some()
+    }
+
+    /// Returns when every record that was appended at an address below `lsn` is durable; at once where an append is so by itself. Threads that
+    /// commit at the same time share a write.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`]: the medium failed ([`failure`](Self::failure) says how). What is not committed may not be recovered then, or in
+    /// part: a record of it only with all before it.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = forebay_pool::PoolOptions::new().size(1 << 20).segment_size(64 << 10).on_disk(true).create(dir.path().join("pool"))?;
+    /// # let (lane, _) = pool.claim(forebay_pool::Uuid::new_v4(), &forebay_pool::ClaimOptions::new())?;
+    /// lane.append(1, &[IoSlice::new(b"sold: a boat")])?;
+    /// let lsn = lane.append(1, &[IoSlice::new(b"sold: another one")])?;
+    /// lane.commit(lsn + 1)?; // both are durable, on any medium
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn commit(&self, lsn: Lsn) -> Result<(), AppendError> {
+        match &self.commits {
+            Some(commits) if !commits.all().reach(lsn) => self.commit_below(commits, lsn),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why nothing is appended or committed any more: what the medium failed with.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.control.lock().failure.clone()
+    }
+
+    /// True if everything below `lsn` is durable once it is published.
+    #[inline]
+    pub(super) fn is_committed(&self, lsn: Lsn) -> bool {
+        (self.commits.as_ref()).is_none_or(|commits| commits.all().reach(lsn))
+    }
+
+    /// Of what is published below `visible`, what is durable: the address up to which it is.
+    pub(super) fn durable_below(&self, visible: Lsn) -> Lsn {
+        let committed = |commits: &OwnCommits| commits.committed.0.load(Acquire);
+        (self.commits.as_deref()).map_or(visible, |commits| visible.min(committed(commits)))
+    }
+
+    #[cold]
+    fn commit_below(&self, commits: &OwnCommits, lsn: Lsn) -> Result<(), AppendError> {
+        let check = || match self.control.lock().failure {
+            Some(_) => Err(AppendError::Closed),
+            None => Ok(()),
+        };
+        let commits = commits.all();
+        commits.commit(lsn, LEADER, check, || self.commit_all(commits))
+    }
+
+    /// Commits the sealed segments that are not. False if there are none, or it cannot be done.
+    pub(super) fn commit_sealed(&self, control: &mut MutexGuard<'_, Control>) -> bool {
+        if self.commits.is_none() || control.failure.is_some() {
+            return false;
+        }
+        let sealed = (control.states.iter()).filter_map(|state| match state {
+            SlotState::Sealed(end) => Some(next_start(*end)),
+            _ => None,
+        });
+        let Some(end) = sealed.max().filter(|end| !self.is_committed(*end)) else {
+            return false;
+        };
+        MutexGuard::unlocked(control, || self.commit(end)).is_ok()
+    }
+
+    fn commit_all(&self, commits: Commits<'_>) -> Result<(), AppendError> {
+        let open = self.fill_page();
+        let (parts, end) = self.parts_below(open)?;
+        let written = commits.write_back(self.media(), parts);
+        if let Err(error) = written {
+            self.end_by(&mut self.control.lock(), &error);
+            return Err(AppendError::Closed);
+        }
+        commits.move_to(end);
+        Ok(())
+    }
+
+    /// Ends the page in which the log ends, and waits until everything in it is published: the open segment's stretch of the log up to there.
+    /// None while no segment is open: then all before are sealed, or about to be.
+    fn fill_page(&self) -> Option<Range<Lsn>> {
+        loop {
+            let tail = self.tail.0.load(Acquire);
+            if tail == NO_SEGMENT {
+                return None;
+            }
+            let (slot, lsn) = split(tail);
+            let window = &*self.slots[slot];
+            // As in `reserve`: the tail still points into that segment, so it was open when its start was read.
+            let start = window.start();
+            let (Some(start), true) = (start, self.tail.0.load(Acquire) == tail) else {
+                hint::spin_loop();
+                continue;
+            };
+            if lsn == start + SEGMENT_HEADER {
+                // Nothing is in it, and so nothing to be committed.
+                return Some(start..start);
+            }
+            let end = lsn.next_multiple_of(PAGE);
+            if end == lsn {
+                wait_published(window, start, end);
+                return Some(start..end);
+            }
+            let filled = pack(slot, end);
+            if (self.tail.0)
+                .compare_exchange(tail, filled, AcqRel, Acquire)
+                .is_ok()
+            {
+                self.void(window, start, lsn, end);
+                // Returns when everything before is published, too.
+                self.finished.publish(window, lsn, end);
+                return Some(start..end);
+            }
+        }
+    }
+
+    /// Makes `[lsn, end)` a void record.
+    fn void(&self, window: &Window, start: Lsn, lsn: Lsn, end: Lsn) {
+        let place = window.place(start, lsn);
+        let lines = (self.commits.as_ref()).map_or(0, |own| own.behind(lsn) / LINE as u64);
+        let lag = u32::try_from(lines).unwrap_or(u32::MAX);
+        let log = (self.owner, self.epoch);
+        write_void(self.media(), place.offset(), (lsn, end), log, lag);
+    }
+
+    /// What of the log is to be committed, with where its segments lie, and where that ends: all that is sealed, and of the open segment what is
+    /// `filled`.
+    fn parts_below(&self, filled: Option<Range<Lsn>>) -> Result<(Vec<Part>, Lsn), AppendError> {
+        // A segment that is being sealed is so when this is locked.
+        let control = self.control.lock();
+        if control.failure.is_some() {
+            return Err(AppendError::Closed);
+        }
+        let mut end = control.next_start;
+        let mut parts = Vec::new();
+        for &slot in &control.order {
+            let window = &self.slots[slot];
+            let Some(start) = window.start() else {
+                continue;
+            };
+            let part = match control.states[slot] {
+                SlotState::Sealed(end) | SlotState::Draining(end) | SlotState::Drained(end) => {
+                    start..next_start(end)
+                }
+                SlotState::Open => match &filled {
+                    Some(filled) if filled.start == start => filled.clone(),
+                    // It was opened since.
+                    _ => start..start,
+                },
+                SlotState::Free => continue,
+            };
+            end = part.end;
+            parts.push((part, window.offset()));
+        }
+        Ok((parts, end))
+    }
+
+    /// The medium failed: nothing is appended or committed any more, and who waits for that is told.
+    pub(super) fn end_by(&self, control: &mut Control, error: &io::Error) {
+        if let Some(slot) = control.open() {
+            // Never committed, and so never handed out. Appends find no segment from now on.
+            self.seal_open(control, slot);
+        }
+        control.failure.get_or_insert_with(|| error.to_string());
+        self.freed.notify_all();
+        self.sealed.notify_all();
+    }
+}
+
+/// Waits until everything below `end` is published in the segment that starts at `start`. One that is sealed meanwhile is.
+fn wait_published(window: &Window, start: Lsn, end: Lsn) {
+    let mut turns = 0;
+    while window.start() == Some(start) && window.visible() < end {
+        turns += 1;
+        match turns < SPINS {
+            true => hint::spin_loop(),
+            false => thread::sleep(NAP),
+        }
+    }
+}
