@@ -47,7 +47,9 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         return Ok(());
     };
     if session::is_forked() {
-        complain("a page file is opened by a child of the server: that is refused, its pages are in its parent's flash cache");
+        complain(
+            "a page file is opened by a child of the server: that is refused, its pages are in its parent's flash cache",
+        );
         return Err(Errno::BUSY);
     }
     let session = session::begin()?;
@@ -225,7 +227,9 @@ pub fn allocate(
 /// `EIO`: it is the system tablespace, or its pages cannot be written home. Then it must not be done.
 pub fn leave(fd: c_int) -> Result<(), Errno> {
     match of(fd)? {
-        Some((file, session)) => file.leave(session, "is used in a way that the cache cannot follow"),
+        Some((file, session)) => {
+            file.leave(session, "is used in a way that the cache cannot follow")
+        }
         None => Ok(()),
     }
 }
@@ -312,10 +316,7 @@ pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
 
 /// Before `to` is taken by another file, which was `from`: none if both are the same.
 #[must_use]
-pub fn renaming(
-    from: (BorrowedFd<'_>, &CStr),
-    to: (BorrowedFd<'_>, &CStr),
-) -> Option<Leaving> {
+pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Leaving> {
     let replaced = named(to.0, to.1)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;

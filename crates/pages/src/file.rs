@@ -266,9 +266,7 @@ impl PageFile {
         // Nothing comes in meanwhile.
         let state = self.state.write();
         if let State::Cached(file) = &*state {
-            let gone = session
-                .cache
-                .forget_pages(file, number(bytes), u32::MAX);
+            let gone = session.cache.forget_pages(file, number(bytes), u32::MAX);
             gone.map_err(|e| said(&e))?;
         }
         real()
@@ -281,6 +279,10 @@ impl PageFile {
         [offset, bytes]: [u64; 2],
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        if !matches!(&*self.state.read(), State::Cached(_)) {
+            self.set_changed();
+            return real();
+        }
         let page = PAGE_BYTES as u64;
         let guarded = offset < crate::guard::bytes_min();
         if !offset.is_multiple_of(page) || !bytes.is_multiple_of(page) || bytes == 0 {
@@ -301,9 +303,14 @@ impl PageFile {
     /// Makes the file plain: everything of it is home, and the cache has nothing, when this returns.
     pub(crate) fn leave(&self, session: &Session, why: &str) -> Result<(), Errno> {
         let mut state = self.state.write();
-        let State::Cached(file) = &*state else {
-            *state = State::Plain;
-            return Ok(());
+        let file = match &*state {
+            State::Cached(file) => Arc::clone(file),
+            State::Plain => return Ok(()),
+            State::Undecided => {
+                self.say_left(why);
+                *state = State::Plain;
+                return Ok(());
+            }
         };
         if self.is_system {
             return Err(self.refused(why));
@@ -314,13 +321,17 @@ impl PageFile {
             complain(&format!("{lost} is damaged on flash"));
             return Err(Errno::IO);
         }
-        session.forget(file).map_err(|e| said(&e))?;
+        session.forget(&file).map_err(|e| said(&e))?;
+        self.say_left(why);
+        *state = State::Plain;
+        Ok(())
+    }
+
+    fn say_left(&self, why: &str) {
         complain_once(&format!(
             "{} is plain from now on, and not protected from torn pages by the flash cache: it {why}",
             self.path.display()
         ));
-        *state = State::Plain;
-        Ok(())
     }
 
     fn refused(&self, why: &str) -> Errno {

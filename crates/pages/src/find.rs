@@ -1,6 +1,9 @@
 //! Where the files of a cache are: by the names that they were registered with, or, since files are renamed, by looking through the data directory.
 
-use crate::{home::{Homes, reopen}, identity, names};
+use crate::{
+    home::{Homes, reopen},
+    identity, names,
+};
 use forebay_flash::{Cache, CachedFile, FlashError, Identity};
 use rustix::{
     fd::OwnedFd,
@@ -122,8 +125,8 @@ pub(crate) fn attach_all(
 }
 
 fn attach(homes: &Homes, file: &CachedFile, held: &OwnedFd) -> Result<(), HomesError> {
-    let home = reopen(held, true)
-        .map_err(|errno| HomesError::Unopened(file.name().to_owned(), errno))?;
+    let home =
+        reopen(held, true).map_err(|errno| HomesError::Unopened(file.name().to_owned(), errno))?;
     homes.attach(file.id(), home);
     Ok(())
 }

@@ -55,7 +55,9 @@ impl Homes {
         offset: u64,
     ) -> Option<io::Result<()>> {
         let guarded = self.guarded.read();
-        let (_, guard) = guarded.as_ref().filter(|(number, _)| *number == id.number)?;
+        let (_, guard) = guarded
+            .as_ref()
+            .filter(|(number, _)| *number == id.number)?;
         let at = Guard::moved(offset)?;
         Some(guard.file().read_exact_at(to, at))
     }
@@ -74,7 +76,9 @@ impl Home for Homes {
         let mut others = Vec::with_capacity(pages.len());
         for page in pages {
             match Guard::moved(page.offset).filter(|_| page.file.number == *number) {
-                Some(at) => (guard.file().write_all_at(page.bytes, at)).map_err(|e| (page.file, e))?,
+                Some(at) => {
+                    (guard.file().write_all_at(page.bytes, at)).map_err(|e| (page.file, e))?
+                }
                 None => others.push(*page),
             }
         }

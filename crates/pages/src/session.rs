@@ -136,7 +136,10 @@ impl Session {
         let place = Place::of(&settings.flash)?;
         let (cache, opened) = place.open(&homes, &options)?;
         for mended in opened.mended {
-            complain(&format!("flash cache {}: {mended}", settings.flash.display()));
+            complain(&format!(
+                "flash cache {}: {mended}",
+                settings.flash.display()
+            ));
         }
         let files = cache.files();
         let registered = files.into_iter().map(|file| (file.id().identity, file));
@@ -206,7 +209,8 @@ impl Session {
             return Ok(());
         }
         // Never closed: that would drop the lock that the server takes on it.
-        let tablespace = reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
+        let tablespace =
+            reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
         let tablespace = std::mem::ManuallyDrop::new(tablespace);
         let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
         let owner = self.cache.owner();

@@ -201,8 +201,8 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     }
     let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
     let pool_bytes = Geometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
-    let file = FlashFile::create(flash, bytes)
-        .map_err(SetupError::io("making the flash cache", flash))?;
+    let file =
+        FlashFile::create(flash, bytes).map_err(SetupError::io("making the flash cache", flash))?;
     let made = || -> Result<Warm, SetupError> {
         let options = PoolOptions::new()
             .size(pool_bytes)
@@ -238,7 +238,9 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
 
 /// Files that a cache of this size may know: a KiB of flash each.
 fn files_max(bytes: u64) -> u32 {
-    u32::try_from(bytes / (256 << 10)).unwrap_or(u32::MAX).clamp(256, 1 << 16)
+    u32::try_from(bytes / (256 << 10))
+        .unwrap_or(u32::MAX)
+        .clamp(256, 1 << 16)
 }
 
 fn warm(cache: &Cache) -> Warm {
@@ -329,8 +331,8 @@ fn find_guarded(
         let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
             continue;
         };
-        let known = identity::of(&held)
-            .map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
+        let known =
+            identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
         if known.is_none_or(|known| known.identity != system.id().identity) {
             continue;
         }

@@ -58,7 +58,10 @@ fn synchronise(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c
 
 /// Only one that waits for the writes costs anything on a device.
 fn synchronise_range(fd: c_int, flags: c_uint, mut real: impl FnMut() -> c_int) -> c_int {
-    if !pages::is_cached(fd) && flags & libc::SYNC_FILE_RANGE_WAIT_AFTER == 0 && !client::is_in_pool(fd) && device::is_on(fd)
+    if !pages::is_cached(fd)
+        && flags & libc::SYNC_FILE_RANGE_WAIT_AFTER == 0
+        && !client::is_in_pool(fd)
+        && device::is_on(fd)
     {
         return real();
     }

@@ -61,7 +61,12 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
 fn human(report: &Report) -> String {
     let harmful = report.pools.iter().filter(|one| !one.is_harmless());
     let mut text: String = harmful.map(line).collect();
-    text.extend(report.flash.iter().map(|flash| in_flash(&report.directory, flash)));
+    text.extend(
+        report
+            .flash
+            .iter()
+            .map(|flash| in_flash(&report.directory, flash)),
+    );
     if text.is_empty() {
         text = format!(
             "no pool holds acknowledged writes for the files in {}\n",

@@ -34,7 +34,13 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
     /// What comes into the flash cache
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "dirty", requires = "flash")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "dirty",
+        requires = "flash"
+    )]
     flash_contents: Contents,
 }
 
@@ -103,11 +109,7 @@ impl Options {
 }
 
 /// Only of one database it is known which files are page files, and that it stands the loss of pages that it did not sync.
-fn check_profile(
-    program: &Program,
-    profile: Option<&str>,
-    config: &Config,
-) -> Result<(), Failure> {
+fn check_profile(program: &Program, profile: Option<&str>, config: &Config) -> Result<(), Failure> {
     let chosen = policy::choose(policy::Request {
         programs: &program.names(),
         profile,

@@ -114,8 +114,13 @@ impl Run {
         let source = Source::of(self.pool.as_deref(), self.emulated, without)?;
         let program = Program::find(&self.command)?;
         let devices = device::make(&self.devices)?;
-        let flash = self.flash.prepare(&program, self.profile.as_deref(), &config)?;
-        let beside = flash.as_ref().map(flash::Flash::environment).unwrap_or_default();
+        let flash = self
+            .flash
+            .prepare(&program, self.profile.as_deref(), &config)?;
+        let beside = flash
+            .as_ref()
+            .map(flash::Flash::environment)
+            .unwrap_or_default();
         let status = match source {
             Some(source) => self.with_pool(&config, &source, &program, devices.as_ref(), beside)?,
             None => plainly(&program, devices.as_deref(), beside)?,

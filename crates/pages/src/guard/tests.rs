@@ -79,7 +79,10 @@ fn a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was() {
         .iter()
         .flat_map(|&page| vec![page; PAGE_BYTES])
         .collect();
-    assert_eq!(fs::read(world.dir.path().join("ibdata1")).unwrap(), expected);
+    assert_eq!(
+        fs::read(world.dir.path().join("ibdata1")).unwrap(),
+        expected
+    );
     assert!(!world.dir.path().join(GUARD_FILE).exists());
 }
 
@@ -151,8 +154,5 @@ fn a_guard_file_that_is_damaged_does_not_count() {
     drop(world.lay());
     let file = open(&world.dir.path().join(GUARD_FILE)).unwrap();
     file.write_all_at(b"x", 70).unwrap();
-    assert!(matches!(
-        world.find(),
-        Found::Mismatch(Mismatch::Copy)
-    ));
+    assert!(matches!(world.find(), Found::Mismatch(Mismatch::Copy)));
 }
