@@ -6,8 +6,10 @@ mod common;
 
 use common::{
     FOREBAY, Ran, Sandbox,
+    cut::{Cut, cut},
     databases::{Strike, moment, random, small_pool},
-    mariadb::{check, make_table},
+    disk::Disk,
+    mariadb::{check, faults, make_table},
     writers::Writer,
 };
 use forebay_bench::{
@@ -18,6 +20,7 @@ use forebay_bench::{
     },
     sql::Client,
 };
+use rustix::process::Signal;
 use std::{
     ffi::OsString,
     fs,
@@ -59,9 +62,16 @@ struct World {
 
 impl World {
     fn new() -> Option<Self> {
-        let template = template()?;
+        template()?;
         let sandbox = Sandbox::on_disk();
-        let mut launch = Launch::new(sandbox.path()).unwrap();
+        let dir = sandbox.path().to_owned();
+        Self::within(sandbox, &dir)
+    }
+
+    /// With everything of the server and the cache in `dir`.
+    fn within(sandbox: Sandbox, dir: &Path) -> Option<Self> {
+        let template = template()?;
+        let mut launch = Launch::new(dir).unwrap();
         copy(&template.join("data"), &launch.data()).unwrap();
         let options = [
             "--innodb-doublewrite=0",
@@ -80,7 +90,7 @@ impl World {
     }
 
     fn flash(&self) -> PathBuf {
-        self.sandbox.file("flash")
+        self.launch.dir.join("flash")
     }
 
     fn wrapper(&self, options: &[&str]) -> Vec<OsString> {
@@ -234,6 +244,56 @@ fn with_the_redo_log_in_a_pool_nothing_acknowledged_is_lost_either() {
     let options = ["--flash-size", FLASH, "--pool", pool];
     world.launch.wrapper = world.wrapper(&[options.as_slice(), &contents].concat());
     storm("with a pool", 3, &world);
+}
+
+impl Cut for World {
+    type Server = Server;
+
+    fn start(&mut self, _boot: usize) -> Result<Server, BenchError> {
+        Server::start(&self.launch)
+    }
+
+    fn make_table(server: &Server) {
+        make_table(server);
+        fill(server);
+    }
+
+    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| churn(server, &done));
+            writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
+            done.store(true, Relaxed);
+        });
+    }
+
+    fn kill(server: &Server) {
+        server.outer().signal(Signal::KILL);
+        server.server().signal(Signal::KILL);
+    }
+
+    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+        faults(server, writers)?;
+        sound(server, "stock.s");
+        Ok(())
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
+    for kind in ["ext4", "xfs"] {
+        let sandbox = Sandbox::new();
+        let mut random = random(kind);
+        let Some(mut disk) = Disk::make(sandbox.path(), kind) else {
+            return;
+        };
+        let dir = disk.at.join("mariadb");
+        fs::create_dir(&dir).unwrap();
+        let Some(mut world) = World::within(sandbox, &dir) else {
+            return;
+        };
+        cut(&mut world, &mut disk, 2, &mut random).unwrap();
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::{
     PAGE_BYTES,
     complain::complain,
-    file::{PageFile, State},
+    file::{PageFile, RealRead, RealWrite, State},
     identity::{self, Known},
     innodb::{self, Pages},
     names,
@@ -137,12 +137,7 @@ fn of(fd: c_int) -> Result<Option<(Arc<PageFile>, &'static Session)>, Errno> {
 ///
 /// # Errors
 /// Those of `real`, which reads the file itself; `EIO` if a page cannot be had.
-pub fn read(
-    fd: c_int,
-    to: &mut [u8],
-    offset: u64,
-    real: &mut dyn FnMut(&mut [u8], u64) -> Result<usize, Errno>,
-) -> Result<usize, Errno> {
+pub fn read(fd: c_int, to: &mut [u8], offset: u64, real: RealRead<'_>) -> Result<usize, Errno> {
     match of(fd)? {
         Some((file, session)) => file.read(session, to, offset, real),
         None => real(to, offset),
@@ -153,12 +148,7 @@ pub fn read(
 ///
 /// # Errors
 /// Those of `real`, which writes to the file itself; `EIO` if a page cannot be taken.
-pub fn write(
-    fd: c_int,
-    from: &[u8],
-    offset: u64,
-    real: &mut dyn FnMut(&[u8], u64) -> Result<usize, Errno>,
-) -> Result<usize, Errno> {
+pub fn write(fd: c_int, from: &[u8], offset: u64, real: RealWrite<'_>) -> Result<usize, Errno> {
     match of(fd)? {
         Some((file, session)) => file.write(session, from, offset, real),
         None => real(from, offset),

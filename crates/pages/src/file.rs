@@ -10,7 +10,7 @@ use crate::{
     innodb::{self, Pages},
     session::Session,
 };
-use forebay_flash::{CachedFile, Enqueued, FlashError, Read};
+use forebay_flash::{CachedFile, Enqueued, FlashError, Home, Read};
 use parking_lot::{RwLock, RwLockUpgradableReadGuard};
 use rustix::io::Errno;
 use std::{
@@ -52,9 +52,9 @@ thread_local! {
 }
 
 /// Reads or writes the file itself, by the caller's descriptor, at an offset: bytes that were read or written.
-pub(crate) type RealRead<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, Errno>;
+pub type RealRead<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, Errno>;
 /// See [`RealRead`].
-pub(crate) type RealWrite<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<usize, Errno>;
+pub type RealWrite<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<usize, Errno>;
 
 fn said(error: &FlashError) -> Errno {
     complain(&error.to_string());
@@ -268,6 +268,11 @@ impl PageFile {
         if let State::Cached(file) = &*state {
             let gone = session.cache.forget_pages(file, number(bytes), u32::MAX);
             gone.map_err(|e| said(&e))?;
+            real()?;
+            // The length that is durable is this one from now on: it may grow to what it was at once.
+            return Home::durable_bytes(&*session.homes, file.id())
+                .map(drop)
+                .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
         }
         real()
     }

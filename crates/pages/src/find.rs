@@ -25,7 +25,7 @@ const DEPTH: usize = 2;
 pub enum HomesError {
     /// A file is not where it can be looked for.
     #[error(
-        "{0}, which has pages in the flash cache, is not there, and its file system is not either. Mount it, and repeat; nothing was changed"
+        "{0}, which has pages in the flash cache, is not there, and its directory is empty, or not there either: a file system may not be mounted. Mount it, and repeat; nothing was changed"
     )]
     Missing(String),
     /// It is there and cannot be opened.
@@ -66,40 +66,50 @@ fn look_through(roots: &BTreeSet<PathBuf>) -> HashMap<Identity, OwnedFd> {
     found
 }
 
-/// True if the file would have been found if it were there: its file system is one that was looked through.
-fn is_gone(file: &CachedFile, roots: &BTreeSet<PathBuf>) -> bool {
-    let parent = Path::new(file.name()).parent().map(Path::to_owned);
-    roots.iter().chain(&parent).any(|dir| {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(dir, flags, Mode::empty());
-        opened.is_ok_and(|dir| {
-            rustix::fs::fstatvfs(&dir).is_ok_and(|stat| stat.f_fsid == file.id().identity.device)
-                || rustix::fs::fstat(&dir)
-                    .is_ok_and(|stat| stat.st_dev == file.id().identity.device)
-        })
-    })
+/// True if a file that was not found was deleted, by what became of its directory: `was` is the system tablespace's, as it is registered, and
+/// `is` where that is now. A directory that is there and empty may be one where a file system is to be mounted.
+fn is_gone(file: &CachedFile, was: &Path, is: &Path) -> bool {
+    let Some(parent) = Path::new(file.name()).parent() else {
+        return false;
+    };
+    let is_used = |dir: &Path| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+    match parent.strip_prefix(was) {
+        Ok(rest) => {
+            let dir = is.join(rest);
+            is_used(&dir) || dir.symlink_metadata().is_err()
+        }
+        Err(_) => is_used(parent),
+    }
 }
 
-/// Opens the homes of all files that the cache knows, below `roots` and beside where they were; the cache forgets those that were deleted. `skip` is open
-/// already.
+/// Opens the homes of all files that the cache knows, in the data directory `data`, where the system tablespace was found, below `roots`, and beside where
+/// they were; the cache forgets those that were deleted. `skip` is open already.
 ///
 /// # Errors
 /// See [`HomesError`]; the cache has lost nothing then.
 pub(crate) fn attach_all(
     cache: &Cache,
     homes: &Homes,
+    data: &Path,
     mut roots: BTreeSet<PathBuf>,
     skip: Option<Identity>,
 ) -> Result<(), HomesError> {
+    roots.insert(data.to_owned());
+    let files = cache.files();
+    let system = files
+        .iter()
+        .find(|file| names::is_system(file.name().as_bytes()));
+    let was = system.and_then(|file| Path::new(file.name()).parent());
+    let was = was.unwrap_or(data);
     let mut missing = Vec::new();
-    for file in cache.files() {
+    for file in &files {
         let identity = file.id().identity;
         if skip == Some(identity) {
             continue;
         }
         let path = Path::new(file.name());
         match hold(path).filter(|(_, found)| *found == identity) {
-            Some((held, _)) => attach(homes, &file, &held)?,
+            Some((held, _)) => attach(homes, file, &held)?,
             None => {
                 roots.extend(path.parent().map(Path::to_owned));
                 missing.push(file);
@@ -113,13 +123,13 @@ pub(crate) fn attach_all(
     let mut gone = Vec::new();
     for file in missing {
         match found.get(&file.id().identity) {
-            Some(held) => attach(homes, &file, held)?,
-            None if is_gone(&file, &roots) => gone.push(file),
+            Some(held) => attach(homes, file, held)?,
+            None if is_gone(file, was, data) => gone.push(file),
             None => return Err(HomesError::Missing(file.name().to_owned())),
         }
     }
     for file in gone {
-        cache.drop_file(&file)?;
+        cache.drop_file(file)?;
     }
     Ok(())
 }

@@ -342,6 +342,11 @@ pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
         return Ok(None);
     };
     let tablespace = rustix::fs::open(dir.join("ibdata1"), flags, Mode::empty())?;
+    let mut page = vec![0; PAGE_BYTES];
+    let read = rustix::io::pread(&tablespace, &mut page, 0)?;
+    if header.state != State::Laid && !has_text(&page[..read]) {
+        return Ok(None);
+    }
     let of = identity::of(&tablespace)?.map(|known| known.identity);
     Ok(Some(Standing {
         flash: header.flash,

@@ -3,12 +3,12 @@
 use crate::guard::Guard;
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
 use parking_lot::RwLock;
-use rustix::{
-    fd::AsFd,
-    fs::{Mode, OFlags},
-    io::Errno,
+use rustix::{fd::AsFd, fs::OFlags, io::Errno};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
 };
-use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// Writes that are under way at a time: a disk array is as fast as it has requests.
 const IN_FLIGHT: usize = 8;
@@ -99,11 +99,17 @@ impl Home for Homes {
 pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     use rustix::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let open = |flags| rustix::fs::open(link.as_str(), flags, Mode::empty());
-    let opened = match direct {
-        true => open(flags | OFlags::DIRECT).or_else(|_| open(flags)),
-        false => open(flags),
+    // By the C library, so that a home on an emulated device is one.
+    let open = |flags: OFlags| {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&link)
     };
-    opened.map(File::from)
+    let opened = match direct {
+        true => open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())),
+        false => open(OFlags::empty()),
+    };
+    opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }

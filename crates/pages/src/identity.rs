@@ -1,4 +1,5 @@
-//! Who a page file is, for ever: its file system, its inode, and when it was born, since an inode is used again.
+//! Who a page file is, for ever: its inode, and the nanosecond in which it was born, since an inode is used again. The device is left out: its number may
+//! be another after a boot, and what file systems say of themselves is that number again for some of them.
 
 use forebay_flash::Identity;
 use rustix::{
@@ -33,8 +34,6 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
         return Err(Errno::OPNOTSUPP);
     }
     let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
-    // A device's number may be another after a boot; the file system's own is not.
-    let system = rustix::fs::fstatvfs(fd)?.f_fsid;
     let born = stat
         .stx_btime
         .tv_sec
@@ -44,7 +43,7 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
     Ok(Some(Known {
         key: (device, stat.stx_ino),
         identity: Identity {
-            device: if system == 0 { device } else { system },
+            device: 0,
             inode: stat.stx_ino,
             generation: born,
         },

@@ -31,6 +31,7 @@ pub use calls::{
     allocate, closing, duplicated, exiting, forked, leave, opened, read, renaming, sync, truncate,
     truncate_path, truncating, unlinking, write,
 };
+pub use file::{RealRead, RealWrite};
 pub use guard::{GUARD_FILE, Standing, standing};
 pub use names::is_page_file;
 pub use session::{is_configured, start};

@@ -237,8 +237,8 @@ impl Session {
             None => self.register(fd, known, path)?,
         };
         self.homes.guard(file.id(), guard);
-        let roots = BTreeSet::from([dir.to_owned()]);
-        find::attach_all(&self.cache, &self.homes, roots, Some(known.identity))
+        let skip = Some(known.identity);
+        find::attach_all(&self.cache, &self.homes, dir, BTreeSet::new(), skip)
             .map_err(|e| e.to_string())?;
         let left = self.cache.files();
         *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();

@@ -288,8 +288,9 @@ pub fn flush(
     let (cache, _) = place.open(&homes, &Options::default())?;
     let roots: BTreeSet<PathBuf> = data.iter().cloned().collect();
     let guarded = find_guarded(&cache, &homes, roots.clone())?;
-    if cache.stats().dirty_pages > 0 {
-        find::attach_all(&cache, &homes, roots, None)?;
+    if let Some((_, path)) = &guarded {
+        let data = path.parent().unwrap_or(Path::new("/"));
+        find::attach_all(&cache, &homes, data, roots, None)?;
     }
     let emptied = cache.empty(progress)?;
     let mut flushing = Flushing {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::{
     io::{self, IoSlice},
     ops::Range,
-    os::fd::BorrowedFd,
+    os::fd::{AsRawFd, BorrowedFd},
     sync::atomic::{
         AtomicBool,
         Ordering::{AcqRel, Release},
@@ -38,7 +38,10 @@ impl Synced {
     }
 }
 
-#[expect(unsafe_code, reason = "implements the trait's unsafe slice")]
+#[expect(
+    unsafe_code,
+    reason = "implements the trait's unsafe slice; a system call"
+)]
 impl Media for Synced {
     fn bytes(&self) -> u64 {
         self.inner.bytes()
@@ -74,11 +77,10 @@ impl Media for Synced {
         if !self.stored.swap(false, AcqRel) {
             return;
         }
-        let synced = match self.inner.descriptor() {
-            Some(file) => rustix::fs::fdatasync(file),
-            None => Ok(()),
-        };
-        if let Err(error) = synced {
+        let fd = self.inner.descriptor().map_or(-1, |file| file.as_raw_fd());
+        // SAFETY: it takes any number. By the C library, as every sync that an emulated device is to hear of.
+        if unsafe { libc::fdatasync(fd) } < 0 {
+            let error = io::Error::last_os_error();
             eprintln!(
                 "forebay: syncing {}: {error}. Nothing more can be made durable there, so this process ends",
                 self.inner.describe()
