@@ -3,6 +3,8 @@
 //! Whole pages go to the cache. Whatever else is done to a file (a write that is no page, a mapping) makes it *plain* first: its pages go home, and the
 //! cache forgets it. The system tablespace cannot become plain, since its guarded pages are not in it; there the call fails.
 
+mod part;
+
 use crate::{
     PAGE_BYTES,
     complain::{complain, complain_once},
@@ -10,8 +12,9 @@ use crate::{
     innodb::{self, Pages},
     session::Session,
 };
-use forebay_flash::{CachedFile, Enqueued, FlashError, Home, Read};
+use forebay_flash::{CachedFile, Enqueued, FlashError, Home};
 use parking_lot::{RwLock, RwLockUpgradableReadGuard};
+use part::read_part;
 use rustix::io::Errno;
 use std::{
     ops::ControlFlow,
@@ -43,20 +46,12 @@ pub(crate) struct PageFile {
     changed: AtomicBool,
 }
 
-/// A page, where direct I/O can read to.
-#[repr(C, align(4096))]
-struct Page([u8; PAGE_BYTES]);
-
-thread_local! {
-    static PAGE: std::cell::RefCell<Box<Page>> = std::cell::RefCell::new(Box::new(Page([0; PAGE_BYTES])));
-}
-
 /// Reads or writes the file itself, by the caller's descriptor, at an offset: bytes that were read or written.
 pub type RealRead<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, Errno>;
 /// See [`RealRead`].
 pub type RealWrite<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<usize, Errno>;
 
-fn said(error: &FlashError) -> Errno {
+pub(crate) fn said(error: &FlashError) -> Errno {
     complain(&error.to_string());
     Errno::IO
 }
@@ -358,48 +353,4 @@ fn is_pages(bytes: &[u8], offset: u64) -> bool {
         && bytes.len().is_multiple_of(PAGE_BYTES)
         && offset.is_multiple_of(PAGE_BYTES as u64)
         && offset / PAGE_BYTES as u64 + (bytes.len() / PAGE_BYTES) as u64 <= u64::from(u32::MAX)
-}
-
-/// Reads what lies in one page.
-fn read_part(
-    session: &Session,
-    file: &CachedFile,
-    to: &mut [u8],
-    at: u64,
-    real: RealRead<'_>,
-) -> Result<usize, Errno> {
-    let page = u32::try_from(at / PAGE_BYTES as u64).unwrap_or(u32::MAX);
-    let within = (at % PAGE_BYTES as u64) as usize;
-    let ticket = if to.len() == PAGE_BYTES {
-        match session.cache.read(file, page, to).map_err(|e| said(&e))? {
-            Read::Hit => return Ok(to.len()),
-            Read::Miss(ticket) => Some(ticket),
-        }
-    } else {
-        let hit = PAGE.with_borrow_mut(|whole| {
-            let read = session.cache.read(file, page, &mut whole.0);
-            if let Ok(Read::Hit) = read {
-                to.copy_from_slice(&whole.0[within..within + to.len()]);
-            }
-            read
-        });
-        match hit.map_err(|e| said(&e))? {
-            Read::Hit => return Ok(to.len()),
-            Read::Miss(_) => None,
-        }
-    };
-    if let Some(read) = session.homes.read_guarded(file.id(), to, at) {
-        return read.map(|()| to.len()).map_err(|e| {
-            complain(&format!("reading the guard file: {e}"));
-            Errno::IO
-        });
-    }
-    let read = real(to, at)?;
-    if let Some(ticket) = ticket.filter(|_| read == PAGE_BYTES)
-        && let Err(error) = session.cache.admit(file, page, to, ticket)
-    {
-        // The reader has its page.
-        complain_once(&format!("pages that are read do not come in: {error}"));
-    }
-    Ok(read)
 }

@@ -140,3 +140,6 @@ fn attach(homes: &Homes, file: &CachedFile, held: &OwnedFd) -> Result<(), HomesE
     homes.attach(file.id(), home);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
