@@ -423,6 +423,53 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
 }
 
 #[test]
+fn a_page_that_is_damaged_on_flash_is_named_and_the_older_one_is_not_served() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    let whole = fs::read(world.flash()).unwrap();
+    // The slots; the headers and the checkpoints are in front of them.
+    let mut damaged = whole.clone();
+    let slots = damaged.len() / 8;
+    damaged[slots..].iter_mut().for_each(|byte| *byte ^= 1);
+    fs::write(world.flash(), &damaged).unwrap();
+    let said = world.refused();
+    assert!(said.contains("is damaged in the flash cache"), "{said}");
+    world.flush().fails(1, &["are damaged in the flash cache"]);
+    assert!(world.plain().is_err(), "the guard was lifted");
+    fs::write(world.flash(), &whole).unwrap();
+    let server = world.start();
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn written_through_everything_is_in_the_files_after_a_sync() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let options = ["--flash-size", FLASH, "--flash-policy", "through"];
+    world.launch.wrapper = world.wrapper(&options);
+    let server = world.start();
+    fill(&server);
+    sound(&server, "stock.s");
+    let said = server.stop().unwrap();
+    assert!(
+        said.contains("of them 0 newer than in the files; "),
+        "{said}"
+    );
+    assert!(
+        !said.contains("before the server is started without"),
+        "{said}"
+    );
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
 fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
     let Some(world) = World::new() else { return };
     let before = fs::read(world.launch.data().join("ibdata1")).unwrap();

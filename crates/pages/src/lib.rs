@@ -46,5 +46,8 @@ pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
 /// Set to "all" if pages that were read come in too.
 pub const ENV_FLASH_CONTENTS: &str = "FOREBAY_FLASH_CONTENTS";
 
+/// Set to "through" if a sync has the pages written to their files, too.
+pub const ENV_FLASH_POLICY: &str = "FOREBAY_FLASH_POLICY";
+
 /// Bytes of a page: InnoDB's default, which the cache is made for.
 pub const PAGE_BYTES: usize = 16 << 10;

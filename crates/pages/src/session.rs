@@ -4,7 +4,7 @@
 //! read through it from the first moment.
 
 use crate::{
-    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_STATUS,
+    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_POLICY, ENV_FLASH_STATUS,
     complain::complain,
     find,
     guard::{self, Found, Guard, Mismatch},
@@ -13,7 +13,7 @@ use crate::{
     setup::{self, Place},
     status::Status,
 };
-use forebay_flash::{Cache, CachedFile, Contents, Options, Stats};
+use forebay_flash::{Cache, CachedFile, Contents, Options, Stats, WritePolicy};
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use std::{
@@ -35,6 +35,7 @@ struct Settings {
     flash: PathBuf,
     status: Option<PathBuf>,
     contents: Contents,
+    policy: WritePolicy,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -49,11 +50,18 @@ pub fn start() {
     let Some(flash) = std::env::var_os(ENV_FLASH).filter(|path| !path.is_empty()) else {
         return;
     };
-    let all = std::env::var_os(ENV_FLASH_CONTENTS).is_some_and(|contents| contents == "all");
+    let is = |name: &str, value: &str| std::env::var_os(name).is_some_and(|found| found == value);
+    let all = is(ENV_FLASH_CONTENTS, "all");
+    let through = is(ENV_FLASH_POLICY, "through");
     let _ = SETTINGS.set(Settings {
         flash: flash.into(),
         status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
         contents: if all { Contents::All } else { Contents::Dirty },
+        policy: if through {
+            WritePolicy::Through
+        } else {
+            WritePolicy::Back
+        },
     });
 }
 
@@ -131,6 +139,7 @@ impl Session {
         let homes = Arc::new(Homes::new());
         let options = Options {
             contents: settings.contents,
+            policy: settings.policy,
             ..Options::default()
         };
         let place = Place::of(&settings.flash)?;

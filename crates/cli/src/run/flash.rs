@@ -4,7 +4,9 @@ use super::run_dir;
 use crate::{failure::Failure, run::program::Program, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
-use forebay_pages::{ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_STATUS, SetupError, Status, Warm};
+use forebay_pages::{
+    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_POLICY, ENV_FLASH_STATUS, SetupError, Status, Warm,
+};
 use std::{
     ffi::OsString,
     fs, io,
@@ -21,6 +23,15 @@ pub enum Contents {
     Dirty,
     /// Pages that are read, too
     All,
+}
+
+/// What becomes of pages that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// They are written to their files when they reach the queue's front
+    Back,
+    /// And at every sync: losing the flash loses nothing that was synced
+    Through,
 }
 
 /// The options of a flash cache.
@@ -42,12 +53,22 @@ pub struct Options {
         requires = "flash"
     )]
     flash_contents: Contents,
+    /// What becomes of pages that are written
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "back",
+        requires = "flash"
+    )]
+    flash_policy: Policy,
 }
 
 /// The flash cache of a run.
 pub struct Flash {
     path: PathBuf,
     contents: Contents,
+    policy: Policy,
     /// Names this run's cache to `forebay status`.
     note: PathBuf,
 }
@@ -103,6 +124,7 @@ impl Options {
         Ok(Some(Flash {
             path,
             contents: self.flash_contents,
+            policy: self.flash_policy,
             note,
         }))
     }
@@ -186,7 +208,12 @@ impl Flash {
             Contents::Dirty => "dirty",
             Contents::All => "all",
         };
+        let policy = match self.policy {
+            Policy::Back => "back",
+            Policy::Through => "through",
+        };
         vec![
+            (ENV_FLASH_POLICY.into(), policy.into()),
             (ENV_FLASH.into(), self.path.clone().into()),
             (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
             (ENV_FLASH_CONTENTS.into(), contents.into()),
