@@ -7,7 +7,7 @@ mod common;
 use common::{
     FOREBAY, Ran, Sandbox,
     cut::{Cut, cut},
-    databases::{Strike, moment, random, small_pool},
+    databases::{Strike, boot_anew, moment, random, small_pool},
     disk::Disk,
     mariadb::{check, faults, make_table},
     writers::Writer,
@@ -249,7 +249,8 @@ fn with_the_redo_log_in_a_pool_nothing_acknowledged_is_lost_either() {
 impl Cut for World {
     type Server = Server;
 
-    fn start(&mut self, _boot: usize) -> Result<Server, BenchError> {
+    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
+        boot_anew(&mut self.launch.environment, boot);
         Server::start(&self.launch)
     }
 
@@ -279,9 +280,12 @@ impl Cut for World {
     }
 }
 
+/// The logs are in a pool on ext4: a sync that is under way when an ext4 is shut down may return as if it had succeeded, which would be taken for
+/// a loss of the binary log.
 #[test]
 fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
     for kind in ["ext4", "xfs"] {
+        let pool = small_pool();
         let sandbox = Sandbox::new();
         let mut random = random(kind);
         let Some(mut disk) = Disk::make(sandbox.path(), kind) else {
@@ -292,7 +296,12 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
         let Some(mut world) = World::within(sandbox, &dir) else {
             return;
         };
-        cut(&mut world, &mut disk, 2, &mut random).unwrap();
+        if kind == "ext4" {
+            let pool = pool.path().to_str().unwrap();
+            world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--pool", pool]);
+        }
+        let rounds = std::env::var("FOREBAY_CUTS").map_or(2, |rounds| rounds.parse().unwrap());
+        cut(&mut world, &mut disk, rounds, &mut random).unwrap();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     session::Session,
 };
 use forebay_flash::{CachedFile, Enqueued, FlashError, Home};
-use parking_lot::{RwLock, RwLockUpgradableReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 use rustix::io::Errno;
 use std::{
@@ -44,6 +44,8 @@ pub(crate) struct PageFile {
     pub state: RwLock<State>,
     /// It was changed past the cache since it was synced last: its length, or what is written while it is undecided.
     changed: AtomicBool,
+    /// Held during a real sync: who finds nothing changed waits for the one that covers the change.
+    syncing: Mutex<()>,
 }
 
 /// Reads or writes the file itself, by the caller's descriptor, at an offset: bytes that were read or written.
@@ -65,6 +67,7 @@ impl PageFile {
             state: RwLock::new(state),
             // What an earlier process left in the page cache.
             changed: AtomicBool::new(true),
+            syncing: Mutex::new(()),
         }
     }
 
@@ -237,8 +240,11 @@ impl PageFile {
         let State::Cached(file) = &*state else {
             return real();
         };
-        if self.changed.swap(false, AcqRel) {
-            real().inspect_err(|_| self.set_changed())?;
+        {
+            let _one_at_a_time = self.syncing.lock();
+            if self.changed.swap(false, AcqRel) {
+                real().inspect_err(|_| self.set_changed())?;
+            }
         }
         session.cache.sync(file).map_err(|e| said(&e))
     }
