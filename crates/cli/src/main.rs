@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod encoding;
 mod failure;
+mod flush;
 mod internal;
 mod man;
 mod output;
@@ -56,6 +57,7 @@ struct Cli {
 enum Command {
     Run(run::Run),
     Recover(recover::Recover),
+    Flush(flush::Flush),
     Status(status::Status),
     /// Make and inspect pools
     #[command(subcommand)]
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
+        Command::Flush(flush) => flush.run(),
         Command::Status(status) => status.run(),
         Command::Pool(command) => command.run(),
         Command::Store(command) => command.run(),

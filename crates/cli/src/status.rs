@@ -13,7 +13,7 @@ use std::{path::Path, thread, time::Duration};
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors. Exit status 1 if there are errors.",
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and flash caches (as JSON these are in PATH.status beside each). Exit status 1 if there are errors.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {
@@ -31,7 +31,7 @@ impl Status {
         let dir = run::run_dir()?;
         if !self.watch {
             let running = supervisor::status_of_running(&dir)?;
-            output::report(self.json, &running, |running| human(running))?;
+            output::report(self.json, &running, |running| human(running, &dir))?;
             return match running.iter().all(run::is_well) {
                 true => Ok(()),
                 false => Err(Failure::Reported),
@@ -53,16 +53,18 @@ impl Status {
             output.json(&running)?;
         } else {
             output.text(CLEAR)?;
-            output.text(&human(&running))?;
+            output.text(&human(&running, dir))?;
         }
         output.finish()
     }
 }
 
-fn human(running: &[Running]) -> String {
-    if running.is_empty() {
+fn human(running: &[Running], dir: &Path) -> String {
+    let flash = run::running_flash(dir);
+    if running.is_empty() && flash.is_empty() {
         return "nothing runs under forebay (for this user)\n".to_owned();
     }
-    let runs: Vec<String> = running.iter().map(run::running).collect();
-    runs.join("\n")
+    let mut parts: Vec<String> = running.iter().map(run::running).collect();
+    parts.extend(flash.iter().map(|status| status.lines().join("\n") + "\n"));
+    parts.join("\n")
 }

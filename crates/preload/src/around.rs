@@ -18,6 +18,10 @@ unsafe extern "C-unwind" {
 pub(crate) struct Failed(c_int);
 
 impl Failed {
+    pub(crate) fn of(error: Errno) -> Self {
+        Self(error.raw_os_error())
+    }
+
     /// Sets errno; returns `result`, the value by which the function says that it failed.
     pub(crate) fn with<T>(self, result: T) -> T {
         set_errno(self.0);

@@ -10,7 +10,7 @@
 use crate::{
     around::{Failed, client, missing, tell_client},
     change::retire,
-    memory,
+    memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -155,7 +155,7 @@ hooks! {
 /// True if no ring and no context is to be made: the program does without, and what it does can be seen. InnoDB looks at errno for the reason, so
 /// that is set as well.
 pub(crate) fn is_refused() -> bool {
-    client::refuses_io_uring()
+    client::refuses_io_uring() || pages::is_configured()
 }
 
 /// Makes the client absorb nothing any more.
@@ -165,7 +165,8 @@ pub(crate) fn give_up() {
 
 fn is_absorbed(block: *mut aiocb) -> bool {
     // SAFETY: the C library reads the block in the same way.
-    client::absorbs(unsafe { (*block).aio_fildes })
+    let fd = unsafe { (*block).aio_fildes };
+    client::absorbs(fd) || pages::is_cached(fd)
 }
 
 fn retire_block(block: *mut aiocb) -> Result<(), Failed> {

@@ -4,7 +4,7 @@
 
 use crate::{
     around::{Failed, checked, client, missing},
-    device, memory,
+    device, memory, pages,
     real::hooks,
     times,
 };
@@ -16,8 +16,11 @@ use std::ptr;
 hooks! {
     fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if bytes < 0 || !client::absorbs(fd);
-    else |_real| match client(|| client::truncate(fd, bytes.unsigned_abs())) {
+    plain if bytes < 0 || !client::absorbs(fd) && !pages::is_cached(fd);
+    else |real| match shorten(fd, bytes.unsigned_abs(), || {
+        // SAFETY: our caller's arguments.
+        unsafe { real(fd, bytes) }
+    }) {
         Ok(()) => {
             if let Some(begun) = device::begin(fd) {
                 begun.resized(bytes.unsigned_abs());
@@ -29,10 +32,15 @@ hooks! {
 
     fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(fd, mode, offset, bytes) };
+        if pages::is_cached(fd) {
+            let done = pages::allocate(fd, mode, [offset, bytes], || checked(call()).map(drop));
+            allocated(fd, done.is_ok());
+            return done.map_or_else(|failed| failed.with(-1), |()| 0);
+        }
         match mode {
             // Room behind the end: no byte of it changes, but its time does.
             libc::FALLOC_FL_KEEP_SIZE => times::of_descriptor(fd, call),
@@ -54,19 +62,24 @@ hooks! {
     // Returns the error number.
     fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing libc::ENOSYS;
-    plain if !client::absorbs(fd);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || match unsafe { real(fd, offset, bytes) } {
             0 => Ok(()),
             number => Err(Errno::from_raw_os_error(number)),
         };
+        if pages::is_cached(fd) {
+            let done = pages::allocate(fd, 0, [offset, bytes], call);
+            allocated(fd, done.is_ok());
+            return done.map_or_else(|failed| failed.number(), |()| 0);
+        }
         extend(fd, call).map_or_else(|failed| failed.number(), |()| 0)
     };
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to) && !device::is_on(from);
+    plain if !client::absorbs(to) && !device::is_on(from) && !pages::is_cached(from) && !pages::is_cached(to);
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -74,7 +87,7 @@ hooks! {
 
     fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to) && !device::is_on(from);
+    plain if !client::absorbs(to) && !device::is_on(from) && !pages::is_cached(from) && !pages::is_cached(to);
     else |real| transfer((from, from_offset), (to, ptr::null()), || {
         // SAFETY: our caller's arguments.
         unsafe { real(to, from, from_offset, bytes) }
@@ -82,7 +95,7 @@ hooks! {
 
     fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to) && !device::is_on(from);
+    plain if !client::absorbs(to) && !device::is_on(from) && !pages::is_cached(from) && !pages::is_cached(to);
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -107,7 +120,7 @@ hooks! {
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) || !changes(request);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd) || !changes(request);
     else |real| match retire(fd) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, request, argument) },
@@ -115,8 +128,17 @@ hooks! {
     };
 }
 
-/// Makes the file of an absorbed descriptor plain.
+/// Cuts a file off, or makes it longer.
+fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Failed> {
+    match pages::is_cached(fd) {
+        true => pages::truncate(fd, bytes, real),
+        false => client(|| client::truncate(fd, bytes)),
+    }
+}
+
+/// Makes the file of an absorbed descriptor plain, or that of a page file.
 pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
+    pages::leave(fd)?;
     client(|| client::retire(fd))
 }
 
@@ -141,7 +163,7 @@ fn transfer(
     (to, to_offset): (c_int, *const loff_t),
     transfer: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if let Err(failed) = retire(to) {
+    if let Err(failed) = retire(to).and_then(|()| pages::leave(from)) {
         return failed.with(-1);
     }
     let (read, written) = (device::begin(from), device::begin(to));

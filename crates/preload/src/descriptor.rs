@@ -9,6 +9,7 @@ use crate::{
         cancellation_point, checked, client, errno, missing, set_errno, tell_client,
         without_cancellation,
     },
+    pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -17,7 +18,7 @@ use libc::{c_int, c_uint, c_ulong};
 hooks! {
     fn [close __close] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !client::is_own(fd);
+    plain if !client::absorbs(fd) && !client::is_own(fd) && !pages::is_cached(fd);
     else |real| {
         if client::is_own(fd) {
             return bad_descriptor();
@@ -25,6 +26,7 @@ hooks! {
         cancellation_point();
         without_cancellation(|| {
             tell_client(|| client::closing(fd));
+            pages::closing(fd);
             // SAFETY: our caller's argument.
             unsafe { real(fd) }
         })
@@ -60,7 +62,7 @@ hooks! {
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
     else |real| {
         // SAFETY: our caller's argument.
         duplicated(fd, unsafe { real(fd) })
@@ -84,7 +86,7 @@ hooks! {
 
     fn [fcntl fcntl64 __fcntl] (fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if (!client::absorbs(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
+    plain if (!client::absorbs(fd) && !pages::is_cached(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
         if is_in_the_way(command) && is_open(fd) {
             tell_client(|| client::make_way_from(argument as c_int));
@@ -101,7 +103,9 @@ hooks! {
                 tell_client(|| client::flags_changed(fd, argument as c_int));
                 result
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if client::absorbs(fd) => duplicated(fd, result),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if client::absorbs(fd) || pages::is_cached(fd) => {
+                duplicated(fd, result)
+            }
             _ => result,
         }
     };
@@ -132,12 +136,14 @@ fn is_in_the_way(command: c_int) -> bool {
 fn duplicated(from: c_int, to: c_int) -> c_int {
     if to >= 0 {
         tell_client(|| client::duplicated(from, to));
+        pages::duplicated(from, to);
     }
     to
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {
-    client::absorbs(from) || client::absorbs(to) || client::may_be_own(to)
+    let concerns = |fd| client::absorbs(fd) || pages::is_cached(fd);
+    concerns(from) || concerns(to) || client::may_be_own(to)
 }
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
@@ -183,7 +189,7 @@ fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
 fn has_ours(first: c_uint, last: c_uint) -> bool {
     (first..=last.min(MAX)).any(|fd| {
         let fd = fd.cast_signed();
-        client::absorbs(fd) || client::is_own(fd)
+        client::absorbs(fd) || client::is_own(fd) || pages::is_cached(fd)
     })
 }
 
@@ -199,6 +205,7 @@ fn close_spans(
             if client::absorbs(fd.cast_signed()) {
                 tell_client(|| client::closing(fd.cast_signed()));
             }
+            pages::closing(fd.cast_signed());
             if client::is_own(fd.cast_signed()) {
                 if start < fd {
                     let result = close(start, fd - 1);

@@ -9,6 +9,8 @@
 //! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
 //! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit), [`identity`] (`setuid`).
 //!
+//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]).
+//!
 //! [`device`] makes descriptors on an emulated device wait for it, [`guard`] readers of mappings.
 //!
 //! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
@@ -26,6 +28,7 @@ mod memory;
 mod message;
 mod name;
 mod open;
+mod pages;
 mod position;
 mod process;
 mod real;

@@ -6,7 +6,7 @@
 use crate::{
     around::{missing, set_errno, tell_client},
     change::retire,
-    device, guard,
+    device, guard, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -18,6 +18,11 @@ hooks! {
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
+        if !is_anonymous(flags)
+            && let Err(failed) = pages::leave(fd)
+        {
+            return failed.with(libc::MAP_FAILED);
+        }
         if is_shared(flags) && client::absorbs(fd) {
             // A mapping that the kernel refuses changes nothing: InnoDB asks whether its log is persistent memory (`MAP_SYNC`).
             // SAFETY: our caller's arguments; the kernel chooses the address, so nothing is mapped over.
@@ -118,7 +123,7 @@ fn is_anonymous(flags: c_int) -> bool {
 
 /// Whether a mapping is of a file that is absorbed or on a device, or may be put over one that is charged or the client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
-    !is_anonymous(flags) && client::absorbs(fd)
+    !is_anonymous(flags) && (client::absorbs(fd) || pages::is_cached(fd))
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     around::{Failed, checked, client, is_client, missing},
-    device, memory,
+    device, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -121,7 +121,9 @@ fn rename_file(
     }
     answer(client(|| {
         let (moved, replaced) = (device::named(from.0, from.1), device::named(to.0, to.1));
-        client::rename(from, to, || checked(real()).map(drop))?;
+        pages::rename(from, to, || {
+            client::rename(from, to, || checked(real()).map(drop))
+        })?;
         device::unlinked(replaced);
         device::renamed(moved, to);
         Ok(())
@@ -150,7 +152,9 @@ fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) ->
     };
     answer(client(|| {
         let named = device::named(dir, path);
-        client::unlink(dir, path, || checked(real()).map(drop))?;
+        pages::unlink(dir, path, || {
+            client::unlink(dir, path, || checked(real()).map(drop))
+        })?;
         device::unlinked(named);
         Ok(())
     }))
@@ -161,6 +165,8 @@ fn truncate_file(name: *const c_char, bytes: u64, real: impl Fn() -> c_int) -> c
         return real();
     };
     answer(client(|| {
-        client::truncate_path(path, bytes, || checked(real()).map(drop))
+        pages::truncate_path(name, bytes, || {
+            client::truncate_path(path, bytes, || checked(real()).map(drop))
+        })
     }))
 }

@@ -7,7 +7,7 @@
 
 use crate::{
     around::{cancellation_point, checked, client, is_client, missing, tell_client},
-    device, memory,
+    device, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -63,7 +63,8 @@ hooks! {
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 fn is_plain(flags: c_int) -> bool {
-    !can_change(flags) && (!device::any() || flags & libc::O_PATH != 0 || is_client())
+    let is_known = !device::any() && !pages::is_configured();
+    !can_change(flags) && (is_known || flags & libc::O_PATH != 0 || is_client())
 }
 
 /// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.
@@ -84,6 +85,9 @@ fn open_file(
         return real(flags);
     };
     cancellation_point();
+    if let Err(failed) = pages::truncating(dir, path, flags) {
+        return failed.with(-1);
+    }
     let opened =
         client(|| client::open(dir, path, flags, |flags| open_on_device(flags, &mut real)));
     match opened {
@@ -93,7 +97,7 @@ fn open_file(
                     device::note(fd, 0);
                 });
             }
-            fd
+            pages::opened(fd, path)
         }
         Err(failed) => failed.with(-1),
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     around::{cancellation_point, checked, client, missing},
-    device,
+    device, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -14,32 +14,44 @@ use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 hooks! {
     fn [read __read] (fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
-    else |real| reading(fd, || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, buffer, bytes) }
-    });
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    else |real| match pages::is_cached(fd) {
+        true => pages::read(fd, buffer, bytes),
+        false => reading(fd, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, buffer, bytes) }
+        }),
+    };
 
     fn [__read_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
-    else |real| reading(fd, || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, buffer, bytes, room) }
-    });
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    else |real| match pages::is_cached(fd) && bytes <= room {
+        true => pages::read(fd, buffer, bytes),
+        false => reading(fd, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, buffer, bytes, room) }
+        }),
+    };
 
     fn [readv] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
-    else |real| reading(fd, || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, parts, count) }
-    });
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    else |real| match pages::leave(fd) {
+        Ok(()) => reading(fd, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, parts, count) }
+        }),
+        Err(failed) => failed.with(-1),
+    };
 
     fn [preadv2 preadv64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
     else |real| {
+        if let Err(failed) = pages::leave(fd) {
+            return failed.with(-1);
+        }
         // SAFETY: our caller's arguments.
         let read = || unsafe { real(fd, parts, count, offset, flags) };
         if offset == -1 { reading(fd, read) } else { reading_at(fd, offset, read) }
@@ -47,27 +59,36 @@ hooks! {
 
     fn [pread pread64 __pread64] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t;
     missing missing(-1);
-    plain if !device::is_on(fd);
-    else |real| reading_at(fd, offset, || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, buffer, bytes, offset) }
-    });
+    plain if !device::is_on(fd) && !pages::is_cached(fd);
+    else |real| match pages::is_cached(fd) {
+        true => pages::read_at(fd, buffer, bytes, offset),
+        false => reading_at(fd, offset, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, buffer, bytes, offset) }
+        }),
+    };
 
     fn [__pread_chk __pread64_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !device::is_on(fd);
-    else |real| reading_at(fd, offset, || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, buffer, bytes, offset, room) }
-    });
+    plain if !device::is_on(fd) && !pages::is_cached(fd);
+    else |real| match pages::is_cached(fd) && bytes <= room {
+        true => pages::read_at(fd, buffer, bytes, offset),
+        false => reading_at(fd, offset, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, buffer, bytes, offset, room) }
+        }),
+    };
 
     fn [preadv preadv64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     missing missing(-1);
-    plain if !device::is_on(fd);
-    else |real| reading_at(fd, offset, || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, parts, count, offset) }
-    });
+    plain if !device::is_on(fd) && !pages::is_cached(fd);
+    else |real| match pages::leave(fd) {
+        Ok(()) => reading_at(fd, offset, || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(fd, parts, count, offset) }
+        }),
+        Err(failed) => failed.with(-1),
+    };
 
     fn [lseek lseek64 __lseek] (fd: c_int, offset: off_t, whence: c_int) -> off_t;
     missing missing(-1);

@@ -71,12 +71,14 @@ extern "C" fn start() {
         // Without them a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
         tell_client(device::start);
+        tell_client(forebay_pages::start);
     }
 }
 
 extern "C" fn end() {
     // The child of a `clone` that no handler heard of must not end its parent's session.
     if PROCESS.load(Ordering::Relaxed) == own_pid() {
+        tell_client(forebay_pages::exiting);
         tell_client(client::exiting);
     }
 }
@@ -92,5 +94,6 @@ unsafe extern "C" fn forked_in_child() {
 fn forked() {
     PROCESS.store(own_pid(), Ordering::Relaxed);
     tell_client(client::forked);
+    forebay_pages::forked();
     guard::forked();
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     around::{cancellation_point, client, missing},
-    device,
+    device, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -15,7 +15,7 @@ use libc::{c_int, c_uint, off_t};
 hooks! {
     fn [fsync] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
     else |real| synchronise(fd, false, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -23,7 +23,7 @@ hooks! {
 
     fn [fdatasync] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd);
     else |real| synchronise(fd, true, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -31,7 +31,7 @@ hooks! {
 
     fn [sync_file_range] (fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) || !does_something(offset, bytes, flags);
+    plain if !client::absorbs(fd) && !pages::is_cached(fd) || !does_something(offset, bytes, flags);
     else |real| synchronise_range(fd, flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, offset, bytes, flags) }
@@ -39,7 +39,10 @@ hooks! {
 }
 
 /// Of an absorbed file the client knows what is durable. Of another on an emulated device the sync is `real`, and takes as long as the device.
-fn synchronise(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int {
+fn synchronise(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c_int {
+    if pages::is_cached(fd) {
+        return pages::sync(fd, data_only, real);
+    }
     if client::is_in_pool(fd) {
         return of_client(fd);
     }
@@ -54,8 +57,11 @@ fn synchronise(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_in
 }
 
 /// Only one that waits for the writes costs anything on a device.
-fn synchronise_range(fd: c_int, flags: c_uint, real: impl FnOnce() -> c_int) -> c_int {
-    if flags & libc::SYNC_FILE_RANGE_WAIT_AFTER == 0 && !client::is_in_pool(fd) && device::is_on(fd)
+fn synchronise_range(fd: c_int, flags: c_uint, mut real: impl FnMut() -> c_int) -> c_int {
+    if !pages::is_cached(fd)
+        && flags & libc::SYNC_FILE_RANGE_WAIT_AFTER == 0
+        && !client::is_in_pool(fd)
+        && device::is_on(fd)
     {
         return real();
     }

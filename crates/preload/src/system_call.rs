@@ -4,7 +4,8 @@
 
 use crate::{
     around::{client, missing, without_cancellation},
-    asynchronous, change, descriptor, device, identity, map, memory, message, name, open, position,
+    asynchronous, change, descriptor, device, identity, map, memory, message, name, open, pages,
+    position,
     real::hooks,
     sync, write,
 };
@@ -34,7 +35,7 @@ hooks! {
 
 /// Whether a descriptor argument is one that the client has to hear of.
 fn absorbs(fd: c_long) -> bool {
-    client::absorbs(fd as c_int)
+    client::absorbs(fd as c_int) || pages::is_cached(fd as c_int)
 }
 
 fn is_plain(fd: c_long) -> bool {
@@ -92,7 +93,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_dup if absorbs(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
-        libc::SYS_openat if device::any() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
+        libc::SYS_openat if device::any() || pages::is_configured() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
         libc::SYS_openat2 => before_openat2(a as c_int, b as *const c_char, c as *const u64),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
@@ -107,7 +108,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
             Continue(())
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_open if device::any() || open::can_change(b as c_int) => call!(open::open, a, b, c),
+        libc::SYS_open if device::any() || pages::is_configured() || open::can_change(b as c_int) => call!(open::open, a, b, c),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_creat => call!(open::creat, a, b),
         #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,7 @@
 
 use crate::{
     around::{cancellation_point, client, missing},
-    device, guard, memory,
+    device, guard, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -64,10 +64,10 @@ hooks! {
     });
 }
 
-/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs two loads.
+/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs three loads.
 #[inline]
 pub(crate) fn is_plain(fd: c_int) -> bool {
-    !client::absorbs(fd) && guard::is_idle()
+    !client::absorbs(fd) && !pages::is_cached(fd) && guard::is_idle()
 }
 
 /// Where a write goes.
@@ -162,6 +162,15 @@ fn write_parts(
     };
     for part in parts {
         guard::touch(part.as_ptr().addr(), part.len());
+    }
+    if pages::is_cached(fd) {
+        return match (parts, offset) {
+            ([part], Some(offset)) => pages::write_at(fd, part, offset),
+            _ => match pages::leave(fd) {
+                Ok(()) => plain(),
+                Err(failed) => failed.with(-1),
+            },
+        };
     }
     if !client::absorbs(fd) {
         return plain();

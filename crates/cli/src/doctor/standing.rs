@@ -8,19 +8,48 @@ use std::path::{Path, PathBuf};
 #[derive(Serialize)]
 struct Report {
     directory: PathBuf,
-    /// True if no pool holds, or may hold, what belongs into the files below it.
+    /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache does.
     is_harmless: bool,
     pools: Vec<Standing>,
+    flash: Option<Flash>,
+}
+
+/// A flash cache whose guard lies in the directory.
+#[derive(Serialize)]
+struct Flash {
+    #[serde(flatten)]
+    guard: forebay_pages::Standing,
+    /// Pages that are newer there than in the files, or why that is not known.
+    dirty_pages: Option<u64>,
+    unknown: Option<String>,
+}
+
+fn flash(directory: &Path) -> Result<Option<Flash>, Failure> {
+    let guard = forebay_pages::standing(directory)
+        .map_err(Failure::io("looking at", directory.display()))?;
+    Ok(guard.map(|guard| {
+        let (dirty_pages, unknown) = match forebay_pages::look(&guard.flash) {
+            Ok(warm) => (Some(warm.dirty), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Flash {
+            guard,
+            dirty_pages,
+            unknown,
+        }
+    }))
 }
 
 /// Says it; an error if a database must not be started there without Forebay.
 pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     let pools =
         marks::standing(directory).map_err(Failure::io("looking at", directory.display()))?;
+    let flash = flash(directory)?;
     let report = Report {
         directory: directory.to_owned(),
-        is_harmless: pools.iter().all(Standing::is_harmless),
+        is_harmless: pools.iter().all(Standing::is_harmless) && flash.is_none(),
         pools,
+        flash,
     };
     output::report(json, &report, human)?;
     match report.is_harmless {
@@ -32,6 +61,12 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
 fn human(report: &Report) -> String {
     let harmful = report.pools.iter().filter(|one| !one.is_harmless());
     let mut text: String = harmful.map(line).collect();
+    text.extend(
+        report
+            .flash
+            .iter()
+            .map(|flash| in_flash(&report.directory, flash)),
+    );
     if text.is_empty() {
         text = format!(
             "no pool holds acknowledged writes for the files in {}\n",
@@ -39,6 +74,25 @@ fn human(report: &Report) -> String {
         );
     }
     text
+}
+
+fn in_flash(directory: &Path, flash: &Flash) -> String {
+    let (directory, cache) = (directory.display(), flash.guard.flash.display());
+    if !flash.guard.is_its_own {
+        return format!(
+            "{directory}: a copy that was made while newer pages were in the flash cache {cache}. No server comes up on it; copy the data directory after forebay flush\n"
+        );
+    }
+    let how_many = match (flash.dirty_pages, &flash.unknown) {
+        (Some(pages), _) => format!("has {pages} pages that are newer than in the files there"),
+        (None, why) => format!(
+            "may have newer pages than the files there, and cannot be looked at ({})",
+            why.as_deref().unwrap_or("unknown reason")
+        ),
+    };
+    format!(
+        "{directory}: the flash cache {cache} {how_many}. Start the server under forebay run --flash {cache}, or first: forebay flush --flash {cache}\n"
+    )
 }
 
 fn line(standing: &Standing) -> String {

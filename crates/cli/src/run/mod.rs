@@ -7,11 +7,13 @@
 mod child;
 mod device;
 mod explain;
+mod flash;
 mod library;
 mod pool;
 mod program;
 
 pub use explain::{is_refused, is_well, lanes, running};
+pub use flash::running as running_flash;
 pub use pool::open_default;
 
 use crate::{failure::Failure, size};
@@ -49,6 +51,7 @@ use std::{
         forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
         forebay run --pool p --profile rocksdb -- ./my-service\n  \
         forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
+        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0\n  \
         forebay run --device /dev/shm/d=hdd-7200 --no-pool -- redis-server --dir /dev/shm/d --appendonly yes\n  \
         forebay run --device /dev/shm/d=hdd-7200 --emulated 64MiB -- redis-server --dir /dev/shm/d --appendonly yes\n\n\
         An emulated device (--device) only adds to what I/O really takes: put the directory on something faster, as /dev/shm. docs/devices.md \
@@ -76,6 +79,8 @@ pub struct Run {
     /// nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or the path of a TOML file with a profile; may be given several times
     #[arg(long = "device", value_name = "DIR=PROFILE", value_parser = device::parse)]
     devices: Vec<Placed>,
+    #[command(flatten)]
+    flash: flash::Options,
     /// The profile, if the program's name does not say it; "generic" is the one of --absorb alone
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -105,14 +110,24 @@ impl Run {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        let without = self.no_pool || !self.devices.is_empty();
+        let without = self.no_pool || !self.devices.is_empty() || self.flash.is_wanted();
         let source = Source::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
         let program = Program::find(&self.command)?;
         let devices = device::make(&self.devices)?;
+        let flash = self
+            .flash
+            .prepare(&program, self.profile.as_deref(), &config)?;
+        let beside = flash
+            .as_ref()
+            .map(flash::Flash::environment)
+            .unwrap_or_default();
         let status = match source {
-            Some(source) => self.with_pool(&config, &source, &program, devices.as_ref())?,
-            None => plainly(&program, devices.as_deref(), "no pool: nothing is absorbed")?,
+            Some(source) => self.with_pool(&config, &source, &program, devices.as_ref(), beside)?,
+            None => plainly(&program, devices.as_deref(), beside)?,
         };
+        if let Some(flash) = &flash {
+            flash.finish(self.explain);
+        }
         if let (true, Some(devices)) = (self.explain, &devices) {
             eprint!("{}", device::summary(devices));
         }
@@ -129,6 +144,7 @@ impl Run {
         source: &Source,
         program: &Program,
         devices: Option<&Arc<Devices>>,
+        beside: Vec<(OsString, OsString)>,
     ) -> Result<u8, Failure> {
         let policy = policy::choose(policy::Request {
             programs: &program.names(),
@@ -173,6 +189,7 @@ impl Run {
         )?;
         eprintln!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
+        environment.extend(beside);
         environment.extend(
             self.media_profile
                 .map(|profile| (ENV_SLOWED.into(), profile.name.into())),
@@ -197,15 +214,20 @@ impl Run {
     }
 }
 
-/// Runs the program with nothing absorbed, for the reason given, on the devices if there are any; gives its status.
-fn plainly(program: &Program, devices: Option<&Devices>, why: &str) -> Result<u8, Failure> {
-    let mut environment = Vec::new();
-    if let Some(devices) = devices {
+/// Runs the program with nothing absorbed, since there is no pool, on the devices if there are any, and with what a flash cache wants `beside`;
+/// gives its status.
+fn plainly(
+    program: &Program,
+    devices: Option<&Devices>,
+    beside: Vec<(OsString, OsString)>,
+) -> Result<u8, Failure> {
+    let mut environment = beside;
+    if !environment.is_empty() || devices.is_some() {
         program.check()?;
         environment.push(preload(&library::find()?));
-        environment.extend(devices.environment());
     }
-    eprintln!("forebay: {why}");
+    environment.extend(devices.and_then(Devices::environment));
+    eprintln!("forebay: no pool: nothing is absorbed");
     child::run(program, environment, &mut Signals::block()?)
 }
 

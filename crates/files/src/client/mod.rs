@@ -135,6 +135,12 @@ pub fn refuses_io_uring() -> bool {
     CONFIG.get().is_some_and(|config| config.refuse_io_uring)
 }
 
+/// True between `vfork` and `exec`: the memory is the parent's, the descriptors are not.
+#[must_use]
+pub fn in_vforked_child() -> bool {
+    sys::in_vforked_child()
+}
+
 /// True once any file was absorbed.
 #[inline]
 #[must_use]

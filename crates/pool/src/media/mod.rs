@@ -15,6 +15,7 @@ mod mapped;
 mod mapping;
 mod profile;
 mod sim;
+mod synced;
 mod timed;
 mod window;
 
@@ -25,6 +26,7 @@ pub(crate) use held::Guard;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
 pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
+pub use synced::Synced;
 pub use timed::Timed;
 pub(crate) use window::{OwnLine, Pin, Window};
 

@@ -1,0 +1,279 @@
+//! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what is left in it at the end.
+
+use super::run_dir;
+use crate::{failure::Failure, run::program::Program, size};
+use clap::{Args, ValueEnum};
+use forebay_files::policy::{self, Config};
+use forebay_pages::{
+    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_POLICY, ENV_FLASH_STATUS, SetupError, Status, Warm,
+};
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The profile whose page files are known.
+const PROFILE: &str = "mariadb";
+
+/// What comes into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Contents {
+    /// Pages that are written
+    Dirty,
+    /// Pages that are read, too
+    All,
+}
+
+/// What becomes of pages that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// They are written to their files when they reach the queue's front
+    Back,
+    /// And at every sync: losing the flash loses nothing that was synced
+    Through,
+}
+
+/// The options of a flash cache.
+#[derive(Args)]
+pub struct Options {
+    /// Put a flash cache in this file before the page files (profile mariadb): pages that the database writes go there, in large writes, and to their
+    /// files later. Its metadata is beside it, in PATH.lane
+    #[arg(long, value_name = "PATH")]
+    flash: Option<PathBuf>,
+    /// Make the flash cache of this size if it is not there
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
+    flash_size: Option<u64>,
+    /// What comes into the flash cache
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "dirty",
+        requires = "flash"
+    )]
+    flash_contents: Contents,
+    /// What becomes of pages that are written
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "back",
+        requires = "flash"
+    )]
+    flash_policy: Policy,
+}
+
+/// The flash cache of a run.
+pub struct Flash {
+    path: PathBuf,
+    contents: Contents,
+    policy: Policy,
+    /// Names this run's cache to `forebay status`.
+    note: PathBuf,
+}
+
+/// Where the process that has the cache says how it is.
+fn status_file(flash: &Path) -> PathBuf {
+    let mut path = flash.as_os_str().to_owned();
+    path.push(".status");
+    path.into()
+}
+
+impl Options {
+    /// True if there is to be a flash cache.
+    pub fn is_wanted(&self) -> bool {
+        self.flash.is_some()
+    }
+
+    /// Makes the cache, if need be, or looks at it; says what is in it.
+    pub fn prepare(
+        &self,
+        program: &Program,
+        profile: Option<&str>,
+        config: &Config,
+    ) -> Result<Option<Flash>, Failure> {
+        let Some(path) = &self.flash else {
+            return Ok(None);
+        };
+        check_profile(program, profile, config)?;
+        check_arguments(program.arguments())?;
+        let warm = match (fs::symlink_metadata(path), self.flash_size) {
+            (Err(e), Some(bytes)) if e.kind() == io::ErrorKind::NotFound => {
+                forebay_pages::create(path, bytes)?
+            }
+            (Err(e), None) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Failure::Usage(format!(
+                    "there is no flash cache {}. Say how large it is to be: --flash-size 20GiB",
+                    path.display()
+                )));
+            }
+            (_, wanted) => {
+                check_size(path, wanted)?;
+                forebay_pages::look(path)?
+            }
+        };
+        let path = path
+            .canonicalize()
+            .map_err(Failure::io("finding", path.display()))?;
+        announce(&path, warm, program.arguments());
+        let note = run_dir()?.join(format!("{}.flash", std::process::id()));
+        use std::os::unix::ffi::OsStrExt;
+        fs::write(&note, path.as_os_str().as_bytes())
+            .map_err(Failure::io("writing", note.display()))?;
+        Ok(Some(Flash {
+            path,
+            contents: self.flash_contents,
+            policy: self.flash_policy,
+            note,
+        }))
+    }
+}
+
+/// Only of one database it is known which files are page files, and that it stands the loss of pages that it did not sync.
+fn check_profile(program: &Program, profile: Option<&str>, config: &Config) -> Result<(), Failure> {
+    let chosen = policy::choose(policy::Request {
+        programs: &program.names(),
+        profile,
+        config,
+        absorb: &[],
+    });
+    match chosen {
+        Ok(policy) if policy.profile == PROFILE => Ok(()),
+        _ => Err(Failure::Usage(format!(
+            "a flash cache is for MariaDB: of another program it is not known which files hold pages. If {} starts a MariaDB server, say --profile {PROFILE}",
+            program.name().to_string_lossy()
+        ))),
+    }
+}
+
+/// Refuses a server that is told not to sync its pages.
+fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let plain = argument.to_lowercase().replace('_', "-");
+        let Some(method) = plain.strip_prefix("--innodb-flush-method=") else {
+            continue;
+        };
+        if ["o-direct-no-fsync", "nosync", "littlesync"].contains(&method) {
+            return Err(Failure::Usage(format!(
+                "{argument}: the server does not sync its pages then, and what it did not sync is not durable in a flash cache. Use O_DIRECT"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A cache keeps its size.
+fn check_size(path: &Path, wanted: Option<u64>) -> Result<(), Failure> {
+    let found = fs::metadata(path)
+        .map_err(Failure::io("looking at", path.display()))?
+        .len();
+    match wanted {
+        Some(wanted) if wanted != found && found > 0 => Err(Failure::Usage(format!(
+            "the flash cache {0} is there and has {1}, not {2}. Leave --flash-size out; or for another size, forebay flush --flash {0}, remove it and its \
+             .lane, and start anew",
+            path.display(),
+            size::show(found),
+            size::show(wanted)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
+    eprintln!(
+        "forebay: flash cache {}: {} pages of its {} slots, of them {} newer than in the files",
+        path.display(),
+        warm.pages,
+        warm.slots,
+        warm.dirty
+    );
+    let mentions = |argument: &OsString| {
+        let text = argument.to_string_lossy().replace('_', "-");
+        text.contains("innodb-doublewrite")
+    };
+    if !arguments.iter().any(mentions) {
+        eprintln!(
+            "forebay: with a flash cache no page is torn: innodb_doublewrite=0 is safe, and saves half of the writes. Keep it on only if tables are page-compressed, or \
+             have a KEY_BLOCK_SIZE"
+        );
+    }
+}
+
+impl Flash {
+    /// What the program's environment must have beside what it has.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        let contents = match self.contents {
+            Contents::Dirty => "dirty",
+            Contents::All => "all",
+        };
+        let policy = match self.policy {
+            Policy::Back => "back",
+            Policy::Through => "through",
+        };
+        vec![
+            (ENV_FLASH_POLICY.into(), policy.into()),
+            (ENV_FLASH.into(), self.path.clone().into()),
+            (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
+            (ENV_FLASH_CONTENTS.into(), contents.into()),
+        ]
+    }
+
+    /// Says what is left in it after the program's end, and with `explain` what it did.
+    pub fn finish(&self, explain: bool) {
+        if explain && let Ok(status) = Status::read(&status_file(&self.path)) {
+            status
+                .lines()
+                .iter()
+                .for_each(|line| eprintln!("forebay: {line}"));
+        }
+        match forebay_pages::look(&self.path) {
+            Ok(Warm { dirty: 0, .. }) => {}
+            Ok(warm) => eprintln!(
+                "forebay: {0} pages are newer in the flash cache {1} than in the files. Go on with --flash {1}; before the server is started without: forebay flush --flash {1}",
+                warm.dirty,
+                self.path.display()
+            ),
+            // A server in the background has it.
+            Err(error) if error.is_in_use() => {}
+            Err(error) => eprintln!("forebay: {error}"),
+        }
+    }
+}
+
+impl Drop for Flash {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.note);
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The flash caches of runs that go on, as they are.
+pub fn running(dir: &Path) -> Vec<Status> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(pid) = name.and_then(|name| name.strip_suffix(".flash")) else {
+            continue;
+        };
+        if !Path::new("/proc").join(pid).exists() {
+            // Of a run that was killed.
+            let _ = fs::remove_file(&path);
+            continue;
+        }
+        use std::os::unix::ffi::OsStringExt;
+        let status = fs::read(&path).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
+        found.extend(status.and_then(|flash| Status::read(&status_file(&flash))));
+    }
+    found
+}

@@ -1,0 +1,18 @@
+//! What the database's administrator has to hear: one line on standard error, which is the server's log.
+
+use std::collections::BTreeSet;
+
+/// Says it.
+pub(crate) fn complain(what: &str) {
+    let line = format!("forebay: {what}\n");
+    // Nobody to tell if that fails. Not by the standard library: it would wait for a lock that a killed thread may have had at a fork.
+    let _ = rustix::io::write(std::io::stderr(), line.as_bytes());
+}
+
+/// Says it once, however often it happens.
+pub(crate) fn complain_once(what: &str) {
+    static SAID: parking_lot::Mutex<BTreeSet<String>> = parking_lot::Mutex::new(BTreeSet::new());
+    if SAID.lock().insert(what.to_owned()) {
+        complain(what);
+    }
+}

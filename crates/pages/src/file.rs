@@ -1,0 +1,362 @@
+//! A page file in use: what is read from and written to it, by way of the cache.
+//!
+//! Whole pages go to the cache. Whatever else is done to a file (a write that is no page, a mapping) makes it *plain* first: its pages go home, and the
+//! cache forgets it. The system tablespace cannot become plain, since its guarded pages are not in it; there the call fails.
+
+mod part;
+
+use crate::{
+    PAGE_BYTES,
+    complain::{complain, complain_once},
+    identity::Known,
+    innodb::{self, Pages},
+    session::Session,
+};
+use forebay_flash::{CachedFile, Enqueued, FlashError, Home};
+use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
+use part::read_part;
+use rustix::io::Errno;
+use std::{
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
+    },
+};
+
+/// What becomes of a file's pages.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// It is being made: its page 0 will say.
+    Undecided,
+    /// They go through the cache.
+    Cached(Arc<CachedFile>),
+    /// They do not.
+    Plain,
+}
+
+/// See the module's head.
+pub(crate) struct PageFile {
+    pub known: Known,
+    pub path: PathBuf,
+    pub is_system: bool,
+    pub state: RwLock<State>,
+    /// It was changed past the cache since it was synced last: its length, or what is written while it is undecided.
+    changed: AtomicBool,
+    /// Held during a real sync: who finds nothing changed waits for the one that covers the change.
+    syncing: Mutex<()>,
+}
+
+/// Reads or writes the file itself, by the caller's descriptor, at an offset: bytes that were read or written.
+pub type RealRead<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, Errno>;
+/// See [`RealRead`].
+pub type RealWrite<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<usize, Errno>;
+
+pub(crate) fn said(error: &FlashError) -> Errno {
+    complain(&error.to_string());
+    Errno::IO
+}
+
+impl PageFile {
+    pub(crate) fn new(known: Known, path: PathBuf, is_system: bool, state: State) -> Self {
+        Self {
+            known,
+            path,
+            is_system,
+            state: RwLock::new(state),
+            // What an earlier process left in the page cache.
+            changed: AtomicBool::new(true),
+            syncing: Mutex::new(()),
+        }
+    }
+
+    /// Its home was changed past the cache: the next sync is a real one.
+    pub(crate) fn set_changed(&self) {
+        self.changed.store(true, Release);
+    }
+
+    /// Fills `to` from `offset`, as far as the file goes.
+    pub(crate) fn read(
+        &self,
+        session: &Session,
+        to: &mut [u8],
+        offset: u64,
+        real: RealRead<'_>,
+    ) -> Result<usize, Errno> {
+        let state = self.state.read();
+        let State::Cached(file) = &*state else {
+            return real(to, offset);
+        };
+        let mut done = 0;
+        while done < to.len() {
+            let at = offset + done as u64;
+            let within = (at % PAGE_BYTES as u64) as usize;
+            let bytes = (to.len() - done).min(PAGE_BYTES - within);
+            let part = &mut to[done..done + bytes];
+            let read = read_part(session, file, part, at, &mut *real)?;
+            done += read;
+            if read < bytes {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes pages to the cache; anything else to the file, which may become plain for it.
+    pub(crate) fn write(
+        &self,
+        session: &Session,
+        from: &[u8],
+        offset: u64,
+        real: RealWrite<'_>,
+    ) -> Result<usize, Errno> {
+        self.decide(session, from, offset)?;
+        let file = match &*self.state.read() {
+            State::Cached(file) if is_pages(from, offset) => {
+                if !session.is_active() {
+                    complain_once(
+                        "a page file is written to before the system tablespace is open: that is refused, since the flash cache is not in use yet",
+                    );
+                    return Err(Errno::IO);
+                }
+                return self.write_pages(session, file, from, offset, real);
+            }
+            State::Cached(file) => Some(Arc::clone(file)),
+            _ => None,
+        };
+        if file.is_some() {
+            self.leave(session, "is written to in parts of pages")?;
+        }
+        self.set_changed();
+        real(from, offset)
+    }
+
+    fn write_pages(
+        &self,
+        session: &Session,
+        file: &CachedFile,
+        from: &[u8],
+        offset: u64,
+        real: RealWrite<'_>,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
+        for (page, bytes) in (number(offset)..).zip(from.chunks_exact(PAGE_BYTES)) {
+            match session.cache.enqueue(file, page, bytes) {
+                Ok(Enqueued::Cached) => {}
+                Ok(Enqueued::Past(past)) => {
+                    self.set_changed();
+                    let written = real(bytes, offset + done as u64);
+                    drop(past);
+                    match written {
+                        Ok(PAGE_BYTES) => {}
+                        Ok(some) => return Ok(done + some),
+                        Err(e) if done == 0 => return Err(e),
+                        Err(_) => return Ok(done),
+                    }
+                }
+                Err(error) => return Err(said(&error)),
+            }
+            done += PAGE_BYTES;
+        }
+        Ok(done)
+    }
+
+    /// Before a write: the page 0 that is written says what becomes of the file, also of one that was decided on before.
+    fn decide(&self, session: &Session, from: &[u8], offset: u64) -> Result<(), Errno> {
+        if offset != 0 {
+            return Ok(());
+        }
+        let Some(pages) = innodb::pages(from) else {
+            return Ok(());
+        };
+        let state = self.state.upgradable_read();
+        match (&*state, pages) {
+            (State::Cached(_), Pages::Whole) | (State::Plain, _) => Ok(()),
+            (State::Cached(_), _) => {
+                drop(state);
+                self.leave(session, "is compressed from now on")
+            }
+            (State::Undecided, Pages::Whole) if session.is_active() => {
+                let mut state = RwLockUpgradableReadGuard::upgrade(state);
+                *state = self.register(session);
+                Ok(())
+            }
+            (State::Undecided, pages) => {
+                self.say_plain(pages);
+                *RwLockUpgradableReadGuard::upgrade(state) = State::Plain;
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets the cache know the file; it stays plain if it cannot.
+    fn register(&self, session: &Session) -> State {
+        let open = || -> Result<Arc<CachedFile>, String> {
+            use rustix::fs::{Mode, OFlags};
+            // By its name: it is new, and its maker has it open.
+            let fd = rustix::fs::open(&self.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|e| e.to_string())?;
+            let known = crate::identity::of(&fd).map_err(|e| e.to_string())?;
+            match known {
+                Some(known) if known.identity == self.known.identity => {
+                    use rustix::fd::AsFd;
+                    session.register(fd.as_fd(), &known, &self.path)
+                }
+                _ => Err("it has another name now".to_owned()),
+            }
+        };
+        match open() {
+            Ok(file) => State::Cached(file),
+            Err(why) => {
+                complain_once(&format!(
+                    "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
+                    self.path.display()
+                ));
+                State::Plain
+            }
+        }
+    }
+
+    pub(crate) fn say_plain(&self, pages: Pages) {
+        let why = match pages {
+            Pages::Whole => return,
+            Pages::Compressed => "its pages are compressed",
+            Pages::OtherSize => "its pages are not of 16 KiB",
+        };
+        complain_once(&format!(
+            "{} stays plain, and is not protected from torn pages by the flash cache: {why}. Keep innodb_doublewrite on where such tables are",
+            self.path.display()
+        ));
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn sync(
+        &self,
+        session: &Session,
+        real: &mut dyn FnMut() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let state = self.state.read();
+        let State::Cached(file) = &*state else {
+            return real();
+        };
+        {
+            let _one_at_a_time = self.syncing.lock();
+            if self.changed.swap(false, AcqRel) {
+                real().inspect_err(|_| self.set_changed())?;
+            }
+        }
+        session.cache.sync(file).map_err(|e| said(&e))
+    }
+
+    /// Cuts off, or makes longer: what is cut off is forgotten durably before the kernel does it.
+    pub(crate) fn truncate(
+        &self,
+        session: &Session,
+        bytes: u64,
+        real: &mut dyn FnMut() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.set_changed();
+        let whole = bytes.is_multiple_of(PAGE_BYTES as u64);
+        if self.is_system && bytes < crate::guard::bytes_min() {
+            return Err(self.refused("cut off in its first pages"));
+        }
+        if !whole {
+            self.leave(session, "gets a length that is no number of pages")?;
+        }
+        // Nothing comes in meanwhile.
+        let state = self.state.write();
+        if let State::Cached(file) = &*state {
+            let gone = session.cache.forget_pages(file, number(bytes), u32::MAX);
+            gone.map_err(|e| said(&e))?;
+            real()?;
+            // The length that is durable is this one from now on: it may grow to what it was at once.
+            return Home::durable_bytes(&*session.homes, file.id())
+                .map(drop)
+                .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+        }
+        real()
+    }
+
+    /// Punches a hole into, or zeros, whole pages: as a truncation of these.
+    pub(crate) fn punch(
+        &self,
+        session: &Session,
+        [offset, bytes]: [u64; 2],
+        real: &mut dyn FnMut() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        if !matches!(&*self.state.read(), State::Cached(_)) {
+            self.set_changed();
+            return real();
+        }
+        let page = PAGE_BYTES as u64;
+        let guarded = offset < crate::guard::bytes_min();
+        if !offset.is_multiple_of(page) || !bytes.is_multiple_of(page) || bytes == 0 {
+            self.leave(session, "is punched within pages")?;
+        } else if self.is_system && guarded {
+            return Err(self.refused("punched in its first pages"));
+        }
+        self.set_changed();
+        let state = self.state.write();
+        if let State::Cached(file) = &*state {
+            let last = number(offset + bytes - 1);
+            let gone = session.cache.forget_pages(file, number(offset), last);
+            gone.map_err(|e| said(&e))?;
+        }
+        real()
+    }
+
+    /// Makes the file plain: everything of it is home, and the cache has nothing, when this returns.
+    pub(crate) fn leave(&self, session: &Session, why: &str) -> Result<(), Errno> {
+        let mut state = self.state.write();
+        let file = match &*state {
+            State::Cached(file) => Arc::clone(file),
+            State::Plain => return Ok(()),
+            State::Undecided => {
+                self.say_left(why);
+                *state = State::Plain;
+                return Ok(());
+            }
+        };
+        if self.is_system {
+            return Err(self.refused(why));
+        }
+        let flushed = session.cache.flush(|_| ControlFlow::Continue(()));
+        let flushed = flushed.map_err(|e| said(&e))?;
+        if let Some(lost) = flushed.lost.iter().find(|lost| lost.file == file.name()) {
+            complain(&format!("{lost} is damaged on flash"));
+            return Err(Errno::IO);
+        }
+        session.forget(&file).map_err(|e| said(&e))?;
+        self.say_left(why);
+        *state = State::Plain;
+        Ok(())
+    }
+
+    fn say_left(&self, why: &str) {
+        complain_once(&format!(
+            "{} is plain from now on, and not protected from torn pages by the flash cache: it {why}",
+            self.path.display()
+        ));
+    }
+
+    fn refused(&self, why: &str) -> Errno {
+        complain_once(&format!(
+            "{} {why}: that is refused while it is in the flash cache",
+            self.path.display()
+        ));
+        Errno::IO
+    }
+}
+
+/// The page that this byte is in.
+fn number(offset: u64) -> u32 {
+    u32::try_from(offset / PAGE_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+fn is_pages(bytes: &[u8], offset: u64) -> bool {
+    !bytes.is_empty()
+        && bytes.len().is_multiple_of(PAGE_BYTES)
+        && offset.is_multiple_of(PAGE_BYTES as u64)
+        && offset / PAGE_BYTES as u64 + (bytes.len() / PAGE_BYTES) as u64 <= u64::from(u32::MAX)
+}

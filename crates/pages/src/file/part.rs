@@ -1,0 +1,62 @@
+//! Reading what lies in one page: from the cache, the guard file, or the file itself.
+
+use super::{RealRead, said};
+use crate::{
+    PAGE_BYTES,
+    complain::{complain, complain_once},
+    session::Session,
+};
+use forebay_flash::{CachedFile, Read};
+use rustix::io::Errno;
+
+/// A page, where direct I/O can read to.
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+thread_local! {
+    static PAGE: std::cell::RefCell<Box<Page>> = std::cell::RefCell::new(Box::new(Page([0; PAGE_BYTES])));
+}
+
+/// Reads what lies in one page.
+pub(super) fn read_part(
+    session: &Session,
+    file: &CachedFile,
+    to: &mut [u8],
+    at: u64,
+    real: RealRead<'_>,
+) -> Result<usize, Errno> {
+    let page = u32::try_from(at / PAGE_BYTES as u64).unwrap_or(u32::MAX);
+    let within = (at % PAGE_BYTES as u64) as usize;
+    let ticket = if to.len() == PAGE_BYTES {
+        match session.cache.read(file, page, to).map_err(|e| said(&e))? {
+            Read::Hit => return Ok(to.len()),
+            Read::Miss(ticket) => Some(ticket),
+        }
+    } else {
+        let hit = PAGE.with_borrow_mut(|whole| {
+            let read = session.cache.read(file, page, &mut whole.0);
+            if let Ok(Read::Hit) = read {
+                to.copy_from_slice(&whole.0[within..within + to.len()]);
+            }
+            read
+        });
+        match hit.map_err(|e| said(&e))? {
+            Read::Hit => return Ok(to.len()),
+            Read::Miss(_) => None,
+        }
+    };
+    if let Some(read) = session.homes.read_guarded(file.id(), to, at) {
+        return read.map(|()| to.len()).map_err(|e| {
+            complain(&format!("reading the guard file: {e}"));
+            Errno::IO
+        });
+    }
+    let read = real(to, at)?;
+    if let Some(ticket) = ticket.filter(|_| read == PAGE_BYTES)
+        && let Err(error) = session.cache.admit(file, page, to, ticket)
+    {
+        // The reader has its page.
+        complain_once(&format!("pages that are read do not come in: {error}"));
+    }
+    Ok(read)
+}

@@ -1,0 +1,119 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use super::*;
+use crate::setup;
+use forebay_flash::{Home, Options};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A data directory with a cache that knows its files, each of which has a page there.
+struct World {
+    dir: TempDir,
+    homes: Arc<Homes>,
+    cache: Cache,
+}
+
+const BYTES: usize = 4 * crate::PAGE_BYTES;
+
+impl World {
+    fn new(names: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("flash");
+        setup::create(&flash, 8 << 20).unwrap();
+        let homes = Arc::new(Homes::new());
+        let place = setup::Place::of(&flash).unwrap();
+        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let world = Self { dir, homes, cache };
+        names.iter().for_each(|name| world.make(name));
+        world
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join("data")
+    }
+
+    fn make(&self, name: &str) {
+        let path = self.data().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, vec![1; BYTES]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let known = identity::of(&file).unwrap().unwrap();
+        let name = path.to_str().unwrap();
+        let cached = self.cache.register(known.identity, name).unwrap();
+        let home = reopen(&file, true).unwrap();
+        self.homes.attach(cached.id(), home);
+        let page = vec![2; crate::PAGE_BYTES];
+        let _ = self.cache.enqueue(&cached, 1, &page).unwrap();
+        self.cache.sync(&cached).unwrap();
+        self.homes.detach(cached.id());
+    }
+
+    fn attach(&self) -> Result<(), HomesError> {
+        self.attach_in(&self.data())
+    }
+
+    fn attach_in(&self, data: &Path) -> Result<(), HomesError> {
+        attach_all(&self.cache, &self.homes, data, BTreeSet::new(), None)
+    }
+
+    /// The names of the files that the cache knows and whose homes are open.
+    fn attached(&self) -> Vec<String> {
+        let files = self.cache.files();
+        let open = files
+            .iter()
+            .filter(|file| self.homes.durable_bytes(file.id()).is_ok());
+        let name = |file: &Arc<CachedFile>| {
+            let path = Path::new(file.name());
+            path.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        open.map(name).collect()
+    }
+}
+
+#[test]
+fn renamed_files_are_found_and_deleted_ones_forgotten() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd", "db/c.ibd"]);
+    let db = world.data().join("db");
+    fs::rename(db.join("a.ibd"), db.join("z.ibd")).unwrap();
+    fs::remove_file(db.join("b.ibd")).unwrap();
+    // The same name, and another file.
+    fs::write(db.join("b.ibd"), vec![9; BYTES]).unwrap();
+    world.attach().unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "a.ibd", "c.ibd"]);
+    assert_eq!(world.cache.files().len(), 3);
+    assert_eq!(world.cache.stats().dirty_pages, 3);
+}
+
+#[test]
+fn of_a_database_that_was_dropped_the_files_are_forgotten() {
+    let world = World::new(&["ibdata1", "db/a.ibd"]);
+    fs::remove_dir_all(world.data().join("db")).unwrap();
+    world.attach().unwrap();
+    assert_eq!(world.cache.files().len(), 1);
+}
+
+#[test]
+fn files_that_may_be_on_a_file_system_that_is_not_mounted_keep_their_pages() {
+    let world = World::new(&["ibdata1", "db/a.ibd"]);
+    let (db, away) = (world.data().join("db"), world.dir.path().join("away"));
+    fs::rename(&db, &away).unwrap();
+    fs::create_dir(&db).unwrap();
+    let error = world.attach().unwrap_err().to_string();
+    assert!(error.contains("may not be mounted"), "{error}");
+    assert_eq!(world.cache.stats().dirty_pages, 2);
+    fs::remove_dir(&db).unwrap();
+    fs::rename(&away, &db).unwrap();
+    world.attach().unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "a.ibd"]);
+}
+
+#[test]
+fn a_data_directory_that_was_moved_is_found_with_all_its_files() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
+    let there = world.dir.path().join("there");
+    fs::rename(world.data(), &there).unwrap();
+    fs::remove_file(there.join("db/b.ibd")).unwrap();
+    world.attach_in(&there).unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "a.ibd"]);
+    assert_eq!(world.cache.files().len(), 2);
+}

@@ -1,0 +1,359 @@
+//! The guard: while the cache may have newer pages than the files, a server that is started without Forebay does not come up.
+//! docs/flash-tier.md, "The guard".
+//!
+//! Two pages of the system tablespace hold text instead of what InnoDB looks for: page 0, without which it opens nothing, and the page that says where
+//! its doublewrite buffer is, so that it does not take an old page 0 from there. Their real contents are at home in a *guard file* beside
+//! it. Of a page of text every sector is text, so a page that is only partly written is known as well.
+//!
+//! Laying: (1) the guard file, durable, says *laying*; (2) text over page 0, synced; (3) over the other, synced; (4) the guard file says *laid*.
+//! Lifting: (1) it says *lifting*; (2) the other page, synced; (3) page 0, synced; (4) the guard file is removed.
+//!
+//! | the guard file says | page 0 in the tablespace | the two pages are |
+//! |---|---|---|
+//! | laid | text | in the guard file |
+//! | laid | no text | nobody knows: something wrote there since. Refused |
+//! | laying, lifting | any text | in the guard file: no server can have been up in between |
+//! | laying, lifting | no text | in the tablespace |
+
+use crate::{PAGE_BYTES, identity};
+use forebay_flash::Identity;
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    path::{Path, PathBuf},
+};
+use uuid::Uuid;
+
+/// The guard file's name, in the directory of the system tablespace.
+pub const GUARD_FILE: &str = "forebay.guard";
+
+/// The pages that are guarded: the tablespace's header, and InnoDB's page of the transaction system, which names the doublewrite buffer.
+const PAGES: [u32; 2] = [0, 5];
+
+/// A disk writes at least so much at once.
+const SECTOR: usize = 512;
+const MAGIC: &[u8; 8] = b"FBGUARD1";
+/// Leads each sector of a page of text.
+const TEXT: &[u8; 16] = b"FOREBAY GUARD: \n";
+/// Where the first page is in the guard file; what is before it is one sector.
+const FIRST_PAGE: u64 = 4096;
+const PATH_MAX: usize = SECTOR - 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Laying = 1,
+    Laid = 2,
+    Lifting = 3,
+}
+
+/// What the guard file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Header {
+    state: State,
+    /// The cache that has the newer pages.
+    owner: Uuid,
+    /// The tablespace that it guards.
+    of: Identity,
+    /// Where the cache is.
+    flash: PathBuf,
+}
+
+impl Header {
+    /// One sector: magic 8, CRC-32C of what follows 4, state 4, owner 16, device, inode, generation 8 each, length of the path 4, the path from 64 on.
+    fn encode(&self) -> [u8; SECTOR] {
+        use std::os::unix::ffi::OsStrExt;
+        let mut sector = [0; SECTOR];
+        let path = self.flash.as_os_str().as_bytes();
+        let path = &path[..path.len().min(PATH_MAX)];
+        sector[..8].copy_from_slice(MAGIC);
+        sector[12..16].copy_from_slice(&(self.state as u32).to_le_bytes());
+        sector[16..32].copy_from_slice(self.owner.as_bytes());
+        let numbers = [self.of.device, self.of.inode, self.of.generation];
+        for (at, number) in (32..).step_by(8).zip(numbers) {
+            sector[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        sector[56..60].copy_from_slice(&(path.len() as u32).to_le_bytes());
+        sector[64..64 + path.len()].copy_from_slice(path);
+        let crc = forebay_pool::crc32c([&sector[12..]]);
+        sector[8..12].copy_from_slice(&crc.to_le_bytes());
+        sector
+    }
+
+    fn decode(sector: &[u8; SECTOR]) -> Option<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let number = |at: usize| {
+            let bytes = sector[at..at + 8].try_into().unwrap_or_default();
+            u64::from_le_bytes(bytes)
+        };
+        let crc = forebay_pool::crc32c([&sector[12..]]);
+        if sector[..8] != *MAGIC || sector[8..12] != crc.to_le_bytes() {
+            return None;
+        }
+        let state = match sector[12] {
+            1 => State::Laying,
+            2 => State::Laid,
+            3 => State::Lifting,
+            _ => return None,
+        };
+        let length = (number(56) as u32 as usize).min(PATH_MAX);
+        Some(Self {
+            state,
+            owner: Uuid::from_slice(&sector[16..32]).ok()?,
+            of: Identity {
+                device: number(32),
+                inode: number(40),
+                generation: number(48),
+            },
+            flash: PathBuf::from(std::ffi::OsStr::from_bytes(&sector[64..64 + length])),
+        })
+    }
+}
+
+/// The pages of text, and whether a page is one in part at least.
+fn text(owner: Uuid, flash: &Path) -> Vec<u8> {
+    let words = format!(
+        "newer pages of this data directory are in the flash cache {}\n({owner}). Start the server under forebay run --flash, or first: \
+         forebay flush --flash {}\n",
+        flash.display(),
+        flash.display()
+    );
+    let mut sector = [b' '; SECTOR];
+    let room = SECTOR - TEXT.len();
+    sector[..TEXT.len()].copy_from_slice(TEXT);
+    let words = &words.as_bytes()[..words.len().min(room)];
+    sector[TEXT.len()..][..words.len()].copy_from_slice(words);
+    sector.repeat(PAGE_BYTES / SECTOR)
+}
+
+fn has_text(page: &[u8]) -> bool {
+    page.chunks(SECTOR).any(|sector| sector.starts_with(TEXT))
+}
+
+/// Why a tablespace and a guard file do not go with a cache.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// Page 0 is text, and there is no guard file that says so of this tablespace.
+    Copy,
+    /// The guard is of another cache.
+    OtherCache(PathBuf, Uuid),
+    /// It was laid, and something has written over it.
+    WrittenSince,
+}
+
+/// What was found of a guard.
+pub(crate) enum Found {
+    /// No guard, and the tablespace's pages are its own.
+    None,
+    /// The two pages are in the guard file.
+    Here(Guard),
+    Mismatch(Mismatch),
+}
+
+/// A guard that holds: where the two pages are at home.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    file: File,
+    path: PathBuf,
+    header: Header,
+}
+
+/// An open file that is never closed by a lock's sake is the caller's; this one is the guard file's.
+fn open(path: &Path) -> io::Result<File> {
+    let fd: OwnedFd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(File::from(fd))
+}
+
+fn read_header(file: &File) -> io::Result<Option<Header>> {
+    let mut sector = [0; SECTOR];
+    match file.read_exact_at(&mut sector, 0) {
+        Ok(()) => Ok(Header::decode(&sector)),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn offset(page: u32) -> u64 {
+    u64::from(page) * PAGE_BYTES as u64
+}
+
+fn read_page(tablespace: &File, page: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; PAGE_BYTES];
+    tablespace.read_exact_at(&mut bytes, offset(page))?;
+    Ok(bytes)
+}
+
+impl Guard {
+    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache `owner`. Changes nothing.
+    pub(crate) fn find(
+        dir: &Path,
+        tablespace: &File,
+        of: Identity,
+        owner: Uuid,
+    ) -> io::Result<Found> {
+        let path = dir.join(GUARD_FILE);
+        let is_text = has_text(&read_page(tablespace, 0)?);
+        let found = match open(&path) {
+            Ok(file) => read_header(&file)?.map(|header| (file, header)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let none = |is_text| match is_text {
+            true => Found::Mismatch(Mismatch::Copy),
+            false => Found::None,
+        };
+        let Some((file, header)) = found else {
+            return Ok(none(is_text));
+        };
+        if header.of != of {
+            return Ok(none(is_text));
+        }
+        if header.owner != owner {
+            return Ok(match is_text || header.state == State::Laid {
+                true => Found::Mismatch(Mismatch::OtherCache(header.flash, header.owner)),
+                false => Found::None,
+            });
+        }
+        Ok(match (header.state, is_text) {
+            (State::Laid, false) => Found::Mismatch(Mismatch::WrittenSince),
+            (_, false) => Found::None,
+            (_, true) => Found::Here(Self { file, path, header }),
+        })
+    }
+
+    /// Lays it anew, over a tablespace whose pages are its own, and of which the cache has nothing that is newer.
+    pub(crate) fn lay(
+        dir: &Path,
+        tablespace: &File,
+        of: Identity,
+        owner: Uuid,
+        flash: &Path,
+    ) -> io::Result<Self> {
+        let path = dir.join(GUARD_FILE);
+        let aside = dir.join(format!("{GUARD_FILE}.new"));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(&aside, flags, Mode::RUSR | Mode::WUSR)?);
+        let header = Header {
+            state: State::Laying,
+            owner,
+            of,
+            flash: flash.to_owned(),
+        };
+        file.write_all_at(&header.encode(), 0)?;
+        for (at, page) in PAGES.into_iter().enumerate() {
+            file.write_all_at(&read_page(tablespace, page)?, place(at))?;
+        }
+        file.sync_all()?;
+        rustix::fs::rename(&aside, &path)?;
+        sync_directory(dir)?;
+        let mut guard = Self { file, path, header };
+        guard.complete(tablespace)?;
+        Ok(guard)
+    }
+
+    /// Makes it hold: steps 2 to 4 of laying, as far as they are not done.
+    pub(crate) fn complete(&mut self, tablespace: &File) -> io::Result<()> {
+        if self.header.state == State::Laid {
+            return Ok(());
+        }
+        let text = text(self.header.owner, &self.header.flash);
+        for page in PAGES {
+            tablespace.write_all_at(&text, offset(page))?;
+            tablespace.sync_data()?;
+        }
+        self.set(State::Laid)
+    }
+
+    /// Gives the tablespace its pages back, and removes the guard file: the cache has nothing any more.
+    pub(crate) fn lift(mut self, tablespace: &File) -> io::Result<()> {
+        self.set(State::Lifting)?;
+        for (at, page) in PAGES.into_iter().enumerate().rev() {
+            let mut bytes = vec![0; PAGE_BYTES];
+            self.file.read_exact_at(&mut bytes, place(at))?;
+            tablespace.write_all_at(&bytes, offset(page))?;
+            tablespace.sync_data()?;
+        }
+        rustix::fs::unlink(&self.path)?;
+        sync_directory(self.path.parent().unwrap_or(Path::new("/")))
+    }
+
+    fn set(&mut self, state: State) -> io::Result<()> {
+        self.header.state = state;
+        self.file.write_all_at(&self.header.encode(), 0)?;
+        self.file.sync_data()
+    }
+
+    /// Where the bytes at `at` of the tablespace are in the guard file, if they are in a guarded page.
+    pub(crate) fn moved(at: u64) -> Option<u64> {
+        let page = at / PAGE_BYTES as u64;
+        let which = PAGES.iter().position(|&one| u64::from(one) == page)?;
+        Some(place(which) + at % PAGE_BYTES as u64)
+    }
+
+    /// Reads from, writes to, and syncs the guard file: the home of the guarded pages.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Where the guarded page of this number is in the guard file.
+fn place(at: usize) -> u64 {
+    FIRST_PAGE + (at * PAGE_BYTES) as u64
+}
+
+/// Bytes that a tablespace must have to be guarded.
+pub(crate) fn bytes_min() -> u64 {
+    offset(PAGES[1] + 1)
+}
+
+pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+    Ok(rustix::fs::fsync(dir)?)
+}
+
+/// What guards a data directory.
+#[derive(Clone, Debug, Serialize)]
+pub struct Standing {
+    /// The flash file whose cache may have newer pages.
+    pub flash: PathBuf,
+    /// The cache.
+    pub cache: Uuid,
+    /// True if the guard is of the tablespace that lies there, not of one that this is a copy of.
+    pub is_its_own: bool,
+}
+
+/// The guard in a data directory, if there is one.
+///
+/// # Errors
+/// What the operating system says.
+pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(dir.join(GUARD_FILE), flags, Mode::empty());
+    let file = match opened {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let Some(header) = read_header(&file)? else {
+        return Ok(None);
+    };
+    let tablespace = rustix::fs::open(dir.join("ibdata1"), flags, Mode::empty())?;
+    let mut page = vec![0; PAGE_BYTES];
+    let read = rustix::io::pread(&tablespace, &mut page, 0)?;
+    if header.state != State::Laid && !has_text(&page[..read]) {
+        return Ok(None);
+    }
+    let of = identity::of(&tablespace)?.map(|known| known.identity);
+    Ok(Some(Standing {
+        flash: header.flash,
+        cache: header.owner,
+        is_its_own: of == Some(header.of),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

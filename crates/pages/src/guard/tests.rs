@@ -1,0 +1,158 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+/// A tablespace of ten pages, each of its number, and its guard's surroundings.
+struct World {
+    dir: TempDir,
+    tablespace: File,
+    of: Identity,
+    owner: Uuid,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ibdata1");
+        let bytes: Vec<u8> = (1..11).flat_map(|page| vec![page; PAGE_BYTES]).collect();
+        fs::write(&path, bytes).unwrap();
+        let tablespace = File::options().read(true).write(true).open(&path).unwrap();
+        let of = identity::of(&tablespace).unwrap().unwrap().identity;
+        Self {
+            dir,
+            tablespace,
+            of,
+            owner: Uuid::from_u128(7),
+        }
+    }
+
+    fn find(&self) -> Found {
+        Guard::find(self.dir.path(), &self.tablespace, self.of, self.owner).unwrap()
+    }
+
+    fn lay(&self) -> Guard {
+        let flash = Path::new("/fast/cache");
+        Guard::lay(
+            self.dir.path(),
+            &self.tablespace,
+            self.of,
+            self.owner,
+            flash,
+        )
+        .unwrap()
+    }
+
+    fn page(&self, page: u32) -> Vec<u8> {
+        read_page(&self.tablespace, page).unwrap()
+    }
+
+    fn set(&self, state: State) {
+        let path = self.dir.path().join(GUARD_FILE);
+        let mut file = open(&path).unwrap();
+        let header = read_header(&file).unwrap().unwrap();
+        let mut guard = Guard {
+            file: file.try_clone().unwrap(),
+            path,
+            header,
+        };
+        guard.set(state).unwrap();
+        io::Write::flush(&mut file).unwrap();
+    }
+}
+
+#[test]
+fn a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was() {
+    let world = World::new();
+    assert!(matches!(world.find(), Found::None));
+    let guard = world.lay();
+    assert!(has_text(&world.page(0)) && has_text(&world.page(5)));
+    assert!(matches!(world.find(), Found::Here(_)));
+    guard
+        .file()
+        .write_all_at(&[42; PAGE_BYTES], Guard::moved(offset(5)).unwrap())
+        .unwrap();
+    guard.lift(&world.tablespace).unwrap();
+    assert!(matches!(world.find(), Found::None));
+    let expected: Vec<u8> = [1, 2, 3, 4, 5, 42, 7, 8, 9, 10]
+        .iter()
+        .flat_map(|&page| vec![page; PAGE_BYTES])
+        .collect();
+    assert_eq!(
+        fs::read(world.dir.path().join("ibdata1")).unwrap(),
+        expected
+    );
+    assert!(!world.dir.path().join(GUARD_FILE).exists());
+}
+
+#[test]
+fn a_sector_of_text_is_enough_to_know_where_the_page_is() {
+    let world = World::new();
+    drop(world.lay());
+    for state in [State::Laying, State::Lifting] {
+        world.set(state);
+        // A page that was torn while it was written: one sector of text is left.
+        let mut torn = vec![1; PAGE_BYTES];
+        torn[7 * SECTOR..8 * SECTOR].copy_from_slice(&text(world.owner, Path::new("x"))[..SECTOR]);
+        world.tablespace.write_all_at(&torn, 0).unwrap();
+        let Found::Here(mut guard) = world.find() else {
+            panic!("{state:?}: the pages are in the guard file");
+        };
+        guard.complete(&world.tablespace).unwrap();
+        assert!(matches!(world.find(), Found::Here(_)));
+    }
+}
+
+#[test]
+fn without_any_text_an_unfinished_guard_is_none() {
+    let world = World::new();
+    drop(world.lay());
+    for state in [State::Laying, State::Lifting] {
+        world.set(state);
+        world.tablespace.write_all_at(&[9; PAGE_BYTES], 0).unwrap();
+        assert!(matches!(world.find(), Found::None), "{state:?}");
+    }
+}
+
+#[test]
+fn a_tablespace_that_something_else_wrote_to_is_refused() {
+    let world = World::new();
+    drop(world.lay());
+    world.tablespace.write_all_at(&[9; PAGE_BYTES], 0).unwrap();
+    assert!(matches!(
+        world.find(),
+        Found::Mismatch(Mismatch::WrittenSince)
+    ));
+}
+
+#[test]
+fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
+    let world = World::new();
+    drop(world.lay());
+    let other = Guard::find(
+        world.dir.path(),
+        &world.tablespace,
+        world.of,
+        Uuid::from_u128(8),
+    );
+    assert!(matches!(
+        other.unwrap(),
+        Found::Mismatch(Mismatch::OtherCache(_, owner)) if owner == world.owner
+    ));
+    let copy = Identity {
+        generation: 1,
+        ..world.of
+    };
+    let copied = Guard::find(world.dir.path(), &world.tablespace, copy, world.owner);
+    assert!(matches!(copied.unwrap(), Found::Mismatch(Mismatch::Copy)));
+}
+
+#[test]
+fn a_guard_file_that_is_damaged_does_not_count() {
+    let world = World::new();
+    drop(world.lay());
+    let file = open(&world.dir.path().join(GUARD_FILE)).unwrap();
+    file.write_all_at(b"x", 70).unwrap();
+    assert!(matches!(world.find(), Found::Mismatch(Mismatch::Copy)));
+}

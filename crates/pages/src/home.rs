@@ -1,0 +1,115 @@
+//! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace the guard file.
+
+use crate::guard::Guard;
+use forebay_flash::{FileId, Home, HomeFiles, HomePage};
+use parking_lot::RwLock;
+use rustix::{fd::AsFd, fs::OFlags, io::Errno};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+};
+
+/// Writes that are under way at a time: a disk array is as fast as it has requests.
+const IN_FLIGHT: usize = 8;
+
+/// The homes of a cache's files.
+pub(crate) struct Homes {
+    files: HomeFiles,
+    /// The system tablespace's number, and its guard.
+    guarded: RwLock<Option<(u32, Guard)>>,
+}
+
+impl Homes {
+    pub(crate) fn new() -> Self {
+        Self {
+            files: HomeFiles::new(IN_FLIGHT),
+            guarded: RwLock::new(None),
+        }
+    }
+
+    /// `file` is the home of `id`; it stays open.
+    pub(crate) fn attach(&self, id: FileId, file: File) {
+        self.files.attach(id, file);
+    }
+
+    /// The file is gone: nothing of it is written any more.
+    pub(crate) fn detach(&self, id: FileId) {
+        self.files.detach(id);
+    }
+
+    /// The guarded pages of this file are in the guard file.
+    pub(crate) fn guard(&self, id: FileId, guard: Guard) {
+        *self.guarded.write() = Some((id.number, guard));
+    }
+
+    pub(crate) fn take_guard(&self) -> Option<Guard> {
+        self.guarded.write().take().map(|(_, guard)| guard)
+    }
+
+    /// Reads what is in the guard file instead of the tablespace. None if it is in the tablespace. Within a page.
+    pub(crate) fn read_guarded(
+        &self,
+        id: FileId,
+        to: &mut [u8],
+        offset: u64,
+    ) -> Option<io::Result<()>> {
+        let guarded = self.guarded.read();
+        let (_, guard) = guarded
+            .as_ref()
+            .filter(|(number, _)| *number == id.number)?;
+        let at = Guard::moved(offset)?;
+        Some(guard.file().read_exact_at(to, at))
+    }
+}
+
+impl Home for Homes {
+    fn durable_bytes(&self, file: FileId) -> io::Result<u64> {
+        self.files.durable_bytes(file)
+    }
+
+    fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        let guarded = self.guarded.read();
+        let Some((number, guard)) = &*guarded else {
+            return self.files.write(pages);
+        };
+        let mut others = Vec::with_capacity(pages.len());
+        for page in pages {
+            match Guard::moved(page.offset).filter(|_| page.file.number == *number) {
+                Some(at) => {
+                    (guard.file().write_all_at(page.bytes, at)).map_err(|e| (page.file, e))?
+                }
+                None => others.push(*page),
+            }
+        }
+        self.files.write(&others)
+    }
+
+    fn sync(&self, file: FileId) -> io::Result<()> {
+        if let Some((number, guard)) = &*self.guarded.read()
+            && file.number == *number
+        {
+            guard.file().sync_data()?;
+        }
+        self.files.sync(file)
+    }
+}
+
+/// Opens once more what is open, for reading and writing: past the page cache if the file system can and `direct` says so.
+pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
+    use rustix::fd::AsRawFd;
+    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    // By the C library, so that a home on an emulated device is one.
+    let open = |flags: OFlags| {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&link)
+    };
+    let opened = match direct {
+        true => open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())),
+        false => open(OFlags::empty()),
+    };
+    opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}

@@ -1,0 +1,53 @@
+//! Who a page file is, for ever: its inode, and the nanosecond in which it was born, since an inode is used again. The device is left out: its number may
+//! be another after a boot, and what file systems say of themselves is that number again for some of them.
+
+use forebay_flash::Identity;
+use rustix::{
+    fd::AsFd,
+    fs::{AtFlags, FileType, StatxFlags, statx},
+    io::Errno,
+};
+
+/// A file as the kernel knows it as long as it is there: device and inode.
+pub(crate) type Key = (u64, u64);
+
+/// What was learned of a regular file.
+pub(crate) struct Known {
+    pub key: Key,
+    pub identity: Identity,
+    pub bytes: u64,
+    pub links: u32,
+}
+
+/// Looks at an open file. None if it is no regular file.
+///
+/// # Errors
+/// `EOPNOTSUPP` where the file system does not say when a file was born: then one inode's files cannot be told from each other.
+pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
+    let fd = fd.as_fd();
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let stat = statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+    if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile {
+        return Ok(None);
+    }
+    if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    let born = stat
+        .stx_btime
+        .tv_sec
+        .unsigned_abs()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(u64::from(stat.stx_btime.tv_nsec));
+    Ok(Some(Known {
+        key: (device, stat.stx_ino),
+        identity: Identity {
+            device: 0,
+            inode: stat.stx_ino,
+            generation: born,
+        },
+        bytes: stat.stx_size,
+        links: stat.stx_nlink,
+    }))
+}

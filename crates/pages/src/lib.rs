@@ -1,0 +1,53 @@
+//! Page files of a database under `forebay run --flash`: what is read from and written to them goes through a flash cache ([`forebay_flash`]).
+//!
+//! The cache lives in the database's process. One process of a run has it (the cache's lane is locked): the first one that opens a page file.
+//! docs/flash-tier.md has the protocols by number. In order of a page's way:
+//!
+//! * `names`: which files are page files, and `innodb`: which of them have pages that a cache can take;
+//! * `session`: the cache of this process, opened with the first page file; its thread writes pages home;
+//! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is which file; `file`: a page file in use;
+//! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
+//! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
+//! * `setup`: making the cache, looking at it and emptying it, for the command.
+//!
+//! Home descriptors are opened once and stay open as long as the process lives: closing *any* descriptor of a file drops the process's POSIX
+//! locks on it, and InnoDB has one on its system tablespace.
+
+mod calls;
+mod complain;
+mod file;
+mod find;
+mod guard;
+mod home;
+mod identity;
+mod innodb;
+mod names;
+mod session;
+mod setup;
+mod status;
+mod table;
+
+pub use calls::{
+    allocate, closing, duplicated, exiting, forked, leave, opened, read, renaming, sync, truncate,
+    truncate_path, truncating, unlinking, write,
+};
+pub use file::{RealRead, RealWrite};
+pub use guard::{GUARD_FILE, Standing, standing};
+pub use names::is_page_file;
+pub use session::{is_configured, start};
+pub use setup::{Flushing, Place, SetupError, Warm, create, flush, look, pool_of};
+pub use status::Status;
+pub use table::is_cached;
+
+/// Names the flash file to the processes of a run.
+pub const ENV_FLASH: &str = "FOREBAY_FLASH";
+/// Where the process that has the cache says how it is.
+pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
+/// Set to "all" if pages that were read come in too.
+pub const ENV_FLASH_CONTENTS: &str = "FOREBAY_FLASH_CONTENTS";
+
+/// Set to "through" if a sync has the pages written to their files, too.
+pub const ENV_FLASH_POLICY: &str = "FOREBAY_FLASH_POLICY";
+
+/// Bytes of a page: InnoDB's default, which the cache is made for.
+pub const PAGE_BYTES: usize = 16 << 10;

@@ -1,0 +1,65 @@
+//! Which files are page files: InnoDB's tablespaces, by their names.
+
+/// The system tablespace, which carries the guard.
+pub(crate) const SYSTEM: &[u8] = b"ibdata1";
+
+/// True if the file of this path is one of InnoDB's tablespaces: of a table, the system's, or of undo logs. Temporary ones are made anew by each
+/// start, so nothing of them has to be kept.
+#[must_use]
+pub fn is_page_file(path: &[u8]) -> bool {
+    let name = last(path);
+    let numbered = |prefix: &[u8]| {
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
+    };
+    name.strip_suffix(b".ibd")
+        .is_some_and(|table| !table.is_empty())
+        || numbered(b"ibdata")
+        || numbered(b"undo")
+}
+
+pub(crate) fn is_system(path: &[u8]) -> bool {
+    last(path) == SYSTEM
+}
+
+fn last(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tablespaces_are_page_files_and_temporary_ones_and_logs_are_not() {
+        for name in [
+            "./test/t.ibd",
+            "/var/lib/mysql/ibdata1",
+            "ibdata12",
+            "./undo001",
+            "./test/#sql-alter-1-2.ibd",
+            "t#P#p0.ibd",
+        ] {
+            assert!(is_page_file(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "./ibtmp1",
+            "ib_logfile0",
+            "ibdata",
+            "undo.log",
+            ".ibd",
+            "./test/t.frm",
+            "ib_buffer_pool",
+            "t.ibd.bak",
+        ] {
+            assert!(!is_page_file(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_system_tablespace_is_the_one_of_that_name() {
+        assert!(is_system(b"./ibdata1"));
+        assert!(!is_system(b"ibdata2"));
+        assert!(!is_system(b"dir/ibdata1.ibd"));
+    }
+}

@@ -1,0 +1,369 @@
+//! The cache of this process: opened with the first page file, kept until the process ends.
+//!
+//! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is before InnoDB opens any other. What the cache has is
+//! read through it from the first moment.
+
+use crate::{
+    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_POLICY, ENV_FLASH_STATUS,
+    complain::complain,
+    find,
+    guard::{self, Found, Guard, Mismatch},
+    home::{Homes, reopen},
+    identity::Known,
+    setup::{self, Place},
+    status::Status,
+};
+use forebay_flash::{Cache, CachedFile, Contents, Options, Stats, WritePolicy};
+use parking_lot::Mutex;
+use rustix::{fd::BorrowedFd, io::Errno};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What the environment says.
+struct Settings {
+    flash: PathBuf,
+    status: Option<PathBuf>,
+    contents: Contents,
+    policy: WritePolicy,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static SESSION: OnceLock<Session> = OnceLock::new();
+/// Held while the session is begun; why it could not be, once that was tried.
+static BEGINNING: Mutex<Option<()>> = Mutex::new(None);
+/// This is the child of a process with a session: its descriptors are page files, and the cache is its parent's.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Reads the environment. Called once, before the program runs: some overwrite it with their title.
+pub fn start() {
+    let Some(flash) = std::env::var_os(ENV_FLASH).filter(|path| !path.is_empty()) else {
+        return;
+    };
+    let is = |name: &str, value: &str| std::env::var_os(name).is_some_and(|found| found == value);
+    let all = is(ENV_FLASH_CONTENTS, "all");
+    let through = is(ENV_FLASH_POLICY, "through");
+    let _ = SETTINGS.set(Settings {
+        flash: flash.into(),
+        status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
+        contents: if all { Contents::All } else { Contents::Dirty },
+        policy: if through {
+            WritePolicy::Through
+        } else {
+            WritePolicy::Back
+        },
+    });
+}
+
+/// True if this run has a flash cache.
+#[inline]
+#[must_use]
+pub fn is_configured() -> bool {
+    SETTINGS.get().is_some()
+}
+
+pub(crate) fn set_forked() {
+    if SESSION.get().is_some() {
+        FORKED.store(true, Relaxed);
+    }
+}
+
+#[inline]
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Relaxed)
+}
+
+/// The cache of this process, and its files.
+pub(crate) struct Session {
+    pub(crate) cache: Cache,
+    pub(crate) homes: Arc<Homes>,
+    place: Place,
+    status: Option<PathBuf>,
+    /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
+    pub(crate) opening: Mutex<()>,
+    registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
+    /// The system tablespace is guarded: pages may come in.
+    active: AtomicBool,
+}
+
+/// The session, if there is one already.
+#[inline]
+pub(crate) fn current() -> Option<&'static Session> {
+    SESSION.get()
+}
+
+/// The session, begun if need be.
+///
+/// # Errors
+/// `EBUSY` if another process has the cache, `EIO` if it cannot be opened; both are said.
+pub(crate) fn begin() -> Result<&'static Session, Errno> {
+    if let Some(session) = SESSION.get() {
+        return Ok(session);
+    }
+    let settings = SETTINGS.get().ok_or(Errno::IO)?;
+    let mut tried = BEGINNING.lock();
+    if let Some(session) = SESSION.get() {
+        return Ok(session);
+    }
+    if tried.is_some() {
+        return Err(Errno::IO);
+    }
+    match Session::open(settings) {
+        Ok(session) => Ok(SESSION.get_or_init(|| session)),
+        Err(error) => {
+            *tried = Some(());
+            complain(&format!(
+                "{error}. No page file is opened in this process: its pages may be older than those in the cache"
+            ));
+            Err(if error.is_in_use() {
+                Errno::BUSY
+            } else {
+                Errno::IO
+            })
+        }
+    }
+}
+
+impl Session {
+    fn open(settings: &Settings) -> Result<Self, setup::SetupError> {
+        let homes = Arc::new(Homes::new());
+        let options = Options {
+            contents: settings.contents,
+            policy: settings.policy,
+            ..Options::default()
+        };
+        let place = Place::of(&settings.flash)?;
+        let (cache, opened) = place.open(&homes, &options)?;
+        for mended in opened.mended {
+            complain(&format!(
+                "flash cache {}: {mended}",
+                settings.flash.display()
+            ));
+        }
+        let files = cache.files();
+        let registered = files.into_iter().map(|file| (file.id().identity, file));
+        Ok(Self {
+            registered: Mutex::new(registered.collect()),
+            cache,
+            homes,
+            place,
+            status: settings.status.clone(),
+            opening: Mutex::new(()),
+            active: AtomicBool::new(false),
+        })
+    }
+
+    /// True once pages may come in.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Acquire)
+    }
+
+    /// The file of this identity, if the cache knows it.
+    pub(crate) fn known(&self, identity: forebay_flash::Identity) -> Option<Arc<CachedFile>> {
+        self.registered.lock().get(&identity).cloned()
+    }
+
+    /// Registers a file that is open as `fd`, with its home.
+    pub(crate) fn register(
+        &self,
+        fd: BorrowedFd<'_>,
+        known: &Known,
+        path: &Path,
+    ) -> Result<Arc<CachedFile>, String> {
+        let home = reopen(fd, true).map_err(|e| format!("opening it once more: {e}"))?;
+        let name = path.to_string_lossy();
+        let file = (self.cache.register(known.identity, &name)).map_err(|e| e.to_string())?;
+        self.homes.attach(file.id(), home);
+        let of = known.identity;
+        self.registered.lock().insert(of, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The file is gone, or plain: the cache has nothing of it any more.
+    pub(crate) fn forget(&self, file: &CachedFile) -> Result<(), forebay_flash::FlashError> {
+        self.cache.drop_file(file)?;
+        self.registered.lock().remove(&file.id().identity);
+        Ok(())
+    }
+
+    /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data directory is being made. Everything the cache has is
+    /// of this data directory, or it is refused.
+    ///
+    /// # Errors
+    /// In words; nothing was changed.
+    pub(crate) fn begin_system(
+        &self,
+        fd: BorrowedFd<'_>,
+        known: &Known,
+        path: &Path,
+    ) -> Result<(), String> {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        if known.bytes < guard::bytes_min() {
+            if self.cache.stats().dirty_pages > 0 {
+                return Err(self.other_directory(path));
+            }
+            complain(
+                "the data directory is being made: its page files stay plain, and go through the flash cache from the server's next start on",
+            );
+            return Ok(());
+        }
+        // Never closed: that would drop the lock that the server takes on it.
+        let tablespace =
+            reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
+        let tablespace = std::mem::ManuallyDrop::new(tablespace);
+        let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
+        let owner = self.cache.owner();
+        let found = Guard::find(dir, &tablespace, known.identity, owner).map_err(failed)?;
+        let guard = match found {
+            Found::Here(mut guard) => {
+                guard.complete(&tablespace).map_err(failed)?;
+                guard
+            }
+            Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
+            Found::None => {
+                self.take_over(known, path)?;
+                self.warn_of_same_disk(known);
+                Guard::lay(dir, &tablespace, known.identity, owner, self.place.flash())
+                    .map_err(failed)?
+            }
+        };
+        let file = match self.known(known.identity) {
+            Some(file) => {
+                let home = reopen(fd, true).map_err(|e| failed(e.into()))?;
+                self.homes.attach(file.id(), home);
+                file
+            }
+            None => self.register(fd, known, path)?,
+        };
+        self.homes.guard(file.id(), guard);
+        let skip = Some(known.identity);
+        find::attach_all(&self.cache, &self.homes, dir, BTreeSet::new(), skip)
+            .map_err(|e| e.to_string())?;
+        let left = self.cache.files();
+        *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();
+        self.active.store(true, Release);
+        self.say_warm();
+        thread::Builder::new()
+            .name("forebay-flash".into())
+            .spawn(run)
+            .map_err(|e| format!("starting a thread: {e}"))?;
+        Ok(())
+    }
+
+    /// The tablespace has no guard: the cache must have nothing that is newer than files, and what it has of others is let go.
+    fn take_over(&self, known: &Known, path: &Path) -> Result<(), String> {
+        let dirty = self.cache.stats().dirty_pages;
+        if dirty > 0 {
+            return Err(match self.known(known.identity) {
+                Some(_) => self.mismatch(&Mismatch::WrittenSince, path),
+                None => self.other_directory(path),
+            });
+        }
+        // Clean pages may be older than what a server wrote without Forebay.
+        let emptied = self.cache.empty(|_| std::ops::ControlFlow::Continue(()));
+        let _ = emptied.map_err(|e| e.to_string())?;
+        for file in self.cache.files() {
+            self.forget(&file).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn other_directory(&self, path: &Path) -> String {
+        let files = self.cache.files();
+        let first = files.first().map_or("?", |file| file.name());
+        format!(
+            "the flash cache {0} has {1} pages of another data directory, or of an older state of this one, that its files do not have ({first} among them), and \
+             {2} is not of it. Bring them home first (forebay flush --flash {0}), or give another --flash; nothing was changed",
+            self.place.flash().display(),
+            self.cache.stats().dirty_pages,
+            path.display()
+        )
+    }
+
+    fn mismatch(&self, mismatch: &Mismatch, path: &Path) -> String {
+        let (flash, path) = (self.place.flash().display(), path.display());
+        match mismatch {
+            Mismatch::Copy => format!(
+                "{path} is guarded, and not the one that the flash cache {flash} has pages of: it is a copy that was made while newer pages were in a flash cache. Copy the \
+                 data directory after forebay flush; nothing was changed"
+            ),
+            Mismatch::OtherCache(other, uuid) => format!(
+                "newer pages of {path} are in another flash cache, {} ({uuid}), not in {flash}. Give that one with --flash; nothing was changed",
+                other.display()
+            ),
+            Mismatch::WrittenSince => format!(
+                "{path} was written to without the flash cache {flash}, which has {} newer pages: it was restored from a backup, or its guard was removed. Both are kept as they \
+                 are. Put the data directory back as it was, or give another --flash; nothing was changed",
+                self.cache.stats().dirty_pages
+            ),
+        }
+    }
+
+    fn warn_of_same_disk(&self, known: &Known) {
+        use std::os::unix::fs::MetadataExt;
+        let flash = std::fs::metadata(self.place.flash());
+        if flash.is_ok_and(|meta| meta.dev() == known.key.0) {
+            complain(
+                "the flash cache is on the same file system as the data: pages are written atomically, but nothing gets faster. Put it on a faster disk",
+            );
+        }
+    }
+
+    fn say_warm(&self) {
+        let stats = self.cache.stats();
+        complain(&format!(
+            "page files go through the flash cache {}: {} pages in it, of them {} newer than in the files",
+            self.place.flash().display(),
+            stats.pages,
+            stats.dirty_pages
+        ));
+    }
+
+    pub(crate) fn write_status(&self, earlier: &Stats) {
+        let Some(path) = &self.status else { return };
+        let mut status = Status::of(&self.cache.stats(), earlier);
+        status.flash = self.place.flash().to_owned();
+        status.cache = self.cache.owner();
+        // Nothing depends on it.
+        let _ = status.write(path);
+    }
+}
+
+/// The cache's thread: pages go home, and the status is said.
+fn run() {
+    const IDLE: Duration = Duration::from_millis(5);
+    const SECOND: Duration = Duration::from_secs(1);
+    const WINDOW: usize = 10;
+    let Some(session) = current() else { return };
+    let mut window: VecDeque<Stats> = VecDeque::from([session.cache.stats()]);
+    let mut said = Instant::now();
+    session.write_status(&window[0]);
+    loop {
+        match session.cache.step() {
+            Ok(step) if step.more => {}
+            Ok(_) => thread::sleep(IDLE),
+            Err(error) => {
+                complain(&format!("pages stay in the flash cache: {error}"));
+                thread::sleep(SECOND);
+            }
+        }
+        if said.elapsed() >= SECOND {
+            said = Instant::now();
+            session.write_status(&window[0]);
+            window.push_back(session.cache.stats());
+            if window.len() > WINDOW {
+                window.pop_front();
+            }
+        }
+    }
+}

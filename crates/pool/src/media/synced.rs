@@ -1,0 +1,120 @@
+//! [`Synced`]: an ordinary file, mapped, whose fence is a sync. What a fence covers survives a power cut, as on persistent memory, and costs
+//! what the disk takes: for a log that is seldom appended to, beside data that is synced as well.
+//!
+//! The kernel may write any page at any time, and a disk may tear it: each sector is old or new. That is what persistent memory does to
+//! lines that no fence covers, so the formats stand it.
+
+use super::{FileMedia, Media, Survives};
+use crate::checksum::Checksum;
+use parking_lot::Mutex;
+use std::{
+    io::{self, IoSlice},
+    ops::Range,
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{AcqRel, Release},
+    },
+};
+
+/// See the module's head.
+pub struct Synced {
+    inner: FileMedia,
+    /// Something was stored since the last sync began.
+    stored: AtomicBool,
+    /// Held during a sync: who finds nothing stored waits for the one that covers him.
+    syncing: Mutex<()>,
+}
+
+impl Synced {
+    /// `inner` with fences that sync its file.
+    #[must_use]
+    pub fn new(inner: FileMedia) -> Self {
+        Self {
+            inner,
+            stored: AtomicBool::new(true),
+            syncing: Mutex::new(()),
+        }
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "implements the trait's unsafe slice; a system call"
+)]
+impl Media for Synced {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn memory(&self) -> Range<usize> {
+        self.inner.memory()
+    }
+
+    fn survives(&self) -> Survives {
+        Survives::PowerCutOnceCommitted
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, synced by each fence", self.inner.describe())
+    }
+
+    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        self.inner.stream(offset, parts, skip);
+        self.stored.store(true, Release);
+    }
+
+    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        self.inner.stream_once(offset, parts, skip, sum);
+        self.stored.store(true, Release);
+    }
+
+    /// # Panics
+    /// It ends the process if the disk fails: there is no way to say that nothing more is durable, and whoever would believe it is in here.
+    fn fence(&self) {
+        self.inner.fence();
+        let _one_at_a_time = self.syncing.lock();
+        if !self.stored.swap(false, AcqRel) {
+            return;
+        }
+        let fd = self.inner.descriptor().map_or(-1, |file| file.as_raw_fd());
+        // SAFETY: it takes any number. By the C library, as every sync that an emulated device is to hear of.
+        if unsafe { libc::fdatasync(fd) } < 0 {
+            let error = io::Error::last_os_error();
+            eprintln!(
+                "forebay: syncing {}: {error}. Nothing more can be made durable there, so this process ends",
+                self.inner.describe()
+            );
+            std::process::abort();
+        }
+    }
+
+    fn load(&self, offset: u64, to: &mut [u8]) {
+        self.inner.load(offset, to);
+    }
+
+    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
+        self.inner.prepare(offset, bytes, write)
+    }
+
+    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.slice(offset, bytes) }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+
+    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
+        self.inner.lock(lock, wait)
+    }
+
+    fn leave(&self, lock: u32) {
+        self.inner.leave(lock);
+    }
+
+    fn unlock(&self, lock: u32) {
+        self.inner.unlock(lock);
+    }
+}

@@ -1,0 +1,221 @@
+//! Page files behind the flash cache ([`forebay_pages`]): the functions of the C library in its terms.
+//!
+//! What the cache has not got is read from and written to the file itself by the program's own descriptor, and waits for an emulated device like any other
+//! I/O there.
+#![expect(
+    unsafe_code,
+    reason = "makes slices of what it is given; borrows descriptors"
+)]
+
+use crate::{
+    around::{Failed, cancellation_point, checked, client, is_client, tell_client},
+    device, memory,
+};
+use forebay_files::client;
+use libc::{c_int, c_void, off_t, size_t, ssize_t};
+use rustix::{
+    fd::BorrowedFd,
+    fs::{CWD, SeekFrom},
+    io::Errno,
+};
+use std::{ffi::CStr, slice};
+
+pub(crate) use forebay_pages::{is_cached, is_configured};
+
+/// The program's descriptor, for system calls, which say `EBADF` if it is none.
+fn borrow(fd: c_int) -> BorrowedFd<'static> {
+    match fd {
+        0.. => {
+            // SAFETY: not -1, and used for system calls only, which take any number.
+            unsafe { BorrowedFd::borrow_raw(fd) }
+        }
+        _ => CWD,
+    }
+}
+
+/// A directory argument: `AT_FDCWD` is negative.
+fn directory(fd: c_int) -> BorrowedFd<'static> {
+    borrow(fd)
+}
+
+fn real_read(fd: c_int, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let begun = device::begin(fd);
+    let read = rustix::io::pread(borrow(fd), to, offset)?;
+    if let Some(begun) = begun {
+        begun.read(Some(offset), read);
+    }
+    Ok(read)
+}
+
+fn real_write(fd: c_int, from: &[u8], offset: u64) -> Result<usize, Errno> {
+    let begun = device::begin(fd);
+    let written = rustix::io::pwrite(borrow(fd), from, offset)?;
+    if let Some(begun) = begun {
+        begun.wrote(Some(offset), written, 0);
+    }
+    Ok(written)
+}
+
+/// Reads at an offset from a page file.
+pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t {
+    let Ok(at) = u64::try_from(offset) else {
+        return Failed::of(Errno::INVAL).with(-1);
+    };
+    if ssize_t::try_from(bytes).is_err() || buffer.is_null() {
+        return Failed::of(Errno::FAULT).with(-1);
+    }
+    cancellation_point();
+    let read = client(|| {
+        // SAFETY: our caller's memory, which it lends to be written to, and which nobody else has meanwhile.
+        let to = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), bytes) };
+        forebay_pages::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
+    });
+    read.map_or_else(|failed| failed.with(-1), |bytes| bytes as ssize_t)
+}
+
+/// Reads from a page file at its position.
+pub(crate) fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
+    let Ok(at) = rustix::fs::tell(borrow(fd)) else {
+        return Failed::of(Errno::BADF).with(-1);
+    };
+    let done = read_at(fd, buffer, bytes, at as off_t);
+    if done > 0 {
+        // It was there a moment ago.
+        let _ = rustix::fs::seek(borrow(fd), SeekFrom::Start(at + done.unsigned_abs() as u64));
+    }
+    done
+}
+
+/// Writes at an offset to a page file.
+pub(crate) fn write_at(fd: c_int, from: &[u8], offset: u64) -> ssize_t {
+    cancellation_point();
+    let written =
+        client(|| forebay_pages::write(fd, from, offset, &mut |from, at| real_write(fd, from, at)));
+    written.map_or_else(|failed| failed.with(-1), |bytes| bytes as ssize_t)
+}
+
+/// Syncs a page file; `real` syncs the file itself.
+pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c_int {
+    cancellation_point();
+    let synced = client(|| {
+        forebay_pages::sync(fd, &mut || {
+            let begun = device::begin(fd);
+            checked(real())?;
+            if let Some(begun) = begun {
+                begun.synced(data_only);
+            }
+            Ok(())
+        })
+    });
+    synced.map_or_else(|failed| failed.with(-1), |()| 0)
+}
+
+/// Gives a page file another length by `real`.
+pub(crate) fn truncate(
+    fd: c_int,
+    bytes: u64,
+    mut real: impl FnMut() -> c_int,
+) -> Result<(), Failed> {
+    client(|| forebay_pages::truncate(fd, bytes, &mut || checked(real()).map(drop)))
+}
+
+/// Makes room or holes in a page file by `real`.
+pub(crate) fn allocate(
+    fd: c_int,
+    mode: c_int,
+    [offset, bytes]: [off_t; 2],
+    mut real: impl FnMut() -> Result<(), Errno>,
+) -> Result<(), Failed> {
+    let range = [offset.unsigned_abs(), bytes.unsigned_abs()];
+    client(|| forebay_pages::allocate(fd, mode, range, &mut real))
+}
+
+/// Before something is done to a descriptor that the cache cannot follow.
+pub(crate) fn leave(fd: c_int) -> Result<(), Failed> {
+    if is_cached(fd) {
+        return client(|| forebay_pages::leave(fd));
+    }
+    Ok(())
+}
+
+/// `fd` was opened by `path`, with these flags: it is given to the program, unless it must not be.
+pub(crate) fn opened(fd: c_int, path: &CStr) -> c_int {
+    if !is_configured() || is_client() {
+        return fd;
+    }
+    match client(|| forebay_pages::opened(borrow(fd), path.to_bytes())) {
+        Ok(()) => fd,
+        Err(failed) => {
+            tell_client(|| client::closing(fd));
+            // SAFETY: the program has not got it yet.
+            unsafe { libc::close(fd) };
+            failed.with(-1)
+        }
+    }
+}
+
+/// Before a file is opened with `O_TRUNC`.
+pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), Failed> {
+    if flags & libc::O_TRUNC == 0 || !is_configured() || is_client() {
+        return Ok(());
+    }
+    client(|| forebay_pages::truncating(directory(dir), path))
+}
+
+/// Truncates a file by name, by `real`.
+pub(crate) fn truncate_path(
+    path: *const libc::c_char,
+    bytes: u64,
+    mut real: impl FnMut() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    // SAFETY: our caller does not change the path while it is used.
+    match unsafe { memory::path(path) }.filter(|_| is_configured()) {
+        Some(path) => forebay_pages::truncate_path(CWD, path, bytes, &mut real),
+        None => real(),
+    }
+}
+
+/// Unlinks a file by `real`.
+pub(crate) fn unlink(
+    dir: c_int,
+    path: &CStr,
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let leaving = forebay_pages::unlinking(directory(dir), path);
+    real()?;
+    if let Some(leaving) = leaving {
+        leaving.gone();
+    }
+    Ok(())
+}
+
+/// Renames a file by `real`.
+pub(crate) fn rename(
+    from: (c_int, &CStr),
+    to: (c_int, &CStr),
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let replaced = is_configured()
+        .then(|| forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1)))
+        .flatten();
+    real()?;
+    if let Some(replaced) = replaced {
+        replaced.gone();
+    }
+    Ok(())
+}
+
+/// `fd` is about to be closed.
+pub(crate) fn closing(fd: c_int) {
+    // A vforked child shares our memory, but not our descriptors.
+    if is_cached(fd) && !client::in_vforked_child() {
+        forebay_pages::closing(fd);
+    }
+}
+
+/// `to` is a duplicate of `from` from now on, whatever it was.
+pub(crate) fn duplicated(from: c_int, to: c_int) {
+    if from != to && (is_cached(from) || is_cached(to)) && !client::in_vforked_child() {
+        tell_client(|| forebay_pages::duplicated(from, to));
+    }
+}
