@@ -197,7 +197,14 @@ fn p5_is_complete(get: impl Fn(&str) -> Value) {
 fn p3_is_complete(get: impl Fn(&str) -> Value) {
     let devices = ["sata-ssd", "nvme", "nvram"];
     assert_complete(&get("p3-devices"), "random_writes", &devices, &["4 KiB"]);
-    let logs = ["sata-ssd", "nvme", "nvram", "forebay", "off"];
+    let logs = [
+        "sata-ssd",
+        "nvme",
+        "nvram",
+        "forebay",
+        "forebay, pool on this disk",
+        "off",
+    ];
     for (id, panel, request) in [
         ("p3-linkbench", "linkbench", "getlinklist"),
         ("p3-tpcc", "tpcc", "new_order"),

@@ -25,12 +25,24 @@ pub use outcome::{FORMAT, Outcome, Row};
 pub use run::{Plan, run};
 
 use crate::{
-    BenchError, device::Speed, place::Place, redis::server::Kind, scratch::PoolSource,
+    BenchError,
+    contest::{Mode, Pools, around::Setting},
+    device::Speed,
+    place::Place,
+    redis::{
+        load,
+        server::Kind,
+        stage::{Rewrites, Stage},
+    },
+    scratch::PoolSource,
     wisckey::Watch,
 };
 use claims::Claim;
 use serde::{Deserialize, Serialize};
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -187,6 +199,16 @@ struct Note {
 }
 
 impl Measured {
+    /// Nothing, since something is not installed: a row of each panel says so.
+    fn missing(experiments: &[&Experiment], why: &str) -> Self {
+        let panels = experiments.iter().flat_map(|experiment| experiment.panels);
+        let row = |panel: &Panel| Row::missing(panel.id, Place::Here.name(), "", "", why);
+        Self {
+            rows: panels.map(row).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Notes something about the figures of `panels`; of none means of all.
     pub fn note(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
         self.notes.push(Note {
@@ -227,9 +249,33 @@ impl Lab<'_> {
         }
     }
 
-    /// Whether `place` is there; `missing` rows are made if not.
-    pub(crate) fn has(&self, place: Place) -> Result<(), String> {
-        place.available(self.forebay)
+    /// The program of P4's server.
+    pub(crate) fn server(&self) -> Result<PathBuf, BenchError> {
+        load::program().map_err(BenchError::Missing)?;
+        SERVER.program().map_err(BenchError::Missing)
+    }
+
+    /// Where P4's server stands in `mode`.
+    pub(crate) fn stage(
+        &self,
+        mode: Mode,
+        place: Place,
+        rewrites: Rewrites,
+        scratch: &Path,
+    ) -> Result<Stage, BenchError> {
+        let setting = Setting {
+            forebay: self.forebay,
+            contender: &mode.into(),
+            pools: &Pools::of(self.pool.clone()),
+            user: None,
+        };
+        Stage::new(
+            &setting,
+            place.profile(),
+            &self.server()?,
+            rewrites,
+            scratch,
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
-use super::{Experiment, FORMAT, Lab, Machine, Outcome, Size, catalogue, needs};
+use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, needs};
 use crate::{BenchError, device::Speed, scratch::PoolSource, wisckey::Watch};
 use std::{
     fs,
@@ -167,7 +167,10 @@ fn measure(
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let measured = step[0].measurement.run(&lab)?;
+    let measured = match step[0].measurement.run(&lab) {
+        Err(BenchError::Missing(why)) => Measured::missing(step, &why),
+        measured => measured?,
+    };
     let seconds = start.elapsed().as_secs_f64();
     let mut written = Vec::new();
     for experiment in step {
