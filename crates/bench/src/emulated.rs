@@ -3,7 +3,12 @@
 //! A child process under `forebay run --device` does plain file I/O past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequential and random, reads and
 //! writes, and times each call. The figure is the median: what the machine does to single calls is not the device's.
 
-use crate::{BenchError, processes::Process, rounds::median, scratch::ScratchDir};
+use crate::{
+    BenchError,
+    processes::Process,
+    rounds::median,
+    scratch::{ScratchDir, memory_dir},
+};
 use forebay_device::Profile;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -32,6 +37,21 @@ pub struct Config {
     pub calls: usize,
     /// Bytes of the file.
     pub file_bytes: u64,
+}
+
+impl Config {
+    /// All devices, in memory; `quick` shows that it runs, with medians of a few calls.
+    #[must_use]
+    pub fn usual(program: &Path, quick: bool) -> Self {
+        let (calls, file_mib) = if quick { (9, 16) } else { (400, 64) };
+        Self {
+            program: program.to_owned(),
+            profiles: Profile::NAMES.map(str::to_owned).to_vec(),
+            dir: memory_dir(),
+            calls,
+            file_bytes: file_mib << 20,
+        }
+    }
 }
 
 /// What a child is to do.

@@ -33,6 +33,9 @@ pub enum BenchError {
     /// A configuration that measures nothing.
     #[error("{0}")]
     Config(String),
+    /// What is measured with is not installed; in words, with the remedy.
+    #[error("{0}")]
+    Missing(String),
     /// The store gave a wrong answer: no figure is worth anything then.
     #[error("the store is wrong: {0}. Please report this as a bug")]
     Wrong(String),

@@ -9,12 +9,12 @@
 //! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
 //!
 //! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`pool_bench`], [`wisckey`], [`redis`],
+//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`contest`] (databases in turns, and their report); [`pool_bench`], [`wisckey`], [`redis`],
 //! [`rocksdb`], [`sql`] with [`mariadb`] and [`postgres`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
 //! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
-mod choice;
 pub mod clock;
+pub mod contest;
 pub mod crash;
 pub mod data;
 pub mod device;

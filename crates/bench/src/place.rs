@@ -1,10 +1,6 @@
 //! What a workload's files are on: this machine's disk, or a device that `forebay run --device` emulates.
 
-use std::{
-    ffi::OsString,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{ffi::OsString, path::Path};
 
 /// What a workload's files are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,27 +27,6 @@ impl Place {
         match self {
             Self::Here => None,
             Self::Emulated(profile) => Some(profile),
-        }
-    }
-
-    /// Whether `forebay` can put files there.
-    ///
-    /// # Errors
-    /// In words, why not.
-    pub fn available(self, forebay: &Path) -> Result<(), String> {
-        if self == Self::Here {
-            return Ok(());
-        }
-        let help = Command::new(forebay)
-            .args(["run", "--help"])
-            .stdin(Stdio::null())
-            .output();
-        let text = help
-            .map(|said| String::from_utf8_lossy(&said.stdout).into_owned())
-            .unwrap_or_default();
-        match text.contains("--device") && text.contains("--no-pool") {
-            true => Ok(()),
-            false => Err("not measured: this build of forebay does not emulate devices (forebay run has no --device)".to_owned()),
         }
     }
 }

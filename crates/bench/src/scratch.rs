@@ -82,6 +82,8 @@ impl Drop for ScratchDir {
 pub enum PoolSource {
     /// Made for the purpose in memory (`/dev/shm`): it survives a process crash only.
     Emulated,
+    /// Made for the purpose in this directory, on an ordinary disk: what is committed survives a power cut.
+    OnDisk(PathBuf),
     /// The user's.
     At(PathBuf),
 }
@@ -100,6 +102,7 @@ impl fmt::Display for PoolSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Emulated => f.write_str("emulated in memory"),
+            Self::OnDisk(dir) => write!(f, "on the disk under {}", dir.display()),
             Self::At(path) => path.display().fmt(f),
         }
     }
@@ -125,32 +128,37 @@ impl ScratchPool {
         buffer_bytes: u64,
         profile: Option<Profile>,
     ) -> Result<Self, BenchError> {
-        match source {
-            PoolSource::At(path) => Ok(Self {
-                pool: open(path, profile)?,
-                path: path.clone(),
-                _dir: None,
-            }),
-            PoolSource::Emulated => {
-                let dir = ScratchDir::new_in(&memory_dir())?;
-                let path = dir.path().join("emulated.pool");
-                let pool = PoolOptions::new()
-                    .size(buffers * buffer_bytes + TABLES_MAX)
-                    .segment_size(buffer_bytes)
-                    .lanes(4)
-                    .emulated(true)
-                    .create(&path)?;
-                let pool = match profile {
-                    None => pool,
-                    Some(_) => open(&path, profile)?,
-                };
-                Ok(Self {
-                    pool,
-                    path,
-                    _dir: Some(dir),
-                })
+        let parent = match source {
+            PoolSource::At(path) => {
+                return Ok(Self {
+                    pool: open(path, profile)?,
+                    path: path.clone(),
+                    _dir: None,
+                });
             }
-        }
+            PoolSource::Emulated => &memory_dir(),
+            PoolSource::OnDisk(dir) => dir,
+        };
+        let dir = ScratchDir::new_in(parent)?;
+        let path = dir.path().canonicalize();
+        let path = path.map_err(BenchError::io("finding", dir.path()))?;
+        let path = path.join("forebay.pool");
+        let pool = PoolOptions::new()
+            .size(buffers * buffer_bytes + TABLES_MAX)
+            .segment_size(buffer_bytes)
+            .lanes(4)
+            .emulated(*source == PoolSource::Emulated)
+            .on_disk(*source != PoolSource::Emulated)
+            .create(&path)?;
+        let pool = match profile {
+            None => pool,
+            Some(_) => open(&path, profile)?,
+        };
+        Ok(Self {
+            pool,
+            path,
+            _dir: Some(dir),
+        })
     }
 
     /// The pool.
@@ -197,6 +205,7 @@ impl ScratchMedia {
     ) -> Result<Option<Self>, BenchError> {
         let parent = match source {
             PoolSource::Emulated => memory_dir(),
+            PoolSource::OnDisk(dir) => dir.clone(),
             PoolSource::At(path) => match path.parent() {
                 _ if !path.is_file() => return Ok(None),
                 Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),

@@ -257,7 +257,7 @@ impl<'a> Chart<'a> {
     }
 
     fn caption(&self) -> String {
-        match (self.by_series, self.figures.panel.x) {
+        match (self.by_series, self.figures.panel.x.as_str()) {
             (true, "") => String::new(),
             (true, x) => format!(
                 "{x}: {}",

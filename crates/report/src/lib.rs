@@ -29,7 +29,7 @@ pub struct Results(Vec<(&'static Experiment, Option<Outcome>)>);
 pub fn read(dir: &Path) -> Result<Results, BenchError> {
     let results = catalogue::ALL
         .iter()
-        .map(|experiment| Ok((experiment, Outcome::load(dir, experiment.id)?)))
+        .map(|experiment| Ok((experiment, Outcome::load(dir, &experiment.id)?)))
         .collect::<Result<Vec<_>, BenchError>>()?;
     if results.iter().all(|(_, outcome)| outcome.is_none()) {
         return Err(BenchError::Config(format!(

@@ -92,9 +92,9 @@ impl Results {
     }
 
     /// Papers that nothing is measured of yet.
-    pub(crate) fn without_experiments(&self) -> Vec<Paper> {
+    pub(crate) fn without_experiments(&self) -> Vec<&'static Paper> {
         PAPERS
-            .into_iter()
+            .iter()
             .filter(|paper| {
                 self.0
                     .iter()
@@ -110,7 +110,7 @@ impl<'a> Section<'a> {
         PAPERS
             .iter()
             .find(|paper| paper.id == self.experiment.paper)
-            .map_or("", |paper| paper.title)
+            .map_or("", |paper| paper.title.as_str())
     }
 
     /// Places that something was measured at, or was to be.
@@ -142,11 +142,11 @@ impl<'a> Section<'a> {
                 let peers = claim.peers(rows, place);
                 Some(Compared {
                     what: match *place {
-                        "this disk" => claim.what.to_owned(),
+                        "this disk" => claim.what.clone(),
                         place => format!("{}, on {place}", claim.what),
                     },
-                    paper: words::given(claim.paper, claim.form),
-                    ours: words::ours(ours, claim.form),
+                    paper: words::given(claim.paper, claim.form()),
+                    ours: words::ours(ours, claim.form()),
                     verdict: Some(verdict),
                     sentence: self.sentence(claim, place, ours, verdict),
                     peers: peers
@@ -160,8 +160,8 @@ impl<'a> Section<'a> {
             .collect();
         if compared.is_empty() {
             compared.push(Compared {
-                what: claim.what.to_owned(),
-                paper: words::given(claim.paper, claim.form),
+                what: claim.what.clone(),
+                paper: words::given(claim.paper, claim.form()),
                 ours: "not measured".to_owned(),
                 verdict: None,
                 sentence: words::sentence(&self.why_not(claim)),
@@ -192,8 +192,8 @@ impl<'a> Section<'a> {
     fn sentence(&self, claim: &Claim, place: &str, estimate: Estimate, verdict: Verdict) -> String {
         let ours = estimate.value;
         let because = match (place, ours > claim.paper.high) {
-            ("this disk", true) => self.filled(claim.above),
-            ("this disk", false) => self.filled(claim.below),
+            ("this disk", true) => self.filled(&claim.above),
+            ("this disk", false) => self.filled(&claim.below),
             _ => format!("The device is emulated: what it costs is what the profile {place} says."),
         };
         let paper = claim.paper;
@@ -208,7 +208,7 @@ impl<'a> Section<'a> {
         } else {
             paper.high
         };
-        match (verdict, claim.form) {
+        match (verdict, claim.form()) {
             (Verdict::Same, _) if is_range => "Within the paper's range.".to_owned(),
             (Verdict::Same, Form::Percent) => "As in the paper.".to_owned(),
             (Verdict::Same, Form::Times) => "As in the paper, within a quarter.".to_owned(),
@@ -374,7 +374,7 @@ impl<'a> Figures<'a> {
         let upright = self.xs.len() == 1 || self.series.len() > BESIDE_MAX.max(self.xs.len());
         let (first, columns, names) = match upright {
             true => ("", &self.xs, &self.series),
-            false => (self.panel.x, &self.series, &self.xs),
+            false => (self.panel.x.as_str(), &self.series, &self.xs),
         };
         let cell = |name: &str, column: &str| match upright {
             true => self.words(name, column),

@@ -91,11 +91,12 @@ mod tests {
             ),
             "more than 1×"
         );
-        assert_eq!(given(Given::at(9.78), Form::Times), "9.78×");
-        assert_eq!(
-            given(Given::at(174_440.0 / 86_459.0), Form::Times),
-            "2.018×"
-        );
+        let one = |value| Given {
+            low: value,
+            high: value,
+        };
+        assert_eq!(given(one(9.78), Form::Times), "9.78×");
+        assert_eq!(given(one(174_440.0 / 86_459.0), Form::Times), "2.018×");
     }
 
     #[test]

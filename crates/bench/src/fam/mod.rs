@@ -17,7 +17,12 @@ use crate::{
     scratch::ScratchDir,
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 /// How the processor's cache stands before the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -136,6 +141,20 @@ impl Config {
     pub const PAIR_BYTES_MIN: u64 = Self::KEY_BYTES + 1;
     /// The largest: beyond, half a segment is not enough for one.
     pub const PAIR_BYTES_MAX: u64 = 1 << 20;
+
+    /// P5's sizes and policies; `quick` shows that it runs, not how fast.
+    #[must_use]
+    pub fn usual(dir: &Path, forebay: &Path, quick: bool) -> Self {
+        let (rounds, pairs) = if quick { (1, 200) } else { (3, 10_000) };
+        Self {
+            dir: dir.to_owned(),
+            policies: Policy::ALL.to_vec(),
+            sizes: (4..=14).map(|power| 1 << power).collect(),
+            pairs,
+            rounds,
+            forebay: forebay.to_owned(),
+        }
+    }
 
     fn check(&self) -> Result<(), BenchError> {
         let bad = |what: &str| Err(BenchError::Config(what.to_owned()));

@@ -3,9 +3,11 @@
 use super::server::{DATABASE, Server, program, said_by};
 use crate::{
     BenchError,
+    contest::Sample,
+    histogram::Percentiles,
     processes::output,
     report::grouped,
-    sql::{Load, Measured, running::on_processor},
+    sql::{Load, running::on_processor},
 };
 use serde::Serialize;
 use std::{fmt, process::Command};
@@ -54,7 +56,7 @@ impl Size {
 ///
 /// # Errors
 /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails or its report cannot be read.
-pub fn run(load: &Load<Size>, server: &Server) -> Result<Measured, BenchError> {
+pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
     let mut command = load.size.command(server, load.processor)?;
     command
         .arg(format!("--threads={}", load.clients))
@@ -70,7 +72,7 @@ pub fn run(load: &Load<Size>, server: &Server) -> Result<Measured, BenchError> {
 }
 
 /// sysbench's report: its histogram has one line for each latency in milliseconds that occurred, `0.501 |****  5231`.
-fn parse(report: &str) -> Option<Measured> {
+fn parse(report: &str) -> Option<Sample> {
     let rate = report.lines().find_map(|line| {
         let (_, rest) = line.trim().strip_prefix("transactions:")?.split_once('(')?;
         rest.split_whitespace().next()?.parse().ok()
@@ -93,10 +95,14 @@ fn parse(report: &str) -> Option<Measured> {
             })
             .map(|(latency_ms, _)| latency_ms * 1e3)
     };
-    Some(Measured {
+    Some(Sample {
         ops_per_s: rate,
-        p50_us: at(50)?,
-        p99_us: at(99)?,
+        latency: Percentiles {
+            p50_us: Some(at(50)?),
+            p99_us: Some(at(99)?),
+            ..Percentiles::default()
+        },
+        ..Sample::default()
     })
 }
 
@@ -114,12 +120,12 @@ mod tests {
                       \x20      9.000 |                                         1\n\
                       SQL statistics:\n    transactions:                        100    (1742.73 per sec.)\n";
         let measured = parse(report).unwrap();
-        let expected = Measured {
-            ops_per_s: 1742.73,
-            p50_us: 250.0,
-            p99_us: 1500.0,
-        };
-        assert_eq!(measured, expected);
-        assert_eq!(parse("FATAL: `thread_run' function failed\n"), None);
+        let latency = measured.latency;
+        assert_eq!(measured.ops_per_s, 1742.73);
+        assert_eq!(
+            (latency.p50_us, latency.p99_us),
+            (Some(250.0), Some(1500.0))
+        );
+        assert!(parse("FATAL: `thread_run' function failed\n").is_none());
     }
 }

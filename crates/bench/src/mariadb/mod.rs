@@ -10,7 +10,8 @@ pub mod workload;
 
 use crate::{
     BenchError,
-    sql::{Config, Database, Load, Measured, Mode, Round},
+    contest::{Mode, Sample},
+    sql::{Config, Database, Load, Round, modes},
 };
 use load::Size;
 use server::{Launch, Server};
@@ -23,17 +24,15 @@ pub struct MariaDb;
 /// What all servers have: the binary log, and room in memory for the whole data set.
 const OPTIONS: [&str; 2] = ["--log-bin=binlog", "--innodb-buffer-pool-size=512M"];
 
-/// Redo log and binary log are synced for each transaction, or neither is.
-fn options(mode: Mode) -> [&'static str; 2] {
-    match mode {
-        Mode::NoSync => ["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"],
-        _ => ["--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"],
-    }
-}
+/// Redo log and binary log are synced for each transaction.
+const SYNCED: &[&str] = &["--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"];
+/// Neither is.
+const NOT_SYNCED: &[&str] = &["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"];
 
 impl Database for MariaDb {
     const NAME: &'static str = "mariadb";
     const LOAD: &'static str = "sysbench oltp_write_only over a Unix socket, with a binary log";
+    const MODES: [Mode; 4] = modes(SYNCED, NOT_SYNCED);
     type Size = Size;
 
     fn check(config: &Config<Size>) -> Result<(), BenchError> {
@@ -43,6 +42,7 @@ impl Database for MariaDb {
         // InnoDB would map its log there, and neither sync nor write it.
         let shm = Path::new("/dev/shm");
         match config
+            .setup
             .dir
             .canonicalize()
             .is_ok_and(|dir| dir.starts_with(shm))
@@ -64,14 +64,14 @@ impl Database for MariaDb {
         Ok(launch.data())
     }
 
-    fn measure(round: Round<'_, Size>) -> Result<Measured, BenchError> {
+    fn measure(round: Round<'_, Size>) -> Result<Sample, BenchError> {
         let mut launch = Launch::new(round.dir).map_err(BenchError::Config)?;
-        launch.wrapper = round.wrapper;
+        launch.wrapper = round.around.wrapper.clone();
         launch.processors = round.processors;
-        launch.environment = round.environment;
+        launch.environment = round.around.environment.clone();
         launch.options = OPTIONS
             .iter()
-            .chain(&options(round.mode))
+            .chain(round.mode.settings)
             .map(|&word| word.to_owned())
             .collect();
         let server = Server::start(&launch)?;

@@ -2,6 +2,7 @@
 
 use super::outcome::Row;
 use crate::rounds::{median, span};
+use serde::Deserialize;
 
 /// How a figure is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,8 @@ pub enum Form {
 }
 
 /// A figure as the paper gives it; a range where the paper does. Bounds that it leaves open are not finite.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(from = "Written")]
 pub struct Given {
     /// Lower end.
     pub low: f64,
@@ -21,74 +23,94 @@ pub struct Given {
     pub high: f64,
 }
 
-impl Given {
-    /// One figure.
-    #[must_use]
-    pub const fn at(value: f64) -> Self {
-        Self {
-            low: value,
-            high: value,
-        }
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    One(f64),
+    Range([f64; 2]),
+}
+
+impl From<Written> for Given {
+    fn from(written: Written) -> Self {
+        let [low, high] = match written {
+            Written::One(value) => [value, value],
+            Written::Range(range) => range,
+        };
+        Self { low, high }
     }
 }
 
 /// A figure of ours: a series of a panel, at an x, or at all of them ([`ALL`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Cell {
     /// The panel.
-    pub panel: &'static str,
+    pub panel: String,
     /// The series.
-    pub series: &'static str,
+    pub series: String,
     /// The x.
-    pub x: &'static str,
+    pub x: String,
+}
+
+impl TryFrom<String> for Cell {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let words: Vec<&str> = text.split(" | ").collect();
+        let (panel, series, x) = match words[..] {
+            [panel, series] => (panel, series, ALL),
+            [panel, series, x] => (panel, series, x),
+            _ => return Err(format!("{text:?} is not \"panel | series | x\"")),
+        };
+        let [panel, series, x] = [panel, series, x].map(str::to_owned);
+        Ok(Self { panel, series, x })
+    }
 }
 
 /// At every x that both sides of a ratio were measured at; the ratio is then the geometric mean.
 pub const ALL: &str = "*";
 
 /// How ours is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Ours {
     /// The first over the second.
     Ratio(Cell, Cell),
     /// The figure itself.
     Value(Cell),
     /// By how many percent the largest is above the smallest, among these x.
-    Spread(&'static str, &'static str, &'static [&'static str]),
+    Spread(String, String, Vec<String>),
     /// By how many percent the first is below the second: the smallest and the largest among the x are the span.
     Below(Cell, Cell),
 }
 
-/// Where a difference from the paper is in our favour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// More than the paper.
-    More,
-    /// Less than the paper.
-    Less,
-}
-
 /// Something that a paper says and we measure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Claim {
     /// What is compared, in words.
-    pub what: &'static str,
+    pub what: String,
     /// The paper's figure.
     pub paper: Given,
-    /// How it is written.
-    pub form: Form,
+    /// The figure is a share.
+    #[serde(default)]
+    pub percent: bool,
     /// How ours is computed.
     pub ours: Ours,
-    /// What is better.
-    pub wanted: Wanted,
+    /// Less than the paper is in our favour; otherwise more is.
+    #[serde(default)]
+    pub less: bool,
     /// Why ours is above the paper's: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are replaced by what was measured.
-    pub above: &'static str,
+    pub above: String,
     /// Why it is below.
-    pub below: &'static str,
+    #[serde(default)]
+    pub below: String,
     /// It stands in the summary.
+    #[serde(default)]
     pub headline: bool,
     /// Series of the same panel that stand beside ours in the summary: a name, and the series.
-    pub peers: &'static [(&'static str, &'static str)],
+    #[serde(default)]
+    pub peers: Vec<(String, String)>,
 }
 
 /// A figure of ours with its span.
@@ -103,71 +125,44 @@ pub struct Estimate {
 }
 
 impl Claim {
+    /// How its figures are written.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        match self.percent {
+            true => Form::Percent,
+            false => Form::Times,
+        }
+    }
+
     /// Ours at `place`; `None` if it was not measured there.
     #[must_use]
     pub fn ours(&self, rows: &[Row], place: &str) -> Option<Estimate> {
-        let here = |row: &&Row| row.place == place && row.value.is_some();
-        let at = |cell: Cell| -> Vec<&Row> {
-            rows.iter()
-                .filter(here)
-                .filter(|row| {
-                    row.panel == cell.panel
-                        && row.series == cell.series
-                        && (cell.x == ALL || row.x == cell.x)
-                })
-                .collect()
-        };
-        match self.ours {
-            Ours::Value(cell) => mean(at(cell).into_iter().filter_map(estimate).collect()),
-            Ours::Ratio(over, under) => ratio(&at(over), &at(under), over.x == ALL),
-            Ours::Below(over, under) => {
-                let ratio = ratio(&at(over), &at(under), over.x == ALL)?;
-                let below = |ratio: f64| (1.0 - ratio) * 100.0;
-                Some(Estimate {
-                    value: below(ratio.value),
-                    min: below(ratio.max),
-                    max: below(ratio.min),
-                })
-            }
-            Ours::Spread(panel, series, xs) => {
-                let figures: Vec<f64> = xs
-                    .iter()
-                    .filter_map(|&x| at(Cell { panel, series, x }).first()?.value)
-                    .collect();
-                let span = span(&figures);
-                let value = (span.max / span.min - 1.0) * 100.0;
-                (figures.len() == xs.len() && value.is_finite()).then_some(Estimate {
-                    value,
-                    min: value,
-                    max: value,
-                })
-            }
-        }
+        ours(&self.ours, rows, place)
     }
 
     /// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours where more is better.
     #[must_use]
-    pub fn peers(&self, rows: &[Row], place: &str) -> Vec<(&'static str, f64)> {
-        let Ours::Ratio(over, _) = self.ours else {
+    pub fn peers(&self, rows: &[Row], place: &str) -> Vec<(&str, f64)> {
+        let Ours::Ratio(over, _) = &self.ours else {
             return Vec::new();
         };
-        self.peers
-            .iter()
-            .filter_map(|&(name, series)| {
-                let claim = Self {
-                    ours: Ours::Ratio(over, Cell { series, ..over }),
-                    ..*self
-                };
-                Some((name, claim.ours(rows, place)?.value))
-            })
-            .collect()
+        let peers = self.peers.iter().filter_map(|(name, series)| {
+            let series = series.clone();
+            let under = Cell {
+                series,
+                ..over.clone()
+            };
+            let ratio = ours(&Ours::Ratio(over.clone(), under), rows, place)?;
+            Some((name.as_str(), ratio.value))
+        });
+        peers.collect()
     }
 
     /// The panel that the claim is about.
     #[must_use]
-    pub fn panel(&self) -> &'static str {
-        match self.ours {
-            Ours::Ratio(cell, _) | Ours::Below(cell, _) | Ours::Value(cell) => cell.panel,
+    pub fn panel(&self) -> &str {
+        match &self.ours {
+            Ours::Ratio(cell, _) | Ours::Below(cell, _) | Ours::Value(cell) => &cell.panel,
             Ours::Spread(panel, ..) => panel,
         }
     }
@@ -180,7 +175,7 @@ impl Claim {
         // Shares below this are nothing.
         const NOTHING_PERCENT: f64 = 1.0;
         let Given { low, high } = self.paper;
-        let (tolerance, slack) = match (self.form, low == high) {
+        let (tolerance, slack) = match (self.form(), low == high) {
             // A range that the paper gives is meant as one.
             (_, false) => (1.0, 0.0),
             (Form::Percent, true) => (TOLERANCE, NOTHING_PERCENT),
@@ -188,10 +183,50 @@ impl Claim {
         };
         if ours >= low / tolerance - slack && ours <= high * tolerance + slack {
             Verdict::Same
-        } else if (ours > high) == (self.wanted == Wanted::More) {
+        } else if (ours > high) != self.less {
             Verdict::Better
         } else {
             Verdict::Worse
+        }
+    }
+}
+
+fn ours(ours: &Ours, rows: &[Row], place: &str) -> Option<Estimate> {
+    let at = |panel: &str, series: &str, x: &str| -> Vec<&Row> {
+        let rows = rows.iter().filter(|row| {
+            row.place == place
+                && row.value.is_some()
+                && row.panel == panel
+                && row.series == series
+                && (x == ALL || row.x == x)
+        });
+        rows.collect()
+    };
+    let of = |cell: &Cell| at(&cell.panel, &cell.series, &cell.x);
+    match ours {
+        Ours::Value(cell) => mean(of(cell).into_iter().filter_map(estimate).collect()),
+        Ours::Ratio(over, under) => ratio(&of(over), &of(under), over.x == ALL),
+        Ours::Below(over, under) => {
+            let ratio = ratio(&of(over), &of(under), over.x == ALL)?;
+            let below = |ratio: f64| (1.0 - ratio) * 100.0;
+            Some(Estimate {
+                value: below(ratio.value),
+                min: below(ratio.max),
+                max: below(ratio.min),
+            })
+        }
+        Ours::Spread(panel, series, xs) => {
+            let figures = xs
+                .iter()
+                .filter_map(|x| at(panel, series, x).first()?.value);
+            let figures: Vec<f64> = figures.collect();
+            let span = span(&figures);
+            let value = (span.max / span.min - 1.0) * 100.0;
+            (figures.len() == xs.len() && value.is_finite()).then_some(Estimate {
+                value,
+                min: value,
+                max: value,
+            })
         }
     }
 }
@@ -275,25 +310,21 @@ fn mean(figures: Vec<Estimate>) -> Option<Estimate> {
 mod tests {
     use super::*;
 
-    const fn cell(series: &'static str, x: &'static str) -> Cell {
-        Cell {
-            panel: "sets",
-            series,
-            x,
-        }
+    fn cell(series: &str, x: &str) -> Cell {
+        Cell::try_from(format!("sets | {series} | {x}")).unwrap()
     }
 
     fn claim(ours: Ours) -> Claim {
         Claim {
-            what: "",
-            paper: Given::at(4.0),
-            form: Form::Times,
+            what: String::new(),
+            paper: Given::from(Written::One(4.0)),
+            percent: false,
             ours,
-            wanted: Wanted::More,
-            above: "",
-            below: "",
+            less: false,
+            above: String::new(),
+            below: String::new(),
             headline: true,
-            peers: &[("always", "always")],
+            peers: vec![("always".to_owned(), "always".to_owned())],
         }
     }
 
@@ -336,9 +367,13 @@ mod tests {
 
     #[test]
     fn a_spread_needs_all_its_sizes() {
-        let spread = claim(Ours::Spread("sets", "forebay", &["32 B", "8 KiB"]));
+        let spread_over = |xs: [&str; 2]| {
+            let xs = xs.map(str::to_owned).to_vec();
+            claim(Ours::Spread("sets".to_owned(), "forebay".to_owned(), xs))
+        };
+        let spread = spread_over(["32 B", "8 KiB"]);
         assert!((spread.ours(&rows(), "here").unwrap().value - 150.0).abs() < 1e-9);
-        let spread = claim(Ours::Spread("sets", "forebay", &["32 B", "1 MiB"]));
+        let spread = spread_over(["32 B", "1 MiB"]);
         assert_eq!(spread.ours(&rows(), "here"), None);
     }
 
@@ -349,7 +384,7 @@ mod tests {
         assert_eq!(claim.verdict(5.1), Verdict::Better);
         assert_eq!(claim.verdict(3.0), Verdict::Worse);
         let less = Claim {
-            wanted: Wanted::Less,
+            less: true,
             ..claim
         };
         assert_eq!(less.verdict(3.0), Verdict::Better);

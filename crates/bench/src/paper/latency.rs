@@ -4,50 +4,43 @@ use super::{Lab, Measured, Row, policies};
 use crate::{
     BenchError,
     place::Place,
-    redis::{Config, Mode},
+    redis::{Config, modes::FOREBAY},
     rounds::in_turn,
+    units::bytes_name,
 };
 use forebay_pool::media::Profile;
+use std::collections::BTreeMap;
 
 /// P4's memories.
-pub(super) const MEMORIES: [&str; 4] = ["dram", "pcm", "xpoint-mm", "xpoint-sm"];
+const MEMORIES: [&str; 4] = ["dram", "pcm", "xpoint-mm", "xpoint-sm"];
 
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const SIZES: [u64; 3] = [32, 512, 8192];
+    lab.server()?;
     let mut measured = Measured::default();
-    if let Some(rows) = policies::not_installed(&["sets"], &MEMORIES, "32 B") {
-        measured.rows = rows;
-        return Ok(measured);
-    }
     // One round of each memory after the other, so that they take turns.
-    let mut rounds: Vec<Measured> = Vec::new();
+    let mut rounds: BTreeMap<(&str, String), Vec<f64>> = BTreeMap::new();
     for round in 0..lab.rounds() {
         for memory in in_turn(MEMORIES, round) {
-            let config = Config {
-                modes: vec![Mode::Forebay],
+            let mut config = Config {
                 sizes: SIZES.to_vec(),
-                rounds: 1,
-                slowed: Profile::named(memory),
-                ..policies::config(lab)
+                ..policies::config(lab, &[FOREBAY], Place::Here)
             };
+            config.setup.rounds = 1;
+            config.setup.pools.slowed = Profile::named(memory);
             let mut one = Measured::default();
-            policies::add(lab, &config, Place::Here, &format!("{memory} "), &mut one)?;
+            policies::add(lab, &config, Place::Here, "", &mut one)?;
             measured.devices.append(&mut one.devices);
-            rounds.push(one);
+            for row in one.rows.into_iter().filter(|row| row.panel == "sets") {
+                rounds.entry((memory, row.x)).or_default().extend(row.value);
+            }
         }
     }
     for memory in MEMORIES {
-        for size in SIZES.map(crate::units::bytes_name) {
-            let series = format!("{memory} {}", Mode::Forebay);
-            let figures: Vec<f64> = rounds
-                .iter()
-                .flat_map(|round| &round.rows)
-                .filter(|row| row.panel == "sets" && row.series == series && row.x == size)
-                .filter_map(|row| row.value)
-                .collect();
-            measured
-                .rows
-                .push(Row::of("sets", Place::Here.name(), memory, &size, &figures));
+        for size in SIZES.map(bytes_name) {
+            let figures = rounds.remove(&(memory, size.clone())).unwrap_or_default();
+            let row = Row::of("sets", Place::Here.name(), memory, &size, &figures);
+            measured.rows.push(row);
         }
     }
     measured.note(&[],

@@ -10,16 +10,18 @@
 //!
 //! Then the server is started on it, and every key is looked for.
 
-use super::{Lab, Measured, Row, SERVER, policies};
+use super::{Lab, Measured, Row, SERVER};
 use crate::{
     BenchError,
+    contest::{Mode, Pools, Syncs, around::Setting},
     place::Place,
     processes::find_program,
     redis::{
-        Mode, mix,
+        mix,
+        modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::Reply,
         server::Server,
-        stage::{Rewrites, Setting, Stage},
+        stage::{Rewrites, Stage},
     },
     scratch::ScratchDir,
 };
@@ -33,19 +35,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-const MODES: [Mode; 4] = [Mode::Everysec, Mode::Always, Mode::Nvm, Mode::Forebay];
+const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
 const VALUE: &[u8] = b"thirty-two bytes, as P4's values";
 
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let keys = lab.size.pick(500, 60_000, 60_000);
     let x = format!("{keys} keys");
-    let names = MODES.map(|mode| mode.to_string());
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    lab.server()?;
     let mut measured = Measured::default();
-    if let Some(rows) = policies::not_installed(&["lost"], &names, &x) {
-        measured.rows = rows;
-        return Ok(measured);
-    }
     for mode in MODES {
         let mut lost = Vec::new();
         let mut why = None;
@@ -60,9 +57,10 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 Err(missing) => why = Some(missing),
             }
         }
+        let here = Place::Here.name();
         measured.rows.push(match why {
-            Some(why) => Row::missing("lost", Place::Here.name(), &mode.to_string(), &x, &why),
-            None => Row::of("lost", Place::Here.name(), &mode.to_string(), &x, &lost),
+            Some(why) => Row::missing("lost", here, mode.name, &x, &why),
+            None => Row::of("lost", here, mode.name, &x, &lost),
         });
     }
     measured.note(&[],
@@ -79,24 +77,19 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 /// The percentage that one crash loses, or why it cannot be known here.
 fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
-    let program = SERVER.program().map_err(BenchError::Config)?;
-    let mut stage = Stage::new(
-        &Setting {
-            program: &program,
-            forebay: lab.forebay,
-            mode,
-            pool: lab.pool,
-            buffers: 2,
-            // Small, so that part of the keys is in the file and part in the pool.
+    let setting = Setting {
+        forebay: lab.forebay,
+        contender: &mode.into(),
+        // Small, so that part of the keys is in the file and part in the pool.
+        pools: &Pools {
             buffer_bytes: 1 << 20,
-            pool_bytes: None,
-            slowed: None,
-            device: None,
-            rewrites: Rewrites::Asked,
+            ..Pools::of(lab.pool.clone())
         },
-        scratch.path(),
-    )?;
-    let traced = matches!(mode, Mode::Everysec | Mode::Always);
+        user: None,
+    };
+    let rewrites = Rewrites::Asked;
+    let mut stage = Stage::new(&setting, None, &lab.server()?, rewrites, scratch.path())?;
+    let traced = mode.syncs == Syncs::Disk;
     let trace = scratch.path().join("syncs");
     let copies = scratch.path().join("synced");
     if traced {
@@ -107,7 +100,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
         };
         stage.launch_mut().wrapper = tracer(&strace, &trace);
     }
-    if mode == Mode::Forebay {
+    if mode == FOREBAY {
         fs::create_dir_all(&copies).map_err(BenchError::io("creating", &copies))?;
         let variable = (OsString::from("FOREBAY_TEST_SYNCED"), copies.clone().into());
         stage.launch_mut().environment.push(variable);
@@ -121,22 +114,22 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
     let promised =
         promise(&server, keys).map_err(BenchError::io("talking to", Path::new("the server")))?;
     // Its supervisor first, which would write on.
-    if mode == Mode::Forebay {
+    if mode == FOREBAY {
         server.outer().signal(Signal::KILL);
     }
     server.server().signal(Signal::KILL);
     let pid = server.server().pid();
     server.wait()?;
 
-    match mode {
-        Mode::Everysec | Mode::Always => {
+    match mode.syncs {
+        Syncs::Disk => {
             let text = fs::read_to_string(&trace).map_err(BenchError::io("reading", &trace))?;
             let synced = last_sync(&text).map_or(0, |sync| promised.covered_by(&sync, pid));
             keep_only(stage.data_dir(), synced)
                 .map_err(BenchError::io("cutting files in", stage.data_dir()))?;
             stage.launch_mut().wrapper = Vec::new();
         }
-        Mode::Forebay => {
+        Syncs::Forebay => {
             put_back(stage.data_dir(), &copies)
                 .map_err(BenchError::io("putting back files in", stage.data_dir()))?;
             let environment = &mut stage.launch_mut().environment;

@@ -3,10 +3,12 @@
 use super::{Lab, Measured, Row, SERVER, policies};
 use crate::{
     BenchError,
+    contest::Mode,
     place::Place,
     redis::{
-        Mode, mix,
-        stage::{Rewrites, Setting, Stage},
+        mix,
+        modes::{EVERYSEC, FOREBAY, NVM},
+        stage::Rewrites,
     },
 };
 use std::{fs, path::Path};
@@ -14,7 +16,7 @@ use std::{fs, path::Path};
 /// Bytes of a pair's value: with its key of 16 bytes it is P4's pair of 32 B and a little more.
 const VALUE_BYTES: u64 = 16;
 
-pub(super) const MODES: [Mode; 3] = [Mode::Everysec, Mode::Nvm, Mode::Forebay];
+const MODES: [Mode; 3] = [EVERYSEC, NVM, FOREBAY];
 
 /// A number of pairs as rows have it.
 fn name(pairs: u64) -> String {
@@ -27,30 +29,10 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         vec![100_000, 500_000, 1_000_000, 2_000_000],
         vec![100_000, 500_000, 1_000_000, 2_000_000],
     );
-    let names = MODES.map(|mode| mode.to_string());
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    lab.server()?;
     let mut measured = Measured::default();
-    if let Some(rows) = policies::not_installed(&["dram", "nvm"], &names, &name(pairs[0])) {
-        measured.rows = rows;
-        return Ok(measured);
-    }
-    let program = SERVER.program().map_err(BenchError::Config)?;
     for mode in MODES {
-        let stage = Stage::new(
-            &Setting {
-                program: &program,
-                forebay: lab.forebay,
-                mode,
-                pool: lab.pool,
-                buffers: 2,
-                buffer_bytes: 8 << 20,
-                pool_bytes: None,
-                slowed: None,
-                device: None,
-                rewrites: Rewrites::Automatic,
-            },
-            lab.dir,
-        )?;
+        let stage = lab.stage(mode, Place::Here, Rewrites::Automatic, lab.dir)?;
         let server = stage.start()?;
         let talking = || BenchError::io("talking to", Path::new("the server"));
         let mut connection = server.connect().map_err(talking())?;
@@ -67,13 +49,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             let dram: u64 = processes.into_iter().filter_map(resident_bytes).sum();
             let mut row = |panel, bytes: u64| {
                 let mib = bytes as f64 / f64::from(1 << 20);
-                measured.rows.push(Row::of(
-                    panel,
-                    Place::Here.name(),
-                    &mode.to_string(),
-                    &name(pairs),
-                    &[mib],
-                ));
+                let (here, x) = (Place::Here.name(), name(pairs));
+                let row = Row::of(panel, here, mode.name, &x, &[mib]);
+                measured.rows.push(row);
             };
             row("dram", dram);
             if let Some(bytes) = stage.nvm_bytes() {

@@ -3,18 +3,19 @@
 use super::{Lab, Measured, Row, SERVER, SIZES, Size, policies};
 use crate::{
     BenchError,
+    contest::Mode,
     place::Place,
     redis::{
-        Mode,
         mix::{self, Mix},
+        modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::Connection,
-        stage::{Rewrites, Setting, Stage},
+        stage::Rewrites,
     },
     rounds::in_turn,
 };
 use std::{collections::BTreeMap, io, path::Path};
 
-const MODES: [Mode; 4] = [Mode::Everysec, Mode::Always, Mode::Nvm, Mode::Forebay];
+const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
 const CLIENTS: u64 = 50;
 
 /// SETs to GETs: memtier's default, halves, and mostly SETs.
@@ -26,15 +27,8 @@ fn on_emulated(size: Size) -> u64 {
 }
 
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let names = MODES.map(|mode| mode.to_string());
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    lab.server()?;
     let mut measured = Measured::default();
-    if let Some(rows) =
-        policies::not_installed(&["mix-1-10", "mix-1-1", "mix-10-1"], &names, "32 B")
-    {
-        measured.rows = rows;
-        return Ok(measured);
-    }
     for place in [Place::Here, Place::Emulated("hdd-7200")] {
         let (sizes, requests) = match place {
             Place::Here => (
@@ -50,11 +44,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         {
             let panel = format!("mix-{sets}-{gets}");
             let x = crate::units::bytes_name(value_bytes);
-            if let Err(why) = lab.has(place) {
-                let row = |name: &&str| Row::missing(&panel, place.name(), name, &x, &why);
-                measured.rows.extend(names.iter().map(row));
-                continue;
-            }
             let mix = Mix {
                 requests,
                 value_bytes,
@@ -66,7 +55,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 sets,
                 gets,
             };
-            let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+            let mut figures: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
             for round in 0..lab.rounds_on(place) {
                 for mode in in_turn(MODES, round) {
                     let rate = measure(lab, mode, place, mix)?;
@@ -74,14 +63,13 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                         "{SERVER} {mode} on {}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s",
                         place.name()
                     ));
-                    figures.entry(mode.to_string()).or_default().push(rate);
+                    figures.entry(mode.name).or_default().push(rate);
                 }
             }
-            for mode in &names {
-                let rates = figures.get(*mode).map_or(&[][..], Vec::as_slice);
-                measured
-                    .rows
-                    .push(Row::of(&panel, place.name(), mode, &x, rates));
+            for mode in MODES {
+                let rates = figures.remove(mode.name).unwrap_or_default();
+                let row = Row::of(&panel, place.name(), mode.name, &x, &rates);
+                measured.rows.push(row);
             }
         }
     }
@@ -97,30 +85,15 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 
 /// Requests a second of one mode, on a fresh server.
 fn measure(lab: &Lab<'_>, mode: Mode, place: Place, mix: Mix) -> Result<f64, BenchError> {
-    let program = SERVER.program().map_err(BenchError::Config)?;
-    let stage = Stage::new(
-        &Setting {
-            program: &program,
-            forebay: lab.forebay,
-            mode,
-            pool: lab.pool,
-            buffers: 2,
-            buffer_bytes: 8 << 20,
-            pool_bytes: None,
-            slowed: None,
-            device: place.profile(),
-            rewrites: Rewrites::Automatic,
-        },
-        lab.dir,
-    )?;
+    let stage = lab.stage(mode, place, Rewrites::Automatic, lab.dir)?;
     let server = stage.start()?;
     let mut connection = server.connect().map_err(talking)?;
     // The keys are there before the clock starts: what their syncs take is not asked, and one at the end does for all.
     tell(&mut connection, "CONFIG SET appendfsync no")?;
     mix::load(&mut connection, 0, mix.keys, mix.value_bytes).map_err(talking)?;
-    let policy = match mode {
-        Mode::Everysec => "CONFIG SET appendfsync everysec",
-        _ => "CONFIG SET appendfsync always",
+    let policy = match mode == EVERYSEC {
+        true => "CONFIG SET appendfsync everysec",
+        false => "CONFIG SET appendfsync always",
     };
     tell(&mut connection, policy)?;
     tell(&mut connection, "SET synced now")?;

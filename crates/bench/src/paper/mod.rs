@@ -6,7 +6,7 @@
 
 pub mod catalogue;
 pub mod claims;
-mod command;
+mod fabric;
 mod latency;
 mod loss;
 mod machine;
@@ -25,12 +25,24 @@ pub use outcome::{FORMAT, Outcome, Row};
 pub use run::{Plan, run};
 
 use crate::{
-    BenchError, device::Speed, place::Place, redis::server::Kind, scratch::PoolSource,
+    BenchError,
+    contest::{Mode, Pools, around::Setting},
+    device::Speed,
+    place::Place,
+    redis::{
+        load,
+        server::Kind,
+        stage::{Rewrites, Stage},
+    },
+    scratch::PoolSource,
     wisckey::Watch,
 };
 use claims::Claim;
 use serde::{Deserialize, Serialize};
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,7 +84,8 @@ impl fmt::Display for Size {
 }
 
 /// How a panel's figures are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Drawn {
     /// Bars from zero.
     Bars,
@@ -83,22 +96,24 @@ pub enum Drawn {
 }
 
 /// One chart of an experiment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Panel {
     /// Its name in rows.
-    pub id: &'static str,
+    pub id: String,
     /// What is shown.
-    pub title: &'static str,
+    pub title: String,
     /// Its unit.
-    pub unit: &'static str,
+    pub unit: String,
     /// What x is.
-    pub x: &'static str,
+    pub x: String,
     /// How it is drawn.
     pub drawn: Drawn,
 }
 
 /// How an experiment's figures are measured. Experiments of the same measurement are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Measurement {
     /// P1: Puts in the store's variants.
     Puts,
@@ -118,31 +133,39 @@ pub enum Measurement {
     Latency,
     /// P4: SETs during rewrites of the append-only file.
     Rewrite,
-    /// P3: a workload on MyRocks, by where its write-ahead log is.
-    WriteAhead(write_ahead::Mix),
+    /// P3: LinkBench on MyRocks, by where its write-ahead log is.
+    LinkBench,
+    /// P3: TPC-C, likewise.
+    Tpcc,
     /// P3: random writes of the devices by themselves.
     RandomWrites,
-    /// Another benchmark of this program, as a process: its name.
-    Command(command::Bench),
+    /// P5: the emulated devices, as `forebay bench device` has them.
+    Device,
+    /// P5: stores on fabric-attached memory, as `forebay bench fam` has them.
+    Fam,
 }
 
 /// A table or figure of a paper.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Its id, as in `p1-fig5`.
-    pub id: &'static str,
+    pub id: String,
     /// The paper, as in `P1`.
+    #[serde(skip)]
     pub paper: &'static str,
     /// Which figure, and what it shows.
-    pub title: &'static str,
+    pub title: String,
     /// What ours does, in a few sentences.
-    pub method: &'static str,
+    pub method: String,
     /// What the paper measured on.
-    pub setup: &'static str,
+    #[serde(skip)]
+    pub setup: String,
     /// Charts.
-    pub panels: &'static [Panel],
+    pub panels: Vec<Panel>,
     /// What the paper says.
-    pub claims: &'static [Claim],
+    #[serde(rename = "claim")]
+    pub claims: Vec<Claim>,
     /// How ours is measured.
     pub measurement: Measurement,
     /// About how long, seconds: at toy, quick, and the paper's size. Shared by those measured together.
@@ -187,6 +210,16 @@ struct Note {
 }
 
 impl Measured {
+    /// Nothing, since something is not installed: a row of each panel says so.
+    fn missing(experiments: &[&Experiment], why: &str) -> Self {
+        let panels = experiments.iter().flat_map(|it| &it.panels);
+        let row = |panel: &Panel| Row::missing(&panel.id, Place::Here.name(), "", "", why);
+        Self {
+            rows: panels.map(row).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Notes something about the figures of `panels`; of none means of all.
     pub fn note(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
         self.notes.push(Note {
@@ -227,9 +260,33 @@ impl Lab<'_> {
         }
     }
 
-    /// Whether `place` is there; `missing` rows are made if not.
-    pub(crate) fn has(&self, place: Place) -> Result<(), String> {
-        place.available(self.forebay)
+    /// The program of P4's server.
+    pub(crate) fn server(&self) -> Result<PathBuf, BenchError> {
+        load::program().map_err(BenchError::Missing)?;
+        SERVER.program().map_err(BenchError::Missing)
+    }
+
+    /// Where P4's server stands in `mode`.
+    pub(crate) fn stage(
+        &self,
+        mode: Mode,
+        place: Place,
+        rewrites: Rewrites,
+        scratch: &Path,
+    ) -> Result<Stage, BenchError> {
+        let setting = Setting {
+            forebay: self.forebay,
+            contender: &mode.into(),
+            pools: &Pools::of(self.pool.clone()),
+            user: None,
+        };
+        Stage::new(
+            &setting,
+            place.profile(),
+            &self.server()?,
+            rewrites,
+            scratch,
+        )
     }
 }
 
@@ -252,9 +309,11 @@ impl Measurement {
             Self::Memory => memory::run(lab),
             Self::Mixes => mixes::run(lab),
             Self::Latency => latency::run(lab),
-            Self::WriteAhead(mix) => write_ahead::run(mix, lab),
+            Self::LinkBench => write_ahead::run(write_ahead::Mix::LinkBench, lab),
+            Self::Tpcc => write_ahead::run(write_ahead::Mix::Tpcc, lab),
             Self::RandomWrites => random_writes::run(lab),
-            Self::Command(bench) => command::run(bench, lab),
+            Self::Device => fabric::device(lab),
+            Self::Fam => fabric::fam(lab),
         }
     }
 }

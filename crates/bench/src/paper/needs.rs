@@ -37,9 +37,11 @@ impl Experiment {
                 size.pick(64, 1024, 1024) * MIB,
             ),
             // The data directory, a round's copy, and what compactions make meanwhile.
-            Measurement::WriteAhead(_) => (0, size.pick(1024, 3072, 10 * 1024) * MIB),
+            Measurement::LinkBench | Measurement::Tpcc => {
+                (0, size.pick(1024, 3072, 10 * 1024) * MIB)
+            }
             Measurement::RandomWrites => (0, 128 * MIB),
-            Measurement::Command(_) => (1024 * MIB, 512 * MIB),
+            Measurement::Device | Measurement::Fam => (1024 * MIB, 512 * MIB),
         };
         Needs { disk, memory }
     }
@@ -57,7 +59,7 @@ pub(super) fn check(
     let most = |need: fn(&Needs) -> u64| {
         experiments
             .iter()
-            .map(|experiment| (experiment.needs(size), experiment.id))
+            .map(|experiment| (experiment.needs(size), experiment.id.as_str()))
             .max_by_key(|(needs, _)| need(needs))
     };
     let memory_dir = memory_dir();
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn toy_sizes_need_little_and_the_papers_need_the_papers_room() {
-        for experiment in catalogue::ALL {
+        for experiment in catalogue::ALL.iter() {
             let (toy, paper) = (experiment.needs(Size::Toy), experiment.needs(Size::Paper));
             assert!(
                 toy.disk <= 1024 * MIB && toy.memory <= paper.memory,

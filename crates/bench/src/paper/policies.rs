@@ -3,22 +3,22 @@
 use super::{Lab, Measured, Row, SERVER, SIZES, Size};
 use crate::{
     BenchError,
+    contest::{Mode, Pools, Setup},
     device::Effort,
     place::Place,
-    redis::{self, Config, Mode, load, server::Kind},
+    redis::{
+        self, Config,
+        modes::{ALWAYS, EATMYDATA, EVERYSEC, FOREBAY, NVM},
+        server::Kind,
+    },
+    report::grouped,
     units::bytes_name,
 };
 
 /// P4's disk, and this one.
 const PLACES: [Place; 2] = [Place::Here, Place::Emulated("hdd-7200")];
 /// P4's policies, and libeatmydata, which is what not syncing gives at best.
-const MODES: [Mode; 5] = [
-    Mode::Everysec,
-    Mode::Always,
-    Mode::Eatmydata,
-    Mode::Nvm,
-    Mode::Forebay,
-];
+const MODES: [Mode; 5] = [EVERYSEC, ALWAYS, EATMYDATA, NVM, FOREBAY];
 /// redis-benchmark's default, which P4 does not change.
 const CLIENTS: u64 = 50;
 
@@ -26,87 +26,53 @@ pub(super) fn requests(size: Size) -> u64 {
     size.pick(200, 20_000, 100_000)
 }
 
-pub(super) fn config(lab: &Lab<'_>) -> Config {
+/// SETs of all sizes in `modes`, at `place`.
+pub(super) fn config(lab: &Lab<'_>, modes: &[Mode], place: Place) -> Config {
     Config {
-        dir: lab.dir.to_owned(),
+        setup: Setup {
+            dir: lab.dir.to_owned(),
+            modes: modes.to_vec(),
+            pools: Pools::of(lab.pool.clone()),
+            device: place.profile().map(str::to_owned),
+            rounds: lab.rounds(),
+            forebay: lab.forebay.to_owned(),
+            effort: Effort::QUICK,
+        },
         servers: vec![SERVER],
-        modes: MODES.to_vec(),
         sizes: SIZES.to_vec(),
         clients: vec![CLIENTS],
         requests: requests(lab.size),
         keys: 100_000,
-        rounds: lab.rounds(),
         during_rewrite: None,
-        pool: lab.pool.clone(),
-        buffer_bytes: 8 << 20,
-        buffers: 2,
-        pool_sizes: Vec::new(),
-        slowed: None,
-        device: None,
-        forebay: lab.forebay.to_owned(),
-        effort: Effort::QUICK,
     }
-}
-
-/// What is missing, as rows, if the server or the load is not installed.
-pub(super) fn not_installed(panels: &[&str], modes: &[&str], x: &str) -> Option<Vec<Row>> {
-    let why = SERVER.program().err().or_else(|| load::program().err())?;
-    let rows = panels.iter().flat_map(|panel| {
-        let why = why.clone();
-        modes
-            .iter()
-            .map(move |mode| Row::missing(panel, Place::Here.name(), mode, x, &why))
-    });
-    Some(rows.collect())
 }
 
 /// Figure 6.
 pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let names = MODES.map(|mode| mode.to_string());
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    lab.server()?;
     let mut measured = Measured::default();
-    if let Some(rows) = not_installed(&["sets"], &names, &bytes_name(SIZES[0])) {
-        measured.rows = rows;
-        return Ok(measured);
-    }
     for place in PLACES {
-        if let Err(why) = lab.has(place) {
-            for (size, name) in SIZES
-                .iter()
-                .flat_map(|size| names.iter().map(move |name| (size, name)))
-            {
-                measured.rows.push(Row::missing(
-                    "sets",
-                    place.name(),
-                    name,
-                    &bytes_name(*size),
-                    &why,
-                ));
-            }
-            continue;
-        }
+        let all = config(lab, &MODES, place);
         let config = Config {
-            device: place.profile().map(str::to_owned),
             // On a disk of some 100 syncs a second a round of `always` would take minutes.
             requests: match place {
-                Place::Here => requests(lab.size),
-                Place::Emulated(_) => requests(lab.size).min(20_000),
+                Place::Here => all.requests,
+                Place::Emulated(_) => all.requests.min(20_000),
             },
-            ..config(lab)
+            ..all
         };
         add(lab, &config, place, "", &mut measured)?;
     }
     // The other server, which Redis's users go to: beside ours at one size, at all sizes where there is time.
     let valkey = Config {
         servers: vec![Kind::Valkey],
-        modes: vec![Mode::Everysec, Mode::Always, Mode::Forebay],
         sizes: lab.size.pick(vec![512], vec![512], SIZES.to_vec()),
-        ..config(lab)
+        ..config(lab, &[EVERYSEC, ALWAYS, FOREBAY], Place::Here)
     };
     add(lab, &valkey, Place::Here, "valkey ", &mut measured)?;
     measured.note(&[], format!(
         "{} SETs of random keys a round, {CLIENTS} connections; always has at most 2,000 a connection",
-        crate::report::grouped(requests(lab.size) as i64)
+        grouped(requests(lab.size) as i64)
     ));
     measured.note(&[], ALL_IN_NVM);
     Ok(measured)
@@ -127,35 +93,18 @@ pub(super) fn add(
 ) -> Result<(), BenchError> {
     let report = redis::run(config, &|note| lab.note(note))?;
     for row in &report.rows {
-        let series = format!(
-            "{prefix}{}{}",
-            row.name(),
-            if row.during_rewrite {
-                ", rewriting"
-            } else {
-                ""
-            }
-        );
-        let x = bytes_name(row.value_bytes);
-        if let Some(span) = row.ops_per_s_span {
-            measured.rows.push(Row::spanned(
-                "sets",
-                place.name(),
-                &series,
-                &x,
-                row.ops_per_s,
-                span,
-            ));
-        }
-        if let Some(span) = row.p99_us_span {
-            measured.rows.push(Row::spanned(
-                "p99",
-                place.name(),
-                &series,
-                &x,
-                row.p99_us,
-                span,
-            ));
+        let series = match row.cell.is("during_rewrite") {
+            true => format!("{prefix}{}, rewriting", row.name()),
+            false => format!("{prefix}{}", row.name()),
+        };
+        let x = bytes_name(row.cell.number("value_bytes").unwrap_or(0));
+        let p99_us = row.latency.p99_us.unwrap_or(0.0);
+        for (panel, value, span) in [
+            ("sets", row.ops_per_s, row.ops_per_s_span),
+            ("p99", p99_us, row.p99_us_span),
+        ] {
+            let row = Row::spanned(panel, place.name(), &series, &x, value, span);
+            measured.rows.push(row);
         }
     }
     for missing in &report.missing {
@@ -163,10 +112,8 @@ pub(super) fn add(
             "" => &missing.name,
             prefix => prefix,
         };
-        let x = bytes_name(config.sizes.first().copied().unwrap_or(0));
-        measured
-            .rows
-            .push(Row::missing("sets", place.name(), name, &x, &missing.error));
+        let row = Row::missing("sets", place.name(), name, "", &missing.error);
+        measured.rows.push(row);
     }
     if place == Place::Here {
         measured.devices.push(report.device);
@@ -180,58 +127,33 @@ pub(super) const POOLS: [u64; 3] = [16 << 20, 256 << 20, 1 << 30];
 /// P4's open problem: 8 KiB values, alone and while the append-only file is rewritten again and again.
 pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const VALUE_BYTES: u64 = 8192;
-    let modes = [Mode::Everysec, Mode::Always, Mode::Eatmydata, Mode::Forebay];
-    let ours = POOLS.map(|bytes| format!("{} {}", Mode::Forebay, bytes_name(bytes)));
-    let others = modes.into_iter().filter(|mode| *mode != Mode::Forebay);
-    let names: Vec<String> = others.map(|mode| mode.to_string()).chain(ours).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let panels = ["sets", "p99"];
+    lab.server()?;
     let mut measured = Measured::default();
-    if let Some(rows) = not_installed(&panels, &names, &bytes_name(VALUE_BYTES)) {
-        measured.rows = rows;
-        return Ok(measured);
-    }
     for place in PLACES {
-        if let Err(why) = lab.has(place) {
-            for (panel, name) in panels
-                .iter()
-                .flat_map(|p| names.iter().map(move |n| (p, n)))
-            {
-                let row = Row::missing(panel, place.name(), name, "alone", &why);
-                measured.rows.push(row);
-            }
-            continue;
-        }
-        let config = Config {
-            modes: modes.to_vec(),
+        let mut config = Config {
             sizes: vec![VALUE_BYTES],
             during_rewrite: Some(VALUE_BYTES),
             keys: lab.size.pick(1000, 10_000, 100_000),
-            pool_sizes: POOLS.to_vec(),
-            device: place.profile().map(str::to_owned),
-            ..config(lab)
+            ..config(lab, &[EVERYSEC, ALWAYS, EATMYDATA, FOREBAY], place)
         };
+        config.setup.pools.sizes = POOLS.to_vec();
         add(lab, &config, place, "", &mut measured)?;
     }
     // Those that were rewriting become a second x of the same series.
     for row in &mut measured.rows {
         let rewriting = row.series.strip_suffix(", rewriting").map(str::to_owned);
-        row.x = if rewriting.is_some() {
-            "during rewrites"
-        } else {
-            "alone"
-        }
-        .to_owned();
-        if let Some(series) = rewriting {
-            row.series = series;
-        }
+        row.x = match rewriting {
+            Some(_) => "during rewrites".to_owned(),
+            None => "alone".to_owned(),
+        };
+        row.series = rewriting.unwrap_or_else(|| row.series.clone());
     }
     measured.note(
         &[],
         format!(
             "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done; a lane takes what is free of its pool while the \
              disk is behind",
-            crate::report::grouped(requests(lab.size) as i64)
+            grouped(requests(lab.size) as i64)
         ),
     );
     Ok(measured)

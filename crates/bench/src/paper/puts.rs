@@ -85,17 +85,6 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         config.limit.ops.unwrap_or(0)
     ));
     for place in PLACES {
-        if let Err(why) = lab.has(place) {
-            for (panel, name) in ["puts", "share", "latency"]
-                .iter()
-                .flat_map(|panel| names.iter().map(move |name| (panel, name)))
-            {
-                measured
-                    .rows
-                    .push(Row::missing(panel, place.name(), name, &x, &why));
-            }
-            continue;
-        }
         let samples = rounds(lab, &config, place, &mut measured)?;
         let peers = samples.keys().filter(|name| !names.contains(name));
         for name in names.iter().chain(peers) {
@@ -293,18 +282,6 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 effort: Effort::QUICK,
                 ..config(lab)
             };
-            if let Err(why) = lab.has(place) {
-                for variant in &config.variants {
-                    measured.rows.push(Row::missing(
-                        "time",
-                        place.name(),
-                        &variant.to_string(),
-                        &x,
-                        &why,
-                    ));
-                }
-                continue;
-            }
             let samples = rounds(lab, &config, place, &mut measured)?;
             for name in config.variants.iter().map(Variant::to_string) {
                 let samples = samples.get(&name).map_or(&[][..], Vec::as_slice);

@@ -9,7 +9,7 @@ use crate::{
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use serde_json::Value;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 /// Devices of the paper's setup table.
 const DEVICES: [&str; 3] = ["sata-ssd", "nvme", "nvram"];
@@ -19,20 +19,15 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const PANEL: &str = "random_writes";
     // One place for all, since a claim compares what was measured in one.
     const HERE: &str = Place::Here.name();
-    let mut measured = Measured::default();
-    let why = match find_program("fio") {
-        Some(_) => lab.has(Place::Emulated(DEVICES[0])).err(),
-        None => Some("fio is not installed: apt-get install fio".to_owned()),
+    let Some(fio) = find_program("fio") else {
+        let why = "fio is not installed: apt-get install fio";
+        return Err(BenchError::Missing(why.to_owned()));
     };
-    if let Some(why) = why {
-        let row = |device: &&str| Row::missing(PANEL, HERE, device, "4 KiB", &why);
-        measured.rows = DEVICES.iter().map(row).collect();
-        return Ok(measured);
-    }
+    let mut measured = Measured::default();
     for device in DEVICES {
         let mut figures = Vec::new();
         for _ in 0..lab.rounds() {
-            figures.push(random_writes(lab, device)?);
+            figures.push(random_writes(lab, &fio, device)?);
         }
         lab.note(&format!("{device}: {:.0} KB/s", median(&figures)));
         measured
@@ -47,7 +42,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 }
 
 /// Kilobytes (1,024) a second.
-fn random_writes(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
+fn random_writes(lab: &Lab<'_>, fio: &Path, device: &str) -> Result<f64, BenchError> {
     let dir = ScratchDir::new_in(&memory_dir())?;
     let file = dir.path().join("file");
     std::fs::write(&file, vec![1; 64 << 20]).map_err(BenchError::io("writing", &file))?;
@@ -56,7 +51,9 @@ fn random_writes(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
     command
         .args(["run", "--no-pool", "--device"])
         .arg(device_argument(dir.path(), device))
-        .args(["--", "fio", "--name=random", "--thread", "--rw=randwrite"])
+        .arg("--")
+        .arg(fio)
+        .args(["--name=random", "--thread", "--rw=randwrite"])
         .args(["--bs=4k", "--direct=1", "--ioengine=psync", "--size=64m"])
         .args(["--overwrite=1", "--time_based", "--output-format=json"])
         .arg(format!("--runtime={}", seconds(lab.size)))

@@ -1,6 +1,6 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
-use super::{Experiment, FORMAT, Lab, Machine, Outcome, Size, catalogue, needs};
+use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, needs};
 use crate::{BenchError, device::Speed, scratch::PoolSource, wisckey::Watch};
 use std::{
     fs,
@@ -37,7 +37,7 @@ impl Plan {
             if Experiment::named(id).is_none() {
                 let ids: Vec<&str> = catalogue::ALL
                     .iter()
-                    .map(|experiment| experiment.id)
+                    .map(|experiment| experiment.id.as_str())
                     .collect();
                 return Err(BenchError::Config(format!(
                     "there is no experiment {id}; there are {} (forebay bench paper --list says what they are)",
@@ -46,7 +46,7 @@ impl Plan {
             }
         }
         let asked = |experiment: &&Experiment| {
-            self.experiments.is_empty() || self.experiments.iter().any(|id| id == experiment.id)
+            self.experiments.is_empty() || self.experiments.iter().any(|id| *id == experiment.id)
         };
         Ok(catalogue::ALL.iter().filter(asked).collect())
     }
@@ -56,7 +56,7 @@ impl Plan {
         let mut left = Vec::new();
         for experiment in self.chosen()? {
             let there = match self.resume {
-                true => Outcome::load(&self.out, experiment.id)?
+                true => Outcome::load(&self.out, &experiment.id)?
                     .is_some_and(|outcome| outcome.size == self.size),
                 false => false,
             };
@@ -132,7 +132,7 @@ pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<Pat
     let mut written = Vec::new();
     let mut pace = Pace::default();
     for (at, step) in steps.iter().enumerate() {
-        let ids: Vec<&str> = step.iter().map(|experiment| experiment.id).collect();
+        let ids: Vec<&str> = step.iter().map(|it| it.id.as_str()).collect();
         say(&format!(
             "[{}/{}] {}: {}; about {}, {} left in all",
             at + 1,
@@ -167,7 +167,10 @@ fn measure(
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let measured = step[0].measurement.run(&lab)?;
+    let measured = match step[0].measurement.run(&lab) {
+        Err(BenchError::Missing(why)) => Measured::missing(step, &why),
+        measured => measured?,
+    };
     let seconds = start.elapsed().as_secs_f64();
     let mut written = Vec::new();
     for experiment in step {
@@ -175,9 +178,9 @@ fn measure(
         notes.extend(busy.map(str::to_owned));
         let outcome = Outcome {
             format: FORMAT,
-            experiment: experiment.id.to_owned(),
+            experiment: experiment.id.clone(),
             size: plan.size,
-            command: command(experiment.id, plan.size),
+            command: command(&experiment.id, plan.size),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::this(),
             device: Speed::of_rounds(&measured.devices),

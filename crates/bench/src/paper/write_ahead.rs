@@ -8,14 +8,15 @@
 use super::{Lab, Measured, Row, Size};
 use crate::{
     BenchError,
+    contest::{self, Around, Contender, Pools, around::Setting},
+    device::{self, Effort},
     mariadb::{
         server::{self, Launch, Server},
         workload::{self, MYROCKS, Scripts, Workload},
     },
-    place::{Place, device_argument, forebay_run},
     processes::find_program,
     rounds::in_turn,
-    scratch::{ScratchDir, ScratchPool, memory_dir, sync_file_system},
+    scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use rustix::process::Signal;
 use std::{
@@ -37,9 +38,6 @@ pub enum Mix {
 const DATA: &str = "sata-ssd";
 /// The paper's connections, and one.
 const CLIENTS: [u64; 2] = [1, 10];
-/// Segments of a lane, and their bytes.
-const BUFFERS: u16 = 2;
-const BUFFER_BYTES: u64 = 8 << 20;
 
 /// Where the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +48,16 @@ enum Log {
     Off,
     /// On the device of the data, under `forebay run`.
     Forebay,
+    /// The same, with the pool on this machine's disk: what a pool writes there passes every emulation by.
+    ForebayOnDisk,
 }
 
-const LOGS: [Log; 5] = [
+const LOGS: [Log; 6] = [
     Log::On("sata-ssd"),
     Log::On("nvme"),
     Log::On("nvram"),
     Log::Forebay,
+    Log::ForebayOnDisk,
     Log::Off,
 ];
 
@@ -66,6 +67,18 @@ impl Log {
             Self::On(device) => device,
             Self::Off => "off",
             Self::Forebay => "forebay",
+            Self::ForebayOnDisk => "forebay, pool on this disk",
+        }
+    }
+
+    fn contender(self) -> Contender {
+        match self {
+            Self::Forebay => contest::FOREBAY.into(),
+            Self::ForebayOnDisk => Contender {
+                disk: Some(0),
+                ..contest::FOREBAY.into()
+            },
+            Self::On(_) | Self::Off => contest::PLAIN.into(),
         }
     }
 }
@@ -135,15 +148,10 @@ fn lacking() -> Option<String> {
 
 /// Tables 1 and 2 of the paper.
 pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let mut measured = Measured::default();
-    let why = lacking().or_else(|| lab.has(Place::Emulated(DATA)).err());
-    if let Some(why) = why {
-        for panel in mix.panels() {
-            let row = |log: &Log| Row::missing(panel, DATA, log.name(), "", &why);
-            measured.rows.extend(LOGS.iter().map(row));
-        }
-        return Ok(measured);
+    if let Some(why) = lacking() {
+        return Err(BenchError::Missing(why));
     }
+    let mut measured = Measured::default();
     // An emulated device only adds to what a call takes.
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let workload = mix.workload(lab.size);
@@ -198,6 +206,12 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
             measured.rows.extend(rows);
         }
     }
+    let disk = device::measure(lab.dir, Effort::QUICK)?;
+    measured.note(&[], format!(
+        "a pool on this disk is a file of 128 MiB in {}, which writes 4 KiB and syncs in {:.0} µs",
+        disk.name.as_deref().unwrap_or("a directory"),
+        disk.fsync_us
+    ));
     measured.note(&[], format!(
         "{workload:?} on MyRocks ({}); {} turns of {} s for each series; the paper has 10 million ids and 200 warehouses",
         "READ COMMITTED, no binary log",
@@ -262,7 +276,7 @@ struct Setup<'a> {
 struct Series {
     log: Log,
     server: Server,
-    _pool: Option<ScratchPool>,
+    _around: Around,
     _dir: ScratchDir,
 }
 
@@ -283,17 +297,9 @@ impl Setup<'_> {
         server::copy(&self.template.join("data"), &launch.data())?;
         server::copy(&self.template.join("wal"), &wal)?;
         sync_file_system(dir.path())?;
-        let pool = match log {
-            Log::Forebay => Some(ScratchPool::new(
-                self.lab.pool,
-                u64::from(BUFFERS) * 2,
-                BUFFER_BYTES,
-                None,
-            )?),
-            _ => None,
-        };
-        launch.wrapper = self.wrapper(log, &launch.data(), &wal, pool.as_ref());
-        launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.path().join("run").into())];
+        let around = self.around(log, dir.path(), &wal)?;
+        launch.wrapper = around.wrapper.clone();
+        launch.environment = around.environment.clone();
         launch.options = options(&wal);
         let durability = match (log, is_synced) {
             (Log::Off, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
@@ -305,7 +311,7 @@ impl Setup<'_> {
         let series = Series {
             log,
             server: Server::start(&launch)?,
-            _pool: pool,
+            _around: around,
             _dir: dir,
         };
         self.turn(&series, clients)?;
@@ -323,30 +329,29 @@ impl Setup<'_> {
         done
     }
 
-    /// What stands before the server.
-    fn wrapper(
-        &self,
-        log: Log,
-        data: &Path,
-        wal: &Path,
-        pool: Option<&ScratchPool>,
-    ) -> Vec<OsString> {
-        let mut options: Vec<(&'static str, OsString)> = match log {
-            Log::On(device) if device != DATA => vec![
-                ("--device", device_argument(data, DATA)),
-                ("--device", device_argument(wal, device)),
-            ],
+    /// What stands around the server.
+    fn around(&self, log: Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
+        let data = dir.join("data");
+        let devices = match log {
+            Log::On(device) if device != DATA => vec![(&*data, DATA), (wal, device)],
             // One device for both.
-            _ => vec![(
-                "--device",
-                device_argument(data.parent().unwrap_or(data), DATA),
-            )],
+            _ => vec![(dir, DATA)],
         };
-        if pool.is_some() {
-            // Nothing else of the server's: P3 is about this log.
-            options.push(("--absorb", format!("{}/*.log", wal.display()).into()));
-        }
-        let pool = pool.map(|pool| (pool.path(), BUFFERS));
-        forebay_run(self.lab.forebay, pool, options)
+        let setting = Setting {
+            forebay: self.lab.forebay,
+            contender: &log.contender(),
+            pools: &Pools {
+                disks: vec![self.lab.dir.to_owned()],
+                ..Pools::of(self.lab.pool.clone())
+            },
+            user: None,
+        };
+        // Nothing else of the server's: P3 is about this log.
+        let absorbed = OsString::from(format!("{}/*.log", wal.display()));
+        let absorb = setting
+            .contender
+            .is_ours()
+            .then_some(("--absorb", absorbed));
+        setting.around(&devices, absorb, dir.join("run"))
     }
 }

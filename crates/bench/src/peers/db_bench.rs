@@ -1,8 +1,7 @@
 //! Running `db_bench` and reading what it prints.
 
-use crate::{BenchError, histogram::Percentiles, processes::Process};
+use crate::{BenchError, contest::Around, histogram::Percentiles, processes::Process};
 use std::{
-    ffi::OsString,
     io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, Stdio},
@@ -38,15 +37,6 @@ impl Printed {
             max_us: at("Max"),
         }
     }
-}
-
-/// What `db_bench` is run in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Around {
-    /// What stands before it on the command line. May be empty.
-    pub wrapper: Vec<OsString>,
-    /// Environment on top of ours.
-    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// Runs `program` with `arguments` and returns what the benchmark `name` printed.

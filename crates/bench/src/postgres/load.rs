@@ -3,9 +3,11 @@
 use super::server::Server;
 use crate::{
     BenchError,
+    contest::Sample,
+    histogram::Percentiles,
     processes::output,
     scratch::{ScratchDir, memory_dir},
-    sql::{Load, Measured, running::said_by},
+    sql::{Load, running::said_by},
 };
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -67,7 +69,7 @@ pub fn warm_up(server: &Server) -> Result<(), BenchError> {
 ///
 /// # Errors
 /// [`BenchError::Config`] without pgbench, [`BenchError::Child`] if it fails or its report cannot be read.
-pub fn run(load: &Load<Size>, server: &Server) -> Result<Measured, BenchError> {
+pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
     // Not on the disk that is measured.
     let logs = ScratchDir::new_in(&memory_dir())?;
     let threads = match load.processor {
@@ -91,10 +93,16 @@ pub fn run(load: &Load<Size>, server: &Server) -> Result<Measured, BenchError> {
     };
     let ops_per_s = rate(&said).ok_or_else(unread)?;
     let latencies = latencies(logs.path())?.ok_or_else(unread)?;
-    Ok(Measured {
+    let at = |quantile| Some(latencies.value_at_quantile(quantile) as f64);
+    Ok(Sample {
         ops_per_s,
-        p50_us: latencies.value_at_quantile(0.5) as f64,
-        p99_us: latencies.value_at_quantile(0.99) as f64,
+        latency: Percentiles {
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: Some(latencies.max() as f64),
+        },
+        ..Sample::default()
     })
 }
 

@@ -8,7 +8,8 @@ pub mod server;
 
 use crate::{
     BenchError,
-    sql::{Config, Database, Load, Measured, Mode, Round, User},
+    contest::{Mode, Sample},
+    sql::{Config, Database, Load, Round, User, modes},
 };
 use load::Size;
 use server::{Launch, Server};
@@ -21,16 +22,13 @@ pub struct Postgres;
 /// Room in memory for the whole data set.
 const BUFFERS: &str = "shared_buffers=512MB";
 
-fn setting(mode: Mode) -> &'static str {
-    match mode {
-        Mode::NoSync => "synchronous_commit=off",
-        _ => "synchronous_commit=on",
-    }
-}
+const SYNCED: &[&str] = &["synchronous_commit=on"];
+const NOT_SYNCED: &[&str] = &["synchronous_commit=off"];
 
 impl Database for Postgres {
     const NAME: &'static str = "postgres";
     const LOAD: &'static str = "pgbench --skip-some-updates --protocol=prepared over a Unix socket";
+    const MODES: [Mode; 4] = modes(SYNCED, NOT_SYNCED);
     type Size = Size;
 
     fn check(config: &Config<Size>) -> Result<(), BenchError> {
@@ -38,7 +36,7 @@ impl Database for Postgres {
             return Err(BenchError::Config(lacking));
         }
         match Self::user()? {
-            Some(user) => user.check_reaches(&config.forebay),
+            Some(user) => user.check_reaches(&config.setup.forebay),
             None => Ok(()),
         }
     }
@@ -57,12 +55,15 @@ impl Database for Postgres {
         Ok(launch.data())
     }
 
-    fn measure(round: Round<'_, Size>) -> Result<Measured, BenchError> {
+    fn measure(round: Round<'_, Size>) -> Result<Sample, BenchError> {
         let mut launch = Launch::new(round.dir)?;
-        launch.wrapper = round.wrapper;
+        launch.wrapper = round.around.wrapper.clone();
         launch.processors = round.processors;
-        launch.environment = round.environment;
-        launch.settings = [BUFFERS, setting(round.mode)].map(str::to_owned).to_vec();
+        launch.environment = round.around.environment.clone();
+        let settings = [BUFFERS]
+            .into_iter()
+            .chain(round.mode.settings.iter().copied());
+        launch.settings = settings.map(str::to_owned).collect();
         let server = Server::start(&launch)?;
         load::warm_up(&server)?;
         // Plans, and the system's tables.

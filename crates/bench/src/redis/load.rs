@@ -1,7 +1,7 @@
 //! The load: redis-benchmark, and rewrites of the append-only file meanwhile.
 
 use super::{resp::Connection, server::Server};
-use crate::{BenchError, processes::find_program};
+use crate::{BenchError, contest::Sample, histogram::Percentiles, processes::find_program};
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
@@ -32,25 +32,12 @@ pub struct Load {
     pub keys: u64,
 }
 
-/// What redis-benchmark says about it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Measured {
-    /// SETs a second.
-    pub ops_per_s: f64,
-    /// Median latency.
-    pub p50_us: f64,
-    /// 99 of 100 are at most this.
-    pub p99_us: f64,
-    /// The longest.
-    pub max_us: f64,
-}
-
 impl Load {
     /// Runs it against `server`.
     ///
     /// # Errors
     /// [`BenchError::Config`] without redis-benchmark, [`BenchError::Child`] if it fails.
-    pub fn run(&self, server: &Server) -> Result<Measured, BenchError> {
+    pub fn run(&self, server: &Server) -> Result<Sample, BenchError> {
         let program = program().map_err(BenchError::Config)?;
         let number = |n: u64| n.to_string();
         let output = Command::new(&program)
@@ -82,7 +69,7 @@ impl Load {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_during_rewrites(&self, server: &Server) -> Result<(Measured, u64), BenchError> {
+    pub fn run_during_rewrites(&self, server: &Server) -> Result<(Sample, u64), BenchError> {
         let done = AtomicBool::new(false);
         let failed = |e| BenchError::io("talking to", &PathBuf::from("the server"))(e);
         thread::scope(|scope| {
@@ -126,7 +113,7 @@ pub fn wait_rewritten(connection: &mut Connection) -> std::io::Result<()> {
 }
 
 /// `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`
-fn parse(text: &str) -> Option<Measured> {
+fn parse(text: &str) -> Option<Sample> {
     let cells = |line: &str| -> Vec<String> {
         line.split(',')
             .map(|cell| cell.trim().trim_matches('"').to_owned())
@@ -139,11 +126,16 @@ fn parse(text: &str) -> Option<Measured> {
         let column = head.iter().position(|cell| cell == name)?;
         row.get(column)?.parse().ok()
     };
-    Some(Measured {
+    let us = |name: &str| at(name).map(|ms| ms * 1e3);
+    Some(Sample {
         ops_per_s: at("rps")?,
-        p50_us: at("p50_latency_ms")? * 1e3,
-        p99_us: at("p99_latency_ms")? * 1e3,
-        max_us: at("max_latency_ms")? * 1e3,
+        latency: Percentiles {
+            p50_us: Some(us("p50_latency_ms")?),
+            p99_us: Some(us("p99_latency_ms")?),
+            p999_us: None,
+            max_us: Some(us("max_latency_ms")?),
+        },
+        ..Sample::default()
     })
 }
 
@@ -157,7 +149,8 @@ mod tests {
                     \"SET\",\"103092.78\",\"0.263\",\"0.080\",\"0.255\",\"0.343\",\"0.511\",\"1.111\"\n";
         let measured = parse(text).unwrap();
         assert_eq!(measured.ops_per_s, 103_092.78);
-        assert_eq!((measured.p50_us, measured.p99_us), (255.0, 511.0));
-        assert_eq!(parse("Could not connect"), None);
+        let latency = measured.latency;
+        assert_eq!((latency.p50_us, latency.p99_us), (Some(255.0), Some(511.0)));
+        assert!(parse("Could not connect").is_none());
     }
 }

@@ -3,12 +3,10 @@
 //! One thread serves all connections, each with one request in flight, as redis-benchmark does: it waits until answers have come, takes
 //! the time of each, and sends the next request on the same connection.
 
-use super::{
-    load::Measured,
-    resp::{Connection, Reply},
-};
+use super::resp::{Connection, Reply};
 use crate::{
     BenchError,
+    contest::Sample,
     data::{Random, fresh_seed},
     histogram::Latencies,
 };
@@ -52,12 +50,12 @@ impl Mix {
     ///
     /// # Errors
     /// I/O errors, and answers that are none to what was asked.
-    pub fn run(&self, port: u16) -> Result<Measured, BenchError> {
+    pub fn run(&self, port: u16) -> Result<Sample, BenchError> {
         self.drive(port)
             .map_err(BenchError::io("talking to", Path::new("the server")))
     }
 
-    fn drive(&self, port: u16) -> io::Result<Measured> {
+    fn drive(&self, port: u16) -> io::Result<Sample> {
         let mut random = Random::new(fresh_seed());
         let mut value = vec![0; usize::try_from(self.value_bytes).unwrap_or(usize::MAX)];
         random.fill(&mut value);
@@ -97,12 +95,10 @@ impl Mix {
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        let percentiles = latencies.percentiles();
-        Ok(Measured {
+        Ok(Sample {
             ops_per_s: done as f64 / seconds,
-            p50_us: percentiles.p50_us.unwrap_or(0.0),
-            p99_us: percentiles.p99_us.unwrap_or(0.0),
-            max_us: percentiles.max_us.unwrap_or(0.0),
+            latency: latencies.percentiles(),
+            ..Sample::default()
         })
     }
 

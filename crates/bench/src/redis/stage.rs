@@ -1,21 +1,12 @@
-//! Where a server stands: its directory, its pool, and what its command line has for a [`Mode`].
+//! Where a server stands: its directory, and its command line in a mode.
 
-use super::{
-    Behind, Mode,
-    server::{Launch, Server},
-};
+use super::server::{Launch, Server};
 use crate::{
     BenchError,
-    place::{device_argument, forebay_run},
-    processes::{eat_syncs, find_eatmydata},
-    scratch::{PoolSource, ScratchDir, ScratchPool, disk_bytes, memory_dir, sync_file_system},
+    contest::{Around, Behind, Syncs, around::Setting},
+    scratch::{PoolSource, ScratchDir, disk_bytes, memory_dir, sync_file_system},
 };
-use forebay_pool::{SEGMENTS_MAX, media::Profile};
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 /// When the append-only file is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,100 +17,52 @@ pub enum Rewrites {
     Automatic,
 }
 
-/// How a server is to be run.
-#[derive(Clone, Debug)]
-pub struct Setting<'a> {
-    /// The server's program.
-    pub program: &'a Path,
-    /// This program.
-    pub forebay: &'a Path,
-    /// What it promises.
-    pub mode: Mode,
-    /// Where the pool comes from.
-    pub pool: &'a PoolSource,
-    /// Segments of the server's lane.
-    pub buffers: u16,
-    /// Bytes of a segment of an emulated pool.
-    pub buffer_bytes: u64,
-    /// Bytes of an emulated pool; none: twice the lane's segments.
-    pub pool_bytes: Option<u64>,
-    /// Make the pool as slow as this device.
-    pub slowed: Option<Profile>,
-    /// The emulated device that the server's directory is on.
-    pub device: Option<&'a str>,
-    /// When the append-only file is rewritten.
-    pub rewrites: Rewrites,
-}
-
-impl Setting<'_> {
-    fn make_pool(&self) -> Result<ScratchPool, BenchError> {
-        let lane = u64::from(self.buffers) * self.buffer_bytes;
-        let bytes = self.pool_bytes.unwrap_or(2 * lane);
-        // So large that one lane may take all of it.
-        let segment = self.buffer_bytes.max(bytes / u64::from(SEGMENTS_MAX));
-        ScratchPool::new(self.pool, bytes / segment, segment, None)
-    }
-}
-
-/// A directory, a pool if the mode has one, and the server that is started there. All gone when this is dropped.
+/// A directory, what stands around the server, and the server that is started there. All gone when this is dropped.
 pub struct Stage {
     launch: Launch,
-    pool: Option<ScratchPool>,
-    forebay: PathBuf,
-    run_dir: PathBuf,
-    mode: Mode,
+    around: Around,
     _dir: ScratchDir,
-    _memory: Option<ScratchDir>,
+    memory: Option<ScratchDir>,
 }
 
 impl Stage {
-    /// Makes directory and pool; the directory is inside `scratch`, except where the mode has it in memory.
+    /// Makes directory and pool; the directory is inside `scratch` and on the emulated `device`, except where the mode has it in memory.
     ///
     /// # Errors
     /// I/O errors and those of the pool.
-    pub fn new(setting: &Setting<'_>, scratch: &Path) -> Result<Self, BenchError> {
+    pub fn new(
+        setting: &Setting<'_>,
+        device: Option<&str>,
+        program: &Path,
+        rewrites: Rewrites,
+        scratch: &Path,
+    ) -> Result<Self, BenchError> {
+        let mode = setting.contender.mode;
         let dir = ScratchDir::new_in(scratch)?;
-        let memory = match setting.mode {
-            Mode::Nvm => Some(ScratchDir::new_in(&nvm_dir(setting.pool))?),
+        let memory = match mode.syncs {
+            Syncs::Memory => Some(ScratchDir::new_in(&nvm_dir(&setting.pools.source))?),
             _ => None,
         };
-        let pool = match setting.mode {
-            Mode::Forebay => Some(setting.make_pool()?),
-            _ => None,
-        };
-        let run_dir = dir.path().join("run");
         let data = memory.as_ref().unwrap_or(&dir).path().join("data");
-        let mut options: Vec<String> = setting
-            .mode
-            .options()
-            .iter()
-            .map(|&word| word.to_owned())
-            .collect();
-        options.extend(["--save", "", "--loglevel", "warning"].map(str::to_owned));
-        if setting.rewrites == Rewrites::Asked {
-            options.extend(["--auto-aof-rewrite-percentage", "0"].map(str::to_owned));
-        }
-        let mut wrapper = wrapper(setting, &data, pool.as_ref());
-        let mut environment = vec![(RUN_DIR.into(), run_dir.clone().into())];
-        if setting.mode == Mode::Eatmydata
-            && let Some(library) = find_eatmydata()
-        {
-            eat_syncs(&library, &mut wrapper, &mut environment);
+        let on_device = device.filter(|_| memory.is_none());
+        let devices: Vec<_> = on_device.map(|it| (&*data, it)).into_iter().collect();
+        let around = setting.around(&devices, [], dir.path().join("run"))?;
+        let mut options = mode.settings.to_vec();
+        options.extend(["--save", "", "--loglevel", "warning"]);
+        if rewrites == Rewrites::Asked {
+            options.extend(["--auto-aof-rewrite-percentage", "0"]);
         }
         Ok(Self {
             launch: Launch {
-                program: setting.program.to_owned(),
-                wrapper,
+                program: program.to_owned(),
+                wrapper: around.wrapper.clone(),
                 dir: data,
-                environment,
-                options,
+                environment: around.environment.clone(),
+                options: options.into_iter().map(str::to_owned).collect(),
             },
-            pool,
-            forebay: setting.forebay.to_owned(),
-            run_dir,
-            mode: setting.mode,
+            around,
             _dir: dir,
-            _memory: memory,
+            memory,
         })
     }
 
@@ -149,39 +92,18 @@ impl Stage {
     /// Bytes of NVM that are the server's, used or not: its lane's segments, or all its files where they are in memory.
     #[must_use]
     pub fn nvm_bytes(&self) -> Option<u64> {
-        if self.mode == Mode::Nvm {
-            return Some(disk_bytes(&self.launch.dir));
+        match self.memory {
+            Some(_) => Some(disk_bytes(&self.launch.dir)),
+            None => self.around.nvm_bytes(),
         }
-        let pool = self.pool.as_ref()?.pool();
-        let segments: u64 = pool
-            .lanes()
-            .iter()
-            .map(|lane| u64::from(lane.segments))
-            .sum();
-        Some(segments * pool.geometry().segment_bytes)
     }
 
     /// What `forebay status` says of the server, if it runs under `forebay run`.
     #[must_use]
     pub fn behind(&self) -> Option<Behind> {
-        self.pool.as_ref()?;
-        let said = Command::new(&self.forebay)
-            .args(["status", "--json"])
-            .env(RUN_DIR, &self.run_dir)
-            .output()
-            .ok()?;
-        let status: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
-        let lane = status.get(0)?.get("lane")?;
-        Some(Behind {
-            waits: lane.get("waits")?.as_u64()?,
-            real_syncs: lane.get("real_syncs")?.as_u64()?,
-            real_sync_seconds: lane.get("real_sync_seconds")?.as_f64()?,
-        })
+        self.around.behind()
     }
 }
-
-/// Where `forebay run` leaves a note of itself.
-const RUN_DIR: &str = "FOREBAY_RUN_DIR";
 
 /// Memory that files can be in: beside the pool, where that is a file on persistent memory, or else ordinary memory.
 fn nvm_dir(pool: &PoolSource) -> PathBuf {
@@ -192,21 +114,4 @@ fn nvm_dir(pool: &PoolSource) -> PathBuf {
         },
         _ => memory_dir(),
     }
-}
-
-fn wrapper(setting: &Setting<'_>, data: &Path, pool: Option<&ScratchPool>) -> Vec<OsString> {
-    let device = setting.device.filter(|_| setting.mode != Mode::Nvm);
-    if pool.is_none() && device.is_none() {
-        return Vec::new();
-    }
-    let options = device
-        .map(|profile| ("--device", device_argument(data, profile)))
-        .into_iter()
-        .chain(
-            setting
-                .slowed
-                .map(|profile| ("--media-profile", profile.name.into())),
-        );
-    let pool = pool.map(|pool| (pool.path(), setting.buffers));
-    forebay_run(setting.forebay, pool, options)
 }

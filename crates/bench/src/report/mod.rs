@@ -2,11 +2,9 @@
 
 use crate::device::Speed;
 
-mod databases;
 mod memory;
 mod wisckey;
 
-pub use databases::{redis, rocksdb, sql};
 pub use memory::{emulated, pool};
 pub use wisckey::{PAPER, wisckey};
 
@@ -116,7 +114,7 @@ pub fn device(speed: &Speed) -> String {
     )
 }
 
-fn min_max(span: Option<crate::rounds::Span>) -> String {
+pub(crate) fn min_max(span: Option<crate::rounds::Span>) -> String {
     span.map_or_else(String::new, |s| {
         format!("{}-{}", figure(Some(s.min)), figure(Some(s.max)))
     })

@@ -3,8 +3,7 @@
 use super::own_program;
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_bench::{emulated, report, scratch::memory_dir};
-use forebay_device::Profile;
+use forebay_bench::{emulated, report};
 use std::path::PathBuf;
 
 /// Measure emulated devices (forebay run --device) beside their profiles
@@ -36,19 +35,11 @@ pub struct Device {
 
 impl Device {
     pub fn run(self) -> Result<(), Failure> {
-        let all = || Profile::NAMES.map(str::to_owned).to_vec();
-        let (calls, file_mib) = if self.quick { (9, 16) } else { (400, 64) };
-        let config = emulated::Config {
-            program: own_program()?,
-            profiles: if self.profile.is_empty() {
-                all()
-            } else {
-                self.profile
-            },
-            dir: self.dir.unwrap_or_else(memory_dir),
-            calls,
-            file_bytes: file_mib << 20,
-        };
+        let mut config = emulated::Config::usual(&own_program()?, self.quick);
+        if !self.profile.is_empty() {
+            config.profiles = self.profile;
+        }
+        config.dir = self.dir.unwrap_or(config.dir);
         let bar = crate::progress::byte_bar(None, "");
         bar.set_style(indicatif::ProgressStyle::default_spinner());
         let measured = emulated::run(&config, &|name| bar.set_message(name.to_owned()))?;

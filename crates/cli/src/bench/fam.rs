@@ -50,14 +50,14 @@ pub struct Fam {
 
 impl Fam {
     pub fn run(self) -> Result<(), Failure> {
-        let (rounds, pairs) = if self.quick { (1, 200) } else { (3, 10_000) };
+        let dir = self.dir.unwrap_or_else(default_dir);
+        let usual = Config::usual(&dir, &super::own_program()?, self.quick);
         let config = Config {
-            dir: self.dir.unwrap_or_else(default_dir),
             policies: self.policies,
             sizes: self.sizes,
-            pairs: self.pairs.unwrap_or(pairs),
-            rounds: self.rounds.unwrap_or(rounds),
-            forebay: super::own_program()?,
+            pairs: self.pairs.unwrap_or(usual.pairs),
+            rounds: self.rounds.unwrap_or(usual.rounds),
+            ..usual
         };
         let measured = fam::run(&config, &|note| eprintln!("{note}"))?;
         output::report(self.json, &measured, fam::table)

@@ -1,5 +1,6 @@
 //! `forebay bench`: measure the pool, the store, and databases.
 
+mod contest;
 mod device;
 mod fam;
 mod paper;

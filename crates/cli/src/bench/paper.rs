@@ -100,14 +100,14 @@ fn list(json: bool) -> Result<(), Failure> {
         .collect();
     output::report(json, &rows, |_| {
         let mut table = Table::new(&["experiment", "what the paper shows", "--quick", "full"]);
-        for experiment in catalogue::ALL {
+        for experiment in catalogue::ALL.iter() {
             let minutes = |seconds: u32| match seconds {
                 ..100 => format!("{seconds} s"),
                 _ => format!("{} min", seconds.div_ceil(60)),
             };
             let [_, quick, full] = experiment.seconds;
             table.row(vec![
-                experiment.id.to_owned(),
+                experiment.id.clone(),
                 format!("{} {}", experiment.paper, experiment.title),
                 minutes(quick),
                 minutes(full),

@@ -1,15 +1,12 @@
 //! `forebay bench redis`.
 
-use super::default_dir;
-use crate::{failure::Failure, output, size};
+use super::contest::{Common, note};
+use crate::{failure::Failure, size};
 use clap::Args;
 use forebay_bench::{
-    device::Effort,
-    redis::{self, Config, Mode, server::Kind},
-    report,
-    scratch::PoolSource,
+    contest::Mode,
+    redis::{self, Config, modes, server::Kind},
 };
-use std::path::PathBuf;
 
 /// Measure Redis and Valkey: appendfsync in its modes, and always under forebay
 #[derive(Args)]
@@ -23,6 +20,7 @@ use std::path::PathBuf;
         forebay bench redis --sizes 32,8k --clients 50 --modes everysec,eatmydata,forebay --rounds 7\n  \
         forebay bench redis --pool /mnt/pmem/forebay.pool --server redis --json\n  \
         forebay bench redis --sizes 8k --during-rewrite\n  \
+        forebay bench redis --device hdd-7200 --pool-disk /fast --modes always,eatmydata,forebay\n  \
         forebay bench redis --sizes 8k --device hdd-7200 --pool-size 16MiB,256MiB,1GiB"
 )]
 pub struct Redis {
@@ -39,7 +37,8 @@ pub struct Redis {
         long,
         value_name = "MODE,…",
         value_delimiter = ',',
-        default_value = "off,no,everysec,always,eatmydata,forebay"
+        default_value = "off,no,everysec,always,eatmydata,forebay",
+        value_parser = |name: &str| Mode::named(&modes::ALL, name)
     )]
     modes: Vec<Mode>,
     /// Bytes of a value; several sizes give rows for each
@@ -59,36 +58,14 @@ pub struct Redis {
     /// Keys that are chosen from at random
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     keys: u64,
-    /// Rounds [default: 3]
-    #[arg(long, value_name = "N")]
-    rounds: Option<usize>,
     /// Also measure values of 8 KiB while the append-only file is rewritten again and again
     #[arg(long)]
     during_rewrite: bool,
-    /// Where the servers' directories are made, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Use this pool instead of emulated ones
-    #[arg(long, value_name = "PATH")]
-    pool: Option<PathBuf>,
-    /// Bytes of a segment of an emulated pool
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB", conflicts_with = "pool")]
-    buffer_size: u64,
-    /// Segments that the server gets; while the disk is behind it takes more
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    buffers: u16,
     /// Bytes of an emulated pool; several sizes give a row of mode forebay for each [default: twice the server's segments]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, conflicts_with = "pool")]
     pool_size: Vec<u64>,
-    /// Put the servers' directories on an emulated device: a profile of forebay run --device
-    #[arg(long, value_name = "PROFILE")]
-    device: Option<String>,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// The size at which P4's rewrites stall.
@@ -96,31 +73,18 @@ const REWRITE_VALUE_BYTES: u64 = 8192;
 
 impl Redis {
     pub fn run(self) -> Result<(), Failure> {
-        let (rounds, requests) = if self.quick { (1, 1000) } else { (3, 100_000) };
+        let mut setup = self.common.setup(self.modes)?;
+        setup.pools.sizes = self.pool_size;
+        let requests = if self.common.quick { 1000 } else { 100_000 };
         let config = Config {
-            dir: self.dir.unwrap_or_else(default_dir),
+            setup,
             servers: self.server,
-            modes: self.modes,
             sizes: self.sizes,
             clients: self.clients,
             requests: self.requests.unwrap_or(requests),
             keys: self.keys,
-            rounds: self.rounds.unwrap_or(rounds),
             during_rewrite: self.during_rewrite.then_some(REWRITE_VALUE_BYTES),
-            pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
-            buffer_bytes: self.buffer_size,
-            buffers: self.buffers,
-            pool_sizes: self.pool_size,
-            slowed: None,
-            device: self.device,
-            forebay: super::own_program()?,
-            effort: if self.quick {
-                Effort::QUICK
-            } else {
-                Effort::SHORT
-            },
         };
-        let measured = redis::run(&config, &|note| eprintln!("{note}"))?;
-        output::report(self.json, &measured, report::redis)
+        self.common.print(&redis::run(&config, &note)?)
     }
 }

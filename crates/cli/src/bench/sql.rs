@@ -1,18 +1,14 @@
 //! The benchmarks of SQL servers: `forebay bench mariadb`, `forebay bench postgres`.
 
-use super::default_dir;
-use crate::{failure::Failure, output, size};
+use super::contest::{Common, note};
+use crate::failure::Failure;
 use clap::Args;
 use forebay_bench::{
-    device::Effort,
+    contest::Mode,
     mariadb::{self, MariaDb},
     postgres::{self, Postgres},
-    report,
-    scratch::PoolSource,
-    sql::{self, Config, Database, Mode},
+    sql::{self, Config, Database},
 };
-use serde::Serialize;
-use std::path::PathBuf;
 
 /// Measure MariaDB with a binary log: synced, not synced, with libeatmydata, and under forebay
 #[derive(Args)]
@@ -24,7 +20,7 @@ use std::path::PathBuf;
     after_long_help = "Examples:\n  \
         forebay bench mariadb\n  \
         forebay bench mariadb --clients 1,8,16 --rounds 5 --json\n  \
-        forebay bench mariadb --device hdd-7200 --clients 8\n  \
+        forebay bench mariadb --device hdd-7200 --clients 8 --pool-disk /fast\n  \
         forebay bench mariadb --device /srv/scratch=hdd-7200 --modes plain,forebay"
 )]
 pub struct Mariadb {
@@ -44,7 +40,7 @@ pub struct Mariadb {
     after_long_help = "Examples:\n  \
         forebay bench postgres\n  \
         forebay bench postgres --clients 1,8,16 --rounds 5 --json\n  \
-        forebay bench postgres --device hdd-7200 --clients 8\n  \
+        forebay bench postgres --device hdd-7200 --clients 8 --pool-disk /fast\n  \
         forebay bench postgres --device /srv/scratch=hdd-7200 --modes plain,forebay"
 )]
 pub struct Postgresql {
@@ -62,7 +58,7 @@ struct Options {
         value_delimiter = ',',
         default_value = "plain,no_sync,eatmydata,forebay"
     )]
-    modes: Vec<Mode>,
+    modes: Vec<String>,
     /// Connections, each with one transaction at a time
     #[arg(
         long,
@@ -74,35 +70,17 @@ struct Options {
     /// Seconds of a round [default: 10]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Rounds [default: 3]
-    #[arg(long, value_name = "N")]
-    rounds: Option<usize>,
-    /// Where the servers' directories are made, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Put the data directories on an emulated device: hdd-7200, …, or the path of a profile; with DIR= before it, below DIR
-    #[arg(long, value_name = "[DIR=]PROFILE")]
-    device: Option<String>,
-    /// Use this pool instead of emulated ones
-    #[arg(long, value_name = "PATH")]
-    pool: Option<PathBuf>,
-    /// Bytes of a segment of an emulated pool
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB", conflicts_with = "pool")]
-    buffer_size: u64,
-    /// Segments that the server gets
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    buffers: u16,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Mariadb {
     pub fn run(self) -> Result<(), Failure> {
-        let rows = if self.options.quick { 500 } else { 25_000 };
+        let rows = if self.options.common.quick {
+            500
+        } else {
+            25_000
+        };
         let size = mariadb::load::Size { tables: 4, rows };
         self.options.run::<MariaDb>(size)
     }
@@ -110,40 +88,25 @@ impl Mariadb {
 
 impl Postgresql {
     pub fn run(self) -> Result<(), Failure> {
-        let scale = if self.options.quick { 1 } else { 4 };
+        let scale = if self.options.common.quick { 1 } else { 4 };
         self.options.run::<Postgres>(postgres::load::Size { scale })
     }
 }
 
 impl Options {
-    fn run<D: Database<Size: Serialize>>(self, size: D::Size) -> Result<(), Failure> {
-        let (rounds, seconds) = if self.quick { (1, 1) } else { (3, 10) };
-        let (placed, device) = match self.device {
-            Some(device) => match device.rsplit_once('=') {
-                Some((dir, profile)) => (Some(PathBuf::from(dir)), Some(profile.to_owned())),
-                None => (None, Some(device)),
-            },
-            None => (None, None),
-        };
+    fn run<D: Database>(self, size: D::Size) -> Result<(), Failure> {
+        let seconds = if self.common.quick { 1 } else { 10 };
+        let modes = self.modes.iter().map(|name| Mode::named(&D::MODES, name));
+        let modes = modes.collect::<Result<_, _>>();
+        let mut setup = self.common.setup(modes.map_err(Failure::Usage)?)?;
+        // A run takes more than its two while the disk is behind.
+        setup.pools.segments = 8;
         let config = Config {
-            dir: self.dir.or(placed).unwrap_or_else(default_dir),
-            modes: self.modes,
+            setup,
             clients: self.clients,
             size,
             seconds: self.seconds.unwrap_or(seconds),
-            rounds: self.rounds.unwrap_or(rounds),
-            pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
-            buffer_bytes: self.buffer_size,
-            buffers: self.buffers,
-            device,
-            forebay: super::own_program()?,
-            effort: if self.quick {
-                Effort::QUICK
-            } else {
-                Effort::SHORT
-            },
         };
-        let measured = sql::run::<D>(&config, &|note| eprintln!("{note}"))?;
-        output::report(self.json, &measured, report::sql)
+        self.common.print(&sql::run::<D>(&config, &note)?)
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::failure::Failure;
 use forebay_bench::{
+    contest::{Mode, Pools, Row, Setup},
     data::fresh_seed,
     device::Effort,
     place::forebay_run,
     redis::{
-        self, Config, Mode, Row,
+        self, Config,
+        modes::{ALWAYS, EVERYSEC, FOREBAY},
         server::{Kind, Launch, Server},
     },
     report::{Table, figure, grouped},
@@ -20,11 +22,7 @@ use std::{
 };
 
 /// Modes, with the speed that the paper (PB-Redis) has for them, over `always`: there PB-Redis stands where Forebay does here.
-const MODES: [(Mode, &str); 3] = [
-    (Mode::Always, "1"),
-    (Mode::Everysec, "131"),
-    (Mode::Forebay, "100"),
-];
+const MODES: [(Mode, &str); 3] = [(ALWAYS, "1"), (EVERYSEC, "131"), (FOREBAY, "100")];
 const VALUE_BYTES: u64 = 512;
 const BUFFERS: u16 = 2;
 const BUFFER_BYTES: u64 = 8 << 20;
@@ -60,23 +58,24 @@ impl Shown {
             "paper",
             "a SET survives",
         ]);
-        let always = self.rows.iter().find(|row| row.mode == Mode::Always);
+        let row = |mode: Mode| self.rows.iter().find(|row| row.contender.mode == mode);
+        let always = row(ALWAYS);
         for (mode, paper) in MODES {
-            let Some(row) = self.rows.iter().find(|row| row.mode == mode) else {
+            let Some(row) = row(mode) else {
                 continue;
             };
             table.row(vec![
-                match mode {
-                    Mode::Forebay => "always, forebay run".to_owned(),
-                    mode => mode.to_string(),
+                match mode == FOREBAY {
+                    true => "always, forebay run".to_owned(),
+                    false => mode.to_string(),
                 },
                 figure(Some(row.ops_per_s)),
-                figure(Some(row.p99_us)),
+                figure(row.latency.p99_us),
                 always.map_or_else(String::new, |always| {
                     format!("{:.2}", row.ops_per_s / always.ops_per_s)
                 }),
                 paper.to_owned(),
-                mode.survives().to_owned(),
+                mode.survives.to_owned(),
             ]);
         }
         format!(
@@ -104,23 +103,21 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
     };
     let forebay = crate::bench::own_program()?;
     let config = Config {
-        dir: dir.to_owned(),
+        setup: Setup {
+            dir: dir.to_owned(),
+            modes: MODES.map(|(mode, _)| mode).to_vec(),
+            pools: Pools::of(PoolSource::Emulated),
+            device: None,
+            rounds: 1,
+            forebay: forebay.clone(),
+            effort: Effort::QUICK,
+        },
         servers: vec![Kind::Redis],
-        modes: MODES.map(|(mode, _)| mode).to_vec(),
         sizes: vec![VALUE_BYTES],
         clients: vec![1],
         requests: 50_000,
         keys: 100_000,
-        rounds: 1,
         during_rewrite: None,
-        pool: PoolSource::Emulated,
-        buffer_bytes: BUFFER_BYTES,
-        buffers: BUFFERS,
-        pool_sizes: Vec::new(),
-        slowed: None,
-        device: None,
-        forebay: forebay.clone(),
-        effort: Effort::QUICK,
     };
     let measured = redis::run(&config, &|note| eprintln!("{note}"))?;
     eprintln!("redis under forebay run, to be killed");

@@ -1,0 +1,127 @@
+//! What stands around a database's program: what its command line begins with, its environment, and its pool.
+
+use super::{Contender, Pools, Syncs};
+use crate::{
+    BenchError,
+    place::{device_argument, forebay_run},
+    processes::{eat_syncs, find_eatmydata},
+    scratch::ScratchPool,
+    sql::User,
+};
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Where `forebay run` leaves a note of itself.
+const RUN_DIR: &str = "FOREBAY_RUN_DIR";
+
+/// How a program is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// This program.
+    pub forebay: &'a Path,
+    /// The mode, and which pool.
+    pub contender: &'a Contender,
+    /// The pools.
+    pub pools: &'a Pools,
+    /// Whom the program, and what stands before it, runs as, if not as ourselves.
+    pub user: Option<&'a User>,
+}
+
+/// What stands around a program. The pool is gone when this is dropped.
+#[derive(Default)]
+pub struct Around {
+    /// What stands before it on the command line. May be empty.
+    pub wrapper: Vec<OsString>,
+    /// Environment on top of ours.
+    pub environment: Vec<(OsString, OsString)>,
+    pool: Option<ScratchPool>,
+    in_memory: bool,
+    forebay: PathBuf,
+    run_dir: PathBuf,
+}
+
+/// What the supervisor did while the server served, the warm-up included.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Behind {
+    /// Times that the server waited because its lane was full.
+    pub waits: u64,
+    /// Real syncs.
+    pub real_syncs: u64,
+    /// Time that they took, seconds.
+    pub real_sync_seconds: f64,
+}
+
+impl Setting<'_> {
+    /// Makes the pool, and says what stands before the program. `devices`: directories, and the emulated devices that they are on.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn around(
+        &self,
+        devices: &[(&Path, &str)],
+        options: impl IntoIterator<Item = (&'static str, OsString)>,
+        run_dir: PathBuf,
+    ) -> Result<Around, BenchError> {
+        let pool = self.pools.make(self.contender, self.user)?;
+        let mut environment = vec![(RUN_DIR.into(), run_dir.clone().into())];
+        let mut wrapper = Vec::new();
+        if pool.is_some() || !devices.is_empty() {
+            let devices = devices
+                .iter()
+                .map(|(dir, profile)| ("--device", device_argument(dir, profile)));
+            let slowed = self.pools.slowed.filter(|_| pool.is_some());
+            let slowed = slowed.map(|profile| ("--media-profile", profile.name.into()));
+            wrapper = forebay_run(
+                self.forebay,
+                pool.as_ref().map(|pool| (pool.path(), self.pools.buffers)),
+                devices.chain(slowed).chain(options),
+            );
+        }
+        if self.contender.mode.syncs == Syncs::Eaten
+            && let Some(library) = find_eatmydata()
+        {
+            eat_syncs(&library, &mut wrapper, &mut environment);
+        }
+        Ok(Around {
+            wrapper,
+            environment,
+            in_memory: self.contender.disk.is_none(),
+            pool,
+            forebay: self.forebay.to_owned(),
+            run_dir,
+        })
+    }
+}
+
+impl Around {
+    /// Bytes of a pool in memory that are the program's, used or not: its lane's segments.
+    #[must_use]
+    pub fn nvm_bytes(&self) -> Option<u64> {
+        let pool = self.pool.as_ref().filter(|_| self.in_memory)?.pool();
+        let lanes = pool.lanes();
+        let segments: u64 = lanes.iter().map(|lane| u64::from(lane.segments)).sum();
+        Some(segments * pool.geometry().segment_bytes)
+    }
+
+    /// What `forebay status` says of the program, if it runs under `forebay run`.
+    #[must_use]
+    pub fn behind(&self) -> Option<Behind> {
+        self.pool.as_ref()?;
+        let said = Command::new(&self.forebay)
+            .args(["status", "--json"])
+            .env(RUN_DIR, &self.run_dir)
+            .output()
+            .ok()?;
+        let status: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
+        let lane = status.get(0)?.get("lane")?;
+        Some(Behind {
+            waits: lane.get("waits")?.as_u64()?,
+            real_syncs: lane.get("real_syncs")?.as_u64()?,
+            real_sync_seconds: lane.get("real_sync_seconds")?.as_f64()?,
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! How databases are compared: in modes that promise different things, in turns, with one report for all of them.
+//!
+//! A [`Mode`] is what a database promises and how its syncs are served. A [`Contender`] is a mode with a pool, where it has one: pools
+//! of several kinds and sizes are contenders of their own. A [`Cell`] of the report's table is what all contenders are measured at, in turn,
+//! round after round; [`Contest`] lets them. What stands before a database's program for that is in [`around`].
+
+pub mod around;
+mod pools;
+mod report;
+
+pub use around::{Around, Behind};
+pub use pools::Pools;
+pub(crate) use report::of_pool;
+pub use report::{Cell, Missing, Report, Row};
+
+use crate::{
+    BenchError,
+    device::{self, Effort},
+    histogram::Percentiles,
+    processes::find_eatmydata,
+    rounds::in_turn,
+    scratch::ScratchDir,
+};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// Who serves a database's syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    /// The disk, as often as the database asks.
+    Disk,
+    /// Nobody: libeatmydata.
+    Eaten,
+    /// Memory that stands for NVM: all files are there.
+    Memory,
+    /// `forebay run`.
+    Forebay,
+}
+
+/// What a database promises about what it has acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What an acknowledged write survives at least.
+    pub survives: &'static str,
+    /// The database's own settings.
+    pub settings: &'static [&'static str],
+    /// Who serves the syncs.
+    pub syncs: Syncs,
+}
+
+/// As the database is, every sync by the disk.
+pub const PLAIN: Mode = Mode {
+    name: "plain",
+    survives: "a power cut",
+    settings: &[],
+    syncs: Syncs::Disk,
+};
+/// The same, with libeatmydata.
+pub const EATMYDATA: Mode = Mode {
+    name: "eatmydata",
+    survives: "a process crash",
+    settings: &[],
+    syncs: Syncs::Eaten,
+};
+/// The same, under `forebay run`.
+pub const FOREBAY: Mode = Mode {
+    name: "forebay",
+    survives: "what the pool does",
+    settings: &[],
+    syncs: Syncs::Forebay,
+};
+
+impl Mode {
+    /// The same mode of a database with these settings.
+    #[must_use]
+    pub const fn with(self, settings: &'static [&'static str]) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// The one of `all` that is called so.
+    ///
+    /// # Errors
+    /// In words: that there is none, and which there are.
+    pub fn named(all: &[Self], name: &str) -> Result<Self, String> {
+        let found = all.iter().find(|mode| mode.name == name);
+        found.copied().ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|mode| mode.name).collect();
+            format!("there is no such mode; there are {}", names.join(", "))
+        })
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A mode, and which pool it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// What is promised.
+    pub mode: Mode,
+    /// Under Forebay, which of the disks for pools ([`Pools::disks`]) has the pool; otherwise it is in memory.
+    pub disk: Option<usize>,
+    /// Bytes of the pool, where that is asked for.
+    pub pool_bytes: Option<u64>,
+}
+
+impl From<Mode> for Contender {
+    fn from(mode: Mode) -> Self {
+        Self {
+            mode,
+            disk: None,
+            pool_bytes: None,
+        }
+    }
+}
+
+impl Contender {
+    /// What an acknowledged write survives at least.
+    #[must_use]
+    pub fn survives(&self) -> &'static str {
+        match self.disk {
+            Some(_) => "a power cut",
+            None => self.mode.survives,
+        }
+    }
+
+    /// True if it runs under `forebay run`.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.mode.syncs == Syncs::Forebay
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.mode.fmt(f)?;
+        match self.disk {
+            None => Ok(()),
+            Some(0) => f.write_str("_disk"),
+            Some(at) => write!(f, "_disk_{}", at + 1),
+        }
+    }
+}
+
+impl Serialize for Contender {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What all benchmarks of databases are told.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where databases are made, in a scratch directory that is removed again.
+    pub dir: PathBuf,
+    /// Modes, in the order of the rows.
+    pub modes: Vec<Mode>,
+    /// The pools.
+    pub pools: Pools,
+    /// The emulated device that the data is on: a profile of `forebay run --device`.
+    pub device: Option<String>,
+    /// Rounds.
+    pub rounds: usize,
+    /// How to start this program: `forebay`.
+    pub forebay: PathBuf,
+    /// How thoroughly the device is measured.
+    pub effort: Effort,
+}
+
+impl Setup {
+    /// Refuses what measures nothing: an empty list, or a zero in one, among them.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`].
+    pub fn check(&self, lists: &[&[u64]]) -> Result<(), BenchError> {
+        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
+        if self.rounds == 0 {
+            return bad("at least one round is needed");
+        }
+        if self.modes.is_empty() && self.pools.disks.is_empty() {
+            return bad("no mode to measure");
+        }
+        match lists
+            .iter()
+            .any(|list| list.is_empty() || list.contains(&0))
+        {
+            true => bad("no size, second, client or thread, or none of them, measures nothing"),
+            false => self.pools.check(),
+        }
+    }
+}
+
+/// What one round of a contender gives.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Operations a second.
+    pub ops_per_s: f64,
+    /// Their latencies.
+    pub latency: Percentiles,
+    /// Whatever else a row has.
+    pub more: Map<String, Value>,
+}
+
+/// A run: its contenders, and the report that it fills.
+pub struct Contest<'a> {
+    setup: &'a Setup,
+    modes: Vec<Mode>,
+    scratch: ScratchDir,
+    note: &'a dyn Fn(&str),
+    /// What it gives.
+    pub report: Report,
+}
+
+impl<'a> Contest<'a> {
+    /// Makes the scratch directory and measures its device. `unit`: what an operation is called, as in `SETs`.
+    ///
+    /// # Errors
+    /// I/O errors; a missing libeatmydata is reported, and is no error.
+    pub fn begin(
+        bench: &'static str,
+        unit: &'static str,
+        setup: &'a Setup,
+        note: &'a dyn Fn(&str),
+    ) -> Result<Self, BenchError> {
+        // A server has its own directory as the current one, so no path may depend on that.
+        std::fs::create_dir_all(&setup.dir).map_err(BenchError::io("creating", &setup.dir))?;
+        let dir = setup.dir.canonicalize();
+        let scratch = ScratchDir::new_in(&dir.map_err(BenchError::io("finding", &setup.dir))?)?;
+        note("measuring the device");
+        let device = device::measure(scratch.path(), setup.effort)?;
+        let mut report = Report::new(bench, unit, setup, device);
+        let mut modes = setup.modes.clone();
+        if find_eatmydata().is_none() {
+            for mode in modes.extract_if(.., |mode| mode.syncs == Syncs::Eaten) {
+                let why = "libeatmydata is not installed: apt-get install libeatmydata1";
+                report.missing(mode.name, why);
+            }
+        }
+        Ok(Self {
+            setup,
+            modes,
+            scratch,
+            note,
+            report,
+        })
+    }
+
+    /// The directory that everything is made in.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Says what is being done.
+    pub fn note(&self, what: &str) {
+        (self.note)(what);
+    }
+
+    /// Has every contender that is `wanted` measured in turn, round after round, and adds their rows.
+    ///
+    /// # Errors
+    /// The first that `measure` has.
+    pub fn cell(
+        &mut self,
+        cell: &Cell,
+        wanted: impl Fn(&Mode) -> bool,
+        measure: impl Fn(&Path, &Contender) -> Result<Sample, BenchError>,
+    ) -> Result<(), BenchError> {
+        let modes = self.modes.iter().copied().filter(wanted);
+        let contenders = self.setup.pools.contenders(modes);
+        let mut rounds: Vec<Vec<Sample>> = contenders.iter().map(|_| Vec::new()).collect();
+        for round in 0..self.setup.rounds {
+            for at in in_turn(0..contenders.len(), round) {
+                let sample = measure(self.scratch.path(), &contenders[at])?;
+                self.note(&format!(
+                    "{} {}, {cell}: {:.0} {}/s, p99 {:.0} µs",
+                    self.report.bench,
+                    report::name(&contenders[at]),
+                    sample.ops_per_s,
+                    self.report.unit,
+                    sample.latency.p99_us.unwrap_or(0.0)
+                ));
+                rounds[at].push(sample);
+            }
+        }
+        for (contender, rounds) in contenders.into_iter().zip(rounds) {
+            self.report.add(cell, contender, rounds);
+        }
+        Ok(())
+    }
+
+    /// The report.
+    #[must_use]
+    pub fn end(mut self) -> Report {
+        self.report.finish();
+        self.report
+    }
+}
