@@ -79,76 +79,72 @@ fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
 
 #[test]
 fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit() {
-    {
-        let (dir, pool) = new_pool();
-        let path = dir.path().join("store");
-        let options = tiny(Variant::Buffered(8)).commit_puts(false);
-        let store = options.open(&path, &pool).unwrap();
-        assert!(store.stats().survives.contains("once it is committed"));
-        for number in 0..20 {
-            put(&store, number).unwrap();
-        }
-        store.commit().unwrap();
-        let mut batch = Batch::new();
-        for number in 20..25 {
-            batch.put(&key(number), &[number as u8; 500]);
-        }
-        store.write(&batch).unwrap();
-        drop(store);
-        drop(pool);
-        let pool = reopened(&dir);
-        let store = options.open(&path, &pool).unwrap();
-        assert_eq!(prefix(&store, 25), 20, "nothing that was not committed");
-        // So many that segments fill, which are committed on their way to the files.
-        for number in 20..400 {
-            put(&store, number).unwrap();
-        }
-        let begun = store.stats().log_tail - (100 << 10);
-        within(Duration::from_secs(60), "draining", {
-            let store = Arc::new(store);
-            move || {
-                while store.stats().log_drained < begun {
-                    thread::sleep(Duration::from_millis(1));
-                }
-            }
-        });
-        drop(pool);
-        let pool = reopened(&dir);
-        let store = options.open(&path, &pool).unwrap();
-        let found = prefix(&store, 400);
-        assert!(found >= 100, "{found}");
-        for number in found..400 {
-            put(&store, number).unwrap();
-        }
-        store.flush().unwrap();
-        drop(store);
-        drop(pool);
-        let pool = reopened(&dir);
-        let store = options.open(&path, &pool).unwrap();
-        assert_eq!(prefix(&store, 400), 400);
-        assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    let (dir, pool) = new_pool();
+    let path = dir.path().join("store");
+    let options = tiny(Variant::Buffered(8)).commit_puts(false);
+    let store = options.open(&path, &pool).unwrap();
+    assert!(store.stats().survives.contains("once it is committed"));
+    for number in 0..20 {
+        put(&store, number).unwrap();
     }
+    store.commit().unwrap();
+    let mut batch = Batch::new();
+    for number in 20..25 {
+        batch.put(&key(number), &[number as u8; 500]);
+    }
+    store.write(&batch).unwrap();
+    drop(store);
+    drop(pool);
+    let pool = reopened(&dir);
+    let store = options.open(&path, &pool).unwrap();
+    assert_eq!(prefix(&store, 25), 20, "nothing that was not committed");
+    // So many that segments fill, which are committed on their way to the files.
+    for number in 20..400 {
+        put(&store, number).unwrap();
+    }
+    let begun = store.stats().log_tail - (100 << 10);
+    within(Duration::from_secs(60), "draining", {
+        let store = Arc::new(store);
+        move || {
+            while store.stats().log_drained < begun {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    drop(pool);
+    let pool = reopened(&dir);
+    let store = options.open(&path, &pool).unwrap();
+    let found = prefix(&store, 400);
+    assert!(found >= 100, "{found}");
+    for number in found..400 {
+        put(&store, number).unwrap();
+    }
+    store.flush().unwrap();
+    drop(store);
+    drop(pool);
+    let pool = reopened(&dir);
+    let store = options.open(&path, &pool).unwrap();
+    assert_eq!(prefix(&store, 400), 400);
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
 fn what_was_put_without_a_commit_is_there_after_a_close() {
-    {
-        let (dir, pool) = new_pool();
-        let path = dir.path().join("store");
-        let options = tiny(Variant::Buffered(8));
-        let store = options
-            .clone()
-            .commit_puts(false)
-            .open(&path, &pool)
-            .unwrap();
-        for number in 0..50 {
-            put(&store, number).unwrap();
-        }
-        store.close().unwrap();
-        drop(pool);
-        let store = options.open(&path, &reopened(&dir)).unwrap();
-        assert_eq!(prefix(&store, 50), 50);
+    let (dir, pool) = new_pool();
+    let path = dir.path().join("store");
+    let options = tiny(Variant::Buffered(8));
+    let store = options
+        .clone()
+        .commit_puts(false)
+        .open(&path, &pool)
+        .unwrap();
+    for number in 0..50 {
+        put(&store, number).unwrap();
     }
+    store.close().unwrap();
+    drop(pool);
+    let store = options.open(&path, &reopened(&dir)).unwrap();
+    assert_eq!(prefix(&store, 50), 50);
 }
 
 #[test]
