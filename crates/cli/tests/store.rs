@@ -21,7 +21,6 @@ fn a_value_is_there_in_the_next_process_with_and_without_a_pool() {
         "--dir e --pool p --variant buffers=4 --resident",
         "--dir f --pool q",
         "--dir g --pool q --variant single",
-        "--dir h --pool q --variant buffers=5 --resident",
     ] {
         sandbox
             .run(&format!("store put {store} greeting hello"))

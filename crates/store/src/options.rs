@@ -113,7 +113,7 @@ impl StoreOptions {
     }
 
     /// The value log stays in the pool and is never drained: the store's data device is the memory itself. Needs 4 to 64
-    /// segments, which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of
+    /// segments of a pool that is not on a disk, which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of
     /// dead records is used again. Large values and the index's tables lie in the directory as ever. A store may be opened in turn with and
     /// without. Default: no.
     #[must_use]

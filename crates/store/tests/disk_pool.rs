@@ -52,15 +52,9 @@ fn put(store: &Store, number: u32) -> Result<(), StoreError> {
 
 #[test]
 fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
-    let ways = [
-        (Variant::SINGLE, false),
-        (Variant::DOUBLE, false),
-        (Variant::Buffered(5), false),
-        (Variant::Buffered(8), true),
-    ];
-    for (variant, resident) in ways {
+    for variant in [Variant::SINGLE, Variant::DOUBLE, Variant::Buffered(5)] {
         let (dir, pool) = new_pool();
-        let options = tiny(variant).resident(resident);
+        let options = tiny(variant);
         let path = dir.path().join("store");
         let mut done = 0;
         for _ in 0..3 {
@@ -77,88 +71,80 @@ fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
         assert_eq!(prefix(&store, done), done);
         assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
         store.close().unwrap();
-        if !resident {
-            // The pool is not needed any more.
-            let store = tiny(Variant::Fsync).open(&path, None).unwrap();
-            assert_eq!(prefix(&store, done), done);
-        }
+        // The pool is not needed any more.
+        let store = tiny(Variant::Fsync).open(&path, None).unwrap();
+        assert_eq!(prefix(&store, done), done);
     }
 }
 
 #[test]
 fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit() {
-    for resident in [false, true] {
-        let (dir, pool) = new_pool();
-        let path = dir.path().join("store");
-        let options = tiny(Variant::Buffered(8))
-            .resident(resident)
-            .commit_puts(false);
-        let store = options.open(&path, &pool).unwrap();
-        assert!(store.stats().survives.contains("once it is committed"));
-        for number in 0..20 {
-            put(&store, number).unwrap();
-        }
-        store.commit().unwrap();
-        let mut batch = Batch::new();
-        for number in 20..25 {
-            batch.put(&key(number), &[number as u8; 500]);
-        }
-        store.write(&batch).unwrap();
-        drop(store);
-        drop(pool);
-        let pool = reopened(&dir);
-        let store = options.open(&path, &pool).unwrap();
-        assert_eq!(prefix(&store, 25), 20, "nothing that was not committed");
-        // So many that segments fill, which are committed on their way to the files.
-        for number in 20..400 {
-            put(&store, number).unwrap();
-        }
-        let begun = store.stats().log_tail - (100 << 10);
-        within(Duration::from_secs(60), "draining", {
-            let store = Arc::new(store);
-            move || {
-                while !resident && store.stats().log_drained < begun {
-                    thread::sleep(Duration::from_millis(1));
-                }
-            }
-        });
-        drop(pool);
-        let pool = reopened(&dir);
-        let store = options.open(&path, &pool).unwrap();
-        let found = prefix(&store, 400);
-        assert!(found >= if resident { 20 } else { 100 }, "{found}");
-        for number in found..400 {
-            put(&store, number).unwrap();
-        }
-        store.flush().unwrap();
-        drop(store);
-        drop(pool);
-        let pool = reopened(&dir);
-        let store = options.open(&path, &pool).unwrap();
-        assert_eq!(prefix(&store, 400), 400);
-        assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    let (dir, pool) = new_pool();
+    let path = dir.path().join("store");
+    let options = tiny(Variant::Buffered(8)).commit_puts(false);
+    let store = options.open(&path, &pool).unwrap();
+    assert!(store.stats().survives.contains("once it is committed"));
+    for number in 0..20 {
+        put(&store, number).unwrap();
     }
+    store.commit().unwrap();
+    let mut batch = Batch::new();
+    for number in 20..25 {
+        batch.put(&key(number), &[number as u8; 500]);
+    }
+    store.write(&batch).unwrap();
+    drop(store);
+    drop(pool);
+    let pool = reopened(&dir);
+    let store = options.open(&path, &pool).unwrap();
+    assert_eq!(prefix(&store, 25), 20, "nothing that was not committed");
+    // So many that segments fill, which are committed on their way to the files.
+    for number in 20..400 {
+        put(&store, number).unwrap();
+    }
+    let begun = store.stats().log_tail - (100 << 10);
+    within(Duration::from_secs(60), "draining", {
+        let store = Arc::new(store);
+        move || {
+            while store.stats().log_drained < begun {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    drop(pool);
+    let pool = reopened(&dir);
+    let store = options.open(&path, &pool).unwrap();
+    let found = prefix(&store, 400);
+    assert!(found >= 100, "{found}");
+    for number in found..400 {
+        put(&store, number).unwrap();
+    }
+    store.flush().unwrap();
+    drop(store);
+    drop(pool);
+    let pool = reopened(&dir);
+    let store = options.open(&path, &pool).unwrap();
+    assert_eq!(prefix(&store, 400), 400);
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
 fn what_was_put_without_a_commit_is_there_after_a_close() {
-    for resident in [false, true] {
-        let (dir, pool) = new_pool();
-        let path = dir.path().join("store");
-        let options = tiny(Variant::Buffered(8)).resident(resident);
-        let store = options
-            .clone()
-            .commit_puts(false)
-            .open(&path, &pool)
-            .unwrap();
-        for number in 0..50 {
-            put(&store, number).unwrap();
-        }
-        store.close().unwrap();
-        drop(pool);
-        let store = options.open(&path, &reopened(&dir)).unwrap();
-        assert_eq!(prefix(&store, 50), 50);
+    let (dir, pool) = new_pool();
+    let path = dir.path().join("store");
+    let options = tiny(Variant::Buffered(8));
+    let store = options
+        .clone()
+        .commit_puts(false)
+        .open(&path, &pool)
+        .unwrap();
+    for number in 0..50 {
+        put(&store, number).unwrap();
     }
+    store.close().unwrap();
+    drop(pool);
+    let store = options.open(&path, &reopened(&dir)).unwrap();
+    assert_eq!(prefix(&store, 50), 50);
 }
 
 #[test]
@@ -263,25 +249,23 @@ fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc
 #[test]
 fn wherever_the_pools_disk_fails_nothing_acknowledged_is_lost_and_the_store_says_what_happened() {
     within(Duration::from_secs(240), "failing disks", || {
-        for resident in [false, true] {
-            let options = tiny(Variant::Buffered(6)).resident(resident);
-            for writes in (1..30).chain((30..300).step_by(37)) {
-                let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-                let path = dir.path().join("store");
-                let (done, sim) = until_it_fails(writes, &options, &path);
-                for arrived in [false, true] {
-                    let images = sim.crash_images();
-                    let image = images.at(images.points() - 1, || arrived);
-                    let copy = dir.path().join(format!("copy {arrived}"));
-                    common::copy_dir(&path, &copy);
-                    let sim = Arc::new(Sim::disk(image));
-                    let pool = PoolOptions::new().open_on("test pool", sim).unwrap();
-                    let store = options.open(&copy, &pool).unwrap();
-                    let found = prefix(&store, done + 2);
-                    assert!(found >= done, "{writes} writes: {found} of {done}");
-                    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
-                    put(&store, found).unwrap();
-                }
+        let options = tiny(Variant::Buffered(6));
+        for writes in (1..30).chain((30..300).step_by(37)) {
+            let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let path = dir.path().join("store");
+            let (done, sim) = until_it_fails(writes, &options, &path);
+            for arrived in [false, true] {
+                let images = sim.crash_images();
+                let image = images.at(images.points() - 1, || arrived);
+                let copy = dir.path().join(format!("copy {arrived}"));
+                common::copy_dir(&path, &copy);
+                let sim = Arc::new(Sim::disk(image));
+                let pool = PoolOptions::new().open_on("test pool", sim).unwrap();
+                let store = options.open(&copy, &pool).unwrap();
+                let found = prefix(&store, done + 2);
+                assert!(found >= done, "{writes} writes: {found} of {done}");
+                assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+                put(&store, found).unwrap();
             }
         }
     });
@@ -331,4 +315,18 @@ fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
     assert_eq!(prefix(&store, 31), 30);
     assert!(store.stats().trouble.is_none());
     put(&store, 30).unwrap();
+}
+
+#[test]
+fn a_resident_store_in_a_pool_on_a_disk_is_refused_and_nothing_is_made() {
+    let (dir, pool) = new_pool();
+    let path = dir.path().join("store");
+    let options = tiny(Variant::Buffered(8)).resident(true);
+    let why = options
+        .open(&path, &pool)
+        .map(drop)
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("lies on a disk"), "{why}");
+    assert!(!path.exists());
 }

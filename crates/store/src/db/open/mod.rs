@@ -96,6 +96,12 @@ impl Store {
                 variant: options.variant.to_string(),
             });
         }
+        if options.resident && pool.is_some_and(Pool::needs_commit) {
+            return Err(StoreError::BadOption {
+                what: "a resident store in a pool that lies on a disk; open it without resident, or give it a pool on persistent memory"
+                    .to_owned(),
+            });
+        }
         let lock = directory::lock(dir, options.create)?;
         let manifest = directory::manifest(&*disk, dir, options.create)?;
         let (session, lane) = Session::find(disk, dir, manifest, pool, options)?;
