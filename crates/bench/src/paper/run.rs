@@ -46,7 +46,7 @@ impl Plan {
             }
         }
         let asked = |experiment: &&Experiment| {
-            self.experiments.is_empty() || self.experiments.iter().any(|id| *id == experiment.id)
+            self.experiments.is_empty() || self.experiments.contains(&experiment.id)
         };
         Ok(catalogue::ALL.iter().filter(asked).collect())
     }
