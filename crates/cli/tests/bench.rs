@@ -504,6 +504,7 @@ fn rocksdb_is_measured_in_every_mode() {
         }
     }
     assert!(is_figure(&report["ratios"]["forebay_over_no_sync_100"]));
+    assert_eq!(rows[2]["nvm_bytes_peak"], 16 << 20);
     assert_eq!(
         fs::read_dir(sandbox.path()).unwrap().count(),
         0,

@@ -107,6 +107,13 @@ impl Around {
         Some(segments * pool.geometry().segment_bytes)
     }
 
+    /// The same of a program that has ended, whose lane is given back: what it had at least.
+    #[must_use]
+    pub fn lane_bytes(&self, buffers: u16) -> Option<u64> {
+        let pool = self.pool.as_ref().filter(|_| self.in_memory)?.pool();
+        Some(u64::from(buffers) * pool.geometry().segment_bytes)
+    }
+
     /// What `forebay status` says of the program, if it runs under `forebay run`.
     #[must_use]
     pub fn behind(&self) -> Option<Behind> {

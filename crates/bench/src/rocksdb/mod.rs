@@ -176,7 +176,7 @@ fn measure(
     flags.extend(contender.mode.settings.iter().map(|&flag| flag.to_owned()));
     let program = rocksdb::find().map_err(BenchError::Config)?;
     let printed = db_bench::run_in(&around, &program, &flags, "fillrandom")?;
-    let mut more = of_pool(around.nvm_bytes(), None);
+    let mut more = of_pool(around.lane_bytes(setup.pools.buffers), None);
     more.insert("ops".to_owned(), json!(printed.ops));
     Ok(Sample {
         ops_per_s: printed.ops as f64 / printed.seconds,

@@ -12,7 +12,6 @@ use crate::{
     BenchError,
     contest::{
         self, Around, Cell, Contender, Contest, Mode, Report, Sample, Setup, around::Setting,
-        of_pool,
     },
     scratch::{ScratchDir, sync_file_system},
 };
@@ -210,7 +209,6 @@ fn measure<D: Database>(
         mode: contender.mode,
         load,
     })?;
-    sample.more = of_pool(around.nvm_bytes(), None);
     let is_pinned = json!(load.processor.is_some());
     sample.more.insert("is_pinned".to_owned(), is_pinned);
     Ok(sample)
