@@ -6,7 +6,7 @@ use std::{
     thread::ThreadId,
 };
 
-/// Every state a [`Sim`] can be found in after a crash.
+/// Every state a [`Sim`](super::Sim) can be found in after a crash.
 #[derive(Clone)]
 pub struct CrashImages {
     /// Bytes that arrive as one.
