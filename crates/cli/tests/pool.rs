@@ -260,7 +260,7 @@ fn a_pool_for_a_disk_is_not_made_in_memory() {
 #[test]
 fn a_pool_on_a_disk_whose_file_has_holes_works_and_a_run_says_how_to_fill_them() {
     let sandbox = Sandbox::on_disk();
-    sandbox.run("pool create p --disk --size 16MiB").ok();
+    sandbox.run("pool create p --disk --size 32MiB").ok();
     let ran = sandbox.run("run --pool p --absorb x -- true").ok();
     assert!(!ran.stderr.contains("holes"), "{}", ran.stderr);
     let punched = std::process::Command::new("fallocate")
@@ -271,7 +271,7 @@ fn a_pool_on_a_disk_whose_file_has_holes_works_and_a_run_says_how_to_fill_them()
     let ran = sandbox.run("run --pool p --absorb x -- true").ok();
     assert!(ran.stderr.contains("has holes of 1 MiB"), "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("fallocate -l 16777216"),
+        ran.stderr.contains("fallocate -l 33554432"),
         "{}",
         ran.stderr
     );
