@@ -4,6 +4,8 @@ AARCH64 := aarch64-unknown-linux-gnu
 SECONDS ?= 60
 BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)
+# A machine that builds once has no use for what the next build would reuse: gigabytes of disk.
+$(if $(CI),$(eval export CARGO_INCREMENTAL := 0))
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
 # All there are.
