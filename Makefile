@@ -14,7 +14,7 @@ FUZZ_TARGETS := $(subst _,-,$(sort $(basename $(notdir $(wildcard fuzz/fuzz_targ
 N ?= 20
 WORKLOAD ?= all
 CONTROLS ?= $(if $(filter all,$(WORKLOAD)),8,0)
-REPORT ?= $(if $(filter all,$(WORKLOAD)),powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
+REPORT ?= $(if $(filter all,$(WORKLOAD)),lab/powercut/REPORT.md,$(or $(CARGO_TARGET_DIR),target)/powercut.md)
 # The suites: cuts of each variant.
 ROUNDS ?= 100
 LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
@@ -133,7 +133,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/licences.sh
 	scripts/links.py
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
-	shellcheck --shell=dash powercut/src/*.sh
+	shellcheck --shell=dash lab/powercut/src/*.sh
 
 fmt: ## Format all Rust code
 	@scripts/setup.sh lint

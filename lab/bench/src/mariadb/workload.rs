@@ -1,4 +1,4 @@
-//! LinkBench and TPC-C (`bench/` of the sources): sysbench scripts, which this program carries with it.
+//! LinkBench and TPC-C (`lab/sysbench/` of the sources): sysbench scripts, which this program carries with it.
 
 use super::server::{DATABASE, Server, program, said_by};
 use crate::{BenchError, processes::output};
@@ -9,35 +9,35 @@ use std::{
     process::Command,
 };
 
-/// The scripts' files, by their path in `bench/`.
+/// The scripts' files, by their path in `lab/sysbench/`.
 const FILES: [(&str, &str); 7] = [
     (
         "lib/workload.lua",
-        include_str!("../../../../bench/lib/workload.lua"),
+        include_str!("../../../sysbench/lib/workload.lua"),
     ),
     (
         "linkbench/linkbench.lua",
-        include_str!("../../../../bench/linkbench/linkbench.lua"),
+        include_str!("../../../sysbench/linkbench/linkbench.lua"),
     ),
     (
         "tpcc/checks.lua",
-        include_str!("../../../../bench/tpcc/checks.lua"),
+        include_str!("../../../sysbench/tpcc/checks.lua"),
     ),
     (
         "tpcc/load.lua",
-        include_str!("../../../../bench/tpcc/load.lua"),
+        include_str!("../../../sysbench/tpcc/load.lua"),
     ),
     (
         "tpcc/random.lua",
-        include_str!("../../../../bench/tpcc/random.lua"),
+        include_str!("../../../sysbench/tpcc/random.lua"),
     ),
     (
         "tpcc/tpcc.lua",
-        include_str!("../../../../bench/tpcc/tpcc.lua"),
+        include_str!("../../../sysbench/tpcc/tpcc.lua"),
     ),
     (
         "tpcc/transactions.lua",
-        include_str!("../../../../bench/tpcc/transactions.lua"),
+        include_str!("../../../sysbench/tpcc/transactions.lua"),
     ),
 ];
 

@@ -1,5 +1,5 @@
 //! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
-//! and looks for everything that was acknowledged. powercut/README.md says how, docs/durability.md what it proves.
+//! and looks for everything that was acknowledged. lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
 //! `machine` is the machine and its cut, `disk` and `nbd` its disk, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client` and
 //! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `report` says it.

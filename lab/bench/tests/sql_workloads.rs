@@ -1,4 +1,4 @@
-//! LinkBench and TPC-C (`bench/`) on a real MariaDB: they load, run the mix that they promise, and leave a consistent database; an
+//! LinkBench and TPC-C (`lab/sysbench/`) on a real MariaDB: they load, run the mix that they promise, and leave a consistent database; an
 //! inconsistent one is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -7,7 +7,7 @@
 //! ```
 //! Puts of new 8-byte keys in random order, a transaction each, until OPS are done or SECONDS have passed (0: no such limit); then a sync of
 //! what was not synced. With SYNC 1 each Put is. Prints one JSON object: name, mode, ops, seconds, and latencies in microseconds.
-//! The C programs in crates/bench/programs take the same arguments and print the same.
+//! The C programs in lab/bench/programs take the same arguments and print the same.
 
 mod fjall;
 mod redb;

@@ -35,7 +35,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* As crates/bench/src/data.rs: a bijection without a pattern. */
+/* As lab/bench/src/data.rs: a bijection without a pattern. */
 static uint64_t mix(uint64_t number) {
     uint64_t x = number + 0x9E3779B97F4A7C15u;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn every_failpoint_that_a_moment_names_is_in_the_code() {
-        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates");
         let mut code = String::new();
         let mut directories = vec![crates];
         while let Some(directory) = directories.pop() {

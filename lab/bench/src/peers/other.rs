@@ -1,7 +1,7 @@
 //! The peers beside RocksDB in P1's Puts: LevelDB, LMDB, fjall, redb, and RocksDB with its values in blob files.
 //!
 //! Each is a process that takes the same arguments and prints one JSON object (`Line`): small C programs that are built when they are
-//! needed and linked to Debian's libraries (`programs/`), and `forebay-peers` (peers/), which is built beside this program or is
+//! needed and linked to Debian's libraries (`programs/`), and `forebay-peers` (lab/peers/), which is built beside this program or is
 //! missing. One thread each; what counts is their own time, a sync of what was not synced included.
 
 use super::{leveldb, rocksdb};
