@@ -1,117 +1,314 @@
-//! What commits of a lane and of a shared lane have in common: who leads, who waits, and what is written.
+//! What commits of a lane and of a shared lane have in common: who commits, who waits, and what is written.
 //!
 //! On a medium that needs it ([`Media::needs_commit`]), what was appended is durable once it is written back:
 //!
-//! 1. One thread *leads*: it commits for all that wait.
+//! 1. One thread *begins* a commit for all that wait, unless [`IN_FLIGHT`] are being written already.
 //! 2. It *fills the page* in which the log ends with a void record, so that no durable page is ever written again, and waits until everything
-//!    before that is published.
-//! 3. It *writes back* what is not committed yet, whole pages, segment by segment.
-//! 4. It moves the mark `committed`, and wakes those that wait. Who came after step 2 leads the next commit.
+//!    before that is published. From here on another may begin the next commit.
+//! 3. It *writes back* what no commit before it does, whole pages, segment by segment.
+//! 4. It waits until everything before is committed, moves the mark `committed`, and wakes those that wait: commits are acknowledged in order.
+//!
+//! If a process dies in the middle of a commit, the next one that begins writes again what is not committed.
 //!
 //! Records state how far behind them the log was *committed* (`record::Header`), since that alone is what a recovery may hold against a gap.
 
 use crate::{
     error::AppendError,
     format::record::{Header, Lsn},
-    media::{Media, wait, wake},
+    media::{Media, OwnLine, wait, wake},
+    shared::step,
 };
 use std::{
+    hint,
     io::{self, IoSlice},
     ops::Range,
     sync::atomic::{
         AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use uuid::Uuid;
 
 /// How long a commit of another is waited for before looking whether it is still under way.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
+/// Commits that are being written at a time. A third brings no more.
+const IN_FLIGHT: usize = 2;
+/// Turns of the busy wait for another that begins a commit: what it does then takes no system call.
+const SPINS: u32 = 200;
+
 /// A stretch of a log from the start of a segment on, and where that segment lies in the pool.
 pub(crate) type Part = (Range<Lsn>, u64);
 
-/// How far a log is committed and who commits it, wherever that is kept.
-#[derive(Clone, Copy)]
-pub(crate) struct Commits<'a> {
-    /// Everything below is committed, or released.
-    pub(crate) committed: &'a AtomicU64,
-    /// Who leads a commit, or keeps others from it; 0 for none.
-    pub(crate) leader: &'a AtomicU32,
-    /// Counts commits that ended; who waits for one sleeps on it.
-    pub(crate) ended: &'a AtomicU32,
+/// What a commit needs of a log.
+pub(crate) trait Log {
+    /// Why nothing is committed any more.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    fn check(&self) -> Result<(), AppendError>;
+
+    /// Step 2: what of the log is to be committed, committed parts of its segments included, and where that ends.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    fn fill(&self) -> Result<(Vec<Part>, Lsn), AppendError>;
+
+    /// Where it lies.
+    fn media(&self) -> &dyn Media;
+
+    /// The medium failed: nothing is committed from now on.
+    fn fail(&self, error: &io::Error);
 }
 
-impl Commits<'_> {
+/// How far a log is committed and who commits it: atomics only, so that processes may share it.
+#[repr(C)]
+pub(crate) struct Commits {
+    /// Everything below is committed, or released.
+    committed: OwnLine<AtomicU64>,
+    /// Everything below is committed, or written by one of `writers`. Moved by who begins.
+    started: AtomicU64,
+    /// Who begins a commit, or keeps others from it; 0 for none.
+    beginner: AtomicU32,
+    /// Counts commits that ended; who waits for one sleeps on it.
+    ended: AtomicU32,
+    /// Who writes; 0 for none.
+    writers: [AtomicU32; IN_FLIGHT],
+    /// Not 0 after one of them died: not all below `started` is written by the others.
+    again: AtomicU32,
+}
+
+impl Commits {
+    /// Of a log of which everything below `start` is committed.
+    pub(crate) fn new(start: Lsn) -> Self {
+        Self {
+            committed: OwnLine(AtomicU64::new(start)),
+            started: AtomicU64::new(start),
+            beginner: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            writers: Default::default(),
+            again: AtomicU32::new(0),
+        }
+    }
+
+    /// The same, for one that lies in memory of zeros.
+    pub(crate) fn start_at(&self, start: Lsn) {
+        self.started.store(start, Relaxed);
+        self.committed.0.store(start, Release);
+    }
+
+    /// Everything below is committed.
+    #[inline]
+    pub(crate) fn committed(&self) -> Lsn {
+        self.committed.0.load(Acquire)
+    }
+
     /// True if everything below `lsn` is committed.
     #[inline]
     pub(crate) fn reach(&self, lsn: Lsn) -> bool {
-        self.committed.load(Acquire) >= lsn
+        self.committed() >= lsn
     }
 
-    /// True if `who` leads from now on; false if another does.
-    pub(crate) fn lead(&self, who: u32) -> bool {
-        (self.leader.compare_exchange(0, who, SeqCst, Relaxed)).is_ok()
-    }
-
-    /// Nobody leads any more.
-    pub(crate) fn follow(&self) {
-        self.leader.store(0, SeqCst);
-        wake(self.ended);
-    }
-
-    /// Waits for the end of a commit since `seen` was read of [`ended`](Self::ended), for a moment.
-    pub(crate) fn wait(&self, seen: u32) {
-        wait(self.ended, seen, LOOK);
+    /// Bytes between what is committed and `lsn`.
+    #[inline]
+    pub(crate) fn behind(&self, lsn: Lsn) -> u64 {
+        lsn.saturating_sub(self.committed())
     }
 
     /// Everything below `end` is committed.
     pub(crate) fn move_to(&self, end: Lsn) {
-        self.committed.fetch_max(end, Release);
+        self.committed.0.fetch_max(end, SeqCst);
     }
 
-    /// Returns when everything that was appended below `lsn` is committed: by others, or by `who`, which leads with `commit_all` then.
-    /// `check` says why there will be no commit any more.
-    pub(crate) fn commit(
-        &self,
-        lsn: Lsn,
-        who: u32,
-        check: impl Fn() -> Result<(), AppendError>,
-        commit_all: impl FnOnce() -> Result<(), AppendError>,
-    ) -> Result<(), AppendError> {
+    /// Returns when everything that was appended below `lsn` is committed: by others, or by `who` (not 0).
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub(crate) fn commit(&self, log: &impl Log, lsn: Lsn, who: u32) -> Result<(), AppendError> {
         loop {
+            let seen = self.ended.load(SeqCst);
             if self.reach(lsn) {
                 return Ok(());
             }
-            let seen = self.ended.load(Acquire);
-            check()?;
-            if self.lead(who) {
-                let done = match self.reach(lsn) {
-                    true => Ok(()),
-                    false => commit_all(),
-                };
-                self.follow();
-                // What had been appended before is committed, whatever the caller made of its address.
-                return done;
+            log.check()?;
+            if self.is_to_begin(lsn) && self.begin(who) {
+                // Another may have done it meanwhile.
+                if self.reach(lsn) || !self.is_to_begin(lsn) {
+                    self.begun();
+                    continue;
+                }
+                // What had been appended before is committed then, whatever the caller made of its address.
+                if self.lead(log, who, || log.fill())? {
+                    return Ok(());
+                }
             }
-            self.wait(seen);
+            wait(&self.ended, seen, LOOK);
         }
     }
 
-    /// Step 3: writes back what is not committed of `parts`.
-    pub(crate) fn write_back(&self, media: &dyn Media, mut parts: Vec<Part>) -> io::Result<()> {
-        let committed = self.committed.load(Acquire);
-        // In log order: each is on the disk before the next one is begun.
-        parts.sort_unstable_by_key(|(part, _)| part.start);
-        for (part, offset) in parts {
-            let from = committed.max(part.start);
-            if from < part.end {
-                media.write_back(offset + (from - part.start), part.end - from)?;
+    /// Commits what `fill` gives, unless others commit: none is waited for.
+    ///
+    /// # Errors
+    /// [`AppendError::Closed`].
+    pub(crate) fn commit_alone(
+        &self,
+        log: &impl Log,
+        who: u32,
+        fill: impl FnOnce() -> Result<(Vec<Part>, Lsn), AppendError>,
+    ) -> Result<(), AppendError> {
+        if !self.begin(who) {
+            return Ok(());
+        }
+        if self.is_written() {
+            self.begun();
+            return Ok(());
+        }
+        self.lead(log, who, fill).map(drop)
+    }
+
+    /// Does `work` while none is committing. If one is at it for longer than `patience` (it may be stopped), or `check` says that there will be no
+    /// commit any more, nothing is done.
+    pub(crate) fn between(
+        &self,
+        who: u32,
+        patience: Duration,
+        check: impl Fn() -> bool,
+        work: impl FnOnce(),
+    ) {
+        let since = Instant::now();
+        let is_time = || since.elapsed() < patience && check();
+        while is_time() {
+            let seen = self.ended.load(SeqCst);
+            if !self.begin(who) {
+                wait(&self.ended, seen, LOOK);
+                continue;
+            }
+            let mut seen = self.ended.load(SeqCst);
+            while self.is_written() && is_time() {
+                wait(&self.ended, seen, LOOK);
+                seen = self.ended.load(SeqCst);
+            }
+            if !self.is_written() && check() {
+                work();
+            }
+            self.begun();
+            return wake(&self.ended);
+        }
+    }
+
+    /// `who` is dead, and commits nothing any more.
+    pub(crate) fn free(&self, who: u32) {
+        let free = |place: &AtomicU32| place.compare_exchange(who, 0, SeqCst, Relaxed).is_ok();
+        let mut freed = false;
+        for writer in &self.writers {
+            if writer.load(SeqCst) == who {
+                // Before another finds the place free.
+                self.again.store(1, SeqCst);
+                freed |= free(writer);
             }
         }
-        Ok(())
+        freed |= free(&self.beginner);
+        if freed {
+            wake(&self.ended);
+        }
     }
+
+    /// True unless what is below `lsn` is being written.
+    fn is_to_begin(&self, lsn: Lsn) -> bool {
+        self.started.load(SeqCst) < lsn || self.again.load(SeqCst) != 0 || !self.is_written()
+    }
+
+    fn is_written(&self) -> bool {
+        (self.writers.iter()).any(|writer| writer.load(SeqCst) != 0)
+    }
+
+    /// True if `who` begins a commit from now on; false if another does, for longer than it takes.
+    fn begin(&self, who: u32) -> bool {
+        (0..SPINS).any(|turn| {
+            if turn > 0 {
+                hint::spin_loop();
+            }
+            self.beginner.load(Relaxed) == 0
+                && (self.beginner.compare_exchange(0, who, SeqCst, Relaxed)).is_ok()
+        })
+    }
+
+    /// Who begins has begun: another may.
+    fn begun(&self) {
+        self.beginner.store(0, SeqCst);
+    }
+
+    /// Steps 2 to 4 by `who`, which begins. False if it has to be done again.
+    fn lead(
+        &self,
+        log: &impl Log,
+        who: u32,
+        fill: impl FnOnce() -> Result<(Vec<Part>, Lsn), AppendError>,
+    ) -> Result<bool, AppendError> {
+        let place = (self.writers.iter())
+            .find(|place| (place.compare_exchange(0, who, SeqCst, Relaxed)).is_ok());
+        let Some(place) = place else {
+            self.begun();
+            return Ok(false);
+        };
+        step!("shared:commit-led");
+        let filled = fill();
+        let died = self.again.swap(0, SeqCst) != 0;
+        // Of what is not committed nothing is left to those that write, if none does.
+        let is_alone = (self.writers.iter())
+            .all(|other| std::ptr::eq(other, place) || other.load(SeqCst) == 0);
+        let committed = self.committed();
+        let from = match died || is_alone {
+            true => committed,
+            false => self.started.load(SeqCst).max(committed),
+        };
+        if let Ok((_, end)) = &filled {
+            self.started.store(from.max(*end), SeqCst);
+        }
+        step!("shared:commit-filled");
+        self.begun();
+        let done = filled.and_then(|(parts, end)| {
+            if let Err(error) = write_back(log.media(), parts, from) {
+                log.fail(&error);
+                return Err(AppendError::Closed);
+            }
+            step!("shared:commit-written");
+            self.acknowledge(log, from, end)
+        });
+        place.store(0, SeqCst);
+        wake(&self.ended);
+        done
+    }
+
+    /// Step 4: what is below `end` is committed with everything below `from`. False if who had to commit that is dead.
+    fn acknowledge(&self, log: &impl Log, from: Lsn, end: Lsn) -> Result<bool, AppendError> {
+        loop {
+            let seen = self.ended.load(SeqCst);
+            if self.reach(from) {
+                self.move_to(end);
+                return Ok(true);
+            }
+            if self.again.load(SeqCst) != 0 {
+                return Ok(false);
+            }
+            log.check()?;
+            wait(&self.ended, seen, LOOK);
+        }
+    }
+}
+
+/// Step 3: writes back what of `parts` is not below `from`.
+fn write_back(media: &dyn Media, mut parts: Vec<Part>, from: Lsn) -> io::Result<()> {
+    // In log order: each is on the disk before the next one is begun.
+    parts.sort_unstable_by_key(|(part, _)| part.start);
+    for (part, offset) in parts {
+        let from = from.max(part.start);
+        if from < part.end {
+            media.write_back(offset + (from - part.start), part.end - from)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes `[from, to)`, at `offset` in the pool, a void record; `lag` is a record's.

@@ -10,66 +10,31 @@
 
 use super::{Control, Lane, NO_SEGMENT, SlotState, pack, split};
 use crate::{
-    commit::{Commits, Part, write_void},
+    commit::{Commits, Log, Part, write_void},
     error::AppendError,
     format::{
         layout::PAGE,
         record::Lsn,
         segment::{SEGMENT_HEADER, next_start},
     },
-    media::{OwnLine, Window},
+    media::{Media, Window},
     persist::LINE,
 };
 use parking_lot::MutexGuard;
 use std::{
     hint, io,
     ops::Range,
-    sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire},
-    },
+    sync::atomic::Ordering::{AcqRel, Acquire},
     thread,
     time::Duration,
 };
 
-/// Who leads: the threads of one process need no numbers.
-const LEADER: u32 = 1;
+/// Who commits: the threads of one process need no numbers.
+const THREAD: u32 = 1;
 /// Turns of the busy wait for records before the end to be published.
 const SPINS: u32 = 1000;
 /// How long a leader sleeps after that before it looks again: their writer has lost its processor.
 const NAP: Duration = Duration::from_micros(50);
-
-/// How far a lane is committed.
-pub(super) struct OwnCommits {
-    committed: OwnLine<AtomicU64>,
-    leader: AtomicU32,
-    ended: AtomicU32,
-}
-
-impl OwnCommits {
-    pub(super) fn new(committed: Lsn) -> Self {
-        Self {
-            committed: OwnLine(AtomicU64::new(committed)),
-            leader: AtomicU32::new(0),
-            ended: AtomicU32::new(0),
-        }
-    }
-
-    #[inline]
-    fn all(&self) -> Commits<'_> {
-        Commits {
-            committed: &self.committed.0,
-            leader: &self.leader,
-            ended: &self.ended,
-        }
-    }
-
-    /// Bytes between what is committed and `lsn`.
-    #[inline]
-    pub(super) fn behind(&self, lsn: Lsn) -> u64 {
-        lsn.saturating_sub(self.committed.0.load(Acquire))
-    }
-}
 
 impl Lane {
     /// True if an append alone is not durable: see [`commit`](Self::commit).
@@ -101,7 +66,7 @@ impl Lane {
     #[inline]
     pub fn commit(&self, lsn: Lsn) -> Result<(), AppendError> {
         match &self.commits {
-            Some(commits) if !commits.all().reach(lsn) => self.commit_below(commits, lsn),
+            Some(commits) if !commits.reach(lsn) => self.commit_below(commits, lsn),
             _ => Ok(()),
         }
     }
@@ -115,23 +80,17 @@ impl Lane {
     /// True if everything below `lsn` is durable once it is published.
     #[inline]
     pub(super) fn is_committed(&self, lsn: Lsn) -> bool {
-        (self.commits.as_ref()).is_none_or(|commits| commits.all().reach(lsn))
+        (self.commits.as_ref()).is_none_or(|commits| commits.reach(lsn))
     }
 
     /// Of what is published below `visible`, what is durable: the address up to which it is.
     pub(super) fn durable_below(&self, visible: Lsn) -> Lsn {
-        let committed = |commits: &OwnCommits| commits.committed.0.load(Acquire);
-        (self.commits.as_deref()).map_or(visible, |commits| visible.min(committed(commits)))
+        (self.commits.as_deref()).map_or(visible, |commits| visible.min(commits.committed()))
     }
 
     #[cold]
-    fn commit_below(&self, commits: &OwnCommits, lsn: Lsn) -> Result<(), AppendError> {
-        let check = || match self.control.lock().failure {
-            Some(_) => Err(AppendError::Closed),
-            None => Ok(()),
-        };
-        let commits = commits.all();
-        commits.commit(lsn, LEADER, check, || self.commit_all(commits))
+    fn commit_below(&self, commits: &Commits, lsn: Lsn) -> Result<(), AppendError> {
+        commits.commit(self, lsn, THREAD)
     }
 
     /// Commits the sealed segments that are not. False if there are none, or it cannot be done.
@@ -147,18 +106,6 @@ impl Lane {
             return false;
         };
         MutexGuard::unlocked(control, || self.commit(end)).is_ok()
-    }
-
-    fn commit_all(&self, commits: Commits<'_>) -> Result<(), AppendError> {
-        let open = self.fill_page();
-        let (parts, end) = self.parts_below(open)?;
-        let written = commits.write_back(self.media(), parts);
-        if let Err(error) = written {
-            self.end_by(&mut self.control.lock(), &error);
-            return Err(AppendError::Closed);
-        }
-        commits.move_to(end);
-        Ok(())
     }
 
     /// Ends the page in which the log ends, and waits until everything in it is published: the open segment's stretch of the log up to there.
@@ -249,6 +196,28 @@ impl Lane {
         control.failure.get_or_insert_with(|| error.to_string());
         self.freed.notify_all();
         self.sealed.notify_all();
+    }
+}
+
+impl Log for Lane {
+    fn check(&self) -> Result<(), AppendError> {
+        match self.control.lock().failure {
+            Some(_) => Err(AppendError::Closed),
+            None => Ok(()),
+        }
+    }
+
+    fn fill(&self) -> Result<(Vec<Part>, Lsn), AppendError> {
+        let open = self.fill_page();
+        self.parts_below(open)
+    }
+
+    fn media(&self) -> &dyn Media {
+        Lane::media(self)
+    }
+
+    fn fail(&self, error: &io::Error) {
+        self.end_by(&mut self.control.lock(), error);
     }
 }
 

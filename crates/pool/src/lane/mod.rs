@@ -24,7 +24,6 @@ mod resume;
 use ahead::WrittenAhead;
 pub use ahead::{Ahead, AheadBytes};
 pub(crate) use append::{payload_of, write_record};
-use commit::OwnCommits;
 use crowding::Crowding;
 pub use drain::{Sealed, Work};
 pub(crate) use publish::{Finished, PublishMark};
@@ -32,6 +31,7 @@ pub use read::PinnedBytes;
 pub use recover::Recovered;
 
 use crate::{
+    commit::Commits,
     core::Core,
     format::{record::Lsn, table::LaneEntry},
     media::{Media, OwnLine, Window},
@@ -63,7 +63,7 @@ pub struct Lane {
     /// Records that are durable before an earlier one is.
     finished: Finished,
     /// How far it is committed, on a medium that needs it.
-    commits: Option<Box<OwnCommits>>,
+    commits: Option<Box<Commits>>,
     /// Whether the drain falls behind.
     crowding: Crowding,
     /// Everything that changes once a segment.

@@ -1,9 +1,8 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{
-    Control, Crowding, Finished, Lane, NO_SEGMENT, OwnCommits, Recovered, SlotState, WrittenAhead,
-};
+use super::{Control, Crowding, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
 use crate::{
+    commit::Commits,
     core::Core,
     error::PoolError,
     format::{
@@ -66,7 +65,7 @@ impl Lane {
             finished: Finished::new(),
             // All that was recovered is on the disk.
             commits: (core.media.needs_commit())
-                .then(|| Box::new(OwnCommits::new(recovered.next_start()))),
+                .then(|| Box::new(Commits::new(recovered.next_start()))),
             crowding: Crowding::default(),
             control: Mutex::new(Control {
                 entry,

@@ -32,6 +32,7 @@ use std::{
     cell::UnsafeCell,
     io::{self, IoSlice},
     thread::{self, ThreadId},
+    time::Duration,
 };
 
 /// One thing that happened to a [`Sim`], in the order of the whole machine.
@@ -304,7 +305,11 @@ impl Media for Sim {
         );
         let mut copy = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         self.load(offset, &mut copy);
-        self.state.lock().write(offset, &copy)
+        self.state.lock().begin_write(offset, &copy)?;
+        // Others write meanwhile.
+        thread::sleep(Duration::from_micros(20));
+        self.state.lock().end_write();
+        Ok(())
     }
 
     fn check(&self) -> io::Result<()> {

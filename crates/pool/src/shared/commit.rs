@@ -1,26 +1,21 @@
 //! Commits of a shared lane: what they have in common with those of any lane is in [`commit`](crate::commit).
 //!
-//! One member leads for all (threads, processes, files). The owner leads no commit while it releases segments, and keeps members from one: what is
-//! being written is never another segment by then. When a leader dies, the owner frees its place, and the next one does its work again. A medium
-//! that fails closes the lane.
+//! A member commits for all (threads, processes, files). While the owner releases segments it keeps members from committing: what is being written is
+//! never another segment by then. When a member dies, the owner frees its place, and the next one does its work again. A medium that fails closes the
+//! lane.
 
 use super::{member::Member, owner::SharedLane, state::first};
 use crate::{
-    commit::Commits,
+    commit::{Commits, Log, Part},
     error::AppendError,
     format::{
         layout::{PAGE, SEGMENTS_MAX},
         record::Lsn,
     },
     lane::{pack, split},
-    media::wake,
+    media::Media,
 };
-use std::{
-    hint, io,
-    sync::atomic::Ordering::{Acquire, Relaxed, SeqCst},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{hint, io, thread, time::Duration};
 
 /// How long the owner waits for a commit of a member.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -65,50 +60,18 @@ impl Member {
     }
 
     #[inline]
-    pub(super) fn commits(&self) -> Commits<'_> {
-        self.state.commits()
+    pub(super) fn commits(&self) -> &Commits {
+        &self.state.commits
+    }
+
+    /// By what number it commits: not 0.
+    fn committer(&self) -> u32 {
+        committer(self.number())
     }
 
     #[cold]
     fn commit_below(&self, lsn: Lsn) -> Result<(), AppendError> {
-        let check = || self.check_open();
-        (self.commits()).commit(lsn, self.number() + 1, check, || {
-            crate::failpoint!("shared:commit-led");
-            self.commit_all()
-        })
-    }
-
-    fn check_open(&self) -> Result<(), AppendError> {
-        match self.state.is_closed() || (self.is_orphan)() {
-            true => Err(AppendError::Closed),
-            false => Ok(()),
-        }
-    }
-
-    /// True if it leads from now on; false if another does.
-    pub(super) fn lead(&self) -> Result<bool, AppendError> {
-        self.check_open()?;
-        Ok(self.commits().lead(self.number() + 1))
-    }
-
-    fn commit_all(&self) -> Result<(), AppendError> {
-        let end = self.fill_page()?;
-        crate::failpoint!("shared:commit-filled");
-        self.wait_published(end)?;
-        self.commit_published(end)
-    }
-
-    /// Commits everything below `end`, which is published.
-    fn commit_published(&self, end: Lsn) -> Result<(), AppendError> {
-        let written = self.write_back(end);
-        if written.is_err() {
-            // Nothing is durable by this log any more: whoever syncs finds that out.
-            self.state.close();
-            return Err(AppendError::Closed);
-        }
-        crate::failpoint!("shared:commit-written");
-        self.commits().move_to(end);
-        Ok(())
+        self.commits().commit(self, lsn, self.committer())
     }
 
     /// Ends the page in which the log ends: the page's end.
@@ -163,7 +126,7 @@ impl Member {
     fn wait_published(&self, end: Lsn) -> Result<(), AppendError> {
         let mut turns = 0;
         while self.published() < end {
-            self.check_open()?;
+            self.check()?;
             turns += 1;
             match turns < SPINS {
                 true => hint::spin_loop(),
@@ -174,19 +137,42 @@ impl Member {
         Ok(())
     }
 
-    /// Writes back what is not committed below `end`.
-    fn write_back(&self, end: Lsn) -> io::Result<()> {
+    /// Of each segment what lies below `end`.
+    fn parts_below(&self, end: Lsn) -> Vec<Part> {
         let geometry = &self.core.superblock.geometry;
         // A segment that starts elsewhere has an empty part: a member has written nonsense there.
         let part = |(offset, start): (u64, Lsn)| {
             let limit = start.saturating_add(self.segment_bytes);
             (start..end.min(limit), offset)
         };
-        let parts = (0..usize::from(SEGMENTS_MAX))
+        (0..usize::from(SEGMENTS_MAX))
             .filter_map(|slot| self.state.segment(slot, geometry))
             .map(part)
-            .collect();
-        self.commits().write_back(&*self.core.media, parts)
+            .collect()
+    }
+}
+
+impl Log for Member {
+    fn check(&self) -> Result<(), AppendError> {
+        match self.state.is_closed() || (self.is_orphan)() {
+            true => Err(AppendError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn fill(&self) -> Result<(Vec<Part>, Lsn), AppendError> {
+        let end = self.fill_page()?;
+        self.wait_published(end)?;
+        Ok((self.parts_below(end), end))
+    }
+
+    fn media(&self) -> &dyn Media {
+        &*self.core.media
+    }
+
+    fn fail(&self, _: &io::Error) {
+        // Nothing is durable by this log any more: whoever syncs finds that out.
+        self.state.close();
     }
 }
 
@@ -196,18 +182,9 @@ impl SharedLane {
         if !self.us.needs_commit {
             return work();
         }
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let seen = self.state().commits.load(Acquire);
-            match self.us.lead() {
-                Err(_) => return,
-                Ok(true) => {
-                    work();
-                    return self.us.commits().follow();
-                }
-                Ok(false) => self.us.commits().wait(seen),
-            }
-        }
+        let check = || self.us.check().is_ok();
+        let commits = self.us.commits();
+        commits.between(self.us.committer(), PATIENCE, check, work);
     }
 
     /// What is below `head` is released, and committed or not needed any more.
@@ -215,12 +192,9 @@ impl SharedLane {
         self.us.commits().move_to(head);
     }
 
-    /// `member` is dead: if it led a commit, it does so no more.
+    /// `member` is dead: if it was committing, it does so no more.
     pub(super) fn free_commit(&self, member: u32) {
-        let committer = &self.state().committer;
-        if (committer.compare_exchange(member + 1, 0, SeqCst, Relaxed)).is_ok() {
-            wake(&self.state().commits);
-        }
+        self.us.commits().free(committer(member));
     }
 
     /// Makes what is published until now durable, if that takes a commit and no member is at one: all of it, or all but the page in which it ends while
@@ -229,11 +203,19 @@ impl SharedLane {
     /// # Errors
     /// [`AppendError::Closed`].
     pub fn commit(&self) -> Result<(), AppendError> {
-        if !self.us.needs_commit || !self.us.lead()? {
+        if !self.us.needs_commit {
             return Ok(());
         }
-        let done = (self.us.fill_quiet_page()).and_then(|end| self.us.commit_published(end));
-        self.us.commits().follow();
-        done
+        self.us.check()?;
+        let (us, commits) = (&self.us, self.us.commits());
+        commits.commit_alone(us, us.committer(), || {
+            let end = us.fill_quiet_page()?;
+            Ok((us.parts_below(end), end))
+        })
     }
+}
+
+/// By what number a member commits: not 0.
+fn committer(member: u32) -> u32 {
+    member + 1
 }

@@ -417,7 +417,7 @@ impl Member {
     #[inline]
     fn lag(&self, lsn: Lsn) -> u32 {
         let durable = match self.needs_commit {
-            true => self.state.committed.0.load(Acquire),
+            true => self.state.commits.committed(),
             false => self.published(),
         };
         let lines = lsn.saturating_sub(durable) / LINE as u64;

@@ -32,7 +32,7 @@ mod owner;
 mod ready;
 mod state;
 #[cfg(test)]
-mod steps;
+pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
 

@@ -22,7 +22,7 @@ use std::{
 use uuid::Uuid;
 
 /// Changes with the layout: members of another version are refused.
-pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0003;
+pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0004;
 /// A tail, or a next segment, that there is not.
 pub(super) const NONE: u64 = u64::MAX;
 /// Appends at a time; more wait for one to end.
@@ -83,12 +83,8 @@ pub(super) struct State {
     pub(super) prepared: AtomicU32,
     /// Counts segments begun and members that are waiting; the owner sleeps on it.
     pub(super) turned: AtomicU32,
-    /// On a medium that needs it: everything below is committed, or released.
-    pub(super) committed: OwnLine<AtomicU64>,
-    /// Who commits, or keeps others from it: the member's number plus one; 0 for none.
-    pub(super) committer: AtomicU32,
-    /// Counts commits that ended; who waits for one sleeps on it.
-    pub(super) commits: AtomicU32,
+    /// On a medium that needs it: how far it is committed, and by which members, by their numbers plus one.
+    pub(super) commits: Commits,
     slots: [Slot; SEGMENTS_MAX as usize],
     writers: [Writer; WRITERS],
     pub(super) finished: Finished,
@@ -109,18 +105,8 @@ impl State {
         self.tail.0.store(NONE, Relaxed);
         self.mark.0.store(start, Relaxed);
         self.next.store(NONE, Relaxed);
-        self.committed.0.store(start, Relaxed);
+        self.commits.start_at(start);
         self.version.store(VERSION, Release);
-    }
-
-    /// How far it is committed.
-    #[inline]
-    pub(super) fn commits(&self) -> Commits<'_> {
-        Commits {
-            committed: &self.committed.0,
-            leader: &self.committer,
-            ended: &self.commits,
-        }
     }
 
     pub(super) fn version(&self) -> u64 {
@@ -322,16 +308,14 @@ mod tests {
         assert_eq!(offset_of!(State, next), 384);
         assert_eq!(offset_of!(State, prepared), 392);
         assert_eq!(offset_of!(State, turned), 396);
-        assert_eq!(offset_of!(State, committed), 512);
-        assert_eq!(offset_of!(State, committer), 640);
-        assert_eq!(offset_of!(State, commits), 644);
-        assert_eq!(offset_of!(State, slots), 648);
+        assert_eq!(offset_of!(State, commits), 512);
+        assert_eq!(offset_of!(State, slots), 768);
         assert_eq!(offset_of!(Slot, offset), 8);
-        assert_eq!(offset_of!(State, writers), 1728);
+        assert_eq!(offset_of!(State, writers), 1792);
         assert_eq!((offset_of!(Writer, from), offset_of!(Writer, to)), (8, 16));
-        assert_eq!(offset_of!(State, finished), 67264);
+        assert_eq!(offset_of!(State, finished), 67328);
         assert_eq!(size_of::<Finished>(), 256 * 16);
         assert_eq!(size_of::<State>(), 71424);
-        assert_eq!(VERSION, 0x4642_4C41_4E45_0003);
+        assert_eq!(VERSION, 0x4642_4C41_4E45_0004);
     }
 }

@@ -63,6 +63,19 @@ impl Disk {
 impl State {
     /// Writes to the disk, which is sure to have it when this returns, and not before.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.begin_write(offset, bytes)?;
+        self.end_write();
+        Ok(())
+    }
+
+    /// The disk is sure to have what this thread has begun to write.
+    pub(super) fn end_write(&mut self) {
+        let thread = thread::current().id();
+        self.record(|| Event::Fence { thread });
+    }
+
+    /// Begins to write: the disk may have any of it.
+    pub(super) fn begin_write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
         let Some(disk) = self.disk.as_mut().filter(|disk| !disk.has_failed()) else {
             return failed();
@@ -83,7 +96,6 @@ impl State {
             // In the middle: any of it may have arrived, for ever in flight.
             return failed();
         }
-        self.record(|| Event::Fence { thread });
         Ok(())
     }
 }

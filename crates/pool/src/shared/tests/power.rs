@@ -9,8 +9,23 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-const BYTES: u64 = 64 << 10;
-const BLOCK: u64 = 4096;
+/// What a pool lies on: where an append is durable, and where that takes a commit.
+#[derive(Clone, Copy)]
+enum On {
+    Memory,
+    Disk,
+}
+
+impl On {
+    /// A medium, its bytes and a segment's.
+    fn medium(self) -> (Sim, u64, u64) {
+        match self {
+            Self::Memory => (Sim::new(64 << 10), 64 << 10, 4096),
+            Self::Disk => (Sim::disk(vec![0; 256 << 10]), 256 << 10, 16 << 10),
+        }
+    }
+}
+
 const WORKERS: u64 = 3;
 /// In a note: this record is durable elsewhere.
 const DRAINED: u64 = 1 << 63;
@@ -50,15 +65,16 @@ fn with_seeds(count: u64, test: impl Fn(&mut Rng)) {
     }
 }
 
-fn new_pool() -> Arc<Sim> {
-    let sim = Arc::new(Sim::new(BYTES as usize));
+fn new_pool(on: On) -> Arc<Sim> {
+    let (sim, bytes, segment) = on.medium();
+    let sim = Arc::new(sim);
     PoolOptions::new()
-        .size(BYTES)
-        .segment_size(BLOCK)
+        .size(bytes)
+        .segment_size(segment)
         .lanes(3)
         .create_on("sim", sim.clone())
         .unwrap();
-    Arc::new(Sim::from_image(sim.image()))
+    Arc::new(sim.of_its_kind(sim.image()))
 }
 
 fn open(sim: &Arc<Sim>) -> Pool {
@@ -155,8 +171,13 @@ fn work(
                         turn += 1;
                         let most = if rng.below(3) == 0 { 2000 } else { 200 };
                         let bytes = payload(id, rng.below(most));
-                        member.append(7, &[IoSlice::new(&bytes)]).unwrap();
-                        sim.note(id);
+                        let lsn = member.append(7, &[IoSlice::new(&bytes)]).unwrap();
+                        if rng.below(4) > 0 {
+                            member.commit(lsn + 1).unwrap();
+                            sim.note(id);
+                        } else if !member.needs_commit() {
+                            sim.note(id);
+                        }
                     }
                 }));
                 steps::unhook();
@@ -254,7 +275,7 @@ fn cut_everywhere(sim: &Sim, before: &Known, rng: &mut Rng, kinds: u64) {
         for n in 0..kinds {
             let kind = if kinds == 1 { rng.below(5) } else { n };
             let image = moment.image(subset(rng, kind));
-            let pool = open(&Arc::new(Sim::from_image(image)));
+            let pool = open(&Arc::new(sim.of_its_kind(image)));
             known.judge(&claim(&pool).1);
         }
         if !moment.step() {
@@ -263,13 +284,22 @@ fn cut_everywhere(sim: &Sim, before: &Known, rng: &mut Rng, kinds: u64) {
     }
 }
 
-#[test]
-fn whenever_the_power_fails_everything_acknowledged_by_any_member_is_recovered() {
-    with_seeds(12, |rng| {
-        let sim = new_pool();
+fn one_generation(on: On, seeds: u64) {
+    with_seeds(seeds, |rng| {
+        let sim = new_pool(on);
         run(&sim, rng);
         cut_everywhere(&sim, &Known::default(), rng, 5);
     });
+}
+
+#[test]
+fn whenever_the_power_fails_everything_acknowledged_by_any_member_is_recovered() {
+    one_generation(On::Memory, 12);
+}
+
+#[test]
+fn on_a_disk_whenever_the_power_fails_everything_committed_by_any_member_is_recovered() {
+    one_generation(On::Disk, 4);
 }
 
 /// Recovers, appends, drains, and gives the lane back if it is empty; then another run begins.
@@ -282,7 +312,8 @@ fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
     for turn in 0..rng.below(4) {
         let id = 10 << 32 | turn;
         let bytes = payload(id, rng.below(300));
-        if lane.append(7, &[IoSlice::new(&bytes)]).is_ok() {
+        if let Ok(lsn) = lane.append(7, &[IoSlice::new(&bytes)]) {
+            lane.commit(lsn + 1).unwrap();
             sim.note(id);
         }
     }
@@ -301,7 +332,8 @@ fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
             for turn in 0..4 {
                 let id = 11 << 32 | turn;
                 let bytes = payload(id, rng.below(2000));
-                lane.member().append(7, &[IoSlice::new(&bytes)]).unwrap();
+                let lsn = lane.member().append(7, &[IoSlice::new(&bytes)]).unwrap();
+                lane.member().commit(lsn + 1).unwrap();
                 sim.note(id);
                 let _ = lane.grow();
                 let _ = lane.shrink();
@@ -311,8 +343,12 @@ fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
 }
 
 /// A second session on what crashes at some points of a run left, itself cut at every point.
-fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>) {
-    let sim = new_pool();
+fn second_generation(
+    on: On,
+    rng: &mut Rng,
+    next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>,
+) {
+    let sim = new_pool(on);
     run(&sim, rng);
     let images = sim.crash_images();
     let mut moment = images.start();
@@ -334,8 +370,17 @@ fn second_generation(rng: &mut Rng, next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<
 #[test]
 fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
     with_seeds(6, |rng| {
-        second_generation(rng, |rng, image| {
+        second_generation(On::Memory, rng, |rng, image| {
             Arc::new(Sim::from_image(image(rng.below(5))))
+        });
+    });
+}
+
+#[test]
+fn on_a_disk_a_shared_lane_recovered_from_one_power_cut_survives_the_next() {
+    with_seeds(3, |rng| {
+        second_generation(On::Disk, rng, |rng, image| {
+            Arc::new(Sim::disk(image(rng.below(5))))
         });
     });
 }
@@ -343,7 +388,7 @@ fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
 #[test]
 fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() {
     with_seeds(6, |rng| {
-        second_generation(rng, |_, image| {
+        second_generation(On::Memory, rng, |_, image| {
             let (durable, seen) = (image(0), image(1));
             let sim = Arc::new(Sim::from_image(durable.clone()));
             thread::scope(|scope| {
