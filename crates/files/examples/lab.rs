@@ -48,6 +48,7 @@ fn main() -> Result<ExitCode, Failure> {
 /// Supervises a database, whose process id is the first line of the output.
 fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failure> {
     let options = SupervisorOptions {
+        preallocated: Vec::new(),
         refuse_io_uring: false,
         patterns: patterns.iter().map(|&p| p.to_owned()).collect(),
         buffers: 2,

@@ -8,6 +8,7 @@
 mod absorbed;
 pub mod boot;
 pub mod client;
+pub mod disks;
 mod error;
 pub mod identity;
 mod log;

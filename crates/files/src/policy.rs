@@ -25,6 +25,9 @@ pub struct Profile {
     pub programs: Vec<String>,
     /// Patterns of the files that are absorbed.
     pub absorb: Vec<String>,
+    /// Of those the ones that its programs give their size before they write to them. Nothing is to be synced there but the log's own blocks: on the pool's
+    /// own disk a commit is the same write, and the drain a second one.
+    pub preallocated: Vec<String>,
     /// Its programs get no `io_uring` and no Linux AIO: making one fails with `ENOSYS`, as on a kernel without, and they read and write by calls that
     /// can be seen.
     pub refuse_io_uring: bool,
@@ -89,6 +92,13 @@ const WAL_SEGMENT: &str = concat!(
 /// Profiles whose programs use `io_uring` where they can, and do without where they cannot.
 const REFUSING_IO_URING: [&str; 1] = ["mariadb"];
 
+/// Of a profile's patterns those of files that are given their size first: InnoDB's redo log, PostgreSQL's segments, which it fills with zeros or uses
+/// again.
+const PREALLOCATED: [(&str, &[&str]); 2] = [
+    ("mariadb", &["ib_logfile0", "ib_logfile101"]),
+    ("postgres", &[WAL_SEGMENT]),
+];
+
 /// The profiles that are built in.
 #[must_use]
 pub fn built_in() -> Vec<Profile> {
@@ -97,6 +107,9 @@ pub fn built_in() -> Vec<Profile> {
         name: (*name).to_owned(),
         programs: owned(programs),
         absorb: owned(absorb),
+        preallocated: (PREALLOCATED.iter())
+            .find(|(of, _)| of == name)
+            .map_or_else(Vec::new, |(_, patterns)| owned(patterns)),
         refuse_io_uring: REFUSING_IO_URING.contains(name),
     };
     BUILT_IN.iter().map(profile).collect()
@@ -109,6 +122,8 @@ pub struct Policy {
     pub profile: String,
     /// Patterns, each once, for [`matches`].
     pub patterns: Vec<String>,
+    /// Patterns of files that have their size before they are written: they stay plain where they lie on the disk of the pool.
+    pub preallocated: Vec<String>,
     /// Making an `io_uring` fails with `ENOSYS`.
     pub refuse_io_uring: bool,
 }
@@ -198,6 +213,7 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
     Ok(Policy {
         refuse_io_uring: profile.is_some_and(|profile| profile.refuse_io_uring),
         profile: profile.map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
+        preallocated: profile.map_or_else(Vec::new, |profile| profile.preallocated.clone()),
         patterns,
     })
 }

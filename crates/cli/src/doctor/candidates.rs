@@ -1,6 +1,7 @@
 //! Where a pool on a disk could lie, and what it would bring: each place is measured beside the directory of the data.
 
 use super::disks::{self, Mount};
+use forebay_files::disks::whole;
 use rustix::{
     fs::{Mode, OFlags},
     io::{Errno, ReadWriteFlags},
@@ -110,7 +111,7 @@ pub fn find(directory: &Path) -> Found {
         return Found::default();
     };
     let sync_us = percentile(&mut sync, 0.5);
-    let (device, disks) = (own.device, disks::whole(own.device));
+    let (device, disks) = (own.device, whole(own.device));
     let others = disks::mounts()
         .into_iter()
         .filter(|other| other.device != device && !other.is_dax && free(&other.point) >= FREE);
@@ -131,7 +132,7 @@ pub fn find(directory: &Path) -> Found {
 fn place(mount: &Mount, data: &[String], sync_us: f64) -> Option<Place> {
     let mut commits = measure(&mount.point, false).ok()?;
     let commit_us = percentile(&mut commits, 0.5);
-    let disks = disks::whole(mount.device);
+    let disks = whole(mount.device);
     let mut warnings: Vec<String> = disks.iter().filter_map(|disk| disks::doubt(disk)).collect();
     if commit_us < TOO_FAST_US {
         warnings.push(

@@ -85,40 +85,6 @@ fn number(device: &str) -> Option<u64> {
     ))
 }
 
-/// The names of the disks below a device: of a partition the disk's, of a volume its disks', of a loop device its file's.
-pub fn whole(device: u64) -> Vec<String> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
-        .map_or_else(|_| Vec::new(), |at| below(&at))
-}
-
-fn below(at: &Path) -> Vec<String> {
-    if at.join("partition").exists() {
-        return at.parent().map_or_else(Vec::new, below);
-    }
-    if let Ok(backing) = fs::read_to_string(at.join("loop/backing_file"))
-        && let Ok(file) = fs::metadata(backing.trim())
-    {
-        return whole(file.dev());
-    }
-    let slaves = fs::read_dir(at.join("slaves"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let disks: Vec<String> = slaves
-        .filter_map(|slave| fs::canonicalize(slave.path()).ok())
-        .flat_map(|slave| below(&slave))
-        .collect();
-    match disks.is_empty() {
-        true => at
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .into_iter()
-            .collect(),
-        false => disks,
-    }
-}
-
 /// Why what the disk says it has may be lost all the same, if the kernel lets it be known.
 pub fn doubt(disk: &str) -> Option<String> {
     let about = Path::new("/sys/block").join(disk);

@@ -90,6 +90,10 @@ pub struct Run {
     /// Absorb files that match this pattern too; may be given several times
     #[arg(long, value_name = "GLOB")]
     absorb: Vec<String>,
+    /// Absorb also logs that have their size before they are written (PostgreSQL's, InnoDB's redo log) where they lie on the disk of the pool: by default
+    /// they stay plain there, since their own syncs are as fast
+    #[arg(long)]
+    absorb_preallocated: bool,
     /// Segments of the pool that the run begins with; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
@@ -180,6 +184,10 @@ impl Run {
             pool,
             SupervisorOptions {
                 patterns: policy.patterns.clone(),
+                preallocated: match self.absorb_preallocated {
+                    true => Vec::new(),
+                    false => policy.preallocated.clone(),
+                },
                 refuse_io_uring: policy.refuse_io_uring,
                 buffers: self.buffers,
                 run_dir: run_dir()?,

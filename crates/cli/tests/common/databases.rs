@@ -77,7 +77,10 @@ pub fn forebay_run(pool: &Path) -> Vec<OsString> {
     let words = ["run", "--explain", "--pool"].map(OsString::from);
     let mut line = vec![OsString::from(FOREBAY)];
     line.extend(words);
-    line.extend([pool.into(), "--".into()]);
+    line.push(pool.into());
+    // The tests' data may lie on the same disk.
+    line.extend(pools_on_disk().then(|| "--absorb-preallocated".into()));
+    line.push("--".into());
     line
 }
 

@@ -6,6 +6,7 @@
 //! [profile.mydb]                  # a new profile, or changes to one that is built in
 //! programs = ["mydb-server"]
 //! absorb = ["*.wal", "journal/*"]
+//! preallocated = ["journal/*"]    # stay plain where they lie on the pool's own disk: they have their size before they are written
 //! refuse_io_uring = true          # making an io_uring fails with ENOSYS; false if it is left out of a new profile
 //! ```
 
@@ -28,6 +29,7 @@ pub struct Config {
 struct Override {
     programs: Option<Vec<String>>,
     absorb: Option<Vec<String>>,
+    preallocated: Option<Vec<String>>,
     refuse_io_uring: Option<bool>,
 }
 
@@ -73,7 +75,9 @@ impl Config {
                 return Err(wrong(0, what));
             }
         }
-        let of_profiles = config.profile.values().filter_map(|p| p.absorb.as_ref());
+        let of_profiles = (config.profile.values())
+            .flat_map(|profile| [&profile.absorb, &profile.preallocated])
+            .flatten();
         for pattern in config.absorb.iter().chain(of_profiles).flatten() {
             pattern::check(pattern)
                 .map_err(|what| wrong(0, format!("the pattern {pattern:?} {what}")))?;
@@ -96,6 +100,7 @@ impl Config {
                     name: name.clone(),
                     programs: Vec::new(),
                     absorb: Vec::new(),
+                    preallocated: Vec::new(),
                     refuse_io_uring: false,
                 });
                 profiles.len() - 1
@@ -106,6 +111,9 @@ impl Config {
             }
             if let Some(absorb) = &change.absorb {
                 profile.absorb.clone_from(absorb);
+            }
+            if let Some(preallocated) = &change.preallocated {
+                profile.preallocated.clone_from(preallocated);
             }
             if let Some(refuse) = change.refuse_io_uring {
                 profile.refuse_io_uring = refuse;

@@ -157,3 +157,28 @@ fn a_file_changes_profiles_and_makes_new_ones() {
         ("redis", vec!["only".to_owned()])
     );
 }
+
+#[test]
+fn what_has_its_size_before_it_is_written_is_known_of_the_profile_and_changed_by_the_configuration()
+{
+    let of = |program: &str, config: &Config| {
+        choose(request(&[OsStr::new(program)], config))
+            .unwrap()
+            .preallocated
+    };
+    let config = Config::default();
+    let names = |patterns: &[String], path: &str| {
+        (patterns.iter()).any(|pattern| matches(pattern.as_bytes(), path.as_bytes()))
+    };
+    assert!(names(
+        &of("postgres", &config),
+        "d/pg_wal/000000010000000000000001"
+    ));
+    let mariadb = of("mariadbd", &config);
+    assert!(names(&mariadb, "/d/ib_logfile0") && !names(&mariadb, "/d/mysql-bin.000001"));
+    assert!(of("redis-server", &config).is_empty());
+    let text = "[profile.mariadb]\npreallocated = []\n[profile.mine]\nprograms = [\"mine\"]\nabsorb = [\"*.wal\"]\npreallocated = [\"*.wal\"]\n";
+    let config = Config::parse(text, Path::new("forebay.toml")).unwrap();
+    assert!(of("mariadbd", &config).is_empty());
+    assert_eq!(of("mine", &config), ["*.wal"]);
+}

@@ -24,7 +24,7 @@ pub use watch::Outside;
 use crate::{
     ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError, IO_URING_REFUSED,
     absorbed::{self, Table},
-    boot,
+    boot, disks,
     marks::Marks,
     sys, wire,
 };
@@ -52,6 +52,8 @@ use uuid::Uuid;
 pub struct SupervisorOptions {
     /// `fnmatch` patterns of the files to absorb.
     pub patterns: Vec<String>,
+    /// Those of them that stay plain if they lie on the disk of the pool.
+    pub preallocated: Vec<String>,
     /// The database's attempts to make an `io_uring` fail with `ENOSYS`.
     pub refuse_io_uring: bool,
     /// Segments of the run's lane, while the disk keeps up.
@@ -67,6 +69,8 @@ pub struct SupervisorOptions {
 /// What all threads of a supervisor share.
 struct Shared {
     pool: Pool,
+    /// The disks that the pool lies on, if an append to it has to be committed.
+    pool_disks: Vec<String>,
     options: SupervisorOptions,
     token: Uuid,
     boot: Uuid,
@@ -127,6 +131,9 @@ impl Supervisor {
         let table = Table::new(&options.run_dir, &socket_name, boot)
             .map_err(FilesError::errno("making the table of absorbed files"))?;
         let shared = Arc::new(Shared {
+            pool_disks: (pool.descriptor())
+                .filter(|_| pool.needs_commit())
+                .map_or_else(Vec::new, disks::of),
             pool,
             token: Uuid::new_v4(),
             boot,

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     FILES_MAX,
     absorbed::Key,
-    identity,
+    disks, identity, policy,
     shared::{Gone, Stamp, State},
     sys,
     wire::Answer,
@@ -69,6 +69,27 @@ impl Candidate<'_> {
     fn key(&self) -> Key {
         (self.stat.st_dev, self.stat.st_ino)
     }
+
+    /// Refuses what the program syncs itself as fast as the pool's disk commits.
+    fn check_gains(&self, shared: &Shared) -> Result<(), Refusal> {
+        let (options, path) = (&shared.options, self.path.as_os_str().as_bytes());
+        let is_on = |pattern: &String| policy::matches(pattern.as_bytes(), path);
+        if shared.pool_disks.is_empty() || !options.preallocated.iter().any(is_on) {
+            return Ok(());
+        }
+        let devices = options.devices.as_ref();
+        if devices.is_some_and(|devices| devices.holding(path).is_some()) {
+            return Ok(());
+        }
+        let disks = disks::of(self.theirs.as_fd());
+        match disks.iter().find(|disk| shared.pool_disks.contains(disk)) {
+            None => Ok(()),
+            Some(disk) => Err(Refusal::Plain(format!(
+                "it has its size before it is written, and lies on {disk} as the pool does: its own syncs are faster there \
+                 (--absorb-preallocated absorbs it all the same)"
+            ))),
+        }
+    }
 }
 
 impl Run {
@@ -127,6 +148,7 @@ impl Run {
             identity: identity::of(theirs.as_fd())
                 .map_err(|e| format!("the file system does not say what it is: {e}"))?,
         };
+        candidate.check_gains(shared)?;
         if let Some((number, stamp, _)) = self.find(candidate.key()) {
             if stamp.state == State::Absorbed {
                 // Two processes opened it at a time.

@@ -63,6 +63,7 @@ impl Attacked {
             .emulated(true);
         drop(options.create(&pool).unwrap());
         let options = SupervisorOptions {
+            preallocated: Default::default(),
             refuse_io_uring: false,
             patterns: vec!["*.log".to_owned()],
             buffers: 2,
