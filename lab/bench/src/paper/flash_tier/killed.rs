@@ -35,7 +35,7 @@ fn followed(
     steady: &Steady,
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
-    let [slice, slices] = stage.lab.size.pick([1, 2], [3, 12], [10, 60]);
+    let [slice, slices] = stage.lab.size.pick([1, 1], [3, 12], [10, 60]);
     stage.kill(standing)?;
     let begun = Instant::now();
     stage.restart(standing)?;

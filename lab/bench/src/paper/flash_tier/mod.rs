@@ -110,11 +110,14 @@ const OTHER_PERCENTS: [u64; 3] = [5, 10, 40];
 fn rows(size: Size) -> Vec<(Ground, Vec<Variant>)> {
     let all = VARIANTS.to_vec();
     match size {
-        // One row of each kind.
+        // Each variant and each ground once, and what is killed.
         Size::Toy => vec![
-            (Ground::Apart(SSD), all),
-            (Ground::One(SSD), vec![Variant::Dirty]),
-            (Ground::Here, vec![Variant::Dirty]),
+            (
+                Ground::Apart(SSD),
+                vec![Variant::Original, Variant::Dirty, Variant::DirtyAndRedo],
+            ),
+            (Ground::One(SSD), vec![Variant::All]),
+            (Ground::Here, vec![Variant::NoDoublewrite]),
         ],
         Size::Quick | Size::Paper => vec![
             (Ground::Apart(SSD), all.clone()),
@@ -205,4 +208,40 @@ fn of_size(case: Case, steady: &Steady, measured: &mut Measured) {
     let figures = [("sizes", steady.tpmc), ("found", steady.found_percent)];
     let rows = figures.map(|(panel, figure)| Row::of(panel, place, name, &x, &[figure]));
     measured.rows.extend(rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::{Experiment, claims::Ours};
+
+    #[test]
+    fn every_row_that_a_claim_compares_is_measured() {
+        let measured = rows(Size::Quick);
+        let claims = &Experiment::named("p2-tpcc").unwrap().claims;
+        assert!(!claims.is_empty());
+        for claim in claims {
+            let Ours::Ratio(over, under) = &claim.ours else {
+                panic!("{}: no ratio", claim.what);
+            };
+            for cell in [over, under] {
+                let is_it = |(ground, variants): &(Ground, Vec<Variant>)| {
+                    let names = variants.iter().any(|variant| variant.name() == cell.series);
+                    ground.panel().0 == cell.panel && names
+                };
+                assert!(measured.iter().any(is_it) && cell.x == X, "{}", claim.what);
+            }
+        }
+    }
+
+    #[test]
+    fn toy_size_has_each_variant_and_each_ground() {
+        let toy = rows(Size::Toy);
+        for variant in VARIANTS {
+            assert!(toy.iter().any(|(_, variants)| variants.contains(&variant)));
+        }
+        for panel in ["raid", "ssd", "here"] {
+            assert!(toy.iter().any(|(ground, _)| ground.panel().0 == panel));
+        }
+    }
 }
