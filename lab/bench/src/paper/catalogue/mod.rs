@@ -84,6 +84,10 @@ mod tests {
     fn every_experiment_has_an_id_of_its_own_its_papers_setup_and_a_headline() {
         let ids: BTreeSet<_> = ALL.iter().map(|experiment| &experiment.id).collect();
         assert_eq!((ids.len(), ALL.len()), (17, 17));
+        for paper in PAPERS.iter() {
+            let is_its = |experiment: &Experiment| experiment.paper == paper.id;
+            assert!(ALL.iter().any(is_its), "{} has no experiment", paper.id);
+        }
         for experiment in ALL.iter() {
             let id = &experiment.id;
             assert!(id.starts_with(&experiment.paper.to_lowercase()), "{id}");
