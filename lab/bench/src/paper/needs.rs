@@ -39,7 +39,7 @@ impl Experiment {
             // The data directory, a row's copy, logs, and flash. A row of this disk has its copy and its flash there.
             Measurement::FlashTier => {
                 let data = flash_tier::warehouses(size) * 128 * MIB;
-                (2 * data + 512 * MIB, 3 * data + 1024 * MIB)
+                (2 * data + 512 * MIB, 3 * data + 640 * MIB)
             }
             // The data directory, a round's copy, and what compactions make meanwhile.
             Measurement::LinkBench | Measurement::Tpcc => {

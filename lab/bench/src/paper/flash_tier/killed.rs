@@ -5,7 +5,7 @@ use super::{
     stage::{Stage, Standing},
     steady::Steady,
 };
-use crate::BenchError;
+use crate::{BenchError, rounds::median};
 use std::time::Instant;
 
 /// The share of the steady rate that counts as reached.
@@ -47,7 +47,7 @@ fn followed(
         measured
             .rows
             .push(Row::of("warming", SSD, series, &x, &[tpmc]));
-        if reached_s.is_none() && tpmc >= REACHED * steady.tpmc {
+        if reached_s.is_none() && tpmc >= REACHED * median(&steady.tpmc) {
             reached_s = Some(serves_s + (at * slice) as f64);
         }
     }

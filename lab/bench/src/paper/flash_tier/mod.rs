@@ -12,6 +12,7 @@ mod steady;
 use super::{Lab, Measured, Row, Size};
 use crate::{
     BenchError,
+    device::{self, Effort},
     mariadb::{
         server,
         workload::{Scripts, Workload},
@@ -147,6 +148,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     };
     let stage = Stage::load(lab, &scripts, workload, scratch.path())?;
     let mut measured = Measured::default();
+    measured
+        .devices
+        .push(device::measure(lab.dir, Effort::QUICK)?);
     let mut curve = Vec::new();
     for (ground, variants) in rows(lab.size) {
         for variant in variants {
@@ -187,10 +191,9 @@ fn row(stage: &Stage<'_>, case: Case, measured: &mut Measured) -> Result<Steady,
     let steady = stage.measure(&server)?;
     let (panel, short) = case.ground.panel();
     let (place, name) = (case.ground.place(), case.variant.name());
-    let [tpmc, p99_ms] = [steady.tpmc, steady.new_order_p99_ms];
     measured.rows.extend([
-        Row::of(panel, place, name, X, &[tpmc]),
-        Row::of("p99", place, name, short, &[p99_ms]),
+        Row::of(panel, place, name, X, &steady.tpmc),
+        Row::of("p99", place, name, short, &steady.new_order_p99_ms),
     ]);
     measured.note(&[], format!("{name}, {short} ({place}): {steady}"));
     let is_followed = matches!(case.variant, Variant::Original | Variant::Dirty);
@@ -205,8 +208,11 @@ fn row(stage: &Stage<'_>, case: Case, measured: &mut Measured) -> Result<Steady,
 fn of_size(case: Case, steady: &Steady, measured: &mut Measured) {
     let x = format!("{} %", case.percent);
     let (place, name) = (case.ground.place(), case.variant.name());
-    let figures = [("sizes", steady.tpmc), ("found", steady.found_percent)];
-    let rows = figures.map(|(panel, figure)| Row::of(panel, place, name, &x, &[figure]));
+    let figures = [
+        ("sizes", steady.tpmc.as_slice()),
+        ("found", &[steady.found_percent]),
+    ];
+    let rows = figures.map(|(panel, figures)| Row::of(panel, place, name, &x, figures));
     measured.rows.extend(rows);
 }
 

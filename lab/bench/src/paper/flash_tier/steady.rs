@@ -1,19 +1,31 @@
 //! A row in its steady state: when it is there, and what it is measured by.
 
 use super::stage::{Flash, Stage, Standing};
-use crate::{BenchError, mariadb::workload::Measured as Done};
+use crate::{
+    BenchError,
+    mariadb::workload::Measured as Done,
+    rounds::{median, span},
+};
 use std::{fmt, time::Instant};
 
 /// Turns of the queue before a row is measured.
 const TURNS: f64 = 2.0;
 
+/// The least shares of TPC-C's other transactions, percent.
+const SHARES: [(&str, f64); 4] = [
+    ("payment", 43.0),
+    ("order_status", 4.0),
+    ("delivery", 4.0),
+    ("stock_level", 4.0),
+];
+
 /// What a row gives.
 #[derive(Clone, Debug)]
 pub(super) struct Steady {
-    /// New-Orders a minute.
-    pub tpmc: f64,
-    /// 99 of 100 New-Orders take at most, ms.
-    pub new_order_p99_ms: f64,
+    /// New-Orders a minute, in each round.
+    pub tpmc: Vec<f64>,
+    /// 99 of 100 New-Orders take at most, ms, in each round.
+    pub new_order_p99_ms: Vec<f64>,
     /// Of the pages that the server read, those that the flash cache had; 0 without one.
     pub found_percent: f64,
     /// How long it worked before, seconds.
@@ -27,11 +39,11 @@ pub(super) struct Steady {
 }
 
 impl Stage<'_> {
-    /// Seconds of a slice of work, of the least and most time before a row is measured, and of its measurement.
-    fn seconds(&self) -> [u64; 4] {
-        self.lab
-            .size
-            .pick([1, 1, 1, 1], [5, 10, 45, 15], [20, 120, 1200, 120])
+    /// Seconds of a slice of work, of the least and most time before a row is measured, and of a round; and rounds.
+    fn seconds(&self) -> ([u64; 4], usize) {
+        let size = self.lab.size;
+        let seconds = size.pick([1, 1, 1, 1], [5, 10, 45, 6], [20, 120, 1200, 40]);
+        (seconds, size.pick(1, 3, 3))
     }
 
     /// Has a row work until its queue has turned, and measures it.
@@ -40,7 +52,7 @@ impl Stage<'_> {
     /// Those of the workload; [`BenchError::Child`] if no page came into its flash cache.
     pub fn measure(&self, standing: &Standing) -> Result<Steady, BenchError> {
         let name = self.name(standing.case);
-        let [slice, least, most, measured_s] = self.seconds();
+        let ([slice, least, most, round_s], rounds) = self.seconds();
         let begun = Instant::now();
         let turns = || {
             standing
@@ -61,8 +73,10 @@ impl Stage<'_> {
                 "no page came into the flash cache: does the file system say when a file was born?";
             return Err(BenchError::Child(format!("({name}) {what}")));
         }
-        let done = self.work(standing, measured_s)?;
-        let steady = Steady::of(&done, measured_s, settling_s, before, standing.flash())?;
+        let work = |_| self.work(standing, round_s);
+        let done = (0..rounds).map(work).collect::<Result<Vec<_>, _>>()?;
+        let flash = before.zip(standing.flash());
+        let steady = Steady::of(&done, round_s * rounds as u64, settling_s, flash)?;
         self.lab.note(&format!("{name}: {steady}"));
         Ok(steady)
     }
@@ -70,31 +84,48 @@ impl Stage<'_> {
 
 impl Steady {
     fn of(
-        done: &Done,
+        rounds: &[Done],
         measured_s: u64,
         settling_s: f64,
-        before: Option<Flash>,
-        after: Option<Flash>,
+        flash: Option<(Flash, Flash)>,
     ) -> Result<Self, BenchError> {
-        let lacking = || BenchError::Child("(sysbench) reported no New-Orders".to_owned());
-        let flash = before.zip(after).map(|(before, after)| {
-            let turns = before.turns();
-            (after.since(&before), turns)
-        });
+        let each = |figure: &dyn Fn(&Done) -> Option<f64>| {
+            let figures = rounds.iter().map(figure).collect::<Option<Vec<f64>>>();
+            figures.ok_or_else(|| BenchError::Child("(sysbench) reported no New-Orders".to_owned()))
+        };
+        let flash = flash.map(|(before, after)| (after.since(&before), before.turns()));
         let found = |flash: &Flash| {
             let reads = flash.hits + flash.misses;
             100.0 * flash.hits as f64 / reads.max(1) as f64
         };
         Ok(Self {
-            tpmc: done.tpmc.ok_or_else(lacking)?,
-            new_order_p99_ms: done.operation("new_order").ok_or_else(lacking)?.p99_us / 1e3,
+            tpmc: each(&|round| round.tpmc)?,
+            new_order_p99_ms: each(&|round| Some(round.operation("new_order")?.p99_us / 1e3))?,
             found_percent: flash.as_ref().map_or(0.0, |(flash, _)| found(flash)),
             settling_s,
             measured_s,
-            failed: done.failed(),
+            failed: failed(rounds),
             flash,
         })
     }
+}
+
+/// TPC-C's checks that do not hold: of times in any round, of shares in all rounds together, since a short one has few transactions.
+fn failed(rounds: &[Done]) -> Vec<String> {
+    let mut failed: Vec<String> = rounds.iter().flat_map(Done::failed).collect();
+    failed.retain(|name| name.ends_with("in time"));
+    failed.sort_unstable();
+    failed.dedup();
+    let operations = || rounds.iter().flat_map(|round| &round.operations);
+    let all: u64 = operations().map(|of| of.count).sum();
+    for (name, least) in SHARES {
+        let mine = operations().filter(|of| of.operation == name);
+        let share = 100.0 * mine.map(|of| of.count).sum::<u64>() as f64 / all.max(1) as f64;
+        if share < least {
+            failed.push(format!("{name} {share:.1} % of {all}, not {least} %"));
+        }
+    }
+    failed
 }
 
 impl Flash {
@@ -121,10 +152,16 @@ impl Flash {
 
 impl fmt::Display for Steady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rates = span(&self.tpmc);
         write!(
             f,
-            "{:.0} tpmC, p99 of New-Orders {:.0} ms; measured {} s after {:.0} s",
-            self.tpmc, self.new_order_p99_ms, self.measured_s, self.settling_s
+            "{:.0} tpmC ({:.0} to {:.0}), p99 of New-Orders {:.0} ms; measured {} s after {:.0} s",
+            median(&self.tpmc),
+            rates.min,
+            rates.max,
+            median(&self.new_order_p99_ms),
+            self.measured_s,
+            self.settling_s
         )?;
         if let Some((flash, turns)) = &self.flash {
             let a_second = |count: u64| count as f64 / self.measured_s as f64;
@@ -145,5 +182,72 @@ impl fmt::Display for Steady {
             [] => f.write_str("; TPC-C's checks hold"),
             failed => write!(f, "; of TPC-C's checks these fail: {}", failed.join(", ")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(counts: [u64; 5], in_time: bool) -> Done {
+        let names = [
+            "new_order",
+            "payment",
+            "order_status",
+            "delivery",
+            "stock_level",
+        ];
+        let operation =
+            |(name, count)| format!(r#"{{"operation":"{name}","count":{count},"p99_us":9000}}"#);
+        let operations: Vec<String> = names.into_iter().zip(counts).map(operation).collect();
+        let text = format!(
+            r#"{{"operations_per_s":1,"tpmC":{},"payment_share_ok":false,"delivery_90_%_in_time":{in_time},"operations":[{}]}}"#,
+            counts[0],
+            operations.join(",")
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn shares_are_those_of_all_rounds_and_times_those_of_each() {
+        let even = round([430, 440, 44, 44, 42], true);
+        assert_eq!(failed(std::slice::from_ref(&even)), [""; 0]);
+        let uneven = round([600, 300, 44, 44, 12], false);
+        let told = failed(&[even, uneven]);
+        assert_eq!(told[0], "delivery 90 % in time");
+        assert!(told[1].starts_with("payment 37.0 % of 2000"), "{told:?}");
+        assert!(told[2].starts_with("stock_level 2.7 %"), "{told:?}");
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn a_row_is_what_happened_while_it_was_measured() {
+        let at = |count| Flash {
+            slots: 100,
+            hits: 3 * count,
+            misses: count,
+            enqueued: count,
+            ..Flash::default()
+        };
+        let rounds = [round([430, 440, 44, 44, 42], true)];
+        let steady = Steady::of(&rounds, 6, 1.0, Some((at(250), at(450)))).unwrap();
+        assert_eq!(
+            (steady.found_percent, steady.tpmc.as_slice()),
+            (75.0, &[430.0][..])
+        );
+        let (flash, turns) = steady.flash.unwrap();
+        assert_eq!((flash.enqueued, turns), (200, 2.5));
+        assert!(
+            Steady::of(
+                &[Done {
+                    tpmc: None,
+                    ..rounds[0].clone()
+                }],
+                6,
+                1.0,
+                None
+            )
+            .is_err()
+        );
     }
 }
