@@ -182,6 +182,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     }
     cost::rows(lab.size, &mut measured)?;
     measured.note(&[], stage.describe());
+    if let Some(note) = lab.pool.note() {
+        measured.note(&[], note);
+    }
     Ok(measured)
 }
 

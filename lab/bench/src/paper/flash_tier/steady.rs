@@ -42,7 +42,7 @@ impl Stage<'_> {
     /// Seconds of a slice of work, of the least and most time before a row is measured, and of a round; and rounds.
     fn seconds(&self) -> ([u64; 4], usize) {
         let size = self.lab.size;
-        let seconds = size.pick([1, 1, 1, 1], [5, 10, 45, 6], [20, 120, 1200, 40]);
+        let seconds = size.pick([1, 1, 1, 2], [5, 10, 45, 6], [20, 120, 1200, 40]);
         (seconds, size.pick(1, 3, 3))
     }
 
