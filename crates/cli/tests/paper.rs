@@ -150,6 +150,7 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
     } else {
         p4_is_complete(get);
     }
+    p2_is_complete(get);
     p3_is_complete(get);
     p5_is_complete(get);
     a_report_has_it_all(&sandbox);
@@ -159,7 +160,14 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
 
 fn p5_is_complete(get: impl Fn(&str) -> Value) {
     let profiles = [
-        "hdd-7200", "sata-ssd", "nvme", "nvram", "gen-z-uc", "gen-z-wt", "gen-z-wc",
+        "hdd-7200",
+        "sata-ssd",
+        "sata-ssd-steady",
+        "nvme",
+        "nvram",
+        "gen-z-uc",
+        "gen-z-wt",
+        "gen-z-wc",
     ];
     let accesses = [
         "read 4 KiB, random",
@@ -192,6 +200,33 @@ fn p5_is_complete(get: impl Fn(&str) -> Value) {
             &["16 B", "1 KiB", "16 KiB"],
         );
     }
+}
+
+fn p2_is_complete(get: impl Fn(&str) -> Value) {
+    let result = get("p2-tpcc");
+    let on_ssd = |panel: &str, series: &[&str], xs: &[&str]| {
+        assert_on(&result, "sata-ssd", panel, series, xs);
+    };
+    let on_the_array = ["original", "FaCE dirty", "FaCE dirty, redo in the pool"];
+    on_ssd("raid", &on_the_array, &["16 clients"]);
+    on_ssd("p99", &on_the_array, &["data on the array"]);
+    on_ssd("ssd", &["FaCE all"], &["16 clients"]);
+    assert_complete(
+        &result,
+        "here",
+        &["original without doublewrite"],
+        &["16 clients"],
+    );
+    on_ssd("sizes", &["FaCE dirty"], &["20 %"]);
+    let restarts = ["original", "FaCE dirty, warm", "FaCE dirty, cold"];
+    on_ssd("restart", &restarts, &["serves"]);
+    let pages = ["page found", "page that comes in"];
+    on_ssd("cost", &["the cache", "the device"], &pages);
+    let notes = result["notes"].to_string();
+    assert!(
+        notes.contains("the queue turned") && notes.contains("TPC-C's checks"),
+        "{notes}"
+    );
 }
 
 fn p3_is_complete(get: impl Fn(&str) -> Value) {

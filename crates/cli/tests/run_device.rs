@@ -3,8 +3,11 @@
 
 mod common;
 
-use common::{Ran, Sandbox, databases::leveldb};
-use forebay_bench::scratch::memory_dir;
+use common::{FOREBAY, Ran, Sandbox, databases::leveldb};
+use forebay_bench::{
+    mariadb::server::{self, Launch, Server},
+    scratch::{ScratchDir, memory_dir},
+};
 use std::{
     fs,
     os::unix::fs::symlink,
@@ -273,4 +276,71 @@ fn the_benchmark_shows_each_kind_of_request_beside_the_profile() {
     sandbox
         .run("bench device --profile floppy")
         .fails(2, &["floppy", "nvme"]);
+}
+
+#[test]
+fn a_file_on_a_device_is_no_persistent_memory_and_there_are_no_rings() {
+    let sandbox = Sandbox::new();
+    sandbox.device(SLOW);
+    let script = r#"
+import ctypes, mmap, os
+SYNC = 3 | 0x80000
+READ, BOTH = mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE
+def made(name):
+    fd = os.open(name, os.O_CREAT | os.O_RDWR)
+    os.ftruncate(fd, 8192)
+    return fd
+def maps(fd, flags, protection):
+    try:
+        mmap.mmap(fd, 4096, flags, protection)
+        return True
+    except OSError as error:
+        return error.errno
+log, other = made("d/log"), made("d/other")
+print(maps(log, mmap.MAP_SHARED, BOTH), maps(log, SYNC, BOTH), maps(log, mmap.MAP_SHARED, BOTH), maps(log, mmap.MAP_SHARED, READ),
+      maps(other, mmap.MAP_SHARED, BOTH))
+libc = ctypes.CDLL(None, use_errno=True)
+for number in [425, 206]:
+    print(libc.syscall(number, 4, ctypes.create_string_buffer(120)), ctypes.get_errno())
+"#;
+    fs::write(sandbox.file("maps.py"), script).unwrap();
+    let ran = sandbox.on_device("", "exec python3 maps.py").ok();
+    // EOPNOTSUPP and ENOSYS.
+    assert_eq!(
+        ran.text(),
+        "True 95 95 True True\n-1 38\n-1 38\n",
+        "{}",
+        ran.stderr
+    );
+}
+
+/// InnoDB maps its log where that is in /dev/shm, and then neither writes nor syncs it.
+#[test]
+fn a_mariadb_server_in_memory_writes_its_log_by_calls_if_that_is_on_a_device() {
+    if let Some(missing) = server::lacking() {
+        assert!(std::env::var_os("CI").is_none(), "{missing}");
+        println!("skipped: {missing}");
+        return;
+    }
+    let dir = ScratchDir::new_in(&memory_dir()).unwrap();
+    let mut launch = Launch::new(dir.path()).unwrap();
+    server::create(&launch.data()).unwrap();
+    launch.options = ["--innodb-buffer-pool-size=8M", "--innodb-log-file-size=8M"]
+        .map(str::to_owned)
+        .to_vec();
+    launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.path().join("run").into())];
+    let maps_its_log = |launch: &Launch| {
+        let server = Server::start(launch).unwrap();
+        let maps = format!("/proc/{}/maps", server.server().pid());
+        let maps = fs::read_to_string(maps).unwrap();
+        server.stop().unwrap();
+        maps.contains("ib_logfile0")
+    };
+    let is_shm = dir.path().starts_with("/dev/shm");
+    assert_eq!(maps_its_log(&launch), is_shm);
+    let device = format!("{}=nvram", launch.data().display());
+    launch.wrapper = [FOREBAY, "run", "--no-pool", "--device", &device, "--"]
+        .map(Into::into)
+        .to_vec();
+    assert!(!maps_its_log(&launch));
 }

@@ -4,7 +4,7 @@
 //! then. Where a file lies is asked once, when it is opened.
 #![expect(unsafe_code, reason = "borrows descriptors for system calls")]
 
-use crate::around::tell_client;
+use crate::around::{is_client, tell_client};
 use forebay_device::{Device, Devices, FileKey, Mode, clock};
 use forebay_files::client;
 use libc::c_int;
@@ -12,9 +12,18 @@ use rustix::{
     fd::BorrowedFd,
     fs::{AtFlags, FileType, OFlags, Stat},
 };
-use std::{ffi::CStr, sync::OnceLock};
+use std::{
+    ffi::CStr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 static DEVICES: OnceLock<Devices> = OnceLock::new();
+
+/// The file that was refused last as persistent memory, by its key.
+static TAKEN_FOR_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 /// The directory of links to this thread's descriptors.
 const LINKS: &str = "/proc/thread-self/fd";
@@ -223,6 +232,35 @@ impl Begun {
         tell_client(|| {
             if let Some((stat, _)) = self.look() {
                 self.device.dropped(key(&stat), offset, bytes);
+            }
+        });
+    }
+
+    /// Whether a shared mapping is to be refused, as a file system on a disk refuses it: one by `MAP_SYNC`, and a later one of the same file that can
+    /// be stored to. InnoDB asks for both where its log is in /dev/shm, and then neither writes nor syncs it. Not to ourselves.
+    pub(crate) fn refuses_stores(self, protection: c_int, flags: c_int) -> bool {
+        if is_client() {
+            return false;
+        }
+        let mut refused = false;
+        tell_client(|| {
+            let Some((stat, _)) = self.look() else { return };
+            let key = key(&stat).to_word();
+            let asks = flags & libc::MAP_SYNC != 0;
+            if asks {
+                TAKEN_FOR_MEMORY.store(key, Relaxed);
+            }
+            let stores = protection & libc::PROT_WRITE != 0;
+            refused = asks || stores && TAKEN_FOR_MEMORY.load(Relaxed) == key;
+        });
+        refused
+    }
+
+    /// The file can be stored to by a mapping.
+    pub(crate) fn mapped_to_store(self) {
+        tell_client(|| {
+            if let Some((stat, _)) = self.look() {
+                self.device.mapped_to_store(key(&stat));
             }
         });
     }

@@ -1,6 +1,6 @@
 //! `mmap`, `munmap`, `mprotect`, `mremap`. The client's own memory ([`client::is_own_memory`]) stays mapped, whatever a program finds and unmaps.
 //!
-//! A mapping of a file on an emulated device is charged page by page ([`guard`]). And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`: the file is retired, if the kernel makes the mapping at all.
+//! A mapping of a file on an emulated device is charged page by page ([`guard`]); it is refused to a program that takes the file for persistent memory. And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`: the file is retired, if the kernel makes the mapping at all.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -18,6 +18,10 @@ hooks! {
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
+        if is_shared(flags) && device::begin(fd).is_some_and(|begun| begun.refuses_stores(protection, flags)) {
+            set_errno(libc::EOPNOTSUPP);
+            return libc::MAP_FAILED;
+        }
         if !is_anonymous(flags)
             && let Err(failed) = pages::leave(fd)
         {
@@ -49,6 +53,13 @@ hooks! {
             && let Some(begun) = begun
         {
             tell_client(|| guard::charge(begun, mapped, bytes, offset.unsigned_abs(), protection));
+        }
+        if mapped != libc::MAP_FAILED
+            && is_shared(flags)
+            && protection & libc::PROT_WRITE != 0
+            && let Some(begun) = device::begin(fd)
+        {
+            begun.mapped_to_store();
         }
         mapped
     };

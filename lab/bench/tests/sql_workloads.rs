@@ -104,7 +104,10 @@ fn linkbench_runs_its_published_mix_and_keeps_its_counts() {
 
 #[test]
 fn tpcc_deals_its_deck_and_keeps_its_consistency_conditions() {
-    let Some(database) = MariaDb::load(Workload::Tpcc { warehouses: 1 }) else {
+    let Some(database) = MariaDb::load(Workload::Tpcc {
+        warehouses: 1,
+        roam: true,
+    }) else {
         return;
     };
     database.check();

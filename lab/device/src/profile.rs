@@ -115,10 +115,11 @@ fn yes() -> bool {
 
 impl Profile {
     /// Names of the profiles that are built in.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "hdd-7200",
         "hdd-15k-raid0x8",
         "sata-ssd",
+        "sata-ssd-steady",
         "nvme",
         "nvram",
         "gen-z-uc",
@@ -133,6 +134,7 @@ impl Profile {
             "hdd-7200" => include_str!("../profiles/hdd-7200.toml"),
             "hdd-15k-raid0x8" => include_str!("../profiles/hdd-15k-raid0x8.toml"),
             "sata-ssd" => include_str!("../profiles/sata-ssd.toml"),
+            "sata-ssd-steady" => include_str!("../profiles/sata-ssd-steady.toml"),
             "nvme" => include_str!("../profiles/nvme.toml"),
             "nvram" => include_str!("../profiles/nvram.toml"),
             "gen-z-uc" => include_str!("../profiles/gen-z-uc.toml"),
@@ -291,6 +293,28 @@ mod tests {
                 "{name}: {found} for {kib_s}"
             );
         }
+    }
+
+    #[test]
+    fn an_ssd_in_its_steady_state_writes_in_sequence_as_ever_and_at_random_thousands_a_second() {
+        let steady = Profile::built_in("sata-ssd-steady").unwrap();
+        let ns = |bytes, is_sequential| {
+            let (fixed, transfer) = steady.write.of(bytes, is_sequential);
+            (fixed + transfer) as f64
+        };
+        let random_a_second = f64::from(steady.channels) * 1e9 / ns(4096, false);
+        assert!(
+            (5000.0..8000.0).contains(&random_a_second),
+            "{random_a_second}"
+        );
+        let sequential_mb_s = f64::from(1 << 20) / ns(1 << 20, true) * 1e3;
+        assert!(
+            (450.0..=500.0).contains(&sequential_mb_s),
+            "{sequential_mb_s}"
+        );
+        assert!(steady.flush_us >= 1000.0);
+        let fresh = Profile::built_in("sata-ssd").unwrap();
+        assert_eq!(steady.read.of(16384, false), fresh.read.of(16384, false));
     }
 
     #[test]

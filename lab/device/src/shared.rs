@@ -48,6 +48,8 @@ pub(crate) struct FileState {
     /// Where the last read and the last write ended.
     pub(crate) read_end: AtomicU64,
     pub(crate) write_end: AtomicU64,
+    /// Not 0: it was mapped so that it can be stored to, which is not seen.
+    pub(crate) stored: AtomicU64,
 }
 
 /// A device's state.

@@ -364,3 +364,17 @@ fn a_wrong_command_line_is_refused_with_what_to_do() {
     let text = format!("{}=nvme", dir.path().display());
     assert_eq!(Placed::parse(&text).unwrap().profile.name, "nvme");
 }
+
+#[test]
+fn a_sync_of_a_file_that_is_stored_to_by_a_mapping_writes_a_page() {
+    let devices = devices(profile("journal = false\nflush_us = 1000"));
+    let device = devices.get(0).unwrap();
+    device.opened(FILE, 8 * PAGE);
+    assert_eq!(device.sync(FILE, 8 * PAGE, true, 0), 0);
+    device.mapped_to_store(FILE);
+    for turn in [10, 20] {
+        let now = turn * READ_PAGE;
+        let done = device.sync(FILE, 8 * PAGE, true, now);
+        assert_eq!(done, now + WRITE_PAGE + 1000 * US);
+    }
+}

@@ -73,9 +73,6 @@ fn summary(results: &Results) -> Markup {
                 }
             }
         }
-        @for paper in results.without_experiments() {
-            p.soft { (paper.id) " " (paper.title) ": not measured, there is no experiment yet." }
-        }
     }
 }
 

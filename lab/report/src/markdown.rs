@@ -54,13 +54,6 @@ fn summary(results: &Results) -> String {
         "lrrl",
         &rows,
     ));
-    for paper in results.without_experiments() {
-        let _ = writeln!(
-            text,
-            "{} {}: not measured, there is no experiment yet.\n",
-            paper.id, paper.title
-        );
-    }
     text
 }
 

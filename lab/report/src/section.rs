@@ -4,7 +4,7 @@ use crate::{Results, words};
 use forebay_bench::{
     paper::{
         Experiment, Outcome, Panel, Row, Size,
-        catalogue::{PAPERS, Paper},
+        catalogue::PAPERS,
         claims::{Claim, Estimate, Form, Verdict},
     },
     report::figure,
@@ -89,18 +89,6 @@ impl Results {
             }
         }
         steps.iter().map(|(_, seconds)| seconds).sum()
-    }
-
-    /// Papers that nothing is measured of yet.
-    pub(crate) fn without_experiments(&self) -> Vec<&'static Paper> {
-        PAPERS
-            .iter()
-            .filter(|paper| {
-                self.0
-                    .iter()
-                    .all(|(experiment, _)| experiment.paper != paper.id)
-            })
-            .collect()
     }
 }
 

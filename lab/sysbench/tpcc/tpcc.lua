@@ -11,6 +11,7 @@ local transactions = require("transactions")
 
 sysbench.cmdline.options = {
    warehouses = { "Warehouses of the database; one is some 100 MB", 1 },
+   roam = { "Each transaction is at a warehouse drawn at random; otherwise a thread has one for all", false },
    isolation = { "Isolation level of the transactions", "REPEATABLE READ" },
    storage_engine = workload.options.storage_engine,
    json_file = workload.options.json_file,
@@ -61,8 +62,11 @@ function thread_init()
    con = sysbench.sql.driver():connect()
    con:query("SET SESSION TRANSACTION ISOLATION LEVEL " .. sysbench.opt.isolation)
    note = workload.recorder(names)
-   -- A terminal belongs to one warehouse.
-   terminal = transactions.terminal(con, 1 + sysbench.tid % sysbench.opt.warehouses)
+   -- A terminal belongs to one warehouse; tpcc-mysql's draws one for each transaction.
+   local home = 1 + sysbench.tid % sysbench.opt.warehouses
+   terminal = transactions.terminal(con, function()
+      return sysbench.opt.roam and workload.between(1, sysbench.opt.warehouses) or home
+   end)
    deck = {}
    workload.undo_before_restart()
 end

@@ -186,13 +186,13 @@ local function stock_level(con, home)
    end)
 end
 
--- A terminal of warehouse `home`: its transactions by name.
+-- A terminal, each of whose transactions is at the warehouse that `home` gives: its transactions by name.
 function M.terminal(con, home)
    local terminal = {}
    for name, work in pairs({ new_order = new_order, payment = payment, order_status = order_status, delivery = delivery,
       stock_level = stock_level }) do
       terminal[name] = function()
-         work(con, home)
+         work(con, home())
       end
    end
    return terminal

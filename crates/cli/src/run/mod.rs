@@ -75,7 +75,7 @@ pub struct Run {
     /// Use no pool: nothing is absorbed, every file is as without Forebay; so it is also with --device alone
     #[arg(long, conflicts_with_all = ["pool", "emulated"])]
     no_pool: bool,
-    /// Give file I/O below DIR the latency, bandwidth, queue and sync cost of a device: hdd-7200, hdd-15k-raid0x8, sata-ssd,
+    /// Give file I/O below DIR the latency, bandwidth, queue and sync cost of a device: hdd-7200, hdd-15k-raid0x8, sata-ssd, sata-ssd-steady,
     /// nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or the path of a TOML file with a profile; may be given several times
     #[arg(long = "device", value_name = "DIR=PROFILE", value_parser = device::parse)]
     devices: Vec<Placed>,

@@ -56,7 +56,8 @@ pub struct Behind {
 }
 
 impl Setting<'_> {
-    /// Makes the pool, and says what stands before the program. `devices`: directories, and the emulated devices that they are on.
+    /// Makes the pool, and says what stands before the program. `devices`: directories, and the emulated devices that they are on; `options`: more of
+    /// `forebay run`, which then stands there in any case.
     ///
     /// # Errors
     /// Those of the pool.
@@ -69,7 +70,8 @@ impl Setting<'_> {
         let pool = self.pools.make(self.contender, self.user)?;
         let mut environment = vec![(RUN_DIR.into(), run_dir.clone().into())];
         let mut wrapper = Vec::new();
-        if pool.is_some() || !devices.is_empty() {
+        let options: Vec<_> = options.into_iter().collect();
+        if pool.is_some() || !devices.is_empty() || !options.is_empty() {
             let devices = devices
                 .iter()
                 .map(|(dir, profile)| ("--device", device_argument(dir, profile)));

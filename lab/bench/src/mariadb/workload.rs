@@ -3,6 +3,7 @@
 use super::server::{DATABASE, Server, program, said_by};
 use crate::{BenchError, processes::output};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -56,6 +57,8 @@ pub enum Workload {
     Tpcc {
         /// Warehouses of some 100 MB.
         warehouses: u64,
+        /// Each transaction is at a warehouse of its own, as in tpcc-mysql; otherwise a connection has one for all.
+        roam: bool,
     },
 }
 
@@ -76,6 +79,26 @@ pub struct Measured {
     pub tpmc: Option<f64>,
     /// By kind.
     pub operations: Vec<Operation>,
+    /// What else is said of the whole: of TPC-C's kinds, whether each has its share and is done in time.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+impl Measured {
+    /// The kind with this name.
+    #[must_use]
+    pub fn operation(&self, name: &str) -> Option<&Operation> {
+        self.operations.iter().find(|of| of.operation == name)
+    }
+
+    /// What is said not to be as the workload wants it, in its words.
+    #[must_use]
+    pub fn failed(&self) -> Vec<String> {
+        let failed = |(name, value): (&String, &Value)| {
+            (*value == Value::Bool(false)).then(|| name.replace('_', " "))
+        };
+        self.more.iter().filter_map(failed).collect()
+    }
 }
 
 /// One kind of request.
@@ -164,7 +187,7 @@ impl Scripts {
     ) -> Result<Command, BenchError> {
         let (script, size) = match workload {
             Workload::LinkBench { ids } => ("linkbench/linkbench.lua", format!("--ids={ids}")),
-            Workload::Tpcc { warehouses } => {
+            Workload::Tpcc { warehouses, .. } => {
                 ("tpcc/tpcc.lua", format!("--warehouses={warehouses}"))
             }
         };
@@ -174,6 +197,9 @@ impl Scripts {
             .arg(format!("--storage_engine={}", self.engine))
             .arg(format!("--threads={threads}"))
             .arg(size);
+        if let Workload::Tpcc { roam: true, .. } = workload {
+            command.arg("--roam=on");
+        }
         if self.engine == MYROCKS && matches!(workload, Workload::Tpcc { .. }) {
             // It has no gap locks.
             command.arg("--isolation=READ COMMITTED");
@@ -191,5 +217,21 @@ fn run(command: &mut Command) -> Result<String, BenchError> {
             said.trim()
         ))),
         false => Ok(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_report_says_is_not_as_wanted_is_named() {
+        let report = r#"{"threads":1,"seconds":2.0,"operations_per_s":3.5,"tpmC":90.5,"retried":0,"payment_share_ok":true,
+            "delivery_90_%_in_time":false,"operations":[{"operation":"new_order","count":3,"per_s":1.5,"p99_us":7.5}]}"#;
+        let measured: Measured = serde_json::from_str(report).unwrap();
+        assert_eq!(measured.failed(), ["delivery 90 % in time"]);
+        assert_eq!(measured.tpmc, Some(90.5));
+        assert_eq!(measured.operation("new_order").unwrap().count, 3);
+        assert!(measured.operation("payment").is_none());
     }
 }

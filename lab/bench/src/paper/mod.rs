@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod claims;
 mod fabric;
+mod flash_tier;
 mod latency;
 mod loss;
 mod machine;
@@ -133,6 +134,8 @@ pub enum Measurement {
     Latency,
     /// P4: SETs during rewrites of the append-only file.
     Rewrite,
+    /// P2: TPC-C behind a flash cache.
+    FlashTier,
     /// P3: LinkBench on MyRocks, by where its write-ahead log is.
     LinkBench,
     /// P3: TPC-C, likewise.
@@ -309,6 +312,7 @@ impl Measurement {
             Self::Memory => memory::run(lab),
             Self::Mixes => mixes::run(lab),
             Self::Latency => latency::run(lab),
+            Self::FlashTier => flash_tier::run(lab),
             Self::LinkBench => write_ahead::run(write_ahead::Mix::LinkBench, lab),
             Self::Tpcc => write_ahead::run(write_ahead::Mix::Tpcc, lab),
             Self::RandomWrites => random_writes::run(lab),

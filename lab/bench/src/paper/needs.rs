@@ -1,6 +1,6 @@
 //! Room that an experiment needs, said before it starts.
 
-use super::{Experiment, Measurement, SIZES, Size, policies, puts};
+use super::{Experiment, Measurement, SIZES, Size, flash_tier, policies, puts};
 use crate::{BenchError, scratch::memory_dir};
 use std::path::Path;
 
@@ -36,6 +36,11 @@ impl Experiment {
                 size.pick(64, 1024, 1024) * MIB,
                 size.pick(64, 1024, 1024) * MIB,
             ),
+            // The data directory, a row's copy, logs, and flash. A row of this disk has its copy and its flash there.
+            Measurement::FlashTier => {
+                let data = flash_tier::warehouses(size) * 128 * MIB;
+                (2 * data + 512 * MIB, 3 * data + 640 * MIB)
+            }
             // The data directory, a round's copy, and what compactions make meanwhile.
             Measurement::LinkBench | Measurement::Tpcc => {
                 (0, size.pick(1024, 3072, 10 * 1024) * MIB)

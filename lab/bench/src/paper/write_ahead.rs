@@ -91,6 +91,7 @@ impl Mix {
             },
             Self::Tpcc => Workload::Tpcc {
                 warehouses: size.pick(1, 1, 10),
+                roam: false,
             },
         }
     }

@@ -72,6 +72,7 @@ impl Device<'_> {
             &file.synced_end,
             &file.read_end,
             &file.write_end,
+            &file.stored,
         ] {
             word.store(0, Relaxed);
         }
@@ -86,6 +87,11 @@ impl Device<'_> {
             file.end.store(size, Relaxed);
             file.data_end.fetch_min(size, Relaxed);
         }
+    }
+
+    /// The file is mapped so that it can be stored to: what is stored is not seen, so each sync writes a page of it at least.
+    pub fn mapped_to_store(&self, key: FileKey) {
+        self.file(key).stored.store(1, Relaxed);
     }
 
     /// `bytes` from `offset` on need not be in memory any more (`POSIX_FADV_DONTNEED`). Pages that wait to be written stay.

@@ -14,6 +14,10 @@ impl Device<'_> {
         let unseen = size.saturating_sub(file.end.fetch_max(size, AcqRel));
         taken.bytes += unseen.div_ceil(PAGE_BYTES) * PAGE_BYTES;
         taken.runs += u64::from(unseen > 0);
+        if taken.bytes == 0 && file.stored.load(Relaxed) != 0 {
+            taken.bytes = PAGE_BYTES;
+            taken.runs = 1;
+        }
         if unseen > 0 {
             file.data_end.fetch_max(size, Relaxed);
         }

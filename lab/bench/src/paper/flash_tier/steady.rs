@@ -1,0 +1,253 @@
+//! A row in its steady state: when it is there, and what it is measured by.
+
+use super::stage::{Flash, Stage, Standing};
+use crate::{
+    BenchError,
+    mariadb::workload::Measured as Done,
+    rounds::{median, span},
+};
+use std::{fmt, time::Instant};
+
+/// Turns of the queue before a row is measured.
+const TURNS: f64 = 2.0;
+
+/// The least shares of TPC-C's other transactions, percent.
+const SHARES: [(&str, f64); 4] = [
+    ("payment", 43.0),
+    ("order_status", 4.0),
+    ("delivery", 4.0),
+    ("stock_level", 4.0),
+];
+
+/// What a row gives.
+#[derive(Clone, Debug)]
+pub(super) struct Steady {
+    /// New-Orders a minute, in each round.
+    pub tpmc: Vec<f64>,
+    /// 99 of 100 New-Orders take at most, ms, in each round.
+    pub new_order_p99_ms: Vec<f64>,
+    /// Of the pages that the server read, those that the flash cache had; 0 without one.
+    pub found_percent: f64,
+    /// How long it worked before, seconds.
+    settling_s: f64,
+    /// How long it was measured, seconds.
+    measured_s: u64,
+    /// TPC-C's checks that failed.
+    failed: Vec<String>,
+    /// What the flash cache did while it was measured, and how often the queue had turned before.
+    flash: Option<(Flash, f64)>,
+}
+
+impl Stage<'_> {
+    /// Seconds of a slice of work, of the least and most time before a row is measured, and of a round; and rounds.
+    fn seconds(&self) -> ([u64; 4], usize) {
+        let size = self.lab.size;
+        let seconds = size.pick([1, 1, 1, 2], [5, 10, 45, 6], [20, 120, 1200, 40]);
+        (seconds, size.pick(1, 3, 3))
+    }
+
+    /// Has a row work until its queue has turned, and measures it.
+    ///
+    /// # Errors
+    /// Those of the workload; [`BenchError::Child`] if no page came into its flash cache.
+    pub fn measure(&self, standing: &Standing) -> Result<Steady, BenchError> {
+        let name = self.name(standing.case);
+        let ([slice, least, most, round_s], rounds) = self.seconds();
+        let begun = Instant::now();
+        let turns = || {
+            standing
+                .flash()
+                .map_or(f64::INFINITY, |flash| flash.turns())
+        };
+        loop {
+            self.work(standing, slice)?;
+            let worked = begun.elapsed().as_secs();
+            if worked >= most || worked >= least && turns() >= TURNS {
+                break;
+            }
+        }
+        let settling_s = begun.elapsed().as_secs_f64();
+        let before = standing.flash();
+        if before.is_some_and(|flash| flash.slots_used == 0) {
+            let what =
+                "no page came into the flash cache: does the file system say when a file was born?";
+            return Err(BenchError::Child(format!("({name}) {what}")));
+        }
+        let work = |_| self.work(standing, round_s);
+        let done = (0..rounds).map(work).collect::<Result<Vec<_>, _>>()?;
+        let flash = before.zip(standing.flash());
+        let steady = Steady::of(&done, round_s * rounds as u64, settling_s, flash)?;
+        self.lab.note(&format!("{name}: {steady}"));
+        Ok(steady)
+    }
+}
+
+impl Steady {
+    fn of(
+        rounds: &[Done],
+        measured_s: u64,
+        settling_s: f64,
+        flash: Option<(Flash, Flash)>,
+    ) -> Result<Self, BenchError> {
+        let each = |figure: &dyn Fn(&Done) -> Option<f64>| {
+            let figures = rounds.iter().map(figure).collect::<Option<Vec<f64>>>();
+            figures.ok_or_else(|| BenchError::Child("(sysbench) reported no New-Orders".to_owned()))
+        };
+        let flash = flash.map(|(before, after)| (after.since(&before), before.turns()));
+        let found = |flash: &Flash| {
+            let reads = flash.hits + flash.misses;
+            100.0 * flash.hits as f64 / reads.max(1) as f64
+        };
+        Ok(Self {
+            tpmc: each(&|round| round.tpmc)?,
+            new_order_p99_ms: each(&|round| Some(round.operation("new_order")?.p99_us / 1e3))?,
+            found_percent: flash.as_ref().map_or(0.0, |(flash, _)| found(flash)),
+            settling_s,
+            measured_s,
+            failed: failed(rounds),
+            flash,
+        })
+    }
+}
+
+/// TPC-C's checks that do not hold: of times in any round, of shares in all rounds together, since a short one has few transactions.
+fn failed(rounds: &[Done]) -> Vec<String> {
+    let mut failed: Vec<String> = rounds.iter().flat_map(Done::failed).collect();
+    failed.retain(|name| name.ends_with("in time"));
+    failed.sort_unstable();
+    failed.dedup();
+    let operations = || rounds.iter().flat_map(|round| &round.operations);
+    let all: u64 = operations().map(|of| of.count).sum();
+    for (name, least) in SHARES {
+        let mine = operations().filter(|of| of.operation == name);
+        let share = 100.0 * mine.map(|of| of.count).sum::<u64>() as f64 / all.max(1) as f64;
+        if share < least {
+            failed.push(format!("{name} {share:.1} % of {all}, not {least} %"));
+        }
+    }
+    failed
+}
+
+impl Flash {
+    /// What was done since `before`.
+    fn since(mut self, before: &Self) -> Self {
+        let counts = [
+            (&mut self.hits, before.hits),
+            (&mut self.misses, before.misses),
+            (&mut self.enqueued, before.enqueued),
+            (&mut self.admitted, before.admitted),
+            (&mut self.second_chances, before.second_chances),
+            (&mut self.page_bytes, before.page_bytes),
+            (&mut self.flash_bytes, before.flash_bytes),
+            (&mut self.flash_syncs, before.flash_syncs),
+            (&mut self.home_pages, before.home_pages),
+            (&mut self.home_batches, before.home_batches),
+        ];
+        for (count, before) in counts {
+            *count = count.saturating_sub(before);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Steady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rates = span(&self.tpmc);
+        write!(
+            f,
+            "{:.0} tpmC ({:.0} to {:.0}), p99 of New-Orders {:.0} ms; measured {} s after {:.0} s",
+            median(&self.tpmc),
+            rates.min,
+            rates.max,
+            median(&self.new_order_p99_ms),
+            self.measured_s,
+            self.settling_s
+        )?;
+        if let Some((flash, turns)) = &self.flash {
+            let a_second = |count: u64| count as f64 / self.measured_s as f64;
+            write!(
+                f,
+                " in which the queue turned {turns:.1} times; {:.1} % of the reads found their page on flash, {:.0} pages/s came in, {:.0} syncs/s of \
+                 flash, {:.2} bytes written there for each of the pages, {:.0} pages/s went home in batches of {:.0}, {:.2} versions of a page",
+                self.found_percent,
+                a_second(flash.enqueued + flash.admitted),
+                a_second(flash.flash_syncs),
+                flash.flash_bytes as f64 / flash.page_bytes.max(1) as f64,
+                a_second(flash.home_pages),
+                flash.home_pages as f64 / flash.home_batches.max(1) as f64,
+                flash.slots_used as f64 / flash.pages.max(1) as f64,
+            )?;
+        }
+        match self.failed.as_slice() {
+            [] => f.write_str("; TPC-C's checks hold"),
+            failed => write!(f, "; of TPC-C's checks these fail: {}", failed.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(counts: [u64; 5], in_time: bool) -> Done {
+        let names = [
+            "new_order",
+            "payment",
+            "order_status",
+            "delivery",
+            "stock_level",
+        ];
+        let operation =
+            |(name, count)| format!(r#"{{"operation":"{name}","count":{count},"p99_us":9000}}"#);
+        let operations: Vec<String> = names.into_iter().zip(counts).map(operation).collect();
+        let text = format!(
+            r#"{{"operations_per_s":1,"tpmC":{},"payment_share_ok":false,"delivery_90_%_in_time":{in_time},"operations":[{}]}}"#,
+            counts[0],
+            operations.join(",")
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn shares_are_those_of_all_rounds_and_times_those_of_each() {
+        let even = round([430, 440, 44, 44, 42], true);
+        assert_eq!(failed(std::slice::from_ref(&even)), [""; 0]);
+        let uneven = round([600, 300, 44, 44, 12], false);
+        let told = failed(&[even, uneven]);
+        assert_eq!(told[0], "delivery 90 % in time");
+        assert!(told[1].starts_with("payment 37.0 % of 2000"), "{told:?}");
+        assert!(told[2].starts_with("stock_level 2.7 %"), "{told:?}");
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn a_row_is_what_happened_while_it_was_measured() {
+        let at = |count| Flash {
+            slots: 100,
+            hits: 3 * count,
+            misses: count,
+            enqueued: count,
+            ..Flash::default()
+        };
+        let rounds = [round([430, 440, 44, 44, 42], true)];
+        let steady = Steady::of(&rounds, 6, 1.0, Some((at(250), at(450)))).unwrap();
+        assert_eq!(
+            (steady.found_percent, steady.tpmc.as_slice()),
+            (75.0, &[430.0][..])
+        );
+        let (flash, turns) = steady.flash.unwrap();
+        assert_eq!((flash.enqueued, turns), (200, 2.5));
+        assert!(
+            Steady::of(
+                &[Done {
+                    tpmc: None,
+                    ..rounds[0].clone()
+                }],
+                6,
+                1.0,
+                None
+            )
+            .is_err()
+        );
+    }
+}
