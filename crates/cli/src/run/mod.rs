@@ -94,7 +94,7 @@ pub struct Run {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
     /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
-    #[arg(long, value_name = "DEVICE", value_parser = crate::bench::profile)]
+    #[arg(long, value_name = "DEVICE", value_parser = device::memory)]
     media_profile: Option<Profile>,
     /// At the end, list each file, what was done with it, and what was absorbed
     #[arg(long)]

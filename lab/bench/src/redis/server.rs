@@ -4,6 +4,7 @@ use super::resp::Connection;
 use crate::{
     BenchError,
     processes::{Handle, Process, find_program},
+    sql::running::free_port,
 };
 use rustix::process::Signal;
 use serde::Serialize;
@@ -11,8 +12,7 @@ use std::{
     ffi::OsString,
     fmt,
     fs::{self, File},
-    net::TcpListener,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     str::FromStr,
     thread,
@@ -249,14 +249,3 @@ impl Server {
 }
 
 const READY: Duration = Duration::from_secs(60);
-
-/// A port of loopback that nobody has at the moment.
-///
-/// # Errors
-/// I/O errors.
-pub fn free_port() -> Result<u16, BenchError> {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(BenchError::io("looking for", Path::new("a free port")))
-}
