@@ -77,7 +77,7 @@ install_debian() {
     missing=()
 }
 
-# Where programs are put that Debian has not, or has only together with a service: `forebay-lab` and the tests
+# Where programs are put that Debian has not, or has only together with a service: `forebay bench`, `forebay-lab` and the tests
 # look there (crates/measure/src/processes.rs).
 peers=${CARGO_TARGET_DIR:-target}/peers
 

@@ -3,7 +3,7 @@
 //! They are removed when dropped. A process that ends otherwise (a signal) calls [`remove_all`] on its way out.
 
 use crate::MeasureError;
-use forebay_pool::{Pool, PoolError, PoolOptions, media::Profile};
+use forebay_pool::{Pool, PoolOptions};
 use rustix::fs::Access;
 use std::{
     fmt, fs,
@@ -115,20 +115,15 @@ pub struct ScratchPool {
 
 impl ScratchPool {
     /// A pool with `buffers` free segments of `buffer_bytes` bytes at least; the user's has the
-    /// segments that it has. With a `profile`, it is as slow as that device.
+    /// segments that it has.
     ///
     /// # Errors
     /// Those of the pool.
-    pub fn new(
-        source: &PoolSource,
-        buffers: u64,
-        buffer_bytes: u64,
-        profile: Option<Profile>,
-    ) -> Result<Self, MeasureError> {
+    pub fn new(source: &PoolSource, buffers: u64, buffer_bytes: u64) -> Result<Self, MeasureError> {
         let parent = match source {
             PoolSource::At(path) => {
                 return Ok(Self {
-                    pool: open(path, profile)?,
+                    pool: PoolOptions::new().open(path)?,
                     path: path.clone(),
                     _dir: None,
                 });
@@ -147,10 +142,6 @@ impl ScratchPool {
             .emulated(*source == PoolSource::Emulated)
             .on_disk(*source != PoolSource::Emulated)
             .create(&path)?;
-        let pool = match profile {
-            None => pool,
-            Some(_) => open(&path, profile)?,
-        };
         Ok(Self {
             pool,
             path,
@@ -174,14 +165,6 @@ impl ScratchPool {
 /// More than the superblocks and tables of a pool of 4 lanes and some dozens of segments take.
 const TABLES_MAX: u64 = 64 << 10;
 
-fn open(path: &Path, profile: Option<Profile>) -> Result<Pool, PoolError> {
-    let pool = PoolOptions::new().open(path)?;
-    Ok(match profile {
-        Some(profile) => pool.slowed(profile),
-        None => pool,
-    })
-}
-
 /// Where emulated pools are made: memory, if the system has such a directory.
 #[must_use]
 pub fn memory_dir() -> PathBuf {
@@ -199,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_scratch_pool_has_its_buffers_and_leaves_nothing_behind() {
-        let pool = ScratchPool::new(&PoolSource::Emulated, 3, 1 << 20, None).unwrap();
+        let pool = ScratchPool::new(&PoolSource::Emulated, 3, 1 << 20).unwrap();
         let path = pool.path().to_owned();
         assert!(path.exists());
         let geometry = pool.pool().geometry();

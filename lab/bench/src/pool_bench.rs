@@ -13,7 +13,8 @@ use crate::{
     rounds::{Span, median, span},
     scratch::{PoolSource, ScratchMedia, ScratchPool},
 };
-use forebay_pool::{ClaimOptions, Lane, media::Profile, persist::Persist};
+use forebay_device::memory::Profile;
+use forebay_pool::{ClaimOptions, Lane, persist::Persist};
 use members::Members;
 pub use members::serve;
 use serde::Serialize;

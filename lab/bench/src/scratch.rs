@@ -1,13 +1,53 @@
 //! What the laboratory's measurements add to [`forebay_measure::scratch`]: bare memory beside a pool, and what files occupy and leave in memory.
 
 use crate::BenchError;
-pub use forebay_measure::scratch::{PoolSource, ScratchDir, ScratchPool, memory_dir, remove_all};
-use forebay_pool::media::{Media, Profile, Timed, open_dax, open_emulated};
+use forebay_device::memory::{self, Profile, Timed};
+pub use forebay_measure::scratch::{PoolSource, ScratchDir, memory_dir, remove_all};
+use forebay_pool::{
+    Pool,
+    media::{Media, open_dax, open_emulated},
+};
 use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// A pool for a measurement, which may be as slow as another memory.
+pub struct ScratchPool {
+    inner: forebay_measure::scratch::ScratchPool,
+    slowed: Option<Pool>,
+}
+
+impl ScratchPool {
+    /// A pool with `buffers` free segments of `buffer_bytes` bytes at least; the user's has the
+    /// segments that it has. With a `profile`, it is as slow as that memory.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub fn new(
+        source: &PoolSource,
+        buffers: u64,
+        buffer_bytes: u64,
+        profile: Option<Profile>,
+    ) -> Result<Self, BenchError> {
+        let inner = forebay_measure::scratch::ScratchPool::new(source, buffers, buffer_bytes)?;
+        let slowed = profile.map(|profile| memory::slowed(inner.pool().clone(), profile));
+        Ok(Self { inner, slowed })
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        self.slowed.as_ref().unwrap_or(self.inner.pool())
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
 
 /// A scratch medium beside the pool's, of the same kind, that bare copies go to.
 pub struct ScratchMedia {

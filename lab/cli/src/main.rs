@@ -21,7 +21,7 @@ use forebay_cli::{
     failure::Failure,
     measuring::{clean_up_on_signals, own_program},
 };
-use forebay_pool::media::Profile;
+use forebay_device::memory::Profile;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Measure Forebay beside its peers, and the papers' tables again

@@ -103,7 +103,7 @@ impl Pool {
         };
         let mut modes: Vec<(String, Box<dyn Durable>)> = vec![("file".to_owned(), Box::new(file))];
         for (mode, source) in options.pools() {
-            let pool = ScratchPool::new(&source, SEGMENTS.into(), SEGMENT_BYTES, None)?;
+            let pool = ScratchPool::new(&source, SEGMENTS.into(), SEGMENT_BYTES)?;
             report.notes.extend(source.note());
             report.pools.push(Medium {
                 mode: mode.clone(),

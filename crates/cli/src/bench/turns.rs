@@ -241,7 +241,7 @@ fn measure<D: Database>(database: &D, scratch: &Path, mode: &mut Mode) -> Result
             PoolSource::OnDisk(_) => ON_DISK,
             _ => IN_MEMORY,
         };
-        let pool = ScratchPool::new(source, segments, SEGMENT_BYTES, None)?;
+        let pool = ScratchPool::new(source, segments, SEGMENT_BYTES)?;
         mode.survives = pool.pool().survives().to_string();
         if !matches!(source, PoolSource::At(_)) {
             give(database.user(), pool.path().parent().unwrap_or(pool.path()))?;

@@ -90,7 +90,7 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
 /// Kills server and supervisor in the middle of writing, recovers, and looks for everything that was acknowledged.
 fn kill(dir: &Path) -> Result<Killed, Failure> {
     let scratch = ScratchDir::new_in(dir)?;
-    let pool = ScratchPool::new(&PoolSource::Emulated, SEGMENTS.into(), SEGMENT_BYTES, None)?;
+    let pool = ScratchPool::new(&PoolSource::Emulated, SEGMENTS.into(), SEGMENT_BYTES)?;
     let wrapper = forebay_run(&own_program()?, Some((pool.path(), SEGMENTS)), []);
     let value = |number: u64| format!("{number:0>VALUE_BYTES$}");
     let failed = |doing: &'static str| Failure::io(doing, "redis-server");

@@ -56,7 +56,6 @@ fn pool() -> Result<ScratchPool, Failure> {
         &PoolSource::Emulated,
         SEGMENTS,
         SEGMENT_BYTES,
-        None,
     )?)
 }
 

@@ -1,9 +1,8 @@
 //! `--device`: directories on emulated devices.
 
 use crate::{failure::Failure, size};
-use forebay_device::{Devices, Placed};
+use forebay_device::{Devices, Placed, memory::Profile};
 use forebay_measure::table::{Table, grouped};
-use forebay_pool::media::Profile;
 use std::sync::Arc;
 
 /// For the command line: what is wrong with the value, and what to do.

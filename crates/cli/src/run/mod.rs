@@ -19,14 +19,14 @@ pub use pool::open_default;
 use crate::{failure::Failure, size};
 use child::Signals;
 use clap::Args;
-use forebay_device::{Devices, Placed};
+use forebay_device::{Devices, Placed, memory::Profile};
 use forebay_files::{
     ENV_SLOWED,
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
-use forebay_pool::{Pool, media::Profile};
+use forebay_pool::Pool;
 use pool::Source;
 use program::Program;
 use std::{

@@ -1,10 +1,11 @@
 //! A Redis or Valkey server of our own, on loopback, in a directory of its own.
 
+pub use forebay_measure::server::free_port;
+
 use super::resp::Connection;
 use crate::{
     BenchError,
     processes::{Handle, Process, find_program},
-    sql::running::free_port,
 };
 use rustix::process::Signal;
 use serde::Serialize;
