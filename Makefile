@@ -8,6 +8,8 @@ LOCKED := $(if $(CI),--locked)
 $(if $(CI),$(eval export CARGO_INCREMENTAL := 0))
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
+# The program that measures what the documents say; it finds forebay and libforebay.so beside itself.
+FOREBAY_LAB := $(FOREBAY)-lab
 # All there are.
 FUZZ_TARGETS := $(subst _,-,$(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))))
 # The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
@@ -87,20 +89,20 @@ test-aarch64: ## Build the pool for aarch64 and run its tests under qemu-user
 # measure NAME FLAGS: the report appears only when the run was complete.
 define measure
 	@mkdir -p $(BENCH_DIR)
-	$(FOREBAY) bench $(2) --json > $(BENCH_DIR)/$(1).json.partial
+	$(FOREBAY_LAB) $(2) --json > $(BENCH_DIR)/$(1).json.partial
 	@mv $(BENCH_DIR)/$(1).json.partial $(BENCH_DIR)/$(1).json
 	@echo "wrote $(BENCH_DIR)/$(1).json"
 endef
 
 # papers SIZE-OPTION NAME: the papers' experiments and their report. RESUME=1 goes on with an interrupted run.
 define papers
-	$(FOREBAY) bench paper $(1) $(if $(RESUME),--resume) --out $(BENCH_DIR)/$(2)
-	$(FOREBAY) bench report $(BENCH_DIR)/$(2) --html $(BENCH_DIR)/$(2).html --markdown $(BENCH_DIR)/$(2).md
+	$(FOREBAY_LAB) paper $(1) $(if $(RESUME),--resume) --out $(BENCH_DIR)/$(2)
+	$(FOREBAY_LAB) report $(BENCH_DIR)/$(2) --html $(BENCH_DIR)/$(2).html --markdown $(BENCH_DIR)/$(2).md
 endef
 
 bench: ## Measure everything against its peers, and the papers' tables (hours; RESUME=1 goes on); reports in target/bench/
 	@scripts/setup.sh bench
-	$(BUILD) -p forebay-peers
+	$(BUILD) -p forebay-lab -p forebay-peers
 	$(call measure,pool,pool)
 	$(call measure,device,device)
 	$(call measure,wisckey,wisckey --peers)
@@ -113,7 +115,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 
 bench-quick: ## The benchmarks at toy size (they run, not how fast), and the papers' tables in minutes
 	@scripts/setup.sh bench
-	$(BUILD) -p forebay-peers
+	$(BUILD) -p forebay-lab -p forebay-peers
 	$(call measure,pool-quick,pool --quick)
 	$(call measure,device-quick,device --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)

@@ -1,7 +1,7 @@
 //! How a command fails: its message and its exit status.
 
-use forebay_bench::BenchError;
 use forebay_files::{FilesError, policy::PolicyError};
+use forebay_measure::MeasureError;
 use forebay_pool::PoolError;
 use forebay_store::StoreError;
 use std::{io, process::ExitCode};
@@ -86,10 +86,10 @@ impl From<PolicyError> for Failure {
     }
 }
 
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
         match error {
-            BenchError::Config(what) => Self::Usage(what),
+            MeasureError::Config(what) => Self::Usage(what),
             error => Self::Failed(error.to_string()),
         }
     }

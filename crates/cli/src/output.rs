@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// Buffered standard output.
-pub struct Output(BufWriter<StdoutLock<'static>>);
+pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
 
 impl Output {
     /// Standard output, ours until this is dropped.

@@ -628,7 +628,7 @@ fn a_pool_may_be_slowed_to_a_device_for_measurements() {
     assert!(ran.stderr.contains("slowed to gen-z-uc"), "{}", ran.stderr);
     let took_ns: u64 = ran.text().trim().parse().unwrap();
     // Each of the writes waits for as long as the profile says that such memory takes for a line at least.
-    let profile = forebay_pool::media::Profile::named("gen-z-uc").unwrap();
+    let profile = forebay_device::memory::Profile::named("gen-z-uc").unwrap();
     let least = 10_000 * profile.write_cost(64);
     assert!(
         Duration::from_nanos(took_ns) > least,

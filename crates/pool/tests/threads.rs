@@ -1,13 +1,14 @@
 //! Writers, readers and drains that meet at the edges of segments.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+use forebay_device::memory::{Profile, Timed};
 use forebay_pool::{
     Checksum, ClaimOptions, Lane, PoolOptions,
     format::{
         record::{self, HEADER},
         segment::{Records, SegmentHeader},
     },
-    media::{Media, Profile, Sim, Survives, Timed},
+    media::{Media, Sim, Survives},
 };
 use std::{
     collections::HashSet,

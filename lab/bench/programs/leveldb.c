@@ -1,4 +1,4 @@
-/* LevelDB's side of `forebay bench fam` and of the peers in `forebay bench wisckey`. Built with cc when it is needed (peers/leveldb.rs).
+/* LevelDB's side of `forebay-lab fam` and of the peers in `forebay-lab wisckey`. Built with cc when it is needed (peers/leveldb.rs).
  *
  *   leveldb DIR fam PAIRS PAIR_BYTES SEED
  *       P5's workloads, each in a database of its own below DIR but for the gets, which read what random_put wrote.

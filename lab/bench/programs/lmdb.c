@@ -1,4 +1,4 @@
-/* LMDB's side of the peers in `forebay bench wisckey`. Built with cc when it is needed (peers/other.rs).
+/* LMDB's side of the peers in `forebay-lab wisckey`. Built with cc when it is needed (peers/other.rs).
  *
  *   lmdb DIR put OPS SECONDS VALUE_BYTES SEED SYNC CACHE_BYTES
  *       Puts of new 8-byte keys in random order, a transaction each, until OPS are done or SECONDS have passed (0: no such limit); then a

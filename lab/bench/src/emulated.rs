@@ -5,6 +5,7 @@
 
 use crate::{
     BenchError,
+    place::lab_program,
     processes::Process,
     rounds::median,
     scratch::{ScratchDir, memory_dir},
@@ -184,7 +185,7 @@ fn of_child(config: &Config, profile: &str, dir: &Path) -> Result<Vec<Measured>,
         .arg(placed)
         .arg("--");
     command
-        .arg(&config.program)
+        .arg(lab_program(&config.program))
         .args(["internal", "requests", &order]);
     command
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! Everything behind `forebay bench`: workloads, the measurement of the device they run on, peers, reports.
+//! Everything behind `forebay-lab`: workloads, the measurement of the device they run on, peers, reports.
 //!
 //! A benchmark here is a library call that takes a plain configuration and returns a report which serialises to
 //! JSON ([`report`] prints the same as tables). Three rules hold for all of them, and docs/benchmarks.md
@@ -16,10 +16,7 @@
 pub mod clock;
 pub mod contest;
 pub mod crash;
-pub mod data;
-pub mod device;
 pub mod emulated;
-mod error;
 pub mod fam;
 pub mod histogram;
 pub mod live;
@@ -34,10 +31,9 @@ pub mod processes;
 pub mod redis;
 pub mod report;
 pub mod rocksdb;
-pub mod rounds;
 pub mod scratch;
 pub mod sql;
 pub mod units;
 pub mod wisckey;
 
-pub use error::BenchError;
+pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};

@@ -1,6 +1,10 @@
 //! What a workload's files are on: this machine's disk, or a device that `forebay run --device` emulates.
 
-use std::{ffi::OsString, path::Path};
+pub use forebay_measure::server::forebay_run;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 /// What a workload's files are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,27 +44,8 @@ pub fn device_argument(dir: &Path, profile: &str) -> OsString {
     value
 }
 
-/// What stands before a command to have it run under `forebay`, with a pool of which it gets so many segments, or with none, and with further
-/// options.
+/// The laboratory's program, which lies beside `forebay`, for measurements that start it again.
 #[must_use]
-pub fn forebay_run(
-    forebay: &Path,
-    pool: Option<(&Path, u16)>,
-    options: impl IntoIterator<Item = (&'static str, OsString)>,
-) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![forebay.into(), "run".into()];
-    match pool {
-        Some((pool, buffers)) => words.extend([
-            "--pool".into(),
-            pool.into(),
-            "--buffers".into(),
-            buffers.to_string().into(),
-        ]),
-        None => words.push("--no-pool".into()),
-    }
-    for (name, value) in options {
-        words.extend([name.into(), value]);
-    }
-    words.push("--".into());
-    words
+pub fn lab_program(forebay: &Path) -> PathBuf {
+    forebay.with_file_name("forebay-lab")
 }

@@ -1,4 +1,4 @@
-//! `forebay bench pool`: what an append costs beside the floor, a bare copy and fence of the same bytes.
+//! `forebay-lab pool`: what an append costs beside the floor, a bare copy and fence of the same bytes.
 //!
 //! Appends and bare copies take turns, a slice of time each, round after round. The lane's segments are large, and a drain
 //! releases sealed ones at once, so that sealing is rare. The floor goes through
@@ -13,7 +13,8 @@ use crate::{
     rounds::{Span, median, span},
     scratch::{PoolSource, ScratchMedia, ScratchPool},
 };
-use forebay_pool::{ClaimOptions, Lane, media::Profile, persist::Persist};
+use forebay_device::memory::Profile;
+use forebay_pool::{ClaimOptions, Lane, persist::Persist};
 use members::Members;
 pub use members::serve;
 use serde::Serialize;
@@ -148,7 +149,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     )?;
     let claim = ClaimOptions::new()
         .segments(BUFFERS)
-        .label("forebay bench pool");
+        .label("forebay-lab pool");
     let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim)?;
     drop(recovered);
     let mut notes = Vec::new();

@@ -1,124 +1,27 @@
-//! Directories and pools that are there for a measurement and go away again.
-//!
-//! They are removed when dropped. A process that ends otherwise (a signal) calls [`remove_all`] on its way out.
+//! What the laboratory's measurements add to [`forebay_measure::scratch`]: bare memory beside a pool, and what files occupy and leave in memory.
 
 use crate::BenchError;
+use forebay_device::memory::{self, Profile, Timed};
+pub use forebay_measure::scratch::{PoolSource, ScratchDir, memory_dir, remove_all};
 use forebay_pool::{
-    Pool, PoolError, PoolOptions,
-    media::{Media, Profile, Timed, open_dax, open_emulated},
+    Pool,
+    media::{Media, open_dax, open_emulated},
 };
-use rustix::fs::Access;
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
+    sync::Arc,
 };
-use tempfile::TempDir;
 
-/// The scratch directories that exist.
-static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// Attempts to remove a directory in which the threads of an interrupted measurement may still be making files.
-const REMOVALS: u32 = 200;
-/// Time between two of them.
-const AGAIN: Duration = Duration::from_millis(5);
-
-/// Removes every scratch directory of this process. For the handler of a signal that ends it: no other is made from now on.
-pub fn remove_all() {
-    let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-    for path in alive.drain(..) {
-        for _ in 0..REMOVALS {
-            match fs::remove_dir_all(&path) {
-                Ok(()) => break,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
-                // Nobody is left to be told; what cannot be removed stays.
-                Err(_) => thread::sleep(AGAIN),
-            }
-        }
-    }
-    std::mem::forget(alive);
-}
-
-/// A directory of our own.
-#[derive(Debug)]
-pub struct ScratchDir(TempDir);
-
-impl ScratchDir {
-    /// Makes one inside `parent`, which is created if need be.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn new_in(parent: &Path) -> Result<Self, BenchError> {
-        fs::create_dir_all(parent).map_err(BenchError::io("creating the directory", parent))?;
-        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        let dir = tempfile::Builder::new()
-            .prefix("forebay-scratch-")
-            .tempdir_in(parent)
-            .map_err(BenchError::io("creating a directory in", parent))?;
-        alive.push(dir.path().to_owned());
-        Ok(Self(dir))
-    }
-
-    /// Its path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for ScratchDir {
-    fn drop(&mut self) {
-        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: a signal that ends the process meanwhile finds it removed, or removes it.
-        drop(fs::remove_dir_all(self.0.path()));
-        alive.retain(|path| path != self.0.path());
-    }
-}
-
-/// Where a benchmark's pool comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PoolSource {
-    /// Made for the purpose in memory (`/dev/shm`): it survives a process crash only.
-    Emulated,
-    /// Made for the purpose in this directory, on an ordinary disk: what is committed survives a power cut.
-    OnDisk(PathBuf),
-    /// The user's.
-    At(PathBuf),
-}
-
-impl PoolSource {
-    /// What to know of figures that were measured on it, if anything.
-    #[must_use]
-    pub fn note(&self) -> Option<String> {
-        let note =
-            "the pools were emulated in memory: they survive a process crash, not a power cut";
-        (*self == Self::Emulated).then(|| note.to_owned())
-    }
-}
-
-impl fmt::Display for PoolSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Emulated => f.write_str("emulated in memory"),
-            Self::OnDisk(dir) => write!(f, "on the disk under {}", dir.display()),
-            Self::At(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// A pool for a measurement.
+/// A pool for a measurement, which may be as slow as another memory.
 pub struct ScratchPool {
-    /// Open as long as the measurement is; `None` while another process has its turn.
-    pool: Pool,
-    path: PathBuf,
-    _dir: Option<ScratchDir>,
+    inner: forebay_measure::scratch::ScratchPool,
+    slowed: Option<Pool>,
 }
 
 impl ScratchPool {
     /// A pool with `buffers` free segments of `buffer_bytes` bytes at least; the user's has the
-    /// segments that it has. With a `profile`, it is as slow as that device.
+    /// segments that it has. With a `profile`, it is as slow as that memory.
     ///
     /// # Errors
     /// Those of the pool.
@@ -128,61 +31,22 @@ impl ScratchPool {
         buffer_bytes: u64,
         profile: Option<Profile>,
     ) -> Result<Self, BenchError> {
-        let parent = match source {
-            PoolSource::At(path) => {
-                return Ok(Self {
-                    pool: open(path, profile)?,
-                    path: path.clone(),
-                    _dir: None,
-                });
-            }
-            PoolSource::Emulated => &memory_dir(),
-            PoolSource::OnDisk(dir) => dir,
-        };
-        let dir = ScratchDir::new_in(parent)?;
-        let path = dir.path().canonicalize();
-        let path = path.map_err(BenchError::io("finding", dir.path()))?;
-        let path = path.join("forebay.pool");
-        let pool = PoolOptions::new()
-            .size(buffers * buffer_bytes + TABLES_MAX)
-            .segment_size(buffer_bytes)
-            .lanes(4)
-            .emulated(*source == PoolSource::Emulated)
-            .on_disk(*source != PoolSource::Emulated)
-            .create(&path)?;
-        let pool = match profile {
-            None => pool,
-            Some(_) => open(&path, profile)?,
-        };
-        Ok(Self {
-            pool,
-            path,
-            _dir: Some(dir),
-        })
+        let inner = forebay_measure::scratch::ScratchPool::new(source, buffers, buffer_bytes)?;
+        let slowed = profile.map(|profile| memory::slowed(inner.pool().clone(), profile));
+        Ok(Self { inner, slowed })
     }
 
     /// The pool.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        self.slowed.as_ref().unwrap_or(self.inner.pool())
     }
 
     /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.inner.path()
     }
-}
-
-/// More than the superblocks and tables of a pool of 4 lanes and some dozens of segments take.
-const TABLES_MAX: u64 = 64 << 10;
-
-fn open(path: &Path, profile: Option<Profile>) -> Result<Pool, PoolError> {
-    let pool = PoolOptions::new().open(path)?;
-    Ok(match profile {
-        Some(profile) => pool.slowed(profile),
-        None => pool,
-    })
 }
 
 /// A scratch medium beside the pool's, of the same kind, that bare copies go to.
@@ -229,17 +93,6 @@ impl ScratchMedia {
             None => media,
         };
         Ok(Some(Self { media, _dir: dir }))
-    }
-}
-
-/// Where emulated pools are made: memory, if the system has such a directory.
-#[must_use]
-pub fn memory_dir() -> PathBuf {
-    let shm = Path::new("/dev/shm");
-    if shm.is_dir() && rustix::fs::access(shm, Access::WRITE_OK).is_ok() {
-        shm.to_owned()
-    } else {
-        std::env::temp_dir()
     }
 }
 
@@ -297,17 +150,6 @@ pub fn sync_file_system(dir: &Path) -> Result<(), BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scratch_pool_has_its_buffers_and_leaves_nothing_behind() {
-        let pool = ScratchPool::new(&PoolSource::Emulated, 3, 1 << 20, None).unwrap();
-        let path = pool.path().to_owned();
-        assert!(path.exists());
-        let geometry = pool.pool().geometry();
-        assert_eq!((geometry.segments, geometry.segment_bytes), (3, 1 << 20));
-        drop(pool);
-        assert!(!path.parent().unwrap().exists());
-    }
 
     #[test]
     fn a_slow_pool_says_so() {

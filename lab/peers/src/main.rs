@@ -1,4 +1,4 @@
-//! `forebay-peers`: embedded stores of others under P1's workload, for `forebay bench wisckey --peers`.
+//! `forebay-peers`: embedded stores of others under P1's workload, for `forebay-lab wisckey --peers`.
 //!
 //! A process of its own, so that no build of forebay needs what these stores need. One run is one row:
 //!

@@ -1,4 +1,4 @@
-//! The process as `forebay bench wisckey` starts it.
+//! The process as `forebay-lab wisckey` starts it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! The papers' tables with ours beside them: one page in HTML and one in Markdown, from the files of `forebay bench paper` alone.
+//! The papers' tables with ours beside them: one page in HTML and one in Markdown, from the files of `forebay-lab paper` alone.
 //!
 //! [`read`] gathers the results of a directory; [`html`] and [`markdown`] are the pages. What both say (claims, sentences, tables) is made once,
 //! in `section`; `chart` draws.
@@ -33,7 +33,7 @@ pub fn read(dir: &Path) -> Result<Results, BenchError> {
         .collect::<Result<Vec<_>, BenchError>>()?;
     if results.iter().all(|(_, outcome)| outcome.is_none()) {
         return Err(BenchError::Config(format!(
-            "there are no results in {0}; measure some first: forebay bench paper --quick --out {0}",
+            "there are no results in {0}; measure some first: forebay-lab paper --quick --out {0}",
             dir.display()
         )));
     }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let mut page = "# The papers' figures, and ours\n\n\
-        Made by `forebay bench report` from the results of `forebay bench paper`; not edited by hand. What is compared are ratios: absolute figures\n\
+        Made by `forebay-lab report` from the results of `forebay-lab paper`; not edited by hand. What is compared are ratios: absolute figures\n\
         belong to the machine. A figure is the median of the rounds; the smallest and the largest stand in parentheses. How each is measured:\n\
         [benchmarks.md](benchmarks.md).\n\n"
         .to_owned();

@@ -164,7 +164,7 @@ impl<'a> Section<'a> {
     fn why_not(&self, claim: &Claim) -> String {
         let Some(outcome) = self.outcome else {
             return format!(
-                "this experiment was not run: forebay bench paper {}",
+                "this experiment was not run: forebay-lab paper {}",
                 self.experiment.id
             );
         };
@@ -285,10 +285,7 @@ impl<'a> Section<'a> {
     /// What is missing, each reason once: who, and why.
     pub fn missing(&self) -> Vec<String> {
         let Some(outcome) = self.outcome else {
-            return vec![format!(
-                "not run: forebay bench paper {}",
-                self.experiment.id
-            )];
+            return vec![format!("not run: forebay-lab paper {}", self.experiment.id)];
         };
         let reasons: BTreeSet<&str> = outcome
             .rows

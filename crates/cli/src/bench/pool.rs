@@ -1,83 +1,294 @@
-//! `forebay bench pool`.
+//! `forebay bench pool`: an append to a pool beside the synced write that it stands for.
 
-use super::Slowed;
-use crate::{failure::Failure, internal, output, size};
+use super::turns::Options;
+use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_bench::{pool_bench, report, scratch::PoolSource};
-use std::path::PathBuf;
+use forebay_measure::{
+    MeasureError,
+    data::Values,
+    disk::{self, Speed},
+    rounds::{in_turn, median},
+    scratch::{ScratchDir, ScratchPool},
+    table::{self, Table, figure},
+};
+use forebay_pool::{ClaimOptions, Lane, Uuid};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io::IoSlice,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
 
-/// Measure appends to the pool beside a bare copy and fence
+/// Measure durable appends to a pool beside synced writes to a file
 #[derive(Args)]
 #[command(
-    long_about = "Measures what an append to a lane of the pool costs, with 1 to 16 threads, beside the floor: a bare \
-                  non-temporal copy and fence of the same bytes to memory of the same kind. The two take turns, round \
-                  after round; figures are medians of the rounds.\n\n\
-                  Without --pool, an emulated pool in ordinary memory is used and removed again.",
+    long_about = "Measures what it costs to make some bytes durable: by a write to a file and an fdatasync, on the disk under --dir, and by an append \
+                  to a pool. One thread does them in turns, round after round; figures are means of a turn, and medians of the rounds.\n\n\
+                  Without --pool, the pool is emulated in ordinary memory, and removed again.",
     after_long_help = "Examples:\n  \
-        forebay bench pool\n  \
+        forebay bench pool --dir /var/lib\n  \
         forebay bench pool --pool /mnt/pmem/forebay.pool --json\n  \
-        forebay bench pool --profile pcm --sizes 64,4k\n  \
-        forebay bench pool --sizes 100,4k --threads 1,2,4,8 --processes 1,2,4,8"
+        forebay bench pool --pool-disk /fast --sizes 100,16k"
 )]
 pub struct Pool {
-    /// Use a lane of this pool, which gets it back
-    #[arg(long, value_name = "PATH")]
-    pool: Option<PathBuf>,
-    #[command(flatten)]
-    slowed: Slowed,
-    /// Payload sizes
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "64,512,4k,64k")]
+    /// Bytes that are made durable at once
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "64,512,4k,64k")]
     sizes: Vec<u64>,
-    /// Numbers of threads
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        default_value = "1,2,4,8,16"
-    )]
-    threads: Vec<usize>,
-    /// Numbers of processes on a shared lane, to be measured as well, beside as many threads of one process on it
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    processes: Vec<usize>,
-    /// Bytes of a segment of the emulated pool
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "64MiB", conflicts_with = "pool")]
-    segment_size: u64,
-    /// Rounds
-    #[arg(long, value_name = "N")]
-    rounds: Option<usize>,
-    /// Seconds of each size and number of threads in a round [default: 0.2]
-    #[arg(long, value_name = "S")]
-    seconds: Option<f64>,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: Options,
 }
+
+#[derive(Serialize)]
+struct Report {
+    bench: &'static str,
+    dir: PathBuf,
+    device: Speed,
+    rounds: usize,
+    /// Where each pool is, and what an append to it survives.
+    pools: Vec<Medium>,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Medium {
+    mode: String,
+    pool: String,
+    survives: String,
+}
+
+/// A size on one medium.
+#[derive(Serialize)]
+struct Row {
+    bytes: u64,
+    mode: String,
+    /// Microseconds until it is durable.
+    us: f64,
+    /// How often it fits into the file's.
+    faster: f64,
+}
+
+/// Bytes of the file that is written, and of a segment.
+const FILE_BYTES: u64 = 4 << 20;
+const SEGMENT_BYTES: u64 = 8 << 20;
+const SEGMENTS: u16 = 2;
 
 impl Pool {
     pub fn run(self) -> Result<(), Failure> {
-        let (rounds, slice_seconds) = if self.quick { (1, 0.01) } else { (7, 0.2) };
-        let config = pool_bench::Config {
-            pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
-            profile: self.slowed.profile,
-            segment_bytes: self.segment_size,
-            sizes: self
-                .sizes
-                .iter()
-                .map(|&size| usize::try_from(size).unwrap_or(usize::MAX))
-                .collect(),
-            threads: self.threads,
-            processes: self.processes,
-            member: internal::command("append")?,
-            rounds: self.rounds.unwrap_or(rounds),
-            slice_seconds: self.seconds.unwrap_or(slice_seconds),
+        let options = &self.options;
+        if let Some(bytes) = self.sizes.iter().find(|bytes| **bytes > FILE_BYTES / 2) {
+            return Err(Failure::Usage(format!(
+                "--sizes: {} at once are too many; take {} at most",
+                size::show(*bytes),
+                size::show(FILE_BYTES / 2)
+            )));
+        }
+        let dir = options.dir();
+        let scratch = ScratchDir::new_in(&dir)?;
+        eprintln!("measuring the disk under {}", dir.display());
+        let device = disk::measure(scratch.path(), options.effort())?;
+        let file = Writes::new(scratch.path())?;
+        let mut report = Report {
+            bench: "pool",
+            dir,
+            device,
+            rounds: options.rounds(),
+            pools: Vec::new(),
+            rows: Vec::new(),
+            notes: Vec::new(),
         };
-        let bar = crate::progress::byte_bar(None, "");
-        bar.set_style(indicatif::ProgressStyle::default_spinner());
-        let measured = pool_bench::run(&config, &|note| bar.set_message(note.to_owned()))?;
-        bar.finish_and_clear();
-        output::report(self.json, &measured, report::pool)
+        let mut modes: Vec<(String, Box<dyn Durable>)> = vec![("file".to_owned(), Box::new(file))];
+        for (mode, source) in options.pools() {
+            let pool = ScratchPool::new(&source, SEGMENTS.into(), SEGMENT_BYTES)?;
+            report.notes.extend(source.note());
+            report.pools.push(Medium {
+                mode: mode.clone(),
+                pool: source.to_string(),
+                survives: pool.pool().survives().to_string(),
+            });
+            modes.push((mode, Box::new(Appends::new(pool)?)));
+        }
+        let measured = self
+            .sizes
+            .iter()
+            .try_for_each(|&bytes| -> Result<(), Failure> {
+                eprintln!("{}", size::show(bytes));
+                report.rows.extend(measure(bytes, &mut modes, options)?);
+                Ok(())
+            });
+        let ended = modes.into_iter().filter_map(|(_, mode)| mode.end());
+        report.notes.extend(ended);
+        measured?;
+        output::report(options.json, &report, human)
     }
+}
+
+/// Where bytes are made durable.
+trait Durable {
+    /// Makes these bytes durable again and again for so long. The mean time of one, in seconds.
+    fn turn(&mut self, values: &Values, time: Duration) -> Result<f64, Failure>;
+
+    /// Gives back what is the user's. In words, if that is not possible.
+    fn end(self: Box<Self>) -> Option<String> {
+        None
+    }
+}
+
+/// All modes at one size: the file first.
+fn measure(
+    bytes: u64,
+    modes: &mut [(String, Box<dyn Durable>)],
+    options: &Options,
+) -> Result<Vec<Row>, Failure> {
+    let time = Duration::from_millis(if options.quick { 10 } else { 300 });
+    let values = Values::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let mut us: Vec<Vec<f64>> = modes.iter().map(|_| Vec::new()).collect();
+    for round in 0..options.rounds() {
+        for (mode, us) in in_turn(modes.iter_mut().zip(&mut us), round) {
+            us.push(mode.1.turn(&values, time)? * 1e6);
+        }
+    }
+    let medians: Vec<f64> = us.iter().map(|us| median(us)).collect();
+    let file = medians.first().copied().unwrap_or(f64::NAN);
+    let rows = modes.iter().zip(medians).map(|((mode, _), us)| Row {
+        bytes,
+        mode: mode.clone(),
+        us,
+        faster: file / us,
+    });
+    Ok(rows.collect())
+}
+
+/// A file that is written and synced.
+struct Writes {
+    file: File,
+    path: PathBuf,
+}
+
+impl Writes {
+    fn new(dir: &Path) -> Result<Self, Failure> {
+        let path = dir.join("file");
+        let failed = || MeasureError::io("writing", &path);
+        let file = File::create(&path).map_err(failed())?;
+        // Its blocks are there, as those of a database's log mostly are.
+        let zeros = vec![0; FILE_BYTES as usize];
+        file.write_all_at(&zeros, 0).map_err(failed())?;
+        file.sync_all().map_err(failed())?;
+        Ok(Self { file, path })
+    }
+}
+
+impl Durable for Writes {
+    fn turn(&mut self, values: &Values, time: Duration) -> Result<f64, Failure> {
+        let failed = || MeasureError::io("writing", &self.path);
+        let begun = Instant::now();
+        let (mut done, mut at) = (0, 0);
+        while begun.elapsed() < time {
+            let value = values.value(done);
+            self.file.write_all_at(value, at).map_err(failed())?;
+            self.file.sync_data().map_err(failed())?;
+            done += 1;
+            at = (at + value.len() as u64) % (FILE_BYTES / 2);
+        }
+        Ok(begun.elapsed().as_secs_f64() / done as f64)
+    }
+}
+
+/// A lane of a pool that is appended to, and what is in it thrown away.
+struct Appends {
+    lane: Lane,
+    _pool: ScratchPool,
+}
+
+impl Appends {
+    fn new(pool: ScratchPool) -> Result<Self, Failure> {
+        let claim = ClaimOptions::new();
+        let claim = claim.segments(SEGMENTS).label("forebay bench pool");
+        let (lane, recovered) = pool.pool().claim(Uuid::new_v4(), &claim)?;
+        drop(recovered);
+        Ok(Self { lane, _pool: pool })
+    }
+
+    /// Releases what is sealed until `done`.
+    fn drain(&self, done: &AtomicBool) {
+        const WAIT: Duration = Duration::from_millis(20);
+        while !done.load(Relaxed) {
+            if let Some(sealed) = self.lane.take_sealed(WAIT) {
+                sealed.release();
+            }
+        }
+    }
+}
+
+impl Durable for Appends {
+    fn turn(&mut self, values: &Values, time: Duration) -> Result<f64, Failure> {
+        /// Appends between two looks at the clock, which costs about as much as a small one.
+        const STEP: u64 = 16;
+        const KIND: u16 = 1;
+        let step = if self.lane.needs_commit() { 1 } else { STEP };
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.drain(&done));
+            let begun = Instant::now();
+            let mut appended = 0;
+            let outcome = loop {
+                if begun.elapsed() >= time {
+                    break Ok(begun.elapsed().as_secs_f64() / appended as f64);
+                }
+                let mut append = || {
+                    let value = values.value(appended);
+                    let lsn = self.lane.append(KIND, &[IoSlice::new(value)])?;
+                    appended += 1;
+                    self.lane.commit(lsn + 1)
+                };
+                if let Err(error) = (0..step).try_for_each(|_| append()) {
+                    break Err(MeasureError::from(error).into());
+                }
+            };
+            done.store(true, Relaxed);
+            outcome
+        })
+    }
+
+    fn end(self: Box<Self>) -> Option<String> {
+        let end = self.lane.seal();
+        while let Some(sealed) = self.lane.take_sealed(Duration::ZERO) {
+            sealed.release();
+        }
+        let drained = self.lane.wait_drained(end).is_ok();
+        let kept = "the lane \"forebay bench pool\" could not be given back to the pool";
+        (!drained || !self.lane.remove()).then(|| kept.to_owned())
+    }
+}
+
+fn human(report: &Report) -> String {
+    let mut table = Table::new(&["bytes", "where", "µs until durable", "x the file"]);
+    for row in &report.rows {
+        table.row(vec![
+            row.bytes.to_string(),
+            row.mode.clone(),
+            figure(Some(row.us)),
+            figure(Some(row.faster)),
+        ]);
+    }
+    let mut text = table::disk(&report.device);
+    for pool in &report.pools {
+        text.push_str(&format!(
+            "{}: {}: {}\n",
+            pool.mode, pool.pool, pool.survives
+        ));
+    }
+    text.push_str(&format!(
+        "file: a write and an fdatasync; medians of {} rounds\n\n{}",
+        report.rounds,
+        table.render()
+    ));
+    for note in &report.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
 }

@@ -1,90 +1,256 @@
-//! `forebay bench redis`.
+//! `forebay bench redis`, and the server that it and the demonstration start.
 
-use super::contest::{Common, note};
+use super::turns::{self, Around, Database, Options, Sample};
 use crate::{failure::Failure, size};
 use clap::Args;
-use forebay_bench::{
-    contest::Mode,
-    redis::{self, Config, modes, server::Kind},
+use forebay_measure::{
+    MeasureError,
+    processes::{find_program, output},
+    server::{Running, command_line, free_port, said_by},
+};
+use rustix::process::Signal;
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
 };
 
-/// Measure Redis and Valkey: appendfsync in its modes, and always under forebay
+/// Measure Redis with appendfsync always: plain, and under forebay run
 #[derive(Args)]
 #[command(
-    long_about = "Runs redis-benchmark's SETs of random keys against a server on loopback that was started for the purpose, in each mode: no \
-                  append-only file (off); appendfsync no, everysec, always; always with libeatmydata, which makes fsync do nothing; \
-                  and always under forebay run. Modes take turns, round after round, each on a fresh server; figures are medians of \
-                  the rounds. Servers are redis-server (Debian's redis-tools has it) and valkey-server; make bench installs them.",
+    long_about = "Runs redis-benchmark's SETs against a redis-server on loopback that is started for the purpose, with an append-only file that is \
+                  synced at each write: plain, and under forebay run. The two take turns, round after round, each on fresh files; figures are \
+                  medians of the rounds. Both programs have to be installed (Debian: redis-server).",
     after_long_help = "Examples:\n  \
-        forebay bench redis\n  \
-        forebay bench redis --sizes 32,8k --clients 50 --modes everysec,eatmydata,forebay --rounds 7\n  \
-        forebay bench redis --pool /mnt/pmem/forebay.pool --server redis --json\n  \
-        forebay bench redis --sizes 8k --during-rewrite\n  \
-        forebay bench redis --device hdd-7200 --pool-disk /fast --modes always,eatmydata,forebay\n  \
-        forebay bench redis --sizes 8k --device hdd-7200 --pool-size 16MiB,256MiB,1GiB"
+        forebay bench redis --dir /var/lib\n  \
+        forebay bench redis --pool /mnt/pmem/forebay.pool --clients 50 --json\n  \
+        forebay bench redis --pool-disk /fast"
 )]
 pub struct Redis {
-    /// Servers: redis, valkey
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        default_value = "redis,valkey"
-    )]
-    server: Vec<Kind>,
-    /// Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory), forebay
-    #[arg(
-        long,
-        value_name = "MODE,…",
-        value_delimiter = ',',
-        default_value = "off,no,everysec,always,eatmydata,forebay",
-        value_parser = |name: &str| Mode::named(&modes::ALL, name)
-    )]
-    modes: Vec<Mode>,
-    /// Bytes of a value; several sizes give rows for each
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "32,128,512,2048,8192")]
-    sizes: Vec<u64>,
     /// Connections, each with one SET in flight
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        default_value = "1,50"
-    )]
-    clients: Vec<u64>,
-    /// SETs of a round; fewer in mode always [default: 100000]
-    #[arg(long, value_name = "N")]
-    requests: Option<u64>,
-    /// Keys that are chosen from at random
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
-    keys: u64,
-    /// Also measure values of 8 KiB while the append-only file is rewritten again and again
-    #[arg(long)]
-    during_rewrite: bool,
-    /// Bytes of an emulated pool; several sizes give a row of mode forebay for each [default: twice the server's segments]
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, conflicts_with = "pool")]
-    pool_size: Vec<u64>,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    clients: u32,
+    /// Bytes of a value
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "512")]
+    value_size: u64,
     #[command(flatten)]
-    common: Common,
+    options: Options,
 }
-
-/// The size at which P4's rewrites stall.
-const REWRITE_VALUE_BYTES: u64 = 8192;
 
 impl Redis {
     pub fn run(self) -> Result<(), Failure> {
-        let mut setup = self.common.setup(self.modes)?;
-        setup.pools.sizes = self.pool_size;
-        let requests = if self.common.quick { 1000 } else { 100_000 };
-        let config = Config {
-            setup,
-            servers: self.server,
-            sizes: self.sizes,
+        let sets = Sets {
             clients: self.clients,
-            requests: self.requests.unwrap_or(requests),
-            keys: self.keys,
-            during_rewrite: self.during_rewrite.then_some(REWRITE_VALUE_BYTES),
+            value_bytes: self.value_size,
+            seconds: if self.options.quick { 0.2 } else { 5.0 },
         };
-        self.common.print(&redis::run(&config, &note)?)
+        programs().map_err(Failure::Usage)?;
+        turns::run(sets, &self.options)?.print(self.options.json)
+    }
+}
+
+/// redis-server and redis-benchmark.
+///
+/// # Errors
+/// In words, which is not installed, and the remedy.
+pub fn programs() -> Result<(PathBuf, PathBuf), String> {
+    let find = |name: &str| {
+        find_program(name).ok_or_else(|| {
+            format!("{name} is not installed: apt-get install redis-server redis-tools")
+        })
+    };
+    Ok((find("redis-server")?, find("redis-benchmark")?))
+}
+
+/// SETs of random keys, for some seconds.
+pub struct Sets {
+    pub clients: u32,
+    pub value_bytes: u64,
+    pub seconds: f64,
+}
+
+/// Keys that are chosen from.
+const KEYS: u64 = 100_000;
+/// SETs that show how many make a round; a round has at most so many times as many seconds.
+const FIRST: u64 = 500;
+const SETS_MAX: f64 = 5e6;
+
+impl Database for Sets {
+    const NAME: &'static str = "redis";
+    const COUNTED: &'static str = "SETs";
+    const PLAIN: &'static str = "a power cut";
+
+    fn load(&self) -> String {
+        format!(
+            "redis-benchmark, {} connections, values of {} bytes, appendfsync always",
+            self.clients, self.value_bytes
+        )
+    }
+
+    fn measure(&self, around: &Around) -> Result<Sample, Failure> {
+        let server = Server::start(around.dir(), &around.wrapper, &around.environment)?;
+        let first = self.sets(&server, FIRST)?;
+        let sets = (first.ops_per_s * self.seconds).clamp(FIRST as f64, SETS_MAX);
+        let sample = self.sets(&server, sets as u64)?;
+        server.stop()?;
+        Ok(sample)
+    }
+}
+
+impl Sets {
+    fn sets(&self, server: &Server, sets: u64) -> Result<Sample, Failure> {
+        let (_, load) = programs().map_err(Failure::Failed)?;
+        let mut command = Command::new(load);
+        command
+            .args(["-h", "127.0.0.1", "-p", &server.port.to_string()])
+            .args(["-t", "set", "--csv", "-r", &KEYS.to_string()])
+            .args(["-n", &sets.to_string(), "-c", &self.clients.to_string()])
+            .args(["-d", &self.value_bytes.to_string()]);
+        let said = said_by("redis-benchmark", output(&mut command)?)?;
+        parse(&said).ok_or_else(|| {
+            Failure::Failed(format!(
+                "redis-benchmark said what cannot be read: {}; at least version 6.2 is needed",
+                said.trim()
+            ))
+        })
+    }
+}
+
+/// A line of names, `"test","rps","avg_latency_ms",…`, and one of figures.
+fn parse(said: &str) -> Option<Sample> {
+    let cells = |line: &str| -> Vec<String> {
+        let cells = line.split(',').map(|cell| cell.trim().trim_matches('"'));
+        cells.map(str::to_owned).collect()
+    };
+    let mut lines = said.lines().skip_while(|line| !line.contains("\"rps\""));
+    let (names, figures) = (cells(lines.next()?), cells(lines.next()?));
+    let figure = |name: &str| -> Option<f64> {
+        let at = names.iter().position(|cell| cell == name)?;
+        figures.get(at)?.parse().ok()
+    };
+    Some(Sample {
+        ops_per_s: figure("rps").filter(|rate| *rate > 0.0)?,
+        mean_us: Some(figure("avg_latency_ms")? * 1e3),
+        p99_us: Some(figure("p99_latency_ms")? * 1e3),
+    })
+}
+
+/// A redis-server of our own on loopback, with appendfsync always.
+pub struct Server {
+    port: u16,
+    running: Running,
+}
+
+impl Server {
+    /// Starts it with its data in `dir`, and waits until it serves.
+    ///
+    /// # Errors
+    /// I/O errors, and what it said if it ends or does not serve.
+    pub fn start(
+        dir: &Path,
+        wrapper: &[std::ffi::OsString],
+        environment: &[(std::ffi::OsString, std::ffi::OsString)],
+    ) -> Result<Self, Failure> {
+        let (program, _) = programs().map_err(Failure::Failed)?;
+        let port = free_port()?;
+        let mut command = command_line([], wrapper, &program);
+        command
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--daemonize", "no", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
+            .arg(dir)
+            .envs(environment.iter().cloned())
+            .current_dir(dir);
+        let output = dir.join("server.out");
+        // It refuses everything while it is loading.
+        let serves = || Connection::open(port).is_ok_and(|mut it| it.ask("PING").is_ok());
+        let is_wrapped = !wrapper.is_empty();
+        let running = Running::start("redis-server", command, output, is_wrapped, serves)?;
+        Ok(Self { port, running })
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn connect(&self) -> io::Result<Connection> {
+        Connection::open(self.port)
+    }
+
+    /// Has it end in the orderly way.
+    ///
+    /// # Errors
+    /// What it said if it does not.
+    pub fn stop(mut self) -> Result<(), MeasureError> {
+        self.running.stop(Signal::TERM).map(drop)
+    }
+
+    /// Kills it, and its supervisor first, so that this cannot finish what the server leaves.
+    ///
+    /// # Errors
+    /// [`MeasureError::Child`] if they do not end.
+    pub fn kill(mut self) -> Result<(), MeasureError> {
+        self.running.outer().signal(Signal::KILL);
+        self.running.server().signal(Signal::KILL);
+        self.running.wait().map(drop)
+    }
+}
+
+/// A connection that says one line at a time.
+pub struct Connection(BufReader<TcpStream>);
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Connection {
+    fn open(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Says `command`, words without spaces in them, and gives the answer: its line, or the value that was asked for.
+    ///
+    /// # Errors
+    /// I/O errors; `Other` with the server's words if it refuses.
+    pub fn ask(&mut self, command: &str) -> io::Result<String> {
+        self.0
+            .get_mut()
+            .write_all(format!("{command}\r\n").as_bytes())?;
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let line = line.trim_end();
+        match line.split_at_checked(1) {
+            Some(("+" | ":", said)) => Ok(said.to_owned()),
+            Some(("$", "-1")) => Err(io::ErrorKind::NotFound.into()),
+            Some(("$", length)) => {
+                let length: usize = length.parse().map_err(io::Error::other)?;
+                let mut value = vec![0; length + 2];
+                self.0.read_exact(&mut value)?;
+                value.truncate(length);
+                String::from_utf8(value).map_err(io::Error::other)
+            }
+            _ => Err(io::Error::other(line.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_redis_benchmark_is_read_and_an_older_ones_is_not() {
+        let said = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
+            \"SET\",\"52631.58\",\"0.151\",\"0.048\",\"0.143\",\"0.223\",\"0.287\",\"1.023\"\n";
+        let sample = parse(said).unwrap();
+        assert_eq!(sample.ops_per_s, 52631.58);
+        assert_eq!((sample.mean_us, sample.p99_us), (Some(151.0), Some(287.0)));
+        assert_eq!(parse("\"SET\",\"52631.58\"\n"), None);
     }
 }

@@ -10,13 +10,13 @@ pub use candidates::find as find_places;
 pub use disks::mounts;
 
 use crate::{
-    bench::clean_up_on_signals,
     failure::Failure,
+    measuring::clean_up_on_signals,
     output::{self, fields},
     size,
 };
 use clap::Args;
-use forebay_bench::device::{self, Effort, FileSystem, Speed};
+use forebay_measure::disk::{self as device, Effort, FileSystem, Speed};
 use forebay_pool::persist::Persist;
 use serde::Serialize;
 use std::{fs, path::PathBuf, thread::available_parallelism};
@@ -194,7 +194,7 @@ fn human(report: &Report) -> String {
         ),
     ]);
     match (&directory.device, &directory.trouble) {
-        (Some(speed), _) => text.push_str(&forebay_bench::report::device(speed)),
+        (Some(speed), _) => text.push_str(&forebay_measure::table::disk(speed)),
         (None, trouble) => {
             let trouble = trouble.as_deref().unwrap_or("unknown reason");
             text.push_str(&format!("the disk could not be measured: {trouble}\n"));

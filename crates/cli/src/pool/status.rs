@@ -2,7 +2,7 @@
 
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_bench::report::Table;
+use forebay_measure::table::Table;
 use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::Survives};
 use serde::Serialize;
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! What is absorbed, and what recovery did, in words.
 
 use crate::{output::fields, size};
-use forebay_bench::report::{Table, figure, grouped};
 use forebay_files::{
     policy::{Policy, patterns_in_short},
     replay::{LaneReport, Outcome},
     supervisor::{FileStatus, LaneStatus, Outside, PlainFile, Status},
 };
+use forebay_measure::table::{Table, figure, grouped};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

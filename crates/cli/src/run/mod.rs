@@ -19,14 +19,14 @@ pub use pool::open_default;
 use crate::{failure::Failure, size};
 use child::Signals;
 use clap::Args;
-use forebay_device::{Devices, Placed};
+use forebay_device::{Devices, Placed, memory::Profile};
 use forebay_files::{
     ENV_SLOWED,
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
-use forebay_pool::{Pool, media::Profile};
+use forebay_pool::Pool;
 use pool::Source;
 use program::Program;
 use std::{
@@ -98,7 +98,7 @@ pub struct Run {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
     /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
-    #[arg(long, value_name = "DEVICE", value_parser = crate::bench::profile)]
+    #[arg(long, value_name = "DEVICE", value_parser = device::memory)]
     media_profile: Option<Profile>,
     /// At the end, list each file, what was done with it, and what was absorbed
     #[arg(long)]

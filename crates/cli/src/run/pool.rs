@@ -1,7 +1,7 @@
 //! The pool of a run: the user's, or one emulated in memory that is made at first use and kept.
 
 use crate::{doctor, failure::Failure, size};
-use forebay_bench::scratch::memory_dir;
+use forebay_measure::scratch::memory_dir;
 use forebay_pool::{Pool, PoolErrorKind, PoolOptions};
 use rustix::fs::OFlags;
 use std::{

@@ -14,7 +14,8 @@ use crate::{
     sys,
     wire::{self, Answer, Request, VERSION},
 };
-use forebay_pool::{Lsn, Member, PoolOptions, media::Profile};
+use forebay_device::memory;
+use forebay_pool::{Lsn, Member, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
     io::Errno,
@@ -179,8 +180,8 @@ pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
 }
 
 /// The device that the pool is to be as slow as: a measurement's wish.
-fn slowed_to() -> Option<Profile> {
-    Profile::named(&std::env::var(ENV_SLOWED).ok()?)
+fn slowed_to() -> Option<memory::Profile> {
+    memory::Profile::named(&std::env::var(ENV_SLOWED).ok()?)
 }
 
 impl Session {
@@ -207,7 +208,7 @@ impl Session {
             .open_shared(&pool, pool_fd.into(), memory)
             .and_then(|pool| {
                 match slowed_to() {
-                    Some(profile) => pool.slowed(profile),
+                    Some(profile) => memory::slowed(pool, profile),
                     None => pool,
                 }
                 .join(lane.as_fd(), member)

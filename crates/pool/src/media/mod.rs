@@ -2,21 +2,18 @@
 //!
 //! [`Media`] is the whole of what the pool asks of it. [`open_dax`] maps real persistent memory,
 //! [`open_emulated`] maps an ordinary file or tmpfs (and says that it survives only a
-//! process crash), [`Sim`] is volatile memory that knows which lines were fenced and yields
-//! crash images, and [`Timed`] adds a slower device's latency to any of them.
+//! process crash), and [`Sim`] is volatile memory that knows which lines were fenced and yields
+//! crash images.
 //!
 //! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
 
 mod disk;
 mod file;
 mod held;
-mod line_cache;
 mod mapped;
 mod mapping;
-mod profile;
 mod sim;
 mod synced;
-mod timed;
 mod window;
 
 pub(crate) use disk::DiskMedia;
@@ -24,10 +21,8 @@ pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
-pub use profile::{CachePolicy, Profile};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use synced::Synced;
-pub use timed::Timed;
 pub(crate) use window::{OwnLine, Pin, Window};
 
 use crate::checksum::Checksum;

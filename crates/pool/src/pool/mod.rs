@@ -26,7 +26,7 @@ use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
     format::layout::Geometry,
-    media::{Profile, Survives, Timed},
+    media::{Media, Survives},
 };
 use std::{os::fd::BorrowedFd, path::Path, sync::Arc};
 use uuid::Uuid;
@@ -39,14 +39,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The same pool as slow as a device: each access takes as long as `profile` says.
+    /// The same pool, each access to its medium by way of what `layer` makes of that: for measurements.
+    #[doc(hidden)]
     #[must_use]
-    pub fn slowed(self, profile: Profile) -> Self {
-        let media = Arc::new(Timed::new(Arc::clone(&self.core.media), profile));
+    pub fn on_layer(self, layer: impl FnOnce(Arc<dyn Media>) -> Arc<dyn Media>) -> Self {
         Self {
             core: Arc::new(Core {
                 path: self.core.path.clone(),
-                media,
+                media: layer(Arc::clone(&self.core.media)),
                 superblock: self.core.superblock,
             }),
             damage: self.damage,

@@ -6,7 +6,8 @@ use crate::{
     scratch::{PoolSource, ScratchPool},
     sql::User,
 };
-use forebay_pool::{SEGMENTS_MAX, media::Profile};
+use forebay_device::memory::Profile;
+use forebay_pool::SEGMENTS_MAX;
 use std::path::PathBuf;
 
 /// Segments of a pool on a disk: 128 MiB, as docs/operations.md recommends.

@@ -1,7 +1,7 @@
-//! `forebay bench fam`: P5's figures, on a store whose data device is fabric-attached memory under the cache policies uc, wt and wc.
+//! `forebay-lab fam`: P5's figures, on a store whose data device is fabric-attached memory under the cache policies uc, wt and wc.
 //!
 //! Two contestants, round after round: our store, [resident](forebay_store::StoreOptions::resident) in a pool that is as slow as the device (`ours`),
-//! and LevelDB with its directory on the emulated device (`leveldb`). docs/benchmarks.md, "forebay bench fam".
+//! and LevelDB with its directory on the emulated device (`leveldb`). docs/benchmarks.md, "forebay-lab fam".
 
 mod leveldb;
 mod ours;

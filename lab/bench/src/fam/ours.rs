@@ -6,7 +6,8 @@ use crate::{
     data::{Random, Values},
     scratch::{PoolSource, ScratchDir, ScratchPool},
 };
-use forebay_pool::{media::Profile, record_bytes};
+use forebay_device::memory::Profile;
+use forebay_pool::record_bytes;
 use forebay_store::{Store, StoreOptions, Variant};
 use std::{path::Path, time::Instant};
 

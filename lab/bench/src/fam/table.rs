@@ -7,7 +7,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// What `forebay bench fam` prints.
+/// What `forebay-lab fam` prints.
 #[must_use]
 pub fn fam(report: &Report) -> String {
     let mut text = format!(

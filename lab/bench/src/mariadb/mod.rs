@@ -1,4 +1,4 @@
-//! `forebay bench mariadb`: what a MariaDB server with a binary log pays for transactions that survive a power cut, and what it pays under
+//! `forebay-lab mariadb`: what a MariaDB server with a binary log pays for transactions that survive a power cut, and what it pays under
 //! `forebay run`.
 //!
 //! The load is sysbench's `oltp_write_only`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`] are also what the tests use.

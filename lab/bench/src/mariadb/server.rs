@@ -1,6 +1,6 @@
 //! A MariaDB server of our own: a data directory made for the purpose, reached by a Unix socket only.
 //!
-//! What `forebay bench mariadb` measures, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
+//! What `forebay-lab mariadb` measures, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
 //! is started on it, [`Server`] is one that runs.
 
 use super::client::Connection;

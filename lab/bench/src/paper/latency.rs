@@ -8,7 +8,7 @@ use crate::{
     rounds::in_turn,
     units::bytes_name,
 };
-use forebay_pool::media::Profile;
+use forebay_device::memory::Profile;
 use std::collections::BTreeMap;
 
 /// P4's memories.

@@ -1,4 +1,4 @@
-//! `forebay bench paper`: the papers' tables and figures, measured again.
+//! `forebay-lab paper`: the papers' tables and figures, measured again.
 //!
 //! An [`Experiment`] is one table or figure of a paper: what the paper says as data ([`claims`]), how ours is measured ([`Measurement`]), what it
 //! needs, and how its figures are drawn (panels). [`run`] measures some of them, one JSON file each ([`Outcome`]); a report is made from the
@@ -142,9 +142,9 @@ pub enum Measurement {
     Tpcc,
     /// P3: random writes of the devices by themselves.
     RandomWrites,
-    /// P5: the emulated devices, as `forebay bench device` has them.
+    /// P5: the emulated devices, as `forebay-lab device` has them.
     Device,
-    /// P5: stores on fabric-attached memory, as `forebay bench fam` has them.
+    /// P5: stores on fabric-attached memory, as `forebay-lab fam` has them.
     Fam,
 }
 

@@ -168,7 +168,7 @@ mod tests {
             format: FORMAT,
             experiment: "p1-fig5".to_owned(),
             size: Size::Toy,
-            command: "forebay bench paper --toy p1-fig5".to_owned(),
+            command: "forebay-lab paper --toy p1-fig5".to_owned(),
             version: "0".to_owned(),
             machine: Machine::this(),
             device: None,

@@ -1,6 +1,6 @@
 //! P1: Puts of 4 KiB on a loaded store, in every variant and with buffers of several sizes.
 //!
-//! On this disk the store runs in this process. On an emulated device it runs as `forebay bench wisckey` under `forebay run --device`.
+//! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab wisckey` under `forebay run --device`.
 
 use super::{Lab, Measured, Row};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     live::Live,
     peers::{other::Other, rocksdb},
     perf::Sampler,
-    place::{Place, device_argument},
+    place::{Place, device_argument, lab_program},
     processes,
     rounds::Span,
     scratch::ScratchDir,
@@ -360,9 +360,8 @@ fn emulated(
         .args(["run", "--no-pool", "--device"])
         .arg(device_argument(scratch.path(), profile))
         .arg("--")
-        .arg(lab.forebay)
+        .arg(lab_program(lab.forebay))
         .args([
-            "bench",
             "wisckey",
             // Its measurement of the device is not used.
             "--quick",
@@ -381,7 +380,7 @@ fn emulated(
     let report: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
     let Some(rows) = report["rows"].as_array().filter(|_| said.status.success()) else {
         return Err(BenchError::Child(format!(
-            "forebay bench wisckey on {profile} ended with {}: {}",
+            "forebay-lab wisckey on {profile} ended with {}: {}",
             said.status,
             String::from_utf8_lossy(&said.stderr).trim()
         )));

@@ -40,7 +40,7 @@ impl Plan {
                     .map(|experiment| experiment.id.as_str())
                     .collect();
                 return Err(BenchError::Config(format!(
-                    "there is no experiment {id}; there are {} (forebay bench paper --list says what they are)",
+                    "there is no experiment {id}; there are {} (forebay-lab paper --list says what they are)",
                     ids.join(", ")
                 )));
             }
@@ -205,7 +205,7 @@ fn busy(text: &str) -> Option<String> {
 
 /// The command that measures an experiment again.
 fn command(id: &str, size: Size) -> String {
-    let words = ["forebay bench paper"]
+    let words = ["forebay-lab paper"]
         .into_iter()
         .chain(size.option())
         .chain([id]);
@@ -298,11 +298,8 @@ mod tests {
     fn a_command_says_the_size() {
         assert_eq!(
             command("p1-fig5", Size::Quick),
-            "forebay bench paper --quick p1-fig5"
+            "forebay-lab paper --quick p1-fig5"
         );
-        assert_eq!(
-            command("p1-fig5", Size::Paper),
-            "forebay bench paper p1-fig5"
-        );
+        assert_eq!(command("p1-fig5", Size::Paper), "forebay-lab paper p1-fig5");
     }
 }

@@ -46,7 +46,7 @@ impl Members {
     pub(super) fn start(pool: &Pool, command: &[String], count: usize) -> Result<Self, BenchError> {
         let options = ClaimOptions::new()
             .segments(BUFFERS)
-            .label("forebay bench pool --processes");
+            .label("forebay-lab pool --processes");
         let lane = pool.claim_shared(Uuid::new_v4(), &options)?;
         let failed = BenchError::io("starting a member on", pool.path());
         let (Some(file), Some((program, arguments))) = (pool.descriptor(), command.split_first())

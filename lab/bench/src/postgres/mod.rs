@@ -1,4 +1,4 @@
-//! `forebay bench postgres`: what a PostgreSQL server pays for transactions that survive a power cut, and what it pays under `forebay run`.
+//! `forebay-lab postgres`: what a PostgreSQL server pays for transactions that survive a power cut, and what it pays under `forebay run`.
 //!
 //! The load is `pgbench -N`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`] are also what the tests use.
 

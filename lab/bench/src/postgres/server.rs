@@ -1,13 +1,15 @@
 //! A PostgreSQL server of our own: a data directory made for the purpose, reached by a Unix socket only.
 //!
-//! What `forebay bench postgres` measures, and what the tests of PostgreSQL start. [`Launch`] says how a server is started, [`create`] makes its
+//! What `forebay-lab postgres` measures, and what the tests of PostgreSQL start. [`Launch`] says how a server is started, [`create`] makes its
 //! data directory, [`Server`] is one that runs. Root cannot run it: then everything is another user's ([`User`]), what stands before the server
 //! included, since a pool and the logs in it are one user's.
+
+pub use forebay_measure::processes::find_of_postgres as program;
 
 use super::client::{Connection, DATABASE, SUPERUSER};
 use crate::{
     BenchError,
-    processes::{Handle, find_program, output},
+    processes::{Handle, output},
     sql::{
         Client, Columns, User,
         running::{Running, command_line, pinned, said_by},
@@ -22,28 +24,8 @@ use std::{
     time::Duration,
 };
 
-/// Where Debian has the programs of each version, which are not on the path.
-const VERSIONS: &str = "/usr/lib/postgresql";
-
 /// How long a server gets to end its processes when it is given up.
 const GIVEN_UP: Duration = Duration::from_secs(10);
-
-/// A program of PostgreSQL: of the newest version installed, or where `scripts/setup.sh` unpacks it.
-///
-/// # Errors
-/// In words, that it is not installed, and the remedy.
-pub fn program(name: &str) -> Result<PathBuf, String> {
-    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
-    let numbered = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut numbers: Vec<u32> = numbered.collect();
-    numbers.sort_unstable_by(|a, b| b.cmp(a));
-    numbers
-        .iter()
-        .map(|number| Path::new(VERSIONS).join(format!("{number}/bin/{name}")))
-        .find(|program| program.is_file())
-        .or_else(|| find_program(name))
-        .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
-}
 
 /// What running a server needs and is not installed, in words, with the remedy.
 #[must_use]

@@ -1,4 +1,4 @@
-//! `forebay bench redis`: what an append-only file that is synced at each write costs a Redis or Valkey server, and what it costs
+//! `forebay-lab redis`: what an append-only file that is synced at each write costs a Redis or Valkey server, and what it costs
 //! under `forebay run` (P4).
 //!
 //! Each cell of the table (server, bytes of a value, connections) is measured in all modes in turn, round after round, each time on a fresh

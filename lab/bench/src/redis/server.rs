@@ -1,5 +1,7 @@
 //! A Redis or Valkey server of our own, on loopback, in a directory of its own.
 
+pub use forebay_measure::server::free_port;
+
 use super::resp::Connection;
 use crate::{
     BenchError,
@@ -11,8 +13,7 @@ use std::{
     ffi::OsString,
     fmt,
     fs::{self, File},
-    net::TcpListener,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     str::FromStr,
     thread,
@@ -249,14 +250,3 @@ impl Server {
 }
 
 const READY: Duration = Duration::from_secs(60);
-
-/// A port of loopback that nobody has at the moment.
-///
-/// # Errors
-/// I/O errors.
-pub fn free_port() -> Result<u16, BenchError> {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(BenchError::io("looking for", Path::new("a free port")))
-}

@@ -1,4 +1,4 @@
-//! The reports of `forebay bench pool` and `forebay bench device`.
+//! The reports of `forebay-lab pool` and `forebay-lab device`.
 
 use super::{Table, figure};
 use crate::{emulated, pool_bench};
@@ -37,7 +37,7 @@ pub fn emulated(report: &emulated::Report) -> String {
     table.render()
 }
 
-/// The report of `forebay bench pool`.
+/// The report of `forebay-lab pool`.
 #[must_use]
 pub fn pool(report: &pool_bench::Report) -> String {
     let (copy, flush) = report.instructions;

@@ -1,4 +1,4 @@
-//! The report of `forebay bench wisckey`.
+//! The report of `forebay-lab wisckey`.
 
 use super::{Table, device, figure, grouped, min_max, percent};
 use crate::wisckey::{Figures, PeerOutcome, Report};
@@ -12,7 +12,7 @@ pub const PAPER: [(&str, f64); 4] = [
     ("double", 9.78),
 ];
 
-/// The report of `forebay bench wisckey`.
+/// The report of `forebay-lab wisckey`.
 #[must_use]
 pub fn wisckey(report: &Report) -> String {
     let mut text = device(&report.device);

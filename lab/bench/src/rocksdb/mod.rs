@@ -1,4 +1,4 @@
-//! `forebay bench rocksdb`: what a write-ahead log that is synced at each Put costs RocksDB, and what it costs under `forebay run` (P3).
+//! `forebay-lab rocksdb`: what a write-ahead log that is synced at each Put costs RocksDB, and what it costs under `forebay run` (P3).
 //!
 //! `db_bench`'s `fillrandom` in every mode in turn, round after round, each time in a database of its own.
 //! What counts is `db_bench`'s own time of the Puts; compactions go on meanwhile in every mode alike.

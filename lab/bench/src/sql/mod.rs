@@ -3,10 +3,7 @@
 //! Each number of clients is measured in all modes in turn, round after round, each time on a fresh copy of one data directory, which is reached by a
 //! Unix socket. [`Database`] is what a server adds: [`crate::mariadb`], [`crate::postgres`].
 
-pub mod running;
-pub mod user;
-
-pub use user::User;
+pub use forebay_measure::{server as running, user::User};
 
 use crate::{
     BenchError,

@@ -2,7 +2,7 @@
 
 use super::Figures;
 use crate::{BenchError, device::Effort, live::Live, peers::other::Other, scratch::PoolSource};
-use forebay_pool::media::Profile;
+use forebay_device::memory::Profile;
 use forebay_store::{StoreOptions, Variant};
 use std::{path::PathBuf, sync::Arc};
 

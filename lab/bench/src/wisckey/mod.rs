@@ -1,4 +1,4 @@
-//! `forebay bench wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
+//! `forebay-lab wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
 //!
 //! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in modules of
 //! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `stalls` (the longest put), `queue` (deletes),

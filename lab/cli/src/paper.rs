@@ -1,28 +1,28 @@
-//! `forebay bench paper`.
+//! `forebay-lab paper`.
 
-use super::default_dir;
-use crate::{failure::Failure, output, progress::Progress};
+use crate::progress::Progress;
 use clap::Args;
 use forebay_bench::{
     paper::{self, Plan, Size, catalogue},
     report::Table,
     scratch::PoolSource,
 };
+use forebay_cli::{failure::Failure, measuring::default_dir, output};
 use std::path::PathBuf;
 
 /// Measure the papers' tables and figures again, each as an experiment of its own
 #[derive(Args)]
 #[command(
     long_about = "Runs experiments, each of which is a table or figure of one of the papers that Forebay is built after, and writes what each gives \
-                  to a JSON file of its own; forebay bench report makes a page of them. Without names it runs all. The papers' sizes take more than \
+                  to a JSON file of its own; forebay-lab report makes a page of them. Without names it runs all. The papers' sizes take more than \
                   an hour; --quick takes minutes, --toy seconds each.\n\n\
                   Progress and an estimate of the time left are on standard error. A run may be interrupted: what is finished is in the files, and \
                   --resume goes on with the rest. A server or peer that is not installed becomes a row that says so.",
     after_long_help = "Examples:\n  \
-        forebay bench paper --list\n  \
-        forebay bench paper --quick --out results\n  \
-        forebay bench paper p1-fig5 p4-fig6 --out results --resume\n  \
-        forebay bench report results --html report.html"
+        forebay-lab paper --list\n  \
+        forebay-lab paper --quick --out results\n  \
+        forebay-lab paper p1-fig5 p4-fig6 --out results --resume\n  \
+        forebay-lab report results --html report.html"
 )]
 pub struct Paper {
     /// Experiments, as in p1-fig5 [default: all]
@@ -70,7 +70,7 @@ impl Paper {
             resume: self.resume,
             dir: self.dir.unwrap_or_else(default_dir),
             pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
-            forebay: super::own_program()?,
+            forebay: crate::forebay()?,
         };
         let progress = Progress::new();
         let written = paper::run(&plan, &progress, &|line| progress.say(line))?;

@@ -5,7 +5,7 @@ mod block;
 pub use block::{BlockDevice, Written};
 
 use crate::{
-    BenchError,
+    MeasureError,
     rounds::{Span, median, span},
 };
 use rustix::fs::OFlags;
@@ -90,11 +90,11 @@ const PAGE: usize = 4096;
 ///
 /// # Errors
 /// I/O errors.
-pub fn measure(dir: &Path, effort: Effort) -> Result<Speed, BenchError> {
-    let file =
-        tempfile::NamedTempFile::new_in(dir).map_err(BenchError::io("creating a file in", dir))?;
+pub fn measure(dir: &Path, effort: Effort) -> Result<Speed, MeasureError> {
+    let file = tempfile::NamedTempFile::new_in(dir)
+        .map_err(MeasureError::io("creating a file in", dir))?;
     let path = file.path();
-    let failed = || BenchError::io("measuring the device under", dir);
+    let failed = || MeasureError::io("measuring the device under", dir);
     let (target, direct) = open_direct(path).map_err(failed())?;
     let mut sequential = Vec::new();
     for _ in 0..effort.runs.max(1) {

@@ -1,23 +1,25 @@
-//! The `forebay` command: databases run under it, pools, stores, benchmarks, and a look at the machine.
+//! The `forebay` command: databases run under it, pools, stores, what they gain on this machine, and a look at it.
 //!
-//! One module a subcommand. What they share: [`failure`] (exit codes), [`output`] (standard output that may
-//! close), [`size`] and [`encoding`] (arguments), [`progress`] (bars on standard error). Reports go to standard output, everything else to standard error.
+//! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`] (exit codes), [`output`] (standard output that may
+//! close), [`size`] (arguments), [`progress`] (bars on standard error), [`measuring`] (where to, and cleaning up). Reports go to standard output,
+//! everything else to standard error.
 
 mod bench;
 mod completions;
 mod demo;
 mod doctor;
 mod encoding;
-mod failure;
+pub mod failure;
 mod flush;
 mod internal;
 mod man;
-mod output;
+pub mod measuring;
+pub mod output;
 mod pool;
-mod progress;
+pub mod progress;
 mod recover;
 mod run;
-mod size;
+pub mod size;
 mod status;
 mod store;
 
@@ -65,19 +67,21 @@ enum Command {
     /// Read and write a store
     #[command(subcommand)]
     Store(store::Command),
-    /// Measure the pool, the store, and databases under forebay run
+    /// Measure what Forebay gains on this machine: a pool, and databases, plain beside forebay run
     #[command(subcommand)]
     Bench(bench::Command),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
-    /// Processes that benchmarks start and kill
+    /// The process that the demonstration starts and kills
     #[command(subcommand, hide = true)]
     Internal(internal::Command),
 }
 
-fn main() -> ExitCode {
+/// Does what the command line says. The status of the process.
+#[must_use]
+pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),

@@ -10,7 +10,7 @@ use std::{
 /// A measurement that could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BenchError {
+pub enum MeasureError {
     /// The store under test refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -44,7 +44,7 @@ pub enum BenchError {
     Child(String),
 }
 
-impl BenchError {
+impl MeasureError {
     /// For `map_err`: an I/O error while `doing` something to `path`.
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -1,7 +1,6 @@
-//! The benchmarks of SQL servers: `forebay bench mariadb`, `forebay bench postgres`.
+//! The benchmarks of SQL servers: `forebay-lab mariadb`, `forebay-lab postgres`.
 
-use super::contest::{Common, note};
-use crate::failure::Failure;
+use crate::contest::{Common, note};
 use clap::Args;
 use forebay_bench::{
     contest::Mode,
@@ -9,6 +8,7 @@ use forebay_bench::{
     postgres::{self, Postgres},
     sql::{self, Config, Database},
 };
+use forebay_cli::failure::Failure;
 
 /// Measure MariaDB with a binary log: synced, not synced, with libeatmydata, and under forebay
 #[derive(Args)]
@@ -18,10 +18,10 @@ use forebay_bench::{
                   libeatmydata, which makes fsync do nothing; and synced under forebay run. Modes take turns, round after round, each on a fresh copy \
                   of one data directory; figures are medians of the rounds.",
     after_long_help = "Examples:\n  \
-        forebay bench mariadb\n  \
-        forebay bench mariadb --clients 1,8,16 --rounds 5 --json\n  \
-        forebay bench mariadb --device hdd-7200 --clients 8 --pool-disk /fast\n  \
-        forebay bench mariadb --device /srv/scratch=hdd-7200 --modes plain,forebay"
+        forebay-lab mariadb\n  \
+        forebay-lab mariadb --clients 1,8,16 --rounds 5 --json\n  \
+        forebay-lab mariadb --device hdd-7200 --clients 8 --pool-disk /fast\n  \
+        forebay-lab mariadb --device /srv/scratch=hdd-7200 --modes plain,forebay"
 )]
 pub struct Mariadb {
     #[command(flatten)]
@@ -38,10 +38,10 @@ pub struct Mariadb {
                   PostgreSQL does not run as root. Where root measures it, server and forebay run as the user postgres, or as nobody, and the \
                   directories and emulated pools are that user's.",
     after_long_help = "Examples:\n  \
-        forebay bench postgres\n  \
-        forebay bench postgres --clients 1,8,16 --rounds 5 --json\n  \
-        forebay bench postgres --device hdd-7200 --clients 8 --pool-disk /fast\n  \
-        forebay bench postgres --device /srv/scratch=hdd-7200 --modes plain,forebay"
+        forebay-lab postgres\n  \
+        forebay-lab postgres --clients 1,8,16 --rounds 5 --json\n  \
+        forebay-lab postgres --device hdd-7200 --clients 8 --pool-disk /fast\n  \
+        forebay-lab postgres --device /srv/scratch=hdd-7200 --modes plain,forebay"
 )]
 pub struct Postgresql {
     #[command(flatten)]

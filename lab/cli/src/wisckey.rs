@@ -1,7 +1,6 @@
-//! `forebay bench wisckey`.
+//! `forebay-lab wisckey`.
 
-use super::{Slowed, default_dir};
-use crate::{failure::Failure, internal, output, progress::Progress, size};
+use crate::{Slowed, internal, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
@@ -10,6 +9,7 @@ use forebay_bench::{
     scratch::PoolSource,
     wisckey::{self, Config, Limit},
 };
+use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
 use forebay_store::Variant;
 use std::path::PathBuf;
 
@@ -23,12 +23,12 @@ use std::path::PathBuf;
                   Other workloads: --overwrite, --reads, --reopen, --stalls, --queue, --scans; --full runs the first three at full size (half an \
                   hour, 20 GB of disk).",
     after_long_help = "Examples:\n  \
-        forebay bench wisckey                               the paper's 262,144 Puts of 4 KiB\n  \
-        forebay bench wisckey --peers --json > report.json\n  \
-        forebay bench wisckey --value-size 100,4k --seconds 5 --variants single,double,buffers=4\n  \
-        forebay bench wisckey --threads 1,2,4,8,16 --value-size 100,4k --variants double --peers=rocksdb --seconds 5\n  \
-        forebay bench wisckey --no-puts --reads --peers --preload 1GiB\n  \
-        forebay bench wisckey --full --peers --json"
+        forebay-lab wisckey                               the paper's 262,144 Puts of 4 KiB\n  \
+        forebay-lab wisckey --peers --json > report.json\n  \
+        forebay-lab wisckey --value-size 100,4k --seconds 5 --variants single,double,buffers=4\n  \
+        forebay-lab wisckey --threads 1,2,4,8,16 --value-size 100,4k --variants double --peers=rocksdb --seconds 5\n  \
+        forebay-lab wisckey --no-puts --reads --peers --preload 1GiB\n  \
+        forebay-lab wisckey --full --peers --json"
 )]
 pub struct Wisckey {
     /// Where to make the stores, in a directory that is removed again [default: the one for temporary files, if that is on a disk]

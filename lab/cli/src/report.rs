@@ -1,22 +1,22 @@
-//! `forebay bench report`.
+//! `forebay-lab report`.
 
-use crate::{failure::Failure, output};
 use clap::Args;
+use forebay_cli::{failure::Failure, output};
 use forebay_report as report;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Make a page of what forebay bench paper measured: the papers' figures, and ours beside them
+/// Make a page of what forebay-lab paper measured: the papers' figures, and ours beside them
 #[derive(Args)]
 #[command(
-    long_about = "Reads the results of forebay bench paper in DIR and makes a page of them: a summary, and each table and figure with the paper's ratio, \
+    long_about = "Reads the results of forebay-lab paper in DIR and makes a page of them: a summary, and each table and figure with the paper's ratio, \
                   ours, the command, the machine, and a sentence on each difference. --html writes one file that needs nothing else, light or dark as \
                   the reader's system is; --markdown writes the same as text. Without either, the Markdown goes to standard output.",
     after_long_help = "Examples:\n  \
-        forebay bench report results --html report.html\n  \
-        forebay bench report results --markdown docs/reproduction.md"
+        forebay-lab report results --html report.html\n  \
+        forebay-lab report results --markdown docs/reproduction.md"
 )]
 pub struct Report {
     /// Where the results are

@@ -21,7 +21,7 @@ fn storm(variant: Variant, kills: usize, mix: Mix, threads: u32) {
     let seed =
         std::env::var("FOREBAY_SEED").map_or_else(|_| fresh_seed(), |seed| seed.parse().unwrap());
     println!("{variant}: FOREBAY_SEED={seed}");
-    let writer = [env!("CARGO_BIN_EXE_forebay"), "internal", "write"]
+    let writer = [env!("CARGO_BIN_EXE_forebay-lab"), "internal", "write"]
         .map(str::to_owned)
         .to_vec();
     let dir = ScratchDir::new_in(&std::env::temp_dir()).unwrap();

@@ -1,7 +1,10 @@
 //! [`Timed`]: any medium, slowed down to a device profile by busy waiting. docs/devices-memory.md.
 
-use super::{CachePolicy, Media, Profile, Survives, line_cache::LineCache};
-use crate::checksum::Checksum;
+use super::{CachePolicy, Profile, line_cache::LineCache};
+use forebay_pool::{
+    Checksum,
+    media::{Media, Survives},
+};
 use std::{
     cell::Cell,
     hint, io,
@@ -228,7 +231,7 @@ impl Media for Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::Sim;
+    use forebay_pool::media::Sim;
 
     #[test]
     fn a_timed_medium_takes_at_least_its_profiles_time_and_keeps_the_bytes() {

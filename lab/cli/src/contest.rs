@@ -1,13 +1,12 @@
-//! What `forebay bench redis`, `rocksdb`, `mariadb` and `postgres` have in common.
+//! What `forebay-lab redis`, `rocksdb`, `mariadb` and `postgres` have in common.
 
-use super::default_dir;
-use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_bench::{
     contest::{Mode, Pools, Report, Setup},
     device::Effort,
     scratch::PoolSource,
 };
+use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
 use std::path::PathBuf;
 
 /// Where a database and its pools are, and how often it is measured.
@@ -63,7 +62,7 @@ impl Common {
             },
             device: device.map(str::to_owned),
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
-            forebay: super::own_program()?,
+            forebay: crate::forebay()?,
             effort: match self.quick {
                 true => Effort::QUICK,
                 false => Effort::SHORT,

@@ -2,7 +2,7 @@
 //!
 //! Direct-mapped, shared by all threads without a lock. Two threads that meet at an entry may cost one of them a miss.
 
-use crate::persist::LINE;
+use forebay_pool::persist::LINE;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The lines that were read last.

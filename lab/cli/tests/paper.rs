@@ -1,4 +1,4 @@
-//! `forebay bench paper` and `forebay bench report`: every experiment at toy size gives all of its rows, whatever is installed. Not how fast.
+//! `forebay-lab paper` and `forebay-lab report`: every experiment at toy size gives all of its rows, whatever is installed. Not how fast.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -87,7 +87,7 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.file("scratch")).unwrap();
     let ran = sandbox
-        .run("bench paper --toy --out results --dir scratch --json")
+        .run("paper --toy --out results --dir scratch --json")
         .ok();
     assert!(
         ran.stderr.contains("left in all") && ran.stderr.contains("MiB of disk"),
@@ -107,7 +107,7 @@ fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them(
         assert_eq!(result["size"], "toy");
         assert_eq!(
             result["command"],
-            format!("forebay bench paper --toy {}", experiment.id)
+            format!("forebay-lab paper --toy {}", experiment.id)
         );
         assert!(result["machine"]["processors"].as_u64().unwrap() > 0);
         for panel in &experiment.panels {
@@ -313,7 +313,7 @@ fn p4_is_complete(get: impl Fn(&str) -> Value) {
 
 fn a_report_has_it_all(sandbox: &Sandbox) {
     sandbox
-        .run("bench report results --html report.html --markdown report.md")
+        .run("report results --html report.html --markdown report.md")
         .ok();
     let html = fs::read_to_string(sandbox.file("report.html")).unwrap();
     let markdown = fs::read_to_string(sandbox.file("report.md")).unwrap();
@@ -346,7 +346,7 @@ fn a_report_has_it_all(sandbox: &Sandbox) {
             "the page is not self-contained: {outside}"
         );
     }
-    let printed = sandbox.run("bench report results").ok().text();
+    let printed = sandbox.run("report results").ok().text();
     assert_eq!(printed, markdown);
 }
 
@@ -354,7 +354,7 @@ fn a_second_run_measures_what_is_missing(sandbox: &Sandbox) {
     let before = fs::read(sandbox.file("results/p1-fig5.json")).unwrap();
     fs::remove_file(sandbox.file("results/p5-latency.json")).unwrap();
     let ran = sandbox
-        .run("bench paper --toy --resume --out results --dir scratch --json")
+        .run("paper --toy --resume --out results --dir scratch --json")
         .ok();
     assert_eq!(ran.json(), serde_json::json!(["results/p5-latency.json"]));
     let said = format!(
@@ -371,9 +371,9 @@ fn a_second_run_measures_what_is_missing(sandbox: &Sandbox) {
 fn a_damaged_result_is_refused(sandbox: &Sandbox) {
     sandbox.edit("results/p4-fig6.json", |bytes| bytes.truncate(100));
     let words = ["p4-fig6.json", "not a result of this version"];
-    sandbox.run("bench report results").fails(2, &words);
+    sandbox.run("report results").fails(2, &words);
     sandbox
-        .run("bench paper --toy --resume --out results --dir scratch")
+        .run("paper --toy --resume --out results --dir scratch")
         .fails(2, &words);
 }
 
@@ -381,25 +381,25 @@ fn a_damaged_result_is_refused(sandbox: &Sandbox) {
 fn an_unknown_experiment_is_refused_before_anything_is_done() {
     let sandbox = Sandbox::new();
     sandbox
-        .run("bench paper --toy p1-fig5 p1-fig99 --out results")
+        .run("paper --toy p1-fig5 p1-fig99 --out results")
         .fails(2, &["no experiment p1-fig99", "p4-rewrite", "--list"]);
     assert!(!sandbox.file("results").exists());
-    let list = sandbox.run("bench paper --list").ok().text();
+    let list = sandbox.run("paper --list").ok().text();
     for experiment in catalogue::ALL.iter() {
         assert!(list.contains(&experiment.id), "{list}");
     }
-    let list = sandbox.run("bench paper --list --json").ok().json();
+    let list = sandbox.run("paper --list --json").ok().json();
     assert_eq!(list.as_array().unwrap().len(), catalogue::ALL.len());
     sandbox
-        .run("bench report .")
-        .fails(2, &["no results", "forebay bench paper --quick"]);
+        .run("report .")
+        .fails(2, &["no results", "forebay-lab paper --quick"]);
 }
 
 #[test]
 fn what_is_not_installed_becomes_rows_that_say_so() {
     let sandbox = Sandbox::new();
     let mut bench = sandbox.command(
-        "bench paper --toy p1-fig5 p1-fig7 p4-fig6 p4-fig7 p4-rewrite --out results --dir scratch",
+        "paper --toy p1-fig5 p1-fig7 p4-fig6 p4-fig7 p4-rewrite --out results --dir scratch",
     );
     Ran::of(bench.env("PATH", "/nowhere").output().unwrap()).ok();
     let missing = |id: &str, panel: &str| -> Vec<String> {
@@ -433,7 +433,7 @@ fn what_is_not_installed_becomes_rows_that_say_so() {
             "{id}: {why:?}"
         );
     }
-    let page = sandbox.run("bench report results").ok().text();
+    let page = sandbox.run("report results").ok().text();
     assert!(
         page.contains("apt-get install redis") && page.contains("not measured"),
         "{page}"
@@ -444,7 +444,7 @@ fn what_is_not_installed_becomes_rows_that_say_so() {
 fn an_interrupted_run_leaves_whole_results_and_nothing_else_and_is_resumed() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.file("scratch")).unwrap();
-    let line = "bench paper --toy p1-fig6 p1-fig5 --out results --dir scratch";
+    let line = "paper --toy p1-fig6 p1-fig5 --out results --dir scratch";
     let mut run = Process::spawn(
         Command::new(FOREBAY)
             .args(line.split_whitespace())

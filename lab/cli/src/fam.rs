@@ -1,9 +1,8 @@
-//! `forebay bench fam`.
+//! `forebay-lab fam`.
 
-use super::default_dir;
-use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_bench::fam::{self, Config, Policy};
+use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
 use std::path::PathBuf;
 
 /// Measure the store and LevelDB on fabric-attached memory under three cache policies
@@ -16,8 +15,8 @@ use std::path::PathBuf;
                   turns, with the fastest and slowest, and how far wt and wc are below uc, beside the paper's figures.\n\n\
                   The memory is emulated: ordinary memory, as slow as the paper's device (docs/devices-memory.md).",
     after_long_help = "Examples:\n  \
-        forebay bench fam\n  \
-        forebay bench fam --sizes 64,1k,16k --policies uc,wc --rounds 5 --json"
+        forebay-lab fam\n  \
+        forebay-lab fam --sizes 64,1k,16k --policies uc,wc --rounds 5 --json"
 )]
 pub struct Fam {
     /// Cache policies: uc, wt, wc
@@ -51,7 +50,7 @@ pub struct Fam {
 impl Fam {
     pub fn run(self) -> Result<(), Failure> {
         let dir = self.dir.unwrap_or_else(default_dir);
-        let usual = Config::usual(&dir, &super::own_program()?, self.quick);
+        let usual = Config::usual(&dir, &crate::forebay()?, self.quick);
         let config = Config {
             policies: self.policies,
             sizes: self.sizes,

@@ -1,9 +1,8 @@
-//! `forebay bench device`.
+//! `forebay-lab device`.
 
-use super::own_program;
-use crate::{failure::Failure, output};
 use clap::Args;
 use forebay_bench::{emulated, report};
+use forebay_cli::{failure::Failure, output};
 use std::path::PathBuf;
 
 /// Measure emulated devices (forebay run --device) beside their profiles
@@ -13,9 +12,9 @@ use std::path::PathBuf;
                   random, by a process under forebay run --device, beside what the device's profile says. Figures are medians of the calls.\n\n\
                   The devices are in directories in memory, which are removed again: emulation only adds to what I/O really takes.",
     after_long_help = "Examples:\n  \
-        forebay bench device\n  \
-        forebay bench device --profile gen-z-uc --profile nvme --json\n  \
-        forebay bench device --profile ./mine.toml --quick"
+        forebay-lab device\n  \
+        forebay-lab device --profile gen-z-uc --profile nvme --json\n  \
+        forebay-lab device --profile ./mine.toml --quick"
 )]
 pub struct Device {
     /// Only this profile: hdd-7200, hdd-15k-raid0x8, sata-ssd, nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or a TOML file;
@@ -35,12 +34,12 @@ pub struct Device {
 
 impl Device {
     pub fn run(self) -> Result<(), Failure> {
-        let mut config = emulated::Config::usual(&own_program()?, self.quick);
+        let mut config = emulated::Config::usual(&crate::forebay()?, self.quick);
         if !self.profile.is_empty() {
             config.profiles = self.profile;
         }
         config.dir = self.dir.unwrap_or(config.dir);
-        let bar = crate::progress::byte_bar(None, "");
+        let bar = forebay_cli::progress::byte_bar(None, "");
         bar.set_style(indicatif::ProgressStyle::default_spinner());
         let measured = emulated::run(&config, &|name| bar.set_message(name.to_owned()))?;
         bar.finish_and_clear();

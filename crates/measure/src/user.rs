@@ -1,7 +1,6 @@
 //! The user that a server runs as which refuses to run as root.
 
-use super::running::said_by;
-use crate::{BenchError, processes::output};
+use crate::{MeasureError, processes::output, server::said_by};
 use std::{
     ffi::OsString,
     fs::{self, Permissions},
@@ -25,17 +24,17 @@ impl User {
     /// The one that a server is to run as, if we are root; none otherwise.
     ///
     /// # Errors
-    /// [`BenchError::Config`] if there is none.
-    pub fn unprivileged() -> Result<Option<Self>, BenchError> {
+    /// [`MeasureError::Config`] if there is none.
+    pub fn unprivileged() -> Result<Option<Self>, MeasureError> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let accounts = Path::new("/etc/passwd");
-        let listed = fs::read_to_string(accounts).map_err(BenchError::io("reading", accounts))?;
+        let listed = fs::read_to_string(accounts).map_err(MeasureError::io("reading", accounts))?;
         let found = NAMES.iter().find_map(|name| Self::listed(&listed, name));
         found.map(Some).ok_or_else(|| {
             let names = NAMES.join(" nor ");
-            BenchError::Config(format!(
+            MeasureError::Config(format!(
                 "the server does not run as root, and there is neither a user {names}"
             ))
         })
@@ -69,7 +68,7 @@ impl User {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn give(&self, path: &Path) -> Result<(), BenchError> {
+    pub fn give(&self, path: &Path) -> Result<(), MeasureError> {
         let mut command = Command::new("chown");
         let owner = format!("{}:{}", self.uid, self.gid);
         command
@@ -82,22 +81,22 @@ impl User {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn let_in(&self, path: &Path) -> Result<(), BenchError> {
+    pub fn let_in(&self, path: &Path) -> Result<(), MeasureError> {
         fs::set_permissions(path, Permissions::from_mode(0o711))
-            .map_err(BenchError::io("opening to others", path))
+            .map_err(MeasureError::io("opening to others", path))
     }
 
     /// Whether this user gets at a file that it is to use.
     ///
     /// # Errors
-    /// [`BenchError::Config`] if it does not.
-    pub fn check_reaches(&self, path: &Path) -> Result<(), BenchError> {
+    /// [`MeasureError::Config`] if it does not.
+    pub fn check_reaches(&self, path: &Path) -> Result<(), MeasureError> {
         let [setpriv, words @ ..] = self.words();
         let mut command = Command::new(setpriv);
         command.args(words).args(["test", "-r"]).arg(path);
         match output(&mut command)?.status.success() {
             true => Ok(()),
-            false => Err(BenchError::Config(format!(
+            false => Err(MeasureError::Config(format!(
                 "the server does not run as root, and the user {} cannot read {}: have it lie where others may read (chmod o+rx its directories)",
                 self.name,
                 path.display()

@@ -1,13 +1,14 @@
 //! A database server that runs as a child process, mostly under a program that starts it.
 
 use crate::{
-    BenchError,
+    MeasureError,
     processes::{Handle, Process},
 };
 use rustix::process::Signal;
 use std::{
     ffi::OsString,
     fs::{self, File},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Output, Stdio},
     thread,
@@ -70,18 +71,18 @@ impl Running {
     /// starts it.
     ///
     /// # Errors
-    /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
+    /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
     pub fn start(
         name: &'static str,
         mut command: Command,
         output: PathBuf,
         is_wrapped: bool,
         is_ready: impl Fn() -> bool,
-    ) -> Result<Self, BenchError> {
-        let file = File::create(&output).map_err(BenchError::io("creating", &output))?;
+    ) -> Result<Self, MeasureError> {
+        let file = File::create(&output).map_err(MeasureError::io("creating", &output))?;
         let copy = file
             .try_clone()
-            .map_err(BenchError::io("opening", &output))?;
+            .map_err(MeasureError::io("opening", &output))?;
         command.stdin(Stdio::null()).stdout(file).stderr(copy);
         let mut server = Self {
             name,
@@ -105,11 +106,11 @@ impl Running {
         Err(server.said("did not serve within two minutes"))
     }
 
-    fn said(&self, what: &str) -> BenchError {
+    fn said(&self, what: &str) -> MeasureError {
         let said = self.output();
         let mut lines: Vec<&str> = said.lines().rev().take(12).collect();
         lines.reverse();
-        BenchError::Child(format!(
+        MeasureError::Child(format!(
             "({}) {what} and said: {}",
             self.name,
             lines.join(" | ")
@@ -139,8 +140,8 @@ impl Running {
     /// Has the server end by `signal`, which is a way to end for it, and waits for the end of all. Gives what they have printed.
     ///
     /// # Errors
-    /// [`BenchError::Child`] if they do not end, or end with an error.
-    pub fn stop(&mut self, signal: Signal) -> Result<String, BenchError> {
+    /// [`MeasureError::Child`] if they do not end, or end with an error.
+    pub fn stop(&mut self, signal: Signal) -> Result<String, MeasureError> {
         self.server().signal(signal);
         let status = self.process.wait(PATIENCE)?;
         match status.success() {
@@ -152,8 +153,8 @@ impl Running {
     /// Waits for the end of all without asking for it.
     ///
     /// # Errors
-    /// [`BenchError::Child`] if they do not end.
-    pub fn wait(&mut self) -> Result<ExitStatus, BenchError> {
+    /// [`MeasureError::Child`] if they do not end.
+    pub fn wait(&mut self) -> Result<ExitStatus, MeasureError> {
         let status = self.process.wait(PATIENCE)?;
         if !self.server().wait_gone(PATIENCE) {
             return Err(self.said("did not end"));
@@ -162,15 +163,51 @@ impl Running {
     }
 }
 
+/// What stands before a command to have it run under `forebay`, with a pool of which it gets so many segments, or with none, and with further
+/// options.
+#[must_use]
+pub fn forebay_run(
+    forebay: &Path,
+    pool: Option<(&Path, u16)>,
+    options: impl IntoIterator<Item = (&'static str, OsString)>,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![forebay.into(), "run".into()];
+    match pool {
+        Some((pool, buffers)) => words.extend([
+            "--pool".into(),
+            pool.into(),
+            "--buffers".into(),
+            buffers.to_string().into(),
+        ]),
+        None => words.push("--no-pool".into()),
+    }
+    for (name, value) in options {
+        words.extend([name.into(), value]);
+    }
+    words.push("--".into());
+    words
+}
+
+/// A port of loopback that nobody has at the moment.
+///
+/// # Errors
+/// I/O errors.
+pub fn free_port() -> Result<u16, MeasureError> {
+    TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(MeasureError::io("looking for", Path::new("a free port")))
+}
+
 /// The standard output of a program that succeeded.
 ///
 /// # Errors
-/// [`BenchError::Child`] with what it said if it did not.
-pub fn said_by(program: &str, done: Output) -> Result<String, BenchError> {
+/// [`MeasureError::Child`] with what it said if it did not.
+pub fn said_by(program: &str, done: Output) -> Result<String, MeasureError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match done.status.success() {
         true => Ok(text(&done.stdout)),
-        false => Err(BenchError::Child(format!(
+        false => Err(MeasureError::Child(format!(
             "({program}) ended with {} and said: {} {}",
             done.status,
             text(&done.stdout).trim(),
@@ -183,7 +220,7 @@ pub fn said_by(program: &str, done: Output) -> Result<String, BenchError> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn copy(from: &Path, to: &Path) -> Result<(), BenchError> {
+pub fn copy(from: &Path, to: &Path) -> Result<(), MeasureError> {
     let mut command = Command::new("cp");
     command.args(["-a", "--"]).args([from, to]);
     said_by("cp", crate::processes::output(&mut command)?).map(drop)

@@ -1,0 +1,322 @@
+//! Processes that are started for a measurement or a test, and are gone when it is over, however it ends.
+//!
+//! A process is ended through a descriptor of it (pidfd), never by a number that may be somebody else's by now. One that
+//! ends otherwise (a signal) calls [`kill_all`] on its way out.
+
+use crate::MeasureError;
+use rustix::{
+    fd::OwnedFd,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use std::{
+    env, fs,
+    io::Read,
+    ops::Deref,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Those that are running.
+static ALIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
+
+/// Kills every process of this module. For the handler of a signal that ends this one.
+pub fn kill_all() {
+    for process in alive().drain(..) {
+        // Gone already, or nobody is left to be told.
+        let _ = pidfd_send_signal(&*process, Signal::KILL);
+    }
+}
+
+fn alive() -> std::sync::MutexGuard<'static, Vec<Arc<OwnedFd>>> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process, not necessarily a child. Dropping this does nothing to it.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    pid: i32,
+    fd: Arc<OwnedFd>,
+}
+
+impl Watched {
+    /// The process `pid`, which the caller knows to be running.
+    ///
+    /// # Errors
+    /// I/O errors; `ESRCH` if it is gone.
+    pub fn of(pid: i32) -> std::io::Result<Self> {
+        let number = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+        let fd = Arc::new(pidfd_open(number, PidfdFlags::empty())?);
+        Ok(Self { pid, fd })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends it a signal. Nothing happens if it is gone.
+    pub fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&*self.fd, signal);
+    }
+
+    /// Waits until it has ended (a child not yet waited for counts as ended). False if it has not by then.
+    #[must_use]
+    pub fn wait_gone(&self, timeout: Duration) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let until = Instant::now() + timeout;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let time = rustix::time::Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            match poll(&mut [PollFd::new(&*self.fd, PollFlags::IN)], Some(&time)) {
+                Ok(0) => return false,
+                Ok(_) => return true,
+                Err(_) if left.is_zero() => return false,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// A process of ours that is killed when this is dropped, if it is not gone by then. Not necessarily a child.
+#[derive(Debug)]
+pub struct Handle(Watched);
+
+impl Handle {
+    /// The process `pid`, which the caller knows to be running, and to be his.
+    ///
+    /// # Errors
+    /// I/O errors; `ESRCH` if it is gone.
+    pub fn of(pid: i32) -> std::io::Result<Self> {
+        let watched = Watched::of(pid)?;
+        alive().push(Arc::clone(&watched.fd));
+        Ok(Self(watched))
+    }
+}
+
+impl Deref for Handle {
+    type Target = Watched;
+
+    fn deref(&self) -> &Watched {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        alive().retain(|fd| !Arc::ptr_eq(fd, &self.fd));
+    }
+}
+
+/// A child process, killed and waited for when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    handle: Handle,
+}
+
+impl Process {
+    /// Starts `command`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn spawn(command: &mut Command) -> Result<Self, MeasureError> {
+        let program = PathBuf::from(command.get_program());
+        let failed = || MeasureError::io("starting", &program);
+        let mut child = command.spawn().map_err(failed())?;
+        let handle = i32::try_from(child.id())
+            .map_err(std::io::Error::other)
+            .and_then(Handle::of);
+        match handle {
+            Ok(handle) => Ok(Self { child, handle }),
+            Err(error) => {
+                drop(child.kill());
+                drop(child.wait());
+                Err(failed()(error))
+            }
+        }
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The child, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Its first child, once there is one that has become another program: for programs that start one. `None` if this one ends
+    /// before, or `timeout` passes.
+    #[must_use]
+    pub fn first_child(&mut self, timeout: Duration) -> Option<Handle> {
+        let pid = self.handle.pid();
+        let own = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let until = Instant::now() + timeout;
+        while Instant::now() < until && self.ended().is_none() {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let first = children
+                .ok()
+                .and_then(|list| list.split_whitespace().next()?.parse::<i32>().ok());
+            if let Some(first) = first
+                && let Ok(program) = fs::read_link(format!("/proc/{first}/exe"))
+                && Some(program) != own
+            {
+                return Handle::of(first).ok();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end, but not longer than `timeout`; then it is killed.
+    ///
+    /// # Errors
+    /// [`MeasureError::Child`] if it had to be killed.
+    pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus, MeasureError> {
+        let failed = || MeasureError::io("waiting for", Path::new("a child process"));
+        if self.handle.wait_gone(timeout) {
+            return self.child.wait().map_err(failed());
+        }
+        self.kill();
+        Err(MeasureError::Child(format!(
+            "{} did not end within {timeout:?} and was killed",
+            self.handle.pid()
+        )))
+    }
+
+    /// Kills it with SIGKILL and waits for its end.
+    pub fn kill(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What [`Command::output`] gives, of a process that is killed if this one is told to end.
+///
+/// # Errors
+/// I/O errors.
+pub fn output(command: &mut Command) -> Result<Output, MeasureError> {
+    let program = PathBuf::from(command.get_program());
+    let failed = || MeasureError::io("reading from", &program);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut process = Process::spawn(command)?;
+    let errors = process.child().stderr.take().map(|mut errors| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            errors.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    });
+    let mut stdout = Vec::new();
+    if let Some(mut output) = process.child().stdout.take() {
+        output.read_to_end(&mut stdout).map_err(failed())?;
+    }
+    let stderr = match errors.map(thread::JoinHandle::join) {
+        Some(Ok(read)) => read.map_err(failed())?,
+        // It does nothing that could panic.
+        Some(Err(_)) | None => Vec::new(),
+    };
+    let status = process.child().wait().map_err(failed())?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+/// A program of a peer: in PATH, or where `scripts/setup.sh` puts what Debian does not have (`peers/bin` beside cargo's
+/// output, above this program).
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let own = env::current_exe().ok();
+    let above = own.iter().flat_map(|program| program.ancestors().skip(1));
+    env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .chain(above.map(|dir| dir.join("peers/bin").join(name)))
+        .find(|program| program.is_file())
+}
+
+/// Where Debian has the programs of each version, which are not on the path.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// A program of PostgreSQL: of the newest version installed, or where `scripts/setup.sh` unpacks it.
+///
+/// # Errors
+/// In words, that it is not installed, and the remedy.
+pub fn find_of_postgres(name: &str) -> Result<PathBuf, String> {
+    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let numbered = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut numbers: Vec<u32> = numbered.collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers
+        .iter()
+        .map(|number| Path::new(VERSIONS).join(format!("{number}/bin/{name}")))
+        .find(|program| program.is_file())
+        .or_else(|| find_program(name))
+        .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_gone_when_its_guard_is() {
+        let process = Process::spawn(Command::new("sleep").arg("600")).unwrap();
+        let pid = process.handle().pid();
+        assert!(Path::new(&format!("/proc/{pid}")).exists());
+        drop(process);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn the_child_of_a_child_is_found_and_killed_too() {
+        let mut process =
+            Process::spawn(Command::new("sh").args(["-c", "sleep 600 & wait"])).unwrap();
+        let child = process.first_child(Duration::from_secs(10)).unwrap();
+        process.kill();
+        let watch = child.clone();
+        drop(child);
+        assert!(watch.wait_gone(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn both_outputs_of_a_process_are_read_however_long_they_are() {
+        let script = "for n in $(seq 20000); do echo out$n; echo err$n >&2; done; exit 3";
+        let said = output(Command::new("sh").args(["-c", script])).unwrap();
+        assert_eq!(said.status.code(), Some(3));
+        assert!(said.stdout.ends_with(b"out20000\n") && said.stderr.ends_with(b"err20000\n"));
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_an_error() {
+        let mut process = Process::spawn(Command::new("sleep").arg("600")).unwrap();
+        assert!(process.wait(Duration::from_millis(10)).is_err());
+        let mut process = Process::spawn(&mut Command::new("true")).unwrap();
+        assert!(process.wait(Duration::from_secs(60)).unwrap().success());
+    }
+}

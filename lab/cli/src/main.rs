@@ -1,0 +1,122 @@
+//! `forebay-lab`: what the project measures, as `forebay` measures what a user would gain.
+//!
+//! Workloads beside their peers, in all modes, on this disk and on emulated devices; the papers' experiments and their report. One module a
+//! subcommand; lab/bench measures. Databases run under the `forebay` that lies beside this program, with its libforebay.so.
+
+mod contest;
+mod device;
+mod fam;
+mod internal;
+mod paper;
+mod pool;
+mod progress;
+mod redis;
+mod report;
+mod rocksdb;
+mod sql;
+mod wisckey;
+
+use clap::{Args, Parser, Subcommand};
+use forebay_cli::{
+    failure::Failure,
+    measuring::{clean_up_on_signals, own_program},
+};
+use forebay_device::memory::Profile;
+use std::{path::PathBuf, process::ExitCode};
+
+/// Measure Forebay beside its peers, and the papers' tables again
+#[derive(Parser)]
+#[command(
+    name = "forebay-lab",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Pool(pool::Pool),
+    Device(device::Device),
+    Wisckey(wisckey::Wisckey),
+    Redis(redis::Redis),
+    Rocksdb(rocksdb::Rocksdb),
+    Mariadb(sql::Mariadb),
+    #[command(name = "postgres")]
+    Postgresql(sql::Postgresql),
+    Fam(fam::Fam),
+    Paper(paper::Paper),
+    Report(report::Report),
+    /// Processes that benchmarks start and kill
+    #[command(subcommand, hide = true)]
+    Internal(internal::Command),
+}
+
+fn main() -> ExitCode {
+    run(Cli::parse().command)
+        .err()
+        .map_or(ExitCode::SUCCESS, Failure::report)
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    if let Command::Internal(command) = command {
+        return command.run();
+    }
+    clean_up_on_signals()?;
+    match command {
+        Command::Pool(pool) => pool.run(),
+        Command::Device(device) => device.run(),
+        Command::Wisckey(wisckey) => wisckey.run(),
+        Command::Redis(redis) => redis.run(),
+        Command::Rocksdb(rocksdb) => rocksdb.run(),
+        Command::Mariadb(mariadb) => mariadb.run(),
+        Command::Postgresql(postgresql) => postgresql.run(),
+        Command::Fam(fam) => fam.run(),
+        Command::Paper(paper) => paper.run(),
+        Command::Report(report) => report.run(),
+        Command::Internal(command) => command.run(),
+    }
+}
+
+/// The `forebay` beside this program, for measurements that run programs under it.
+fn forebay() -> Result<PathBuf, Failure> {
+    let beside = own_program()?.with_file_name("forebay");
+    match beside.is_file() {
+        true => Ok(beside),
+        false => Err(Failure::Failed(format!(
+            "{} is missing, which programs are run under: build it where this program is (cargo build -p forebay -p forebay-preload)",
+            beside.display()
+        ))),
+    }
+}
+
+/// A slower device's latency.
+#[derive(Args)]
+struct Slowed {
+    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
+    #[arg(long, value_name = "DEVICE", value_parser = profile)]
+    profile: Option<Profile>,
+}
+
+/// The profile that a name means.
+fn profile(name: &str) -> Result<Profile, String> {
+    Profile::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name).collect();
+        format!("there is no such device; there are {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
