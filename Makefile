@@ -53,7 +53,7 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 		echo "skipped: the pool's tests as aarch64: Rust's $(AARCH64) is not installed ('make test-aarch64' installs it)"; \
 	fi
 
-powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	cargo build --profile failpoints --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
@@ -65,7 +65,7 @@ powercut-quick: ## Two power cuts of each workload, as part of make test
 	@if [ "$$(uname -m)" = x86_64 ]; then \
 		scripts/setup.sh powercut && \
 		cargo build $(LOCKED) $(LAB_PROGRAMS) && \
-		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite,mariadb,postgres,sqlite-processes && \
+		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite,mariadb,postgres,mariadb-flash,sqlite-processes && \
 		$(LAB)/debug/forebay-powercut --cycles 2 --workload redis,postgres --pool disk; \
 	else \
 		echo "skipped: the power-cut lab: its machines are x86-64"; \

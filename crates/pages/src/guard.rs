@@ -261,6 +261,7 @@ impl Guard {
         }
         let text = text(self.header.owner, &self.header.flash);
         for page in PAGES {
+            forebay_pool::failpoint!("pages:laying");
             tablespace.write_all_at(&text, offset(page))?;
             tablespace.sync_data()?;
         }
@@ -273,9 +274,11 @@ impl Guard {
         for (at, page) in PAGES.into_iter().enumerate().rev() {
             let mut bytes = vec![0; PAGE_BYTES];
             self.file.read_exact_at(&mut bytes, place(at))?;
+            forebay_pool::failpoint!("pages:lifting");
             tablespace.write_all_at(&bytes, offset(page))?;
             tablespace.sync_data()?;
         }
+        forebay_pool::failpoint!("pages:lifted");
         rustix::fs::unlink(&self.path)?;
         sync_directory(self.path.parent().unwrap_or(Path::new("/")))
     }

@@ -4,20 +4,65 @@ redis() {
     "$@" --port 6379 --bind 10.0.2.15 127.0.0.1 --protected-mode no --daemonize no --dir /data --save "" \
         --appendonly yes --auto-aof-rewrite-min-size 200kb --loglevel warning
 }
-# What stands before the server; then what is checked of it after a cut: verify or trust. Its data directory comes out of an archive, whole or not at all.
-mariadb() {
+# Its data directory comes out of an archive, whole or not at all.
+mariadb_data() {
     if [ ! -d /data/mariadb ]; then
         rm -rf /data/new
         mkdir /data/new
         tar -xzf /lab/mariadb.tgz -C /data/new && sync && mv /data/new /data/mariadb && sync
     fi
+}
+# What stands before the server; then what is checked of it after a cut: verify or trust; or end, and then it is ended.
+mariadb() {
+    mariadb_data
     check=$1
     shift
     # shellcheck disable=SC2086 # several options
     "$@" mariadbd --no-defaults --user=root --datadir=/data/mariadb/data --socket=/run/mariadb --pid-file=/run/mariadb.pid \
-        --skip-networking --log-bin=changes --innodb-log-file-size=4M --innodb-buffer-pool-size=24M --aria-pagecache-buffer-size=8M \
-        ${MARIADB_SYNC:---sync-binlog=1} > /run/mariadb.out 2>&1 &
-    lab-server mariadb /run/mariadb "$check" || tail -n 30 /run/mariadb.out
+        --skip-networking --log-bin=changes --innodb-log-file-size=4M --aria-pagecache-buffer-size=8M \
+        ${MARIADB_BUFFERS:---innodb-buffer-pool-size=24M} ${MARIADB_SYNC:---sync-binlog=1} > /run/mariadb.out 2>&1 &
+    lab-server "${MARIADB_CLIENT:-mariadb}" /run/mariadb "$check" || { tail -n 30 /run/mariadb.out; return 1; }
+}
+# Every page of the files that match has its checksum: none is torn.
+checksums() {
+    find /data/mariadb/data "$@" > /run/files
+    while read -r file; do
+        innochecksum "$file" > /run/checked 2>&1 || { echo "LAB failed: innochecksum $file: $(tail -n 3 /run/checked)"; return 1; }
+    done < /run/files
+}
+# MariaDB with a buffer pool that is smaller than its data, page writes all the time, and no doublewrite buffer.
+wide() {
+    export MARIADB_CLIENT=mariadb-flash MARIADB_BUFFERS="--innodb-buffer-pool-size=6M --innodb-doublewrite=0 --innodb-io-capacity=4000
+        --innodb-max-dirty-pages-pct=0 --innodb-max-dirty-pages-pct-lwm=0 --innodb-lru-scan-depth=100"
+}
+# All its pages are behind a flash cache that turns round in seconds. What comes before the server that the client gets: $route. Failpoints are for
+# that server, or, if $recovering says so, for what comes first.
+mariadb_flash() {
+    wide
+    cache=/mnt/flash/cache
+    tier="forebay run --pool $POOL --flash $cache --flash-size 4500KiB --"
+    later=${FOREBAY_FAILPOINT:-}
+    [ -n "${recovering:-}" ] || unset FOREBAY_FAILPOINT
+    if [ ! -e $cache ]; then route=warm; fi
+    if [ "$route" = look ]; then
+        # shellcheck disable=SC2086 # several words
+        mariadb end $tier || return
+        wait
+    fi
+    if [ "$route" != warm ]; then
+        forebay flush --flash $cache || { echo "LAB failed: forebay flush"; return; }
+        # Of a file that was being made at the cut nobody has promised anything yet.
+        if [ "$route" = flush ]; then
+            checksums -name ibdata1 -o -name wide.ibd -o -name kv.ibd -o -name transactions.ibd || return
+        else
+            checksums -name 'ibdata*' -o -name '*.ibd' || return
+        fi
+    fi
+    [ -z "$later" ] || export FOREBAY_FAILPOINT="$later"
+    rm -f $cache.status
+    while sleep 1; do [ ! -e $cache.status ] || echo "LAB flash $(cat $cache.status)"; done &
+    # shellcheck disable=SC2086 # several words
+    mariadb verify $tier
 }
 # The same of PostgreSQL, which refuses to be root: it is user 1, and so is what stands before it; whose the pool and the data are.
 postgres() {
@@ -58,6 +103,8 @@ sqlite) LAB_JOURNAL=wal under --profile sqlite -- sqlite-server /data/db ;;
 sqlite-journal) LAB_JOURNAL=delete under --profile sqlite -- sqlite-server /data/db ;;
 mariadb) mariadb verify forebay run --pool "$POOL" -- ;;
 mariadb-plain) mariadb verify env ;;
+mariadb-no-doublewrite) wide && mariadb verify env ;;
+mariadb-flash | mariadb-flash-metadata-first | mariadb-flash-no-home-sync) mariadb_flash ;;
 # Their damage is to be seen by the client.
 mariadb-no-sync) MARIADB_SYNC='--sync-binlog=0 --innodb-flush-log-at-trx-commit=0' mariadb trust env ;;
 mariadb-eatmydata) mariadb trust env LD_PRELOAD=/lab/libeatmydata.so ;;

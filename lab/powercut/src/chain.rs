@@ -7,6 +7,7 @@ use crate::{
     Failure,
     client::Client,
     disk::Random,
+    flash::{Counts, Route},
     lab::{Lab, PATIENCE, PoolOn, survival},
     ledger::{Ledger, Verdict},
     machine::{Images, Machine},
@@ -43,6 +44,8 @@ pub struct Cycle {
     pub verdict: Verdict,
     /// Why the server could not be asked after the cut, if so.
     pub unusable: Option<String>,
+    /// What the flash cache did before the cut, if there is one and it was asked.
+    pub flash: Option<Counts>,
 }
 
 impl Cycle {
@@ -69,6 +72,12 @@ impl Cycle {
             self.dropped,
             self.unflushed,
         );
+        if let Some(flash) = &self.flash {
+            line += &format!(
+                "{} pages to flash, {} home in {} batches, {} second chances: ",
+                flash.enqueued, flash.home_pages, flash.home_batches, flash.second_chances
+            );
+        }
         line.push_str(&match &self.unusable {
             Some(why) => format!("UNUSABLE: {why}"),
             None if self.verdict.good() => "nothing lost".into(),
@@ -122,7 +131,7 @@ impl<'a> Chain<'a> {
             workload,
             seed,
             pool,
-            images: lab.images(pool, &dir)?,
+            images: lab.images(pool, workload.flash, &dir)?,
             random: Random(seed),
             ledger: Ledger::new(seed ^ 0xF0, workload.shape),
         };
@@ -151,9 +160,21 @@ impl<'a> Chain<'a> {
         }
     }
 
-    fn boot(&self, aim: Option<Aim>) -> Result<Machine, Failure> {
+    fn boot(&mut self, aim: Option<Aim>) -> Result<Machine, Failure> {
         let mut parameters = format!("lab.action={}", self.workload.name);
         let moment = aim.and_then(|aim| Some((aim.moment?, aim.times)));
+        if self.workload.flash {
+            let draw = self.random.next();
+            let route = match moment.map(|(moment, _)| moment.then) {
+                Some(Then::Twice) => Route::Warm,
+                Some(Then::TwiceFlushing | Then::CutAfterFlush) => Route::Flush,
+                _ => Route::drawn(draw),
+            };
+            parameters += &format!(" lab.route={}", route.name());
+            if aim.is_some_and(recovers) {
+                parameters += " lab.recovering=yes";
+            }
+        }
         if let Some((moment, times)) = moment {
             let go_on = if moment.then == Then::GoOn { ":go" } else { "" };
             parameters += &format!(" lab.failpoint={}={times}{go_on}", moment.failpoint);
@@ -208,6 +229,7 @@ impl<'a> Chain<'a> {
                 dropped: 0,
                 verdict: Verdict::default(),
                 unusable: None,
+                flash: None,
             };
             let before = self.ledger.acknowledged;
             // Without a client the moment came while the server started.
@@ -297,8 +319,12 @@ impl<'a> Chain<'a> {
 
     fn cut(&mut self, machine: Machine, cycle: &mut Cycle) -> Result<(), Failure> {
         cycle.cut_after.push(machine.age());
-        let survival = survival(self.random.next());
-        let cut = machine.cut(self.random.next(), survival)?;
+        if self.workload.flash && cycle.flash.is_none() {
+            cycle.flash = Counts::last(&machine.console());
+        }
+        let draw = self.random.next();
+        let survivals = |disk: u64| survival(draw >> (8 * disk));
+        let cut = machine.cut(self.random.next(), survivals)?;
         cycle.unflushed += cut.unflushed;
         cycle.dropped += cut.dropped;
         Ok(())
@@ -307,7 +333,10 @@ impl<'a> Chain<'a> {
     /// Writes until it is time to cut. True if that is the moment aimed at.
     fn write(&mut self, machine: &Machine, mut client: Client, aim: Aim) -> Result<bool, String> {
         let wait = Duration::from_millis(10);
-        let random = Duration::from_millis(300 + self.random.below(4000));
+        // Its queue is to turn.
+        let longer = if self.workload.flash { 4 } else { 1 };
+        let random = Duration::from_millis(300 + self.random.below(4000)) * longer;
+        let moment_max = MOMENT_MAX * longer;
         let after = Duration::from_millis(self.random.below(AFTER_MS));
         let aimed = aim.moment.filter(|_| !recovers(aim));
         let begun = Instant::now();
@@ -329,9 +358,9 @@ impl<'a> Chain<'a> {
                 seen = Some(Instant::now());
             }
             let over = match (seen, moment.then) {
-                (None, _) => begun.elapsed() >= MOMENT_MAX,
+                (None, _) => begun.elapsed() >= moment_max,
                 (Some(_), Then::Stall) => {
-                    acknowledged.elapsed() >= STALL || begun.elapsed() >= 2 * MOMENT_MAX
+                    acknowledged.elapsed() >= STALL || begun.elapsed() >= 2 * moment_max
                 }
                 (Some(seen), _) => seen.elapsed() >= after,
             };
@@ -354,7 +383,8 @@ impl<'a> Chain<'a> {
 
 /// True if the aim is at the recovery after the cut.
 fn recovers(aim: Aim) -> bool {
-    aim.moment.is_some_and(|moment| moment.then == Then::Twice)
+    aim.moment
+        .is_some_and(|moment| matches!(moment.then, Then::Twice | Then::TwiceFlushing))
 }
 
 /// True if a failpoint was.

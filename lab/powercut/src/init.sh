@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The guest's first process: brings up what the kernel needs for the lab, then does the action that the command line names.
-/bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /data /mnt/pmem
+/bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /data /mnt/pmem /mnt/flash
 /bin/busybox --install -s /bin
 export PATH=/lab:/bin
 mount -t proc proc /proc
@@ -16,8 +16,8 @@ while read -r module; do
 done < /modules/order
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
-action='' pool='' failpoint='' broken=''
-# lab.action, lab.pool, and, where they are wanted, lab.failpoint and lab.broken.
+action='' pool='' failpoint='' broken='' flash=''
+# lab.action, lab.pool, and, where they are wanted, lab.failpoint, lab.broken, lab.flash, lab.route and lab.recovering.
 read -r line < /proc/cmdline
 for word in $line; do
     case $word in lab.*) export "${word#lab.}" ;; esac
@@ -35,6 +35,7 @@ namespace() {
 
 attach() {
     mount -t ext4 /dev/vda /data || echo "LAB failed: the disk"
+    [ -z "$flash" ] || mount -t ext4 "/dev/$flash" /mnt/flash || echo "LAB failed: the flash"
     case $pool in
     devdax) POOL=/dev/dax0.0 ;;
     disk) POOL=/dev/vdb ;;
@@ -54,6 +55,7 @@ case $action in
 format)
     namespace
     /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F /dev/vda || echo "LAB failed: mke2fs of the disk"
+    [ -z "$flash" ] || /lab/mke2fs -q -t ext4 -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 -F "/dev/$flash" || echo "LAB failed: mke2fs of the flash"
     kind=''
     case $pool in
     devdax | disk) ;;
@@ -69,6 +71,7 @@ format)
     forebay pool create "$POOL" $kind --size 24MiB --segment-size 256KiB || echo "LAB failed: no pool"
     forebay pool status "$POOL"
     umount /data
+    [ -z "$flash" ] || umount /mnt/flash
     case $pool in devdax | disk) ;; *) umount /mnt/pmem ;; esac
     echo "LAB done"
     poweroff -f

@@ -83,13 +83,14 @@ pub struct Lab {
 
 impl Lab {
     /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints; `servers` are those
-    /// that are needed.
+    /// that are needed; `flash` says that a workload has a flash cache.
     pub fn new(
         home: &Path,
         programs: &Path,
         aimed: Option<&Path>,
         pools: &[PoolOn],
         servers: &[Beside],
+        flash: bool,
     ) -> Result<Self, Failure> {
         let release = installed_kernel()?;
         let image = unpacked(Path::new(&format!("/boot/vmlinuz-{release}")), home)?;
@@ -136,7 +137,7 @@ impl Lab {
         for pool in pools {
             let dir = home.join(pool.name());
             fs::create_dir(&dir)?;
-            let images = Images::create(&dir, pool.is_disk())?;
+            let images = Images::create(&dir, pool.is_disk(), flash)?;
             let mut machine = lab.boot(None, &images, *pool, "lab.action=format", false)?;
             let survives = machine.wait(PATIENCE, |_, console| {
                 console
@@ -161,14 +162,14 @@ impl Lab {
         self.aimed.is_some()
     }
 
-    /// Fresh images in `dir`.
-    pub fn images(&self, pool: PoolOn, dir: &Path) -> Result<Images, Failure> {
+    /// Fresh images in `dir`, with flash or without.
+    pub fn images(&self, pool: PoolOn, flash: bool, dir: &Path) -> Result<Images, Failure> {
         let (_, template) = self
             .templates
             .iter()
             .find(|(on, _)| *on == pool)
             .ok_or("no template of this pool")?;
-        template.copy_to(dir)
+        template.copy_to(dir, flash)
     }
 
     /// Boots a machine, with failpoints in Forebay or without, and with the programs of a database server if there is to be one.
@@ -205,7 +206,12 @@ impl Lab {
         let kernel = kernels
             .nth(usize::from(failpoints))
             .ok_or("there is no such Forebay: --failpoints DIR")?;
-        let parameters = format!("lab.pool={} {parameters}", pool.name());
+        let mut parameters = format!("lab.pool={} {parameters}", pool.name());
+        if images.flash.is_some() {
+            // The last of the disks.
+            let device = if images.pool.is_some() { "vdc" } else { "vdb" };
+            parameters += &format!(" lab.flash={device}");
+        }
         Machine::boot(
             kernel,
             images,

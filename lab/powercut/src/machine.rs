@@ -1,4 +1,4 @@
-//! One virtual machine: QEMU with an NVDIMM in a file, and one or two disks that the lab itself serves. Killing it is the power cut: what was in the
+//! One virtual machine: QEMU with an NVDIMM in a file, and one to three disks that the lab itself serves. Killing it is the power cut: what was in the
 //! guest's memory is gone, the NVDIMM's file holds what its processors had stored there, and the disks what [`crate::disk`] says.
 
 use crate::{
@@ -21,41 +21,56 @@ const NVDIMM: u64 = 128 << 20;
 const DISK: u64 = 512 << 20;
 /// Bytes of the disk that a pool is on.
 const POOL_DISK: u64 = 64 << 20;
+/// Bytes of the disk that a flash cache is on.
+const FLASH_DISK: u64 = 64 << 20;
 
 /// The files.
 pub struct Images {
     pub nvdimm: PathBuf,
     pub disk: PathBuf,
-    /// A second disk, where the pool is on one.
+    /// A further disk, where the pool is on one.
     pub pool: Option<PathBuf>,
+    /// The last disk, where there is a flash cache.
+    pub flash: Option<PathBuf>,
 }
 
 impl Images {
-    /// Empty ones in `dir`, with a second disk if the pool is to be on one.
-    pub fn create(dir: &Path, pool_on_disk: bool) -> Result<Self, Failure> {
-        let images = Self::in_dir(dir, pool_on_disk);
-        for (path, bytes) in images.all().zip([NVDIMM, DISK, POOL_DISK]) {
+    /// Empty ones in `dir`, with further disks if the pool is to be on one, and if there is to be flash.
+    pub fn create(dir: &Path, pool_on_disk: bool, flash: bool) -> Result<Self, Failure> {
+        let images = Self::in_dir(dir, pool_on_disk, flash);
+        let [pool, flash] = [(&images.pool, POOL_DISK), (&images.flash, FLASH_DISK)]
+            .map(|(image, bytes)| image.as_ref().map(|path| (path, bytes)));
+        let all = [(&images.nvdimm, NVDIMM), (&images.disk, DISK)];
+        for (path, bytes) in all.into_iter().chain(pool).chain(flash) {
             File::create(path).and_then(|file| file.set_len(bytes))?;
         }
         Ok(images)
     }
 
-    fn in_dir(dir: &Path, pool_on_disk: bool) -> Self {
+    fn in_dir(dir: &Path, pool_on_disk: bool, flash: bool) -> Self {
         Self {
             nvdimm: dir.join("nvdimm"),
             disk: dir.join("disk"),
             pool: pool_on_disk.then(|| dir.join("pool")),
+            flash: flash.then(|| dir.join("flash")),
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.nvdimm, &self.disk].into_iter().chain(&self.pool)
+    /// The disks, in the order in which the guest has them.
+    fn disks(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.disk)
+            .chain(&self.pool)
+            .chain(&self.flash)
     }
 
-    /// Copies of these in `dir`.
-    pub fn copy_to(&self, dir: &Path) -> Result<Self, Failure> {
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.nvdimm).chain(self.disks())
+    }
+
+    /// Copies of these in `dir`, of the flash only if it is wanted.
+    pub fn copy_to(&self, dir: &Path, flash: bool) -> Result<Self, Failure> {
         fs::create_dir_all(dir)?;
-        let copy = Self::in_dir(dir, self.pool.is_some());
+        let copy = Self::in_dir(dir, self.pool.is_some(), flash && self.flash.is_some());
         for (from, to) in self.all().zip(copy.all()) {
             let done = Command::new("cp")
                 .arg("--sparse=always")
@@ -111,10 +126,7 @@ impl Machine {
         );
         let mut disks = Vec::new();
         let mut attached = Vec::new();
-        for (number, image) in std::iter::once(&images.disk)
-            .chain(&images.pool)
-            .enumerate()
-        {
+        for (number, image) in images.disks().enumerate() {
             let socket = image.with_extension("socket");
             disks.push(Server::start(Disk::open(image)?, &socket)?);
             // Nothing of it is cached on this side: the guest's flushes reach the disk, and only they make anything durable.
@@ -218,12 +230,12 @@ impl Machine {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        self.cut(0, Survival { per_mille: 0 })?;
+        self.cut(0, |_| Survival { per_mille: 0 })?;
         Ok(())
     }
 
-    /// Cuts the power: first the disk's, so that nothing is acknowledged that came after.
-    pub fn cut(mut self, seed: u64, survival: Survival) -> Result<Cut, Failure> {
+    /// Cuts the power: first the disks', so that nothing is acknowledged that came after. Of each disk survives what its number says.
+    pub fn cut(mut self, seed: u64, survival: impl Fn(u64) -> Survival) -> Result<Cut, Failure> {
         for disk in &self.disks {
             disk.power_off();
         }
@@ -234,7 +246,7 @@ impl Machine {
             dropped: 0,
         };
         for (number, disk) in (0..).zip(&self.disks) {
-            let (unflushed, dropped) = disk.cut(seed ^ number, survival)?;
+            let (unflushed, dropped) = disk.cut(seed ^ number, survival(number))?;
             cut.unflushed += unflushed;
             cut.dropped += dropped;
         }

@@ -1,12 +1,13 @@
 //! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
 //! and looks for everything that was acknowledged. lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `disk` and `nbd` its disk, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client` and
+//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client` and
 //! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `report` says it.
 
 mod chain;
 mod client;
 mod disk;
+mod flash;
 mod initramfs;
 mod lab;
 mod ledger;
@@ -49,10 +50,10 @@ pub type Failure = Box<dyn std::error::Error>;
 #[command(
     max_term_width = 100,
     after_long_help = "Workloads under Forebay: store, redis, valkey, rocksdb, sqlite (WAL), sqlite-journal, logs (a program with rotating log \
-                       files), mariadb, postgres, sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
-                       mariadb-eatmydata, postgres-plain, postgres-no-sync, postgres-eatmydata, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
+                       files), mariadb, postgres, mariadb-flash (its pages behind a flash cache), sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
+                       mariadb-eatmydata, mariadb-no-doublewrite, postgres-plain, postgres-no-sync, postgres-eatmydata, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
                        broken on purpose: redis-not-committed and redis-not-flushed (with the pool on a disk), redis-released-early, store-released-early, logs-unregistered, redis-no-checksum, \
-                       store-no-checksum.\n\n\
+                       store-no-checksum, mariadb-flash-metadata-first, mariadb-flash-no-home-sync.\n\n\
                        Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
                        control that must lose something lost nothing: a lab that cannot see loss proves nothing; 2 if the lab could not do \
                        its work."
@@ -134,6 +135,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
         .iter()
         .filter_map(|task| task.workload.beside)
         .collect();
+    let flash = tasks.iter().any(|task| task.workload.flash);
     servers.sort();
     servers.dedup();
     let home = tempfile::Builder::new()
@@ -161,6 +163,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
         options.failpoints.as_deref(),
         &pools,
         &servers,
+        flash,
     )?;
     let tasks = Mutex::new(tasks);
     let cycles = Mutex::new(Vec::new());

@@ -15,11 +15,14 @@ use std::{
 /// Where the server looks for its messages.
 const MESSAGES: &str = "/usr/share/mysql/english/errmsg.sys";
 
-/// What is written to, and how many transactions there were.
+/// What is written to, how many transactions there were, and what is larger than a buffer pool.
 const TABLES: &str = "CREATE DATABASE lab; \
     CREATE TABLE lab.kv (k VARBINARY(100) PRIMARY KEY, v MEDIUMBLOB) ENGINE=InnoDB; \
     CREATE TABLE lab.transactions (n BIGINT) ENGINE=InnoDB; \
-    INSERT INTO lab.transactions VALUES (0)";
+    INSERT INTO lab.transactions VALUES (0); \
+    CREATE TABLE lab.wide (id INT PRIMARY KEY, n BIGINT NOT NULL, v VARBINARY(8000)) ENGINE=InnoDB; \
+    INSERT INTO lab.wide SELECT seq, 0, REPEAT('x', 7000) FROM lab.seq_1_to_1200; \
+    CREATE TABLE lab.fleeting (id INT, n BIGINT NOT NULL, v VARBINARY(8000)) ENGINE=InnoDB";
 
 /// The files, to be unpacked behind those that every guest has.
 pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
@@ -30,6 +33,7 @@ pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
         .arg(&stripped)
         .arg(server::program("mariadbd")?))?;
     guest.add_program(&stripped, "/lab/mariadbd")?;
+    guest.add_program(&server::program("innochecksum")?, "/lab/innochecksum")?;
     let messages = fs::read(MESSAGES).map_err(|e| format!("reading {MESSAGES}: {e}"))?;
     guest.add(MESSAGES, messages);
     guest.add("/lab/mariadb.tgz", fs::read(data_directory(home)?)?);
@@ -42,7 +46,10 @@ fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     fs::create_dir(&dir)?;
     let mut launch = Launch::new(&dir)?;
     server::create(&launch.data())?;
-    launch.options = vec!["--innodb-log-file-size=4M".to_owned()];
+    // What lies in a doublewrite buffer, innochecksum takes for damaged pages.
+    launch.options = ["--innodb-log-file-size=4M", "--innodb-doublewrite=0"]
+        .map(str::to_owned)
+        .to_vec();
     let running = Server::start(&launch)?;
     running.sql(TABLES, "")?;
     running.stop()?;

@@ -23,10 +23,14 @@ pub enum Then {
     GoOn,
     /// The machine is booted again with the same failpoint, and cut there once more: the recovery is cut twice in a row.
     Twice,
+    /// The same, and what is cut is `forebay flush`.
+    TwiceFlushing,
+    /// As `Cut`, in a boot in which `forebay flush` comes before the server.
+    CutAfterFlush,
 }
 
 impl Moment {
-    const fn new(
+    pub const fn new(
         name: &'static str,
         failpoint: &'static str,
         times: (u64, u64),
@@ -41,7 +45,7 @@ impl Moment {
     }
 }
 
-const TORN: Moment = Moment::new("an append, torn", "pool:append-torn", (1, 400), Then::Cut);
+pub const TORN: Moment = Moment::new("an append, torn", "pool:append-torn", (1, 400), Then::Cut);
 const RELEASE: Moment = Moment::new(
     "segment released, lane entry not written",
     "pool:release-entry",

@@ -2,6 +2,7 @@
 
 use crate::{
     chain::Cycle,
+    flash::Counts,
     workload::{self, CONTROLS, Expected, WORKLOADS, Workload},
 };
 use serde::Serialize;
@@ -191,6 +192,7 @@ impl Report {
             }
             writeln!(text)?;
         }
+        self.flash(text)?;
         self.moments(text)?;
         let bad: Vec<&Cycle> = self.cycles.iter().filter(|cycle| !cycle.good()).collect();
         if !bad.is_empty() {
@@ -200,6 +202,50 @@ impl Report {
                 let first = line.lines().next().unwrap_or_default();
                 writeln!(text, "* {first}")?;
             }
+        }
+        Ok(())
+    }
+
+    /// What flash caches did, so that it is seen whether their queues turned.
+    fn flash(&self, text: &mut String) -> std::fmt::Result {
+        let with = self.workloads().into_iter().filter(|w| w.flash);
+        for (number, workload) in with.enumerate() {
+            let of = |cycle: &&Cycle| cycle.workload == workload.name;
+            let counts: Vec<Counts> = self
+                .cycles
+                .iter()
+                .filter(of)
+                .filter_map(|cycle| cycle.flash)
+                .collect();
+            let mut sum = Counts::default();
+            counts.iter().for_each(|one| sum.add(one));
+            if number == 0 {
+                writeln!(
+                    text,
+                    "## Flash\n\nAs `forebay status` had it, within a second before the cuts.\n\n| workload | cycles that say it | slots, at most in use | \
+                     pages that came in | went home | in batches | second chances | cycles with a home batch | with a second chance |\n\
+                     |---|---:|---:|---:|---:|---:|---:|---:|---:|"
+                )?;
+            }
+            let cycles_with =
+                |what: fn(&Counts) -> u64| counts.iter().filter(|one| what(one) > 0).count();
+            writeln!(
+                text,
+                "| {} | {} | {}, {} | {} | {} | {} | {} | {} | {} |",
+                workload.name,
+                counts.len(),
+                sum.slots,
+                sum.slots_used,
+                sum.enqueued,
+                sum.home_pages,
+                sum.home_batches,
+                sum.second_chances,
+                cycles_with(|one| one.home_batches),
+                cycles_with(|one| one.second_chances)
+            )?;
+        }
+        if self.workloads().iter().any(|w| w.flash) {
+            writeln!(text)?;
         }
         Ok(())
     }

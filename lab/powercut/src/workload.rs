@@ -2,6 +2,7 @@
 
 use crate::{
     client::Dialect,
+    flash::{MARIADB_FLASH, METADATA_FIRST, NO_HOME_SYNC},
     ledger::Shape,
     moment::{
         LOGS, MARIADB, Moment, POSTGRES, REDIS, RELEASE_EARLY, ROCKSDB, SQLITE, SQLITE_JOURNAL,
@@ -28,6 +29,8 @@ pub struct Workload {
     pub on_disk: bool,
     /// The guest needs the programs of a database server, and a data directory of it.
     pub beside: Option<Beside>,
+    /// There is a flash cache, on a disk of its own.
+    pub flash: bool,
 }
 
 /// A database server that runs in the guest beside the lab's own.
@@ -81,10 +84,18 @@ const PLAIN: Workload = Workload {
     only_aimed: false,
     on_disk: false,
     beside: None,
+    flash: false,
+};
+
+const FLASH: Workload = Workload {
+    shape: FEW,
+    beside: Some(Beside::MariaDb),
+    flash: true,
+    ..PLAIN
 };
 
 /// What `--workload` can name.
-pub const WORKLOADS: [Workload; 10] = [
+pub const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "store",
         shape: LARGE,
@@ -138,6 +149,11 @@ pub const WORKLOADS: [Workload; 10] = [
         ..PLAIN
     },
     Workload {
+        name: "mariadb-flash",
+        moments: MARIADB_FLASH,
+        ..FLASH
+    },
+    Workload {
         name: "sqlite-processes",
         moments: SQLITE_PROCESSES,
         ..PLAIN
@@ -145,7 +161,7 @@ pub const WORKLOADS: [Workload; 10] = [
 ];
 
 /// What shows that the lab sees loss where there must be some, and none where there must be none.
-pub const CONTROLS: [Workload; 19] = [
+pub const CONTROLS: [Workload; 22] = [
     Workload {
         name: "redis-always",
         dialect: Dialect::Redis,
@@ -250,6 +266,29 @@ pub const CONTROLS: [Workload; 19] = [
         expected: Expected::Loss,
         beside: Some(Beside::MariaDb),
         ..PLAIN
+    },
+    Workload {
+        name: "mariadb-no-doublewrite",
+        shape: FEW,
+        expected: Expected::Loss,
+        beside: Some(Beside::MariaDb),
+        ..PLAIN
+    },
+    Workload {
+        name: "mariadb-flash-metadata-first",
+        expected: Expected::Loss,
+        broken: Some("flash-metadata-first"),
+        moments: METADATA_FIRST,
+        only_aimed: true,
+        ..FLASH
+    },
+    Workload {
+        name: "mariadb-flash-no-home-sync",
+        expected: Expected::Loss,
+        broken: Some("flash-no-home-sync"),
+        moments: NO_HOME_SYNC,
+        only_aimed: true,
+        ..FLASH
     },
     Workload {
         name: "postgres-plain",

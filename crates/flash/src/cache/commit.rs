@@ -24,9 +24,15 @@ impl Cache {
         let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
         let failures = self.flash_failures.load(Relaxed);
         for group in &groups {
+            if forebay_pool::broken!("flash-metadata-first") {
+                self.record_group(group)?;
+            }
+            forebay_pool::failpoint!("flash:write");
             self.write_group(group)?;
         }
+        forebay_pool::failpoint!("flash:written");
         self.sync_flash()?;
+        forebay_pool::failpoint!("flash:synced");
         // A sync that failed meanwhile, of a checkpoint, may have taken these groups with it.
         if self.flash_failures.load(Relaxed) != failures {
             let e = std::io::Error::other("another sync failed meanwhile");
@@ -37,6 +43,7 @@ impl Cache {
             self.state.lock().pending.pop_front();
             self.recycle(group);
         }
+        forebay_pool::failpoint!("flash:recorded");
         Ok(())
     }
 

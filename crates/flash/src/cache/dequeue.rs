@@ -255,6 +255,7 @@ impl Cache {
                         leaving.needed = self.state.lock().map.rear;
                     }
                     if done == Appended::Done && !version.is(LOST) {
+                        forebay_pool::failpoint!("flash:second-chance");
                         add(&self.counters.second_chances, 1);
                     }
                 }
@@ -292,20 +293,25 @@ impl Cache {
             }
         }
         batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
+        forebay_pool::failpoint!("flash:home");
         self.home
             .write(&batch)
             .map_err(|(file, e)| self.home_error(file, "writing pages home", e))?;
+        forebay_pool::failpoint!("flash:home-written");
         add(&self.counters.home_batches, 1);
         add(&self.counters.home_pages, batch.len() as u64);
         add(&self.counters.home_bytes, (batch.len() * size) as u64);
         for same_file in batch.chunk_by(|a, b| a.file == b.file) {
             let file = same_file[0].file;
             let file = self.files.read().get(file.number).cloned();
-            if let Some(file) = file {
+            if let Some(file) = file
+                && !forebay_pool::broken!("flash-no-home-sync")
+            {
                 self.sync_home(&file)?;
             }
             add(&self.counters.home_syncs, 1);
         }
+        forebay_pool::failpoint!("flash:home-synced");
         Ok(())
     }
 
@@ -327,6 +333,7 @@ impl Cache {
             cache.state.lock().map.advance(end);
             Ok(Some(()))
         })?;
+        forebay_pool::failpoint!("flash:front");
         let dropped = end - leaving.front - leaving.home.len() as u64;
         add(&self.counters.dropped_versions, dropped);
         Ok(())

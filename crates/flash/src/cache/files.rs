@@ -120,9 +120,11 @@ impl Cache {
         self.record(|cache, _| {
             let before = cache.state.lock().map.rear;
             let tombstone = encode_tombstone(number, pages, before);
+            forebay_pool::failpoint!("flash:tombstone");
             if !cache.try_append(TOMBSTONE, &[IoSlice::new(&tombstone)])? {
                 return Ok(None);
             }
+            forebay_pool::failpoint!("flash:tombstone-recorded");
             cache.state.lock().map.void(number, pages, before);
             Ok(Some(()))
         })
@@ -145,10 +147,12 @@ impl Cache {
                 }
                 state.map.rear
             };
+            forebay_pool::failpoint!("flash:drop");
             let drop = encode_drop(number, before);
             if !cache.try_append(DROP, &[IoSlice::new(&drop)])? {
                 return Ok(None);
             }
+            forebay_pool::failpoint!("flash:drop-recorded");
             let mut state = cache.state.lock();
             file.set_dropped();
             let rear = state.map.rear;

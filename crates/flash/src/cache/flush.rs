@@ -215,6 +215,7 @@ impl Cache {
             found.map_or(0, |(_, place)| *place)
         })?;
         flushed.pages += pages.len() as u64;
+        forebay_pool::failpoint!("flash:flushed");
         self.record_clean(&pages)
     }
 

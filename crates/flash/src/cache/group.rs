@@ -137,6 +137,7 @@ impl Cache {
                 flags: page.flags,
             });
             group.count.store(count + 1, Release);
+            forebay_pool::failpoint!("flash:enqueued");
             if count + 1 < group.capacity {
                 return Ok(Appended::Done);
             }
@@ -145,6 +146,7 @@ impl Cache {
             state.pending.push_back(Arc::clone(&group));
             group
         };
+        forebay_pool::failpoint!("flash:full");
         // Whoever syncs writes it if this fails, and reports it.
         let _ = self.write_group(&full);
         Ok(Appended::Done)

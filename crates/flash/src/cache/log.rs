@@ -65,10 +65,13 @@ impl Cache {
         let sequence = *last + 1;
         let (through, bytes) = self.copy_metadata(sequence);
         let region = self.header.geometry.checkpoint(sequence % 2);
+        forebay_pool::failpoint!("flash:checkpoint");
         self.flash
             .write_at(&bytes, region)
             .map_err(|e| self.flash_error("writing a checkpoint", e))?;
+        forebay_pool::failpoint!("flash:checkpoint-written");
         self.sync_flash()?;
+        forebay_pool::failpoint!("flash:checkpoint-synced");
         *last = sequence;
         add(&self.counters.checkpoints, 1);
         add(&self.counters.flash_bytes, bytes.len() as u64);

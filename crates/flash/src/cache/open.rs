@@ -129,6 +129,7 @@ impl Cache {
         }
         let sequence = checkpoint.sequence;
         let cache = Self::new(flash, home, lane, header, options, rebuilt, sequence);
+        forebay_pool::failpoint!("flash:recovered");
         // What was recovered goes to a checkpoint, so that the lane's segments are free.
         cache.checkpoint()?;
         Ok((cache, opened))

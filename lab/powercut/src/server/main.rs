@@ -8,6 +8,7 @@ mod mariadb;
 mod postgres;
 mod sql;
 mod store;
+mod wide;
 
 use sql::{Dialect, Sql};
 use std::{
@@ -41,11 +42,12 @@ fn main() -> ExitCode {
             store::EmbeddedStore::open(Path::new(dir), Path::new(pool), verify == "verify")
                 .and_then(|store| serve(Box::new(store)))
         }
+        ["mariadb-flash", socket, verify] => beside::<wide::Wide>(socket, verify),
         ["mariadb", socket, verify] => beside::<forebay_bench::mariadb::client::Connection>(socket, verify),
         ["postgres", socket, verify] => beside::<forebay_bench::postgres::client::Connection>(socket, verify),
         ["logs", dir] => logs::Logs::open(Path::new(dir)).and_then(|logs| serve(Box::new(logs))),
         _ => Err(
-            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|postgres SOCKET verify|trust, or logs DIR".into(),
+            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|mariadb-flash|postgres SOCKET verify|trust|end, or logs DIR".into(),
         ),
     };
     match done {
@@ -58,7 +60,12 @@ fn main() -> ExitCode {
 }
 
 fn beside<C: Dialect + 'static>(socket: &str, verify: &str) -> Result<(), Failure> {
-    Sql::<C>::open(Path::new(socket), verify == "verify").and_then(|server| serve(Box::new(server)))
+    let mut server = Sql::<C>::open(Path::new(socket), verify != "trust")?;
+    match verify {
+        // It was checked, and that is all.
+        "end" => server.end(),
+        _ => serve(Box::new(server)),
+    }
 }
 
 fn serve(mut engine: Box<dyn Engine>) -> Result<(), Failure> {

@@ -23,6 +23,16 @@ pub trait Dialect: Client {
     /// A value as it comes.
     fn value(text: Vec<u8>) -> Result<Vec<u8>, Failure>;
 
+    /// What the transaction of this number does beside, if anything; begins with a semicolon.
+    fn beside(_number: u64) -> String {
+        String::new()
+    }
+
+    /// What is done before it, in a transaction of its own or none, if anything.
+    fn before(_number: u64) -> Option<String> {
+        None
+    }
+
     /// Whether the tables are sound, and what else must have the last transaction has it.
     fn check(&mut self, last: u64) -> Result<(), Failure>;
 }
@@ -57,8 +67,19 @@ impl<C: Dialect> Sql<C> {
     }
 }
 
+impl<C: Dialect> Sql<C> {
+    /// Has the server end in order.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        self.connection.get_mut().query("SHUTDOWN")?;
+        Ok(())
+    }
+}
+
 impl<C: Dialect> Engine for Sql<C> {
     fn apply(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
+        if let Some(before) = C::before(self.count + 1) {
+            self.connection.get_mut().query(&before)?;
+        }
         let mut statements = "BEGIN".to_owned();
         for (key, value) in changes {
             let key = C::literal(&key);
@@ -70,6 +91,7 @@ impl<C: Dialect> Engine for Sql<C> {
         }
         self.count += 1;
         let count = self.count;
+        statements += &C::beside(count);
         statements += &format!("; UPDATE lab.transactions SET n = {count}; COMMIT");
         self.connection.get_mut().query(&statements)?;
         Ok(())
