@@ -67,7 +67,7 @@ impl Cache {
         let region = self.header.geometry.checkpoint(sequence % 2);
         self.flash
             .write_at(&bytes, region)
-            .map_err(|e| self.flash_error("writing a checkpoint", e))?;
+            .map_err(|e| self.flash_failed("writing a checkpoint", e))?;
         self.sync_flash()?;
         *last = sequence;
         add(&self.counters.checkpoints, 1);
