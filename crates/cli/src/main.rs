@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod encoding;
 mod failure;
+mod flash;
 mod flush;
 mod internal;
 mod man;
@@ -58,6 +59,9 @@ enum Command {
     Run(run::Run),
     Recover(recover::Recover),
     Flush(flush::Flush),
+    /// Set, resize and look at flash caches
+    #[command(subcommand)]
+    Flash(flash::Command),
     Status(status::Status),
     /// Make and inspect pools
     #[command(subcommand)]
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
         Command::Flush(flush) => flush.run(),
+        Command::Flash(command) => command.run(),
         Command::Status(status) => status.run(),
         Command::Pool(command) => command.run(),
         Command::Store(command) => command.run(),
