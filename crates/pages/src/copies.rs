@@ -162,7 +162,10 @@ impl Copies {
                 generation: number(entry + 16),
             };
             let mut page = Page([0; PAGE_BYTES]);
-            file.read_exact_at(&mut page.0, offset_of(at))?;
+            match file.read_exact_at(&mut page.0, offset_of(at)) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                read => read?,
+            }
             if crc32c([&page.0[..]]).to_le_bytes() != header[entry + 32..entry + 36] {
                 return Ok(None);
             }
@@ -213,3 +216,6 @@ impl Copies {
         Ok(batch.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests;
