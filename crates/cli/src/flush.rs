@@ -2,6 +2,7 @@
 
 use crate::{failure::Failure, output};
 use clap::Args;
+use forebay_pages::Progress;
 use serde::Serialize;
 use std::{
     ops::ControlFlow,
@@ -17,16 +18,21 @@ use std::{
                   It takes as long as there are such pages, however large the cache is; what is interrupted goes on where it was.",
     after_long_help = "Examples:\n  \
         forebay flush --flash /fast/cache\n  \
-        forebay flush --flash /fast/cache --data /srv/mysql    the data directory was moved there\n\n\
+        forebay flush --flash /fast/cache --data /srv/mysql    the data directory was moved there\n  \
+        forebay flush --cache-is-lost --data /srv/mysql        the cache is gone, and so are the pages that only it had\n\n\
         Exit status: 0 the files have everything; 1 they have not; 2 the command line is wrong."
 )]
 pub struct Flush {
     /// The flash cache
-    #[arg(long, value_name = "PATH")]
-    flash: PathBuf,
+    #[arg(long, value_name = "PATH", required_unless_present = "cache_is_lost")]
+    flash: Option<PathBuf>,
     /// Look for the files in this directory too; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
+    /// The cache is lost for good: let the server be started on these data directories (--data) as they are, without the pages that only the cache had.
+    /// After a run with --flash-policy through nothing that was synced is missing; after any other restore the data from a backup
+    #[arg(long, conflicts_with = "flash", requires = "data")]
+    cache_is_lost: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -34,7 +40,7 @@ pub struct Flush {
 
 #[derive(Serialize)]
 struct Report {
-    flash: PathBuf,
+    flash: Option<PathBuf>,
     /// Pages written to the files.
     pages: u64,
     /// System tablespaces whose guard was taken away.
@@ -43,20 +49,11 @@ struct Report {
 
 impl Flush {
     pub fn run(self) -> Result<(), Failure> {
-        const OFTEN: Duration = Duration::from_secs(1);
-        let mut said = Instant::now();
-        let mut data = Vec::new();
-        for dir in &self.data {
-            let dir = dir.canonicalize();
-            data.push(dir.map_err(Failure::io("looking for files in", "--data"))?);
-        }
-        let flushed = forebay_pages::flush(&self.flash, &data, |progress| {
-            if said.elapsed() >= OFTEN {
-                said = Instant::now();
-                eprintln!("forebay: {} of {} pages", progress.done, progress.of);
-            }
-            ControlFlow::Continue(())
-        })?;
+        let data = directories(&self.data)?;
+        let flushed = match &self.flash {
+            Some(flash) => forebay_pages::flush(flash, &data, progress())?,
+            None => forebay_pages::give_up(&data)?,
+        };
         let report = Report {
             flash: self.flash,
             pages: flushed.pages,
@@ -66,12 +63,36 @@ impl Flush {
     }
 }
 
+/// The directories of `--data`, whole names.
+pub fn directories(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let each = given.iter().map(|dir| {
+        (dir.canonicalize()).map_err(Failure::io("looking for files in", dir.display()))
+    });
+    each.collect()
+}
+
+/// Says every second how far it is.
+pub fn progress() -> impl FnMut(Progress) -> ControlFlow<()> {
+    const OFTEN: Duration = Duration::from_secs(1);
+    let mut said = Instant::now();
+    move |progress| {
+        if said.elapsed() >= OFTEN {
+            said = Instant::now();
+            eprintln!("forebay: {} of {} pages", progress.done, progress.of);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 fn human(report: &Report) -> String {
-    let flash = report.flash.display();
-    let mut text = format!(
-        "{flash}: {} pages were written to the files, and the cache is empty\n",
-        report.pages
-    );
+    let mut text = match &report.flash {
+        Some(flash) => format!(
+            "{}: {} pages were written to the files, and the cache is empty\n",
+            flash.display(),
+            report.pages
+        ),
+        None => String::new(),
+    };
     for path in &report.lifted {
         text.push_str(&format!(
             "{}: the server may be started without Forebay\n",

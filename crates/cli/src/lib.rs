@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod encoding;
 pub mod failure;
+mod flash;
 mod flush;
 mod internal;
 mod man;
@@ -60,6 +61,9 @@ enum Command {
     Run(run::Run),
     Recover(recover::Recover),
     Flush(flush::Flush),
+    /// Set, resize and look at flash caches
+    #[command(subcommand)]
+    Flash(flash::Command),
     Status(status::Status),
     /// Make and inspect pools
     #[command(subcommand)]
@@ -86,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
         Command::Flush(flush) => flush.run(),
+        Command::Flash(command) => command.run(),
         Command::Status(status) => status.run(),
         Command::Pool(command) => command.run(),
         Command::Store(command) => command.run(),

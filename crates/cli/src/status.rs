@@ -13,7 +13,7 @@ use std::{path::Path, thread, time::Duration};
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and flash caches (as JSON these are in PATH.status beside each). Exit status 1 if there are errors.",
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and flash caches (as JSON: forebay flash status --json). Exit status 1 if there are errors.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {

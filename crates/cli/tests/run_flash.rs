@@ -537,3 +537,413 @@ fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
         "run --flash h --flash-size 16MiB -- mariadbd --innodb_flush_method=O_DIRECT_NO_FSYNC";
     sandbox.run(line).fails(2, &["does not sync its pages"]);
 }
+
+impl World {
+    /// From now on flash fails to do what `faults` names, in this world's processes.
+    fn break_flash(&self, faults: &str) {
+        fs::write(self.launch.dir.join("faults"), faults).unwrap();
+    }
+
+    fn mend_flash(&self) {
+        fs::remove_file(self.launch.dir.join("faults")).unwrap();
+    }
+
+    fn breakable() -> Option<Self> {
+        let mut world = Self::new()?;
+        let faults = world.launch.dir.join("faults");
+        let environment = &mut world.launch.environment;
+        environment.push(("FOREBAY_TEST_FLASH_FAULT".into(), faults.into()));
+        Some(world)
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let bytes = fs::read(self.launch.dir.join("flash.status")).unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    /// Waits until the server's log says it.
+    fn says(&self, server: &Server, what: &str) {
+        for _ in 0..300 {
+            if server.output().contains(what) {
+                return;
+            }
+            thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("{what:?} is not said: {}", server.output());
+    }
+
+    /// Waits until the status says it.
+    fn until(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) {
+        for _ in 0..300 {
+            if is(&self.status()) {
+                return;
+            }
+            thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("never {what}: {}", self.status());
+    }
+}
+
+fn sum(server: &Server) -> String {
+    let rows = server.sql("SELECT COUNT(*), SUM(k) FROM stock.s", "");
+    rows.unwrap().trim().to_owned()
+}
+
+#[test]
+fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill() {
+    let Some(world) = World::breakable() else {
+        return;
+    };
+    let mut server = world.start();
+    fill(&server);
+    world.break_flash("write");
+    let update = "UPDATE stock.s SET k = k + 1";
+    let updated = server.sql(update, "");
+    assert!(updated.is_ok(), "{updated:?}: {}", server.output());
+    world.says(&server, "are written to their files at once");
+    server
+        .sql("UPDATE stock.s SET k = k + 1 WHERE id % 3 = 0", "")
+        .unwrap();
+    let before = sum(&server);
+    world.until("everything is home", |status| {
+        status["dirty_pages"] == 0 && status["around_pages"].as_u64() > Some(100)
+    });
+    let said = world.forebay("status").ok().text();
+    assert!(said.contains("Pages go straight to the files"), "{said}");
+    Strike::Database.strike(server.server(), server.outer(), || {});
+    server.wait().unwrap();
+    // Still broken, and then not any more.
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    world.says(&server, "are written to their files at once");
+    world.mend_flash();
+    let before = sum(&server);
+    world.says(&server, "the flash cache takes pages again");
+    server
+        .sql("UPDATE stock.s SET k = k + 1 WHERE id % 7 = 0", "")
+        .unwrap();
+    sound(&server, "stock.s");
+    let after = sum(&server);
+    assert_ne!(before, after);
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), after);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn pages_that_flash_cannot_give_are_named_and_the_server_never_gets_older_ones() {
+    let Some(world) = World::breakable() else {
+        return;
+    };
+    let server = world.start();
+    fill(&server);
+    server.sql("UPDATE stock.s SET k = 7", "").unwrap();
+    server.stop().unwrap();
+    world.break_flash("read write");
+    // A checkpoint of the metadata must be read, before anything else.
+    let said = world.refused();
+    assert!(
+        said.contains("flash") && !said.contains("ready for connections"),
+        "{said}"
+    );
+    world.mend_flash();
+
+    let mut server = world.start();
+    world.break_flash("read write");
+    let dirty = world.status()["dirty_pages"].as_u64().unwrap();
+    assert!(dirty > 0, "{}", world.status());
+    server
+        .sql("UPDATE stock.s SET v = 'x' WHERE id = 1", "")
+        .ok();
+    // Whatever it still answers is right.
+    for id in (1..20_000).step_by(1117) {
+        match server.sql(&format!("SELECT k FROM stock.s WHERE id = {id}"), "") {
+            Ok(found) => assert_eq!(found.trim(), "7", "of {id}"),
+            Err(_) => break,
+        }
+    }
+    server.server().signal(Signal::KILL);
+    let _ = server.wait();
+    let said = fs::read_to_string(world.launch.dir.join("server.out")).unwrap();
+    assert!(
+        said.contains("could not be read from flash") || said.contains("cannot be read from flash"),
+        "{said}"
+    );
+    assert!(said.contains("stock/s.ibd"), "{said}");
+    world.mend_flash();
+
+    let server = world.start();
+    let rows = server.sql("SELECT COUNT(*) FROM stock.s WHERE k = 7", "");
+    assert_eq!(rows.unwrap().trim(), "20000");
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_copy_of_the_cache_on_another_disk_is_flushed_as_well_as_the_cache() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    server.stop().unwrap();
+    for (from, to) in [("flash", "rescued"), ("flash.lane", "rescued.lane")] {
+        fs::copy(world.launch.dir.join(from), world.launch.dir.join(to)).unwrap();
+    }
+    world.forebay("flush --flash rescued").ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    // The one that was left behind is of another state of the data by now.
+    let said = world.refused();
+    assert!(
+        said.contains("was written to without the flash cache"),
+        "{said}"
+    );
+}
+
+#[test]
+fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_missing() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--flash-policy", "through"]);
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    server.stop().unwrap();
+    let give_up = "flush --cache-is-lost --data data";
+    world
+        .forebay(give_up)
+        .fails(1, &["is there", "forebay flush --flash"]);
+    fs::remove_file(world.flash()).unwrap();
+    fs::remove_file(world.launch.dir.join("flash.lane")).unwrap();
+    assert!(world.plain().is_err());
+    let said = world.forebay(give_up).ok().text();
+    assert!(said.contains("may be started without Forebay"), "{said}");
+    world.forebay(give_up).fails(1, &["nothing to give up"]);
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_nothing() {
+    let Some(world) = World::new() else { return };
+    let mut server = world.start();
+    fill(&server);
+    let set = |line: &str| world.forebay(&format!("flash set --flash flash {line}"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| churn(&server, &done));
+        for policy in ["through", "around", "back", "off", "back", "around"] {
+            let said = set(&format!("--policy {policy}")).ok().text();
+            assert!(said.contains("kept for its next runs"), "{said}");
+            assert_eq!(world.status()["settings"]["policy"], policy);
+            thread::sleep(std::time::Duration::from_millis(400));
+        }
+        set("--policy off --home-limit 500MiB --low 10 --high 20").ok();
+        done.store(true, Relaxed);
+    });
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    world.until("empty", |status| {
+        status["slots_used"].as_u64() < Some(70) && status["dirty_pages"] == 0
+    });
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    // What was set is kept, and the command line goes before it.
+    let server = world.start();
+    assert_eq!(world.status()["settings"]["policy"], "off");
+    assert_eq!(world.status()["settings"]["high"], 20);
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    let mut other = world;
+    other.launch.wrapper = other.wrapper(&["--flash-policy", "back", "--flash-home-limit", "1MiB"]);
+    let server = other.start();
+    assert_eq!(other.status()["settings"]["policy"], "back");
+    assert_eq!(other.status()["settings"]["home_bytes_per_second"], 1 << 20);
+    assert_eq!(other.status()["settings"]["high"], 20);
+    server.stop().unwrap();
+    let kept = other
+        .forebay("flash set --flash flash --policy back")
+        .ok()
+        .text();
+    assert!(kept.contains("no server runs with it"), "{kept}");
+    other
+        .forebay("flash set --flash flash")
+        .fails(2, &["nothing is to be set"]);
+    other
+        .forebay("flash set --flash flash --low 30 --high 20")
+        .fails(2, &["must not be above"]);
+    other
+        .forebay("flash set --flash nowhere --policy back")
+        .fails(1, &["nowhere"]);
+}
+
+#[test]
+fn a_cache_of_another_size_has_nothing_that_was_not_written_to_it() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    let resize = |size: &str| world.forebay(&format!("flash resize --flash flash {size}"));
+    resize("24MiB").fails(1, &["in use by another process"]);
+    server.stop().unwrap();
+    resize("1MiB").fails(1, &["cannot be made"]);
+    let said = resize("24MiB").ok().text();
+    assert!(said.contains("24 MiB now"), "{said}");
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    server.stop().unwrap();
+    world.forebay("flash resize --flash flash 9MiB").ok();
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+/// A loop device of 4,096-byte sectors; detached in the end.
+struct Loop(String);
+
+impl Loop {
+    fn of(image: &Path) -> Option<Self> {
+        let line = ["-f", "--show", "--sector-size", "4096", image.to_str()?];
+        let made = std::process::Command::new("losetup")
+            .args(line)
+            .output()
+            .ok()?;
+        match made.status.success() {
+            true => Some(Self(String::from_utf8(made.stdout).ok()?.trim().to_owned())),
+            false => {
+                println!(
+                    "skipped: losetup: {}",
+                    String::from_utf8_lossy(&made.stderr)
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup")
+            .args(["-d", &self.0])
+            .output();
+    }
+}
+
+#[test]
+fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_it() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let image = world.launch.dir.join("image");
+    fs::write(&image, vec![0; 16 << 20]).unwrap();
+    let Some(device) = Loop::of(&image) else {
+        return;
+    };
+    let line = |flash: &str, size: &str| {
+        world.forebay(&format!(
+            "run --flash {flash} --flash-size {size} -- mariadbd --no-defaults --help"
+        ))
+    };
+    line(&device.0, "14MiB").fails(1, &["in memory", "ln -s"]);
+    std::os::unix::fs::symlink(&device.0, world.flash()).unwrap();
+    line("flash", "32MiB").fails(1, &["16777216 bytes"]);
+    let write = |at: u64, bytes: &[u8]| {
+        let file = fs::OpenOptions::new().write(true).open(&device.0).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+        file.sync_all().unwrap();
+    };
+    // Where Btrfs has its superblock.
+    write(65536 + 64, b"_BHRfS_M");
+    line("flash", "14MiB").fails(1, &["holds data", "wipefs"]);
+    write(65536 + 64, &[0; 8]);
+    assert!(!world.launch.dir.join("flash.lane").exists());
+
+    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH]);
+    let mut server = world.start();
+    fill(&server);
+    let busy = world.flush();
+    busy.fails(1, &["in use by another process"]);
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_table_that_is_imported_is_read_as_it_was_copied_in_also_after_a_kill() {
+    let Some(world) = World::new() else { return };
+    let server = world.plain().unwrap();
+    fill(&server);
+    let before = sum(&server);
+    let data = world.launch.data();
+    // The lock that is left by the connection's end is not needed: nothing writes.
+    server
+        .sql("FLUSH TABLES stock.s FOR EXPORT; SYSTEM cp DATA/stock/s.ibd DATA/stock/s.cfg DATA/..; UNLOCK TABLES".replace("DATA", data.to_str().unwrap()).as_str(), "")
+        .unwrap();
+    server.stop().unwrap();
+    let mut server = world.start();
+    assert!(
+        server
+            .output()
+            .contains("on the same file system as the data"),
+        "{}",
+        server.output()
+    );
+    server
+        .sql(
+            "UPDATE s SET k = 0; CREATE TABLE i LIKE s; ALTER TABLE i DISCARD TABLESPACE",
+            "stock",
+        )
+        .unwrap();
+    for kind in ["ibd", "cfg"] {
+        let to = data.join("stock").join(format!("i.{kind}"));
+        fs::copy(data.join("..").join(format!("s.{kind}")), to).unwrap();
+    }
+    server
+        .sql("ALTER TABLE i IMPORT TABLESPACE", "stock")
+        .unwrap();
+    let imported = |server: &Server| {
+        let rows = server
+            .sql("SELECT COUNT(*), SUM(k) FROM stock.i", "")
+            .unwrap();
+        assert_eq!(rows.trim(), before);
+        sound(server, "stock.i");
+        sound(server, "stock.s");
+    };
+    imported(&server);
+    Strike::Database.strike(server.server(), server.outer(), || {});
+    server.wait().unwrap();
+    let server = world.start();
+    imported(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    imported(&server);
+    server.stop().unwrap();
+}

@@ -73,7 +73,7 @@ pub enum FlashError {
     },
     /// Pages whose only newest copy is unreadable.
     #[error(
-        "{} pages are damaged in the flash cache, and the files have older ones, beginning with {first}. Restore them from a backup, or give them up with a tombstone; nothing else is in the way",
+        "{} pages are damaged in the flash cache, or cannot be read from it, and the files have older ones, beginning with {first}. Restore them from a backup, or give them up with a tombstone; nothing else is in the way",
         count
     )]
     DamagedPages {

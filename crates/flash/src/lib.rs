@@ -42,6 +42,7 @@ mod error;
 mod file;
 mod io;
 pub mod layout;
+mod limit;
 mod map;
 mod options;
 mod record;

@@ -250,6 +250,40 @@ impl Map {
         }
     }
 
+    /// The versions before `first` of the page at `position`, of which anything is needed, the newest one first.
+    pub(crate) fn versions_before(&self, position: u64, first: u64) -> Vec<Version> {
+        let page = self.version(position).entry;
+        let mut versions = Vec::new();
+        let mut next = position + 1;
+        while next > self.front {
+            let version = self.version(next - 1);
+            // What it leads to may have been used again since: then it is another page's, and lies before the front.
+            if (version.entry.file, version.entry.page) != (page.file, page.page) {
+                break;
+            }
+            if version.position < first && !version.is(VOID) {
+                versions.push(version);
+            }
+            next = self.slots[self.index(next - 1)].older;
+        }
+        versions
+    }
+
+    /// Nothing of the version at `position` is needed.
+    pub(crate) fn void_at(&mut self, position: u64) {
+        if !(self.front..self.rear).contains(&position) {
+            return;
+        }
+        let index = self.index(position);
+        let slot = self.slots[index];
+        if slot.flags & NEWEST != 0 {
+            self.unlink(slot.file, slot.page);
+            let bucket = self.bucket(slot.file, slot.page);
+            self.changed(bucket);
+        }
+        self.slots[index].flags |= VOID;
+    }
+
     /// All versions of these pages before position `before` are needed no more.
     pub(crate) fn void(&mut self, file: u32, pages: [u32; 2], before: u64) {
         let [first, last] = pages;

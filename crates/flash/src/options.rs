@@ -46,6 +46,12 @@ pub struct Options {
     /// So many pages written in a row go past the cache from then on; 0 for never. What goes past it is not protected from being
     /// torn: only for writers that protect their pages themselves (a doublewrite buffer).
     pub bypass_writes: u32,
+    /// Milliseconds for which flash is not written to after it failed: pages go straight home meanwhile.
+    pub flash_retry_ms: u32,
+    /// Bytes a second that `step` writes home at most; 0 for no limit. Who finds no slot free does not wait for it.
+    pub home_bytes_per_second: u64,
+    /// Bytes a second that are written to flash at most; 0 for no limit. What is above it goes around flash.
+    pub flash_bytes_per_second: u64,
 }
 
 impl Default for Options {
@@ -59,6 +65,9 @@ impl Default for Options {
             watermarks: Watermarks::default(),
             bypass_reads: 32,
             bypass_writes: 0,
+            flash_retry_ms: 10_000,
+            home_bytes_per_second: 0,
+            flash_bytes_per_second: 0,
         }
     }
 }
@@ -81,9 +90,9 @@ pub enum WritePolicy {
     Back,
     /// To flash, and home before a sync returns: losing the flash loses nothing that was synced.
     Through,
-    /// Home, by the caller, who protects them from being torn; to flash only where it holds a newer page than home.
+    /// To memory, and home before a sync returns; not to flash. Nothing comes in, and what is written is not in the cache any more.
     Around,
-    /// As around, and nothing else comes in; `step` writes home what there is and empties the queue.
+    /// As around; and `step` writes home what there is and empties the queue.
     Off,
 }
 

@@ -17,6 +17,8 @@ pub(crate) const TOMBSTONE: u16 = 4;
 pub(crate) const FILE: u16 = 5;
 /// A file that is gone.
 pub(crate) const DROP: u16 = 6;
+/// Versions of which nothing is needed any more: home is about to be newer.
+pub(crate) const VOIDED: u16 = 7;
 
 /// The page's home has an older one.
 pub(crate) const DIRTY: u8 = 1;
@@ -83,6 +85,8 @@ pub(crate) enum Record<'a> {
         file: u32,
         before: u64,
     },
+    /// Positions, 8 bytes each.
+    Voided(&'a [u8]),
 }
 
 impl<'a> Record<'a> {
@@ -111,6 +115,7 @@ impl<'a> Record<'a> {
                 file: get32(payload, 0),
                 before: get64(payload, 4),
             }),
+            VOIDED if bytes.is_multiple_of(8) => Some(Self::Voided(payload)),
             _ => None,
         }
     }

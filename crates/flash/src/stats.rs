@@ -71,6 +71,10 @@ counters! {
     home_syncs,
     /// Pages that left the queue without being written home: superseded, clean, or dropped.
     dropped_versions,
+    /// Pages that were written home from memory, around flash: it failed, or the policy said so.
+    around_pages,
+    /// Times that flash failed to write or sync.
+    flash_errors,
     /// Pages whose checksum was wrong, or that flash could not read.
     damaged,
 }

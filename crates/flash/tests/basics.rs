@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{Contents, Enqueued, Options, Read, WritePolicy};
+use forebay_flash::{Contents, Enqueued, Options, Read};
 use std::ops::ControlFlow;
 use support::{
     machine::{GROUP, Machine, options},
@@ -163,6 +163,7 @@ fn a_row_of_writes_goes_past_the_cache_if_asked_for_but_not_over_a_newer_page() 
 fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
     let options = Options {
         contents: Contents::All,
+        bypass_writes: 4,
         ..options()
     };
     let machine = Machine::new(60, &options);
@@ -178,8 +179,10 @@ fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
     let _ = cache.empty(|_| ControlFlow::Continue(())).unwrap();
     assert!(!cache.admit(file, 7, &page_of(0), ticket).unwrap());
     // Being written past the cache, before and after the write itself.
-    cache.set_policy(WritePolicy::Around);
+    assert!(machine.write(5, 1) && machine.write(6, 1));
     let before = miss(8);
+    // The fourth page of a row goes past.
+    assert!(machine.write(7, 2));
     let Enqueued::Past(writing) = cache.enqueue(file, 8, &page_of(2)).unwrap() else {
         panic!("it went to the cache");
     };

@@ -152,20 +152,135 @@ fn while_flash_is_gone_clean_pages_are_read_at_home_and_dirty_ones_are_named() {
         Ok(Read::Miss(_))
     ));
     write(&cache, &file, 5, 55).unwrap();
-    let e = cache.sync(&file).unwrap_err();
-    assert!(matches!(e, FlashError::Flash { .. }), "{e}");
-    assert_eq!(read(&world, &cache, &file, 5).unwrap(), 55, "from memory");
-    assert!(cache.flush(|_| ControlFlow::Continue(())).is_err());
+    cache.sync(&file).unwrap();
+    assert_eq!(version_of(&world.home((0, 1), 5 * PAGE, PAGE)), Some(55));
+    assert_eq!(read(&world, &cache, &file, 5).unwrap(), 55, "at home");
+    let trouble = cache.flash_trouble().unwrap();
+    assert!(trouble.contains("flash simulated: "), "{trouble}");
+    let flushed = cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    let named: Vec<_> = flushed.lost.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (flushed.pages, named),
+        (0, vec!["page 3 of t0.ibd".to_owned()])
+    );
+    let e = cache.empty(|_| ControlFlow::Continue(())).unwrap_err();
+    assert!(
+        matches!(e, FlashError::DamagedPages { count: 1, .. }),
+        "{e}"
+    );
     assert_eq!(version_of(&world.home((0, 1), 3 * PAGE, PAGE)), Some(0));
     world.flash_gone.store(false, SeqCst);
+    write(&cache, &file, 6, 66).unwrap();
     cache.sync(&file).unwrap();
     assert_eq!(read(&world, &cache, &file, 3).unwrap(), 33);
     assert_eq!(read(&world, &cache, &file, 5).unwrap(), 55);
+    assert_eq!(read(&world, &cache, &file, 6).unwrap(), 66);
 }
 
 #[test]
-fn writers_are_refused_before_memory_fills_with_what_flash_does_not_take() {
+fn flash_that_takes_nothing_is_written_around_and_is_used_again_when_it_takes_something() {
+    let options = Options {
+        flash_retry_ms: 0,
+        ..options()
+    };
+    let world = World::new(new_contents(SLOTS, 2));
+    world.set_length((0, 1), LENGTH * PAGE);
+    let cache = session::open(&world, &options).unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    write(&cache, &file, 1, 1).unwrap();
+    cache.sync(&file).unwrap();
+    world.flash_gone.store(true, SeqCst);
+    write(&cache, &file, 1, 2).unwrap();
+    write(&cache, &file, 2, 3).unwrap();
+    cache.sync(&file).unwrap();
+    assert_eq!(cache.stats().around_pages, 2);
+    // A kill: what came around is found at home, not what flash had before it.
+    drop((cache, file));
+    world.flash_gone.store(false, SeqCst);
+    let cache = session::open(&world, &options).unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    assert_eq!(cache.stats().dirty_pages, 0);
+    assert_eq!(read(&world, &cache, &file, 1).unwrap(), 2);
+    assert_eq!(read(&world, &cache, &file, 2).unwrap(), 3);
+    assert_eq!(cache.flash_trouble(), None);
+    write(&cache, &file, 1, 4).unwrap();
+    cache.sync(&file).unwrap();
+    assert_eq!(version_of(&world.home((0, 1), PAGE, PAGE)), Some(2));
+    assert_eq!(read(&world, &cache, &file, 1).unwrap(), 4);
+}
+
+#[test]
+fn however_long_flash_takes_nothing_writers_go_on_and_their_pages_are_durable() {
     let (world, cache, file) = machine();
+    write(&cache, &file, 1, 1).unwrap();
+    cache.sync(&file).unwrap();
+    let _ = cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    world.flash_gone.store(true, SeqCst);
+    for n in 2..5000u64 {
+        write(&cache, &file, (n % 40) as u32, n).unwrap();
+        if n % 3 == 0 {
+            cache.sync(&file).unwrap();
+        }
+        cache.step().unwrap();
+    }
+    cache.sync(&file).unwrap();
+    let check = |cache: &Cache, file: &CachedFile| {
+        for n in 4960..5000u64 {
+            let page = (n % 40) as u32;
+            assert_eq!(read(&world, cache, file, page).unwrap(), n);
+        }
+    };
+    check(&cache, &file);
+    drop((cache, file));
+    // Opened while flash can be read again, and used: what comes in now is behind all that went around.
+    world.flash_gone.store(false, SeqCst);
+    let cache = session::open(&world, &options()).unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    check(&cache, &file);
+    write(&cache, &file, 7, 6000).unwrap();
+    cache.sync(&file).unwrap();
+    drop((cache, file));
+    let cache = session::open(&world, &options()).unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    assert_eq!(read(&world, &cache, &file, 7).unwrap(), 6000);
+}
+
+#[test]
+fn after_pages_went_around_flash_takes_pages_again_in_the_same_session() {
+    let options = Options {
+        flash_retry_ms: 0,
+        ..options()
+    };
+    let world = World::new(new_contents(SLOTS, 2));
+    world.set_length((0, 1), LENGTH * PAGE);
+    let cache = session::open(&world, &options).unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    for round in 0..6u64 {
+        world.flash_gone.store(round % 2 == 0, SeqCst);
+        for n in 0..100u64 {
+            write(&cache, &file, (n % 40) as u32, round * 100 + n + 1).unwrap();
+            if n % 7 == 0 {
+                cache.sync(&file).unwrap();
+            }
+        }
+        // Nothing is dirty when flash goes.
+        let _ = cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    }
+    drop((cache, file));
+    let cache = session::open(&world, &options).unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    for n in 60..100u64 {
+        let found = read(&world, &cache, &file, (n % 40) as u32).unwrap();
+        assert_eq!(found, 500 + n + 1);
+    }
+}
+
+#[test]
+fn writers_are_refused_before_memory_fills_with_what_neither_device_takes() {
+    let (world, cache, file) = machine();
+    // The length is known: what is asked of a home from now on is to take pages.
+    write(&cache, &file, 0, 1).unwrap();
+    world.home_gone.store(true, SeqCst);
     world.flash_gone.store(true, SeqCst);
     let refused = (1..1000).find(|n| write(&cache, &file, (n % 12) as u32, *n).is_err());
     let most = u64::from(options().group_pages * (options().groups_unsynced_max + 1));

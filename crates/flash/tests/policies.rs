@@ -29,18 +29,33 @@ fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use(
     );
     machine.cache.set_policy(WritePolicy::Back);
     machine.write(3, 3);
+    machine.sync();
+    machine.write(4, 4);
+    machine.sync();
     machine.cache.set_policy(WritePolicy::Around);
-    assert!(machine.write(3, 4), "the cache has a newer one than home");
-    assert!(!machine.write(2, 5), "the cache has the same as home");
-    assert!(!machine.hits(2));
+    let flash_bytes = machine.cache.stats().flash_bytes;
+    machine.write(3, 4);
+    machine.write(2, 5);
+    machine.sync();
+    assert_eq!((machine.home(3), machine.home(2)), (4, 5));
+    assert_eq!((machine.read(3), machine.read(2)), (4, 5));
+    assert!(
+        !machine.hits(3) && !machine.hits(2),
+        "what is written leaves the cache"
+    );
+    assert!(machine.hits(4), "what it has it serves");
+    assert_eq!(machine.cache.stats().flash_bytes, flash_bytes);
     machine.cache.set_policy(WritePolicy::Off);
-    assert!(!machine.write(9, 6));
+    machine.write(9, 6);
+    machine.sync();
     while machine.cache.step().unwrap().more {}
     let stats = machine.cache.stats();
     assert_eq!((stats.slots_used, stats.dirty_pages), (0, 0));
-    assert_eq!(machine.home(3), 4);
+    assert_eq!((machine.home(9), machine.home(4)), (6, 4));
     machine.cache.set_policy(WritePolicy::Back);
-    assert!(machine.write(9, 7));
+    machine.write(9, 7);
+    machine.sync();
+    assert_eq!((machine.home(9), machine.hits(9)), (6, true));
 }
 
 #[test]
@@ -191,5 +206,52 @@ fn the_metadata_of_any_number_of_pages_fits_any_lane() {
         for n in 19_000..20_000u32 {
             assert_eq!(machine.read(n % 1000), u64::from(n) + 1);
         }
+    }
+}
+
+#[test]
+fn steps_write_home_no_faster_than_the_limit_and_a_writer_without_a_slot_does_not_wait() {
+    let options = Options {
+        watermarks: Watermarks { low: 0, high: 0 },
+        home_bytes_per_second: 4 * PAGE as u64,
+        ..options()
+    };
+    let machine = Machine::new(100, &options);
+    for n in 0..60u32 {
+        machine.write(n, 1);
+    }
+    machine.sync();
+    assert!(
+        machine.cache.step().unwrap().freed > 0,
+        "a second's worth is there at first"
+    );
+    assert_eq!(machine.cache.step().unwrap().freed, 0, "it is overdrawn");
+    // All slots are needed: they come free at once.
+    for n in 100..300u32 {
+        machine.write(n, 1);
+    }
+    assert!(machine.cache.stats().home_pages > 100);
+    machine.cache.set_limits(0, 0);
+    while machine.cache.step().unwrap().more {}
+    assert!(machine.cache.stats().slots_used < u64::from(GROUP));
+}
+
+#[test]
+fn what_is_above_the_limit_towards_flash_goes_around_it() {
+    let options = Options {
+        flash_bytes_per_second: PAGE as u64,
+        ..options()
+    };
+    let machine = Machine::new(100, &options);
+    let before = machine.cache.stats().flash_bytes;
+    for n in 0..80u32 {
+        machine.write(n, u64::from(n) + 1);
+        machine.sync();
+    }
+    let stats = machine.cache.stats();
+    assert!(stats.flash_bytes - before < 40 * PAGE as u64, "{stats:?}");
+    assert!(stats.around_pages > 40, "{stats:?}");
+    for n in 0..80u32 {
+        assert_eq!(machine.read(n), u64::from(n) + 1);
     }
 }

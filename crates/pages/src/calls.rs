@@ -252,7 +252,7 @@ pub fn exiting() {
         {
             complain(&error.to_string());
         }
-        session.write_status(&session.cache.stats());
+        session.write_status(Vec::new());
     }
 }
 

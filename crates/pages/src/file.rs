@@ -14,6 +14,7 @@ use crate::{
 };
 use forebay_flash::{CachedFile, Enqueued, FlashError, Home};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
+pub(crate) use part::Page;
 use part::read_part;
 use rustix::io::Errno;
 use std::{
@@ -269,6 +270,7 @@ impl PageFile {
         if let State::Cached(file) = &*state {
             let gone = session.cache.forget_pages(file, number(bytes), u32::MAX);
             gone.map_err(|e| said(&e))?;
+            session.forget_copies()?;
             real()?;
             // The length that is durable is this one from now on: it may grow to what it was at once.
             return Home::durable_bytes(&*session.homes, file.id())
@@ -302,6 +304,7 @@ impl PageFile {
             let last = number(offset + bytes - 1);
             let gone = session.cache.forget_pages(file, number(offset), last);
             gone.map_err(|e| said(&e))?;
+            session.forget_copies()?;
         }
         real()
     }

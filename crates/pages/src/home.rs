@@ -1,6 +1,6 @@
 //! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace the guard file.
 
-use crate::guard::Guard;
+use crate::{copies::Copies, guard::Guard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
 use parking_lot::RwLock;
 use rustix::{fd::AsFd, fs::OFlags, io::Errno};
@@ -18,6 +18,8 @@ pub(crate) struct Homes {
     files: HomeFiles,
     /// The system tablespace's number, and its guard.
     guarded: RwLock<Option<(u32, Guard)>>,
+    /// Of pages that flash has not got.
+    copies: RwLock<Option<Copies>>,
 }
 
 impl Homes {
@@ -25,6 +27,7 @@ impl Homes {
         Self {
             files: HomeFiles::new(IN_FLIGHT),
             guarded: RwLock::new(None),
+            copies: RwLock::new(None),
         }
     }
 
@@ -41,6 +44,16 @@ impl Homes {
     /// The guarded pages of this file are in the guard file.
     pub(crate) fn guard(&self, id: FileId, guard: Guard) {
         *self.guarded.write() = Some((id.number, guard));
+    }
+
+    /// From now on no page is written home that neither flash nor `copies` has.
+    pub(crate) fn keep_copies(&self, copies: Copies) {
+        *self.copies.write() = Some(copies);
+    }
+
+    /// What was kept does not count any more.
+    pub(crate) fn forget_copies(&self) -> io::Result<()> {
+        self.copies.read().as_ref().map_or(Ok(()), Copies::clear)
     }
 
     pub(crate) fn take_guard(&self) -> Option<Guard> {
@@ -83,6 +96,13 @@ impl Home for Homes {
             }
         }
         self.files.write(&others)
+    }
+
+    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        match (&*self.copies.read(), pages.first()) {
+            (Some(copies), Some(page)) => copies.keep(first, pages).map_err(|e| (page.file, e)),
+            _ => Ok(()),
+        }
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {

@@ -7,7 +7,9 @@
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages home;
 //! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is which file; `file`: a page file in use;
 //! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
+//! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
+//! * `settings`: what can be changed while it is in use; `status` and `lost`: what is said of it, for people;
 //! * `setup`: making the cache, looking at it and emptying it, for the command.
 //!
 //! Home descriptors are opened once and stay open as long as the process lives: closing *any* descriptor of a file drops the process's POSIX
@@ -15,14 +17,19 @@
 
 mod calls;
 mod complain;
+mod copies;
 mod file;
 mod find;
 mod guard;
 mod home;
 mod identity;
 mod innodb;
+mod keeper;
+mod lost;
 mod names;
+mod resize;
 mod session;
+mod settings;
 mod setup;
 mod status;
 mod table;
@@ -32,22 +39,23 @@ pub use calls::{
     truncate_path, truncating, unlinking, write,
 };
 pub use file::{RealRead, RealWrite};
+pub use forebay_flash::Progress;
 pub use guard::{GUARD_FILE, Standing, standing};
+pub use lost::by_file;
 pub use names::is_page_file;
+pub use resize::{Resized, resize};
 pub use session::{is_configured, start};
-pub use setup::{Flushing, Place, SetupError, Warm, create, flush, look, pool_of};
-pub use status::Status;
+pub use settings::{Policy, Settings, What, settings_of};
+pub use setup::{Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of};
+pub use status::{Status, Window};
 pub use table::is_cached;
 
 /// Names the flash file to the processes of a run.
 pub const ENV_FLASH: &str = "FOREBAY_FLASH";
 /// Where the process that has the cache says how it is.
 pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
-/// Set to "all" if pages that were read come in too.
-pub const ENV_FLASH_CONTENTS: &str = "FOREBAY_FLASH_CONTENTS";
-
-/// Set to "through" if a sync has the pages written to their files, too.
-pub const ENV_FLASH_POLICY: &str = "FOREBAY_FLASH_POLICY";
+/// [`Settings`] of this run, as JSON: they go before those that are kept beside the cache.
+pub const ENV_FLASH_SETTINGS: &str = "FOREBAY_FLASH_SETTINGS";
 
 /// Bytes of a page: InnoDB's default, which the cache is made for.
 pub const PAGE_BYTES: usize = 16 << 10;

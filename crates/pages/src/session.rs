@@ -4,20 +4,22 @@
 //! read through it from the first moment.
 
 use crate::{
-    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_POLICY, ENV_FLASH_STATUS,
+    ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::complain,
+    copies::Copies,
     find,
     guard::{self, Found, Guard, Mismatch},
     home::{Homes, reopen},
     identity::Known,
+    settings::{Settings, Watched, settings_of},
     setup::{self, Place},
-    status::Status,
+    status::{Status, Window},
 };
-use forebay_flash::{Cache, CachedFile, Contents, Options, Stats, WritePolicy};
+use forebay_flash::{Cache, CachedFile, Options};
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -27,18 +29,16 @@ use std::{
         },
     },
     thread,
-    time::{Duration, Instant},
 };
 
 /// What the environment says.
-struct Settings {
+struct Environment {
     flash: PathBuf,
     status: Option<PathBuf>,
-    contents: Contents,
-    policy: WritePolicy,
+    wanted: Settings,
 }
 
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static SETTINGS: OnceLock<Environment> = OnceLock::new();
 static SESSION: OnceLock<Session> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
 static BEGINNING: Mutex<Option<()>> = Mutex::new(None);
@@ -50,18 +50,12 @@ pub fn start() {
     let Some(flash) = std::env::var_os(ENV_FLASH).filter(|path| !path.is_empty()) else {
         return;
     };
-    let is = |name: &str, value: &str| std::env::var_os(name).is_some_and(|found| found == value);
-    let all = is(ENV_FLASH_CONTENTS, "all");
-    let through = is(ENV_FLASH_POLICY, "through");
-    let _ = SETTINGS.set(Settings {
+    let wanted = std::env::var(ENV_FLASH_SETTINGS).ok();
+    let wanted = wanted.and_then(|wanted| serde_json::from_str(&wanted).ok());
+    let _ = SETTINGS.set(Environment {
         flash: flash.into(),
         status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
-        contents: if all { Contents::All } else { Contents::Dirty },
-        policy: if through {
-            WritePolicy::Through
-        } else {
-            WritePolicy::Back
-        },
+        wanted: wanted.unwrap_or_default(),
     });
 }
 
@@ -89,6 +83,7 @@ pub(crate) struct Session {
     pub(crate) homes: Arc<Homes>,
     place: Place,
     status: Option<PathBuf>,
+    watched: Mutex<Watched>,
     /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
     pub(crate) opening: Mutex<()>,
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
@@ -135,14 +130,19 @@ pub(crate) fn begin() -> Result<&'static Session, Errno> {
 }
 
 impl Session {
-    fn open(settings: &Settings) -> Result<Self, setup::SetupError> {
+    fn open(settings: &Environment) -> Result<Self, setup::SetupError> {
         let homes = Arc::new(Homes::new());
-        let options = Options {
-            contents: settings.contents,
-            policy: settings.policy,
-            ..Options::default()
-        };
         let place = Place::of(&settings.flash)?;
+        let watched = Watched::new(place.flash());
+        let kept = Settings::read(place.flash()).unwrap_or_else(|e| {
+            let path = settings_of(place.flash());
+            complain(&format!(
+                "{}: {e}. What it sets is left out; set it anew with forebay flash set",
+                path.display()
+            ));
+            Settings::default()
+        });
+        let options = settings.wanted.or(kept).over(&Options::default());
         let (cache, opened) = place.open(&homes, &options)?;
         for mended in opened.mended {
             complain(&format!(
@@ -158,6 +158,7 @@ impl Session {
             homes,
             place,
             status: settings.status.clone(),
+            watched: Mutex::new(watched),
             opening: Mutex::new(()),
             active: AtomicBool::new(false),
         })
@@ -249,13 +250,21 @@ impl Session {
         let skip = Some(known.identity);
         find::attach_all(&self.cache, &self.homes, dir, BTreeSet::new(), skip)
             .map_err(|e| e.to_string())?;
+        let copies = Copies::new(dir, owner);
+        match copies.restore(&self.cache, &self.homes).map_err(failed)? {
+            0 => {}
+            pages => complain(&format!(
+                "{pages} pages that a crash may have torn were written again"
+            )),
+        }
+        self.homes.keep_copies(copies);
         let left = self.cache.files();
         *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();
         self.active.store(true, Release);
         self.say_warm();
         thread::Builder::new()
             .name("forebay-flash".into())
-            .spawn(run)
+            .spawn(crate::keeper::run)
             .map_err(|e| format!("starting a thread: {e}"))?;
         Ok(())
     }
@@ -329,41 +338,43 @@ impl Session {
         ));
     }
 
-    pub(crate) fn write_status(&self, earlier: &Stats) {
+    /// What was changed by the command since it was looked at last is so from now on.
+    pub(crate) fn follow_settings(&self) {
+        match self.watched.lock().changed() {
+            None => {}
+            Some(Err(e)) => {
+                let path = settings_of(self.place.flash());
+                complain(&format!("{}: {e}. All stays as it is", path.display()));
+            }
+            Some(Ok(wanted)) => {
+                let now = wanted.over(&self.cache.options());
+                self.cache.set_policy(now.policy);
+                self.cache.set_contents(now.contents);
+                self.cache.set_watermarks(now.watermarks);
+                self.cache
+                    .set_limits(now.home_bytes_per_second, now.flash_bytes_per_second);
+                let said = serde_json::to_string(&wanted).unwrap_or_default();
+                complain(&format!("the flash cache is set anew: {said}"));
+            }
+        }
+    }
+
+    /// Copies of pages that go home around flash do not count any more: a file that they are of is about to be changed.
+    pub(crate) fn forget_copies(&self) -> Result<(), Errno> {
+        self.homes.forget_copies().map_err(|e| {
+            complain(&format!("clearing the copies of pages: {e}"));
+            Errno::IO
+        })
+    }
+
+    pub(crate) fn write_status(&self, windows: Vec<Window>) {
         let Some(path) = &self.status else { return };
-        let mut status = Status::of(&self.cache.stats(), earlier);
+        let mut status = Status::of(&self.cache.stats(), windows);
         status.flash = self.place.flash().to_owned();
         status.cache = self.cache.owner();
+        status.trouble = self.cache.flash_trouble();
+        status.settings = Settings::of(&self.cache.options());
         // Nothing depends on it.
         let _ = status.write(path);
-    }
-}
-
-/// The cache's thread: pages go home, and the status is said.
-fn run() {
-    const IDLE: Duration = Duration::from_millis(5);
-    const SECOND: Duration = Duration::from_secs(1);
-    const WINDOW: usize = 10;
-    let Some(session) = current() else { return };
-    let mut window: VecDeque<Stats> = VecDeque::from([session.cache.stats()]);
-    let mut said = Instant::now();
-    session.write_status(&window[0]);
-    loop {
-        match session.cache.step() {
-            Ok(step) if step.more => {}
-            Ok(_) => thread::sleep(IDLE),
-            Err(error) => {
-                complain(&format!("pages stay in the flash cache: {error}"));
-                thread::sleep(SECOND);
-            }
-        }
-        if said.elapsed() >= SECOND {
-            said = Instant::now();
-            session.write_status(&window[0]);
-            window.push_back(session.cache.stats());
-            if window.len() > WINDOW {
-                window.pop_front();
-            }
-        }
     }
 }

@@ -2,24 +2,25 @@
 //!
 //! A cache has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
 
-use crate::{
-    PAGE_BYTES, find,
-    find::HomesError,
-    guard::{Found, Guard},
-    home::{Homes, reopen},
-    identity, names,
+mod error;
+mod guarded;
+
+pub use error::SetupError;
+pub use guarded::give_up;
+
+use crate::{PAGE_BYTES, copies::Copies, find, home::Homes};
+use forebay_flash::{
+    Cache, CreateOptions, Flash, FlashError, FlashFile, Opened, Options, Progress,
 };
-use forebay_flash::{Cache, CreateOptions, FlashError, FlashFile, Opened, Options, Progress};
 use forebay_pool::{
-    Geometry, Pool, PoolError, PoolErrorKind, PoolOptions,
+    Geometry, Pool, PoolErrorKind, PoolOptions,
     media::{Synced, open_emulated},
 };
-use rustix::fs::{Mode, OFlags};
+use guarded::find_guarded;
 use std::{
     collections::BTreeSet,
     io,
     ops::ControlFlow,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -27,88 +28,6 @@ use std::{
 /// Segments of the metadata's lane: with three and more a checkpoint holds up nobody.
 const SEGMENTS: u16 = 4;
 const LANES: u32 = 2;
-
-/// Why a cache cannot be made, opened, or emptied.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// What the operating system says of a file.
-    #[error("{doing} {}: {source}", path.display())]
-    Io {
-        /// What was done.
-        doing: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// What it says.
-        #[source]
-        source: io::Error,
-    },
-    /// There is a flash file without its metadata.
-    #[error(
-        "the flash cache {} has its metadata in {}, which is not there. Without it nobody knows which pages are the newest: bring it back; nothing was changed",
-        flash.display(),
-        pool.display()
-    )]
-    NoPool {
-        /// The flash file.
-        flash: PathBuf,
-        /// Where its pool should be.
-        pool: PathBuf,
-    },
-    /// Something of that name is left.
-    #[error(
-        "{} is there, and the flash file beside it is not: it may be the metadata of a cache that has newer pages than the files. Bring the flash file back; or remove it, if nothing is needed",
-        pool.display()
-    )]
-    PoolLeft {
-        /// The pool.
-        pool: PathBuf,
-    },
-    /// Another process has it.
-    #[error(
-        "the flash cache {} is in use by another process. One process has it at a time: end that one first",
-        flash.display()
-    )]
-    InUse {
-        /// The flash file.
-        flash: PathBuf,
-    },
-    /// The data directory is not where it was.
-    #[error(
-        "{}, whose pages the flash cache has, is not there. If its directory was moved, name it with --data DIR; if it was deleted, so may the flash file be, and its .lane; nothing was changed",
-        .0.display()
-    )]
-    NoData(PathBuf),
-    /// A data directory's guard says that it is of another.
-    #[error("{0}")]
-    Guard(String),
-    /// What the cache says.
-    #[error(transparent)]
-    Flash(#[from] FlashError),
-    /// What the pool says.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// What looking for the files says.
-    #[error(transparent)]
-    Homes(#[from] HomesError),
-}
-
-impl SetupError {
-    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::Io {
-            doing,
-            path,
-            source,
-        }
-    }
-
-    /// True if another process has the cache.
-    #[must_use]
-    pub fn is_in_use(&self) -> bool {
-        matches!(self, Self::InUse { .. })
-    }
-}
 
 /// Where the metadata of the cache on this flash file is.
 #[must_use]
@@ -118,6 +37,31 @@ pub fn pool_of(flash: &Path) -> PathBuf {
     path.into()
 }
 
+/// The whole name of a flash file or device, beside which its metadata is. Of a device that is the name it was given by: a link to it in a directory where
+/// files stay.
+fn name_of(flash: &Path) -> Result<PathBuf, SetupError> {
+    let fail = |e| SetupError::io("opening the flash cache", flash)(e);
+    let whole = flash.canonicalize().map_err(fail)?;
+    if !is_device(&whole).map_err(fail)? {
+        return Ok(whole);
+    }
+    let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new(".")).canonicalize().map_err(fail)?;
+    /// tmpfs, which /dev is as well.
+    const IN_MEMORY: i64 = 0x0102_1994;
+    if rustix::fs::statfs(&dir).is_ok_and(|found| found.f_type == IN_MEMORY) {
+        return Err(SetupError::InDev {
+            flash: flash.to_owned(),
+        });
+    }
+    Ok(dir.join(flash.file_name().unwrap_or_default()))
+}
+
+fn is_device(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    Ok(path.metadata()?.file_type().is_block_device())
+}
+
 /// A cache's two files.
 pub struct Place {
     flash: PathBuf,
@@ -125,14 +69,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Those of the cache on this flash file, which is there.
+    /// Those of the cache on this flash file or device, which is there.
     ///
     /// # Errors
-    /// What the operating system says; [`SetupError::NoPool`].
+    /// What the operating system says; [`SetupError::NoPool`], [`SetupError::InDev`].
     pub fn of(flash: &Path) -> Result<Self, SetupError> {
-        let flash = flash
-            .canonicalize()
-            .map_err(SetupError::io("opening the flash cache", flash))?;
+        let flash = name_of(flash)?;
         let pool = pool_of(&flash);
         match pool.symlink_metadata() {
             Ok(_) => Ok(Self { flash, pool }),
@@ -143,8 +85,28 @@ impl Place {
         }
     }
 
-    pub(crate) fn flash(&self) -> &Path {
+    /// A flash file with a pool that is not, or not yet, beside it.
+    pub(crate) fn between(flash: &Path, pool: &Path) -> Self {
+        Self {
+            flash: flash.to_owned(),
+            pool: pool.to_owned(),
+        }
+    }
+
+    /// The flash file.
+    #[must_use]
+    pub fn flash(&self) -> &Path {
         &self.flash
+    }
+
+    /// A device that another process has, or a file system.
+    fn busy(&self, source: io::Error) -> SetupError {
+        match source.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            true => SetupError::InUse {
+                flash: self.flash.clone(),
+            },
+            false => SetupError::io("opening the flash cache", &self.flash)(source),
+        }
     }
 
     fn pool(&self) -> Result<Pool, SetupError> {
@@ -158,8 +120,7 @@ impl Place {
         homes: &Arc<Homes>,
         options: &Options,
     ) -> Result<(Cache, Opened), SetupError> {
-        let flash = FlashFile::open(&self.flash)
-            .map_err(SetupError::io("opening the flash cache", &self.flash))?;
+        let flash = FlashFile::open(&self.flash).map_err(|e| self.busy(e))?;
         let pool = self.pool()?;
         let opened = Cache::open(
             Arc::new(flash),
@@ -190,19 +151,29 @@ pub struct Warm {
     pub slots: u64,
 }
 
-/// Makes a cache: a flash file of `bytes` bytes, and its metadata beside it.
+/// Makes a cache: a flash file of `bytes` bytes, or on so many of a device that is blank, and its metadata beside it.
 ///
 /// # Errors
 /// If either is there already; sizes that make no cache; what the operating system says. What was made is removed again.
 pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
+    let on_device = is_device(flash).unwrap_or(false);
+    let name = if on_device {
+        name_of(flash)?
+    } else {
+        flash.to_owned()
+    };
+    let flash = name.as_path();
     let pool = pool_of(flash);
     if pool.symlink_metadata().is_ok() {
         return Err(SetupError::PoolLeft { pool });
     }
     let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
     let pool_bytes = Geometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
-    let file =
-        FlashFile::create(flash, bytes).map_err(SetupError::io("making the flash cache", flash))?;
+    let file = match on_device {
+        true => blank_device(flash, bytes)?,
+        false => FlashFile::create(flash, bytes)
+            .map_err(SetupError::io("making the flash cache", flash))?,
+    };
     let made = || -> Result<Warm, SetupError> {
         let options = PoolOptions::new()
             .size(pool_bytes)
@@ -232,8 +203,53 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     };
     made().inspect_err(|_| {
         drop(std::fs::remove_file(&pool));
-        drop(std::fs::remove_file(flash));
+        if !on_device {
+            drop(std::fs::remove_file(flash));
+        }
     })
+}
+
+/// So many bytes of a device that is nobody's: not busy, and without anything in its first MiB, where file systems, volumes and partition tables are known by.
+fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
+    const LOOKED_AT: usize = 1 << 20;
+    let invalid = |what: String| {
+        SetupError::io("making a flash cache on", path)(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            what,
+        ))
+    };
+    let device = FlashFile::open(path).map_err(|e| {
+        match e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            true => invalid(
+                "it is in use: mounted, or part of an array or a volume group. Nothing was changed"
+                    .to_owned(),
+            ),
+            false => SetupError::io("opening", path)(e),
+        }
+    })?;
+    let there = device.bytes().map_err(SetupError::io("looking at", path))?;
+    if there < bytes {
+        return Err(invalid(format!(
+            "it has {there} bytes, and {bytes} were asked for"
+        )));
+    }
+    let mut start = vec![0; LOOKED_AT.min(usize::try_from(there).unwrap_or(LOOKED_AT))];
+    (device.read_at(&mut start, 0)).map_err(SetupError::io("looking at", path))?;
+    if start.iter().any(|&byte| byte != 0) {
+        return Err(invalid(
+            "it holds data: a file system, a partition table, or something else. wipefs says what; if nothing in it is needed, give it up by blkdiscard -z, or by zeroing its \
+             first MiB. Nothing was changed"
+                .to_owned(),
+        ));
+    }
+    Ok(device.shortened(bytes))
+}
+
+/// Refuses a size that makes no cache.
+pub(crate) fn check_size(bytes: u64) -> Result<(), SetupError> {
+    let group = Options::default().group_pages;
+    forebay_flash::layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group)?;
+    Ok(())
 }
 
 /// Files that a cache of this size may know: a KiB of flash each.
@@ -286,80 +302,58 @@ pub fn flush(
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
     let (cache, _) = place.open(&homes, &Options::default())?;
+    flush_open(&place, &cache, &homes, data, progress)
+}
+
+/// See [`flush`], with a cache that is open.
+pub(crate) fn flush_open(
+    place: &Place,
+    cache: &Cache,
+    homes: &Arc<Homes>,
+    data: &[PathBuf],
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Flushing, SetupError> {
     let roots: BTreeSet<PathBuf> = data.iter().cloned().collect();
-    let guarded = find_guarded(&cache, &homes, roots.clone())?;
+    let guarded = find_guarded(cache, homes, roots.clone())?;
     if let Some((_, path)) = &guarded {
         let data = path.parent().unwrap_or(Path::new("/"));
-        find::attach_all(&cache, &homes, data, roots, None)?;
+        find::attach_all(cache, homes, data, roots, None)?;
+        let copies = Copies::new(data, cache.owner());
+        copies.restore(cache, homes).map_err(SetupError::io(
+            "writing pages again that a crash may have torn in",
+            data,
+        ))?;
+        homes.keep_copies(copies);
     }
-    let emptied = cache.empty(progress)?;
+    let flushed = cache.flush(progress)?;
     let mut flushing = Flushing {
-        pages: emptied.pages,
-        complete: emptied.complete,
+        pages: flushed.pages,
+        complete: flushed.complete,
         lifted: Vec::new(),
     };
-    if !emptied.complete {
+    if !flushed.complete {
         return Ok(flushing);
     }
+    if !flushed.lost.is_empty() {
+        return Err(SetupError::Lost {
+            flash: place.flash().to_owned(),
+            pages: flushed.lost,
+        });
+    }
+    let _ = cache.empty(|_| ControlFlow::Continue(()))?;
     // Everything that was in the guard file is there durably: the cache is empty.
     if let (Some((tablespace, path)), Some(guard)) = (guarded, homes.take_guard()) {
         guard
             .lift(&tablespace)
             .map_err(SetupError::io("lifting the guard of", &path))?;
+        let data = path.parent().unwrap_or(Path::new("/"));
+        Copies::new(data, cache.owner())
+            .remove()
+            .map_err(SetupError::io("removing the copies of pages in", data))?;
         flushing.lifted.push(path);
     }
     for file in cache.files() {
         cache.drop_file(&file)?;
     }
     Ok(flushing)
-}
-
-/// The system tablespace that the cache knows, open, with its guard in place.
-fn find_guarded(
-    cache: &Cache,
-    homes: &Homes,
-    mut roots: BTreeSet<PathBuf>,
-) -> Result<Option<(std::fs::File, PathBuf)>, SetupError> {
-    let files = cache.files();
-    let is_system = |name: &str| names::is_system(name.as_bytes());
-    let Some(system) = files.iter().find(|file| is_system(file.name())) else {
-        return Ok(None);
-    };
-    roots.extend(Path::new(system.name()).parent().map(Path::to_owned));
-    for dir in roots {
-        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
-            continue;
-        };
-        let known =
-            identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
-        if known.is_none_or(|known| known.identity != system.id().identity) {
-            continue;
-        }
-        let tablespace =
-            reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
-        let found = Guard::find(&dir, &tablespace, system.id().identity, cache.owner())
-            .map_err(SetupError::io("looking at the guard of", &path))?;
-        match found {
-            Found::Here(mut guard) => {
-                guard
-                    .complete(&tablespace)
-                    .map_err(SetupError::io("guarding", &path))?;
-                homes.guard(system.id(), guard);
-                return Ok(Some((tablespace, path)));
-            }
-            // It was lifted, and the power was cut then.
-            Found::None if cache.stats().dirty_pages == 0 => return Ok(None),
-            Found::None | Found::Mismatch(_) => {
-                return Err(SetupError::Guard(format!(
-                    "{} was written to without the flash cache, which has {} newer pages: it was restored from a backup, or its guard was removed. Put the data directory back as \
-                     it was; nothing was changed",
-                    path.display(),
-                    cache.stats().dirty_pages
-                )));
-            }
-        }
-    }
-    Err(SetupError::NoData(PathBuf::from(system.name())))
 }

@@ -1,5 +1,6 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
+use crate::settings::Settings;
 use forebay_flash::Stats;
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
@@ -49,10 +50,70 @@ pub struct Status {
     pub home_pages: u64,
     /// Batches in which they were written.
     pub home_batches: u64,
+    /// Syncs of files for them.
+    pub home_syncs: u64,
+    /// Pages that left without being written: superseded, clean, or dropped.
+    pub dropped_versions: u64,
+    /// Of the pages written to the files, those that flash never had: it failed, or was gone around.
+    pub around_pages: u64,
+    /// Times that flash failed to write or sync.
+    pub flash_errors: u64,
+    /// Pages that were found damaged on flash, or that it could not read.
+    pub damaged: u64,
+    /// What flash failed with last, if it has taken nothing since.
+    pub trouble: Option<String>,
+    /// What is in force.
+    pub settings: Settings,
+    /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so long; a tenth more or less.
+    pub windows: Vec<Window>,
+}
+
+/// What a cache did in the last so many seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// How many seconds.
+    pub seconds: u64,
+    /// Reads that found their page.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Bytes of pages that came in.
+    pub page_bytes: u64,
+    /// Bytes written to flash.
+    pub flash_bytes: u64,
+    /// Bytes written to the files.
+    pub home_bytes: u64,
+}
+
+impl Window {
+    /// Between two moments.
+    pub(crate) fn of(seconds: u64, now: &Stats, then: &Stats) -> Self {
+        Self {
+            seconds,
+            hits: now.hits - then.hits,
+            misses: now.misses - then.misses,
+            page_bytes: now.page_bytes - then.page_bytes,
+            flash_bytes: now.flash_bytes - then.flash_bytes,
+            home_bytes: now.home_bytes - then.home_bytes,
+        }
+    }
+
+    /// As people say it: ten seconds, a minute.
+    fn name(&self) -> String {
+        match self.seconds {
+            60 => "minute".to_owned(),
+            3600 => "hour".to_owned(),
+            minutes if minutes > 60 && minutes.is_multiple_of(60) => {
+                format!("{} minutes", minutes / 60)
+            }
+            seconds => format!("{seconds} seconds"),
+        }
+    }
 }
 
 impl Status {
-    pub(crate) fn of(stats: &Stats, earlier: &Stats) -> Self {
+    pub(crate) fn of(stats: &Stats, windows: Vec<Window>) -> Self {
         Self {
             pid: std::process::id(),
             slots: stats.slots,
@@ -62,8 +123,9 @@ impl Status {
             lost_pages: stats.lost_pages,
             hits: stats.hits,
             misses: stats.misses,
-            recent_hits: stats.hits - earlier.hits,
-            recent_misses: stats.misses - earlier.misses,
+            recent_hits: windows.first().map_or(0, |window| window.hits),
+            recent_misses: windows.first().map_or(0, |window| window.misses),
+            windows,
             enqueued: stats.enqueued,
             admitted: stats.admitted,
             second_chances: stats.second_chances,
@@ -72,6 +134,11 @@ impl Status {
             flash_syncs: stats.flash_syncs,
             home_pages: stats.home_pages,
             home_batches: stats.home_batches,
+            home_syncs: stats.home_syncs,
+            dropped_versions: stats.dropped_versions,
+            around_pages: stats.around_pages,
+            flash_errors: stats.flash_errors,
+            damaged: stats.damaged,
             ..Self::default()
         }
     }
@@ -102,7 +169,15 @@ impl Status {
             0 => "–".to_owned(),
             whole => format!("{:.2}", part as f64 / whole as f64),
         };
-        vec![
+        let recent = self.windows.iter().map(|window| {
+            let share = percent(window.hits, window.hits + window.misses);
+            format!("{share} in the last {}", window.name())
+        });
+        let recent = match recent.collect::<Vec<_>>() {
+            none if none.is_empty() => String::new(),
+            some => format!(" ({})", some.join(", ")),
+        };
+        let mut lines = vec![
             format!(
                 "flash cache {}: {} pages, of them {} newer than in the files; {} of its {} slots used, {} versions a page",
                 self.flash.display(),
@@ -113,20 +188,58 @@ impl Status {
                 ratio(self.slots_used, self.pages),
             ),
             format!(
-                "flash cache: reads that found their page {} ({} in the last ten seconds); pages that came in: {} written, {} read; {} second chances",
+                "flash cache: reads that found their page {}{}; pages that came in: {} written, {} read; {} second chances",
                 percent(self.hits, self.hits + self.misses),
-                percent(self.recent_hits, self.recent_hits + self.recent_misses),
+                recent,
                 self.enqueued,
                 self.admitted,
                 self.second_chances,
             ),
             format!(
-                "flash cache: {} bytes written to flash a byte of pages; {} syncs of flash; {} pages written to the files in {} batches",
+                "flash cache: {} bytes written to flash a byte of pages; {} syncs of flash; {} pages written to the files in {} batches, {} superseded or clean when they left",
                 ratio(self.flash_bytes, self.page_bytes),
                 self.flash_syncs,
                 self.home_pages,
                 self.home_batches,
+                self.dropped_versions,
             ),
-        ]
+        ];
+        lines.extend(self.settings_line());
+        if self.around_pages > 0 {
+            lines.push(format!(
+                "flash cache: {} pages went to the files without having been on flash",
+                self.around_pages
+            ));
+        }
+        if let Some(trouble) = &self.trouble {
+            lines.push(format!(
+                "flash cache: {trouble}. Pages go straight to the files"
+            ));
+        }
+        if self.lost_pages > 0 || self.damaged > 0 {
+            lines.push(format!(
+                "flash cache: {} reads found a page damaged, or not at all; of {} pages the newest version is lost",
+                self.damaged, self.lost_pages
+            ));
+        }
+        lines
+    }
+
+    /// What is in force, as far as it is known.
+    fn settings_line(&self) -> Option<String> {
+        let name = |value: serde_json::Value| value.as_str().map(str::to_owned);
+        let policy = name(serde_json::to_value(self.settings.policy?).ok()?)?;
+        let contents = name(serde_json::to_value(self.settings.contents?).ok()?)?;
+        let limit = |bytes: Option<u64>| match bytes.unwrap_or(0) {
+            0 => "no limit".to_owned(),
+            bytes => format!("{bytes} bytes a second at most"),
+        };
+        Some(format!(
+            "flash cache: policy {policy}, contents {contents}, pages leave from {} % down to {} % of the slots; {} towards the files, {} towards flash",
+            self.settings.high?,
+            self.settings.low?,
+            limit(self.settings.home_bytes_per_second),
+            limit(self.settings.flash_bytes_per_second),
+        ))
     }
 }

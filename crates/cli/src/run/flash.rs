@@ -5,7 +5,7 @@ use crate::{failure::Failure, run::program::Program, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
-    ENV_FLASH, ENV_FLASH_CONTENTS, ENV_FLASH_POLICY, ENV_FLASH_STATUS, SetupError, Status, Warm,
+    ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings, SetupError, Status, Warm, What,
 };
 use std::{
     ffi::OsString,
@@ -32,6 +32,30 @@ pub enum Policy {
     Back,
     /// And at every sync: losing the flash loses nothing that was synced
     Through,
+    /// They go straight to their files, and the cache serves what it has; nothing comes in
+    Around,
+    /// The same, and what is in the cache is brought to the files until it is empty
+    Off,
+}
+
+impl Contents {
+    pub fn setting(self) -> What {
+        match self {
+            Self::Dirty => What::Dirty,
+            Self::All => What::All,
+        }
+    }
+}
+
+impl Policy {
+    pub fn setting(self) -> forebay_pages::Policy {
+        match self {
+            Self::Back => forebay_pages::Policy::Back,
+            Self::Through => forebay_pages::Policy::Through,
+            Self::Around => forebay_pages::Policy::Around,
+            Self::Off => forebay_pages::Policy::Off,
+        }
+    }
 }
 
 /// The options of a flash cache.
@@ -44,37 +68,36 @@ pub struct Options {
     /// Make the flash cache of this size if it is not there
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
-    /// What comes into the flash cache
-    #[arg(
-        long,
-        value_name = "WHAT",
-        value_enum,
-        default_value = "dirty",
-        requires = "flash"
-    )]
-    flash_contents: Contents,
-    /// What becomes of pages that are written
-    #[arg(
-        long,
-        value_name = "WHAT",
-        value_enum,
-        default_value = "back",
-        requires = "flash"
-    )]
-    flash_policy: Policy,
+    /// What comes into the flash cache [default: what forebay flash set says, or dirty]
+    #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
+    flash_contents: Option<Contents>,
+    /// What becomes of pages that are written [default: what forebay flash set says, or back]
+    #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
+    flash_policy: Option<Policy>,
+    /// Pages leave the flash cache until no more than this part of it is in use, in percent [default: 90]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
+    flash_low: Option<u8>,
+    /// And begin to when more than this part is [default: 95]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
+    flash_high: Option<u8>,
+    /// Bytes a second that go from the flash cache to the files in the background; 0 for no limit
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash")]
+    flash_home_limit: Option<u64>,
+    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no limit
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash")]
+    flash_write_limit: Option<u64>,
 }
 
 /// The flash cache of a run.
 pub struct Flash {
     path: PathBuf,
-    contents: Contents,
-    policy: Policy,
+    settings: Settings,
     /// Names this run's cache to `forebay status`.
     note: PathBuf,
 }
 
 /// Where the process that has the cache says how it is.
-fn status_file(flash: &Path) -> PathBuf {
+pub fn status_file(flash: &Path) -> PathBuf {
     let mut path = flash.as_os_str().to_owned();
     path.push(".status");
     path.into()
@@ -84,6 +107,17 @@ impl Options {
     /// True if there is to be a flash cache.
     pub fn is_wanted(&self) -> bool {
         self.flash.is_some()
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            policy: self.flash_policy.map(Policy::setting),
+            contents: self.flash_contents.map(Contents::setting),
+            low: self.flash_low,
+            high: self.flash_high,
+            home_bytes_per_second: self.flash_home_limit,
+            flash_bytes_per_second: self.flash_write_limit,
+        }
     }
 
     /// Makes the cache, if need be, or looks at it; says what is in it.
@@ -98,6 +132,8 @@ impl Options {
         };
         check_profile(program, profile, config)?;
         check_arguments(program.arguments())?;
+        let settings = self.settings();
+        settings.check().map_err(Failure::Usage)?;
         let warm = match (fs::symlink_metadata(path), self.flash_size) {
             (Err(e), Some(bytes)) if e.kind() == io::ErrorKind::NotFound => {
                 forebay_pages::create(path, bytes)?
@@ -108,14 +144,13 @@ impl Options {
                     path.display()
                 )));
             }
+            (Ok(_), Some(bytes)) if is_new_device(path) => forebay_pages::create(path, bytes)?,
             (_, wanted) => {
                 check_size(path, wanted)?;
                 forebay_pages::look(path)?
             }
         };
-        let path = path
-            .canonicalize()
-            .map_err(Failure::io("finding", path.display()))?;
+        let path = forebay_pages::Place::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
         let note = run_dir()?.join(format!("{}.flash", std::process::id()));
         use std::os::unix::ffi::OsStrExt;
@@ -123,8 +158,7 @@ impl Options {
             .map_err(Failure::io("writing", note.display()))?;
         Ok(Some(Flash {
             path,
-            contents: self.flash_contents,
-            policy: self.flash_policy,
+            settings,
             note,
         }))
     }
@@ -164,6 +198,14 @@ fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// True of a device, or a link to one, that has no metadata beside it.
+fn is_new_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_device = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
+    let lane = forebay_pages::pool_of(path);
+    is_device && fs::symlink_metadata(lane).is_err()
+}
+
 /// A cache keeps its size.
 fn check_size(path: &Path, wanted: Option<u64>) -> Result<(), Failure> {
     let found = fs::metadata(path)
@@ -171,11 +213,11 @@ fn check_size(path: &Path, wanted: Option<u64>) -> Result<(), Failure> {
         .len();
     match wanted {
         Some(wanted) if wanted != found && found > 0 => Err(Failure::Usage(format!(
-            "the flash cache {0} is there and has {1}, not {2}. Leave --flash-size out; or for another size, forebay flush --flash {0}, remove it and its \
-             .lane, and start anew",
+            "the flash cache {0} is there and has {1}, not {2}. Leave --flash-size out; or for another size, forebay flash resize --flash {0} {3}",
             path.display(),
             size::show(found),
-            size::show(wanted)
+            size::show(wanted),
+            size::show(wanted).replace(' ', ""),
         ))),
         _ => Ok(()),
     }
@@ -204,19 +246,11 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
 impl Flash {
     /// What the program's environment must have beside what it has.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        let contents = match self.contents {
-            Contents::Dirty => "dirty",
-            Contents::All => "all",
-        };
-        let policy = match self.policy {
-            Policy::Back => "back",
-            Policy::Through => "through",
-        };
+        let settings = serde_json::to_string(&self.settings).unwrap_or_default();
         vec![
-            (ENV_FLASH_POLICY.into(), policy.into()),
+            (ENV_FLASH_SETTINGS.into(), settings.into()),
             (ENV_FLASH.into(), self.path.clone().into()),
             (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
-            (ENV_FLASH_CONTENTS.into(), contents.into()),
         ]
     }
 

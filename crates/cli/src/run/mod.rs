@@ -13,7 +13,7 @@ mod pool;
 mod program;
 
 pub use explain::{is_refused, is_well, lanes, running};
-pub use flash::running as running_flash;
+pub use flash::{Contents, Policy as FlashPolicy, running as running_flash, status_file};
 pub use pool::open_default;
 
 use crate::{failure::Failure, size};

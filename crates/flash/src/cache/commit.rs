@@ -7,7 +7,11 @@
 //! One thread commits for all that wait: whoever finds its pages recorded when its turn comes has nothing left to do.
 
 use super::{Cache, group::Group};
-use crate::{error::FlashError, layout::PAGE_ENTRY, record::PAGES};
+use crate::{
+    error::FlashError,
+    layout::PAGE_ENTRY,
+    record::{FRONT, PAGES},
+};
 use std::{
     io::IoSlice,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -36,7 +40,7 @@ impl Cache {
         // A sync that failed meanwhile, of a checkpoint, may have taken these groups with it.
         if self.flash_failures.load(Relaxed) != failures {
             let e = std::io::Error::other("another sync failed meanwhile");
-            return Err(self.flash_error("syncing it", e));
+            return Err(self.flash_failed("syncing it", e));
         }
         for group in groups {
             self.record_group(&group)?;
@@ -48,7 +52,7 @@ impl Cache {
     }
 
     /// Records what is in the slots of a group, whose bytes are durable. Pages that were given up meanwhile are recorded as void.
-    fn record_group(&self, group: &Group) -> Result<(), FlashError> {
+    pub(super) fn record_group(&self, group: &Group) -> Result<(), FlashError> {
         let entries_max = (self.lane.payload_max() - 8) as u64 / PAGE_ENTRY;
         let end = group.end();
         loop {
@@ -66,6 +70,12 @@ impl Cache {
                 };
                 if from >= end {
                     return Ok(Some(true));
+                }
+                if cache.skipped.load(Relaxed) {
+                    if !cache.try_append(FRONT, &[IoSlice::new(&from.to_le_bytes())])? {
+                        return Ok(None);
+                    }
+                    cache.skipped.store(false, Relaxed);
                 }
                 if !cache.try_append(PAGES, &[IoSlice::new(log)])? {
                     return Ok(None);

@@ -8,7 +8,6 @@ use super::{
 use crate::{
     error::FlashError,
     file::{CachedFile, Settled},
-    options::WritePolicy,
     record::DIRTY,
     stats::add,
 };
@@ -41,8 +40,8 @@ impl Cache {
     /// A page was written. Waits only where no slot is free (the front's pages go home then, in the caller's thread, unless
     /// [`step`](Self::step) is called often enough) or where too many groups are not synced.
     ///
-    /// The page goes past the cache if the policy says so, or if it lies behind the durable end of its file: then the writer extends the
-    /// file. Never if the cache has a newer one than home.
+    /// The page goes past the cache if it is one of a row that is to, or if it lies behind the durable end of its file: then the writer
+    /// extends the file. Never if the cache has a newer one than home.
     ///
     /// # Errors
     /// Nothing was taken then: [`FlashError::NotAPage`], [`FlashError::NoSuchFile`]; what a commit, or the homes of the pages that
@@ -141,7 +140,7 @@ impl Cache {
                 (groups >= self.options.groups_unsynced_max as usize).then_some(state.map.rear)
             };
             if let Some(rear) = unsynced {
-                self.commit(rear)?;
+                self.make_durable(rear)?;
             }
             match self.append_page(incoming, self.slots_for_pages())? {
                 Appended::Full => self.make_room()?,
@@ -160,8 +159,7 @@ impl Cache {
         let run = file.writes.lock().length(page);
         let scan = self.options.bypass_writes;
         let in_a_row = scan > 0 && run >= scan;
-        let around = matches!(self.policy(), WritePolicy::Around | WritePolicy::Off);
-        if !in_a_row && !around && self.is_within(file, page)? {
+        if !in_a_row && self.is_within(file, page)? {
             return Ok(false);
         }
         let newest = self.state.lock().map.find(file.id().number, page);

@@ -98,6 +98,19 @@ impl Cache {
         self.files.read().iter().cloned().collect()
     }
 
+    /// True if what came in at `position` has been recorded, durably.
+    #[must_use]
+    pub fn is_recorded(&self, position: u64) -> bool {
+        position < self.state.lock().map.recorded
+    }
+
+    /// True if the cache has a version of the page that is newer than home.
+    #[must_use]
+    pub fn is_newer_than_home(&self, file: &CachedFile, page: u32) -> bool {
+        let newest = self.state.lock().map.find(file.id().number, page);
+        newest.is_some_and(|version| version.is(crate::record::DIRTY))
+    }
+
     /// The pages from `first` to `last`, both included, are about to be cut off, punched or zeroed, or to be written past the cache.
     /// When this returns, no version of them that came in before ever appears again, in this session or after a crash, and none is
     /// being written home. Only then the caller changes the file.

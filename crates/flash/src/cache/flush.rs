@@ -31,7 +31,7 @@ pub struct Progress {
 pub struct Flushed {
     /// Pages written home.
     pub pages: u64,
-    /// Pages that were damaged on flash: their homes have older versions.
+    /// Pages that were damaged on flash, or that it could not read: their homes have older versions.
     pub lost: Vec<PageName>,
     /// False if the caller stopped it.
     pub complete: bool,
@@ -45,7 +45,7 @@ impl Cache {
     /// Then none of them is promised to be durable. They are kept, and the next sync tries it again.
     pub fn sync(&self, file: &CachedFile) -> Result<(), FlashError> {
         let rear = self.state.lock().map.rear;
-        self.commit(rear)?;
+        self.make_durable(rear)?;
         self.settle(file)?;
         if self.policy() != WritePolicy::Through {
             return Ok(());
@@ -68,7 +68,7 @@ impl Cache {
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Flushed, FlashError> {
         let rear = self.state.lock().map.rear;
-        self.commit(rear)?;
+        self.make_durable(rear)?;
         let dirty = self.dirty_below(rear);
         let mut flushed = Flushed {
             complete: true,
@@ -149,9 +149,8 @@ impl Cache {
         if !flushed.complete {
             return Ok(flushed);
         }
+        let count = flushed.lost.len();
         if let Some(first) = flushed.lost.drain(..).next() {
-            let count = self.stats().lost_pages.max(1);
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
             return Err(FlashError::DamagedPages { count, first });
         }
         let _no_home_write = self.homing.lock();
@@ -196,7 +195,8 @@ impl Cache {
             let lost = version.is(LOST)
                 || match self.read_version(version, &mut homing.bytes[at..at + size]) {
                     Ok(_) => false,
-                    Err(FlashError::DamagedPage { .. }) => true,
+                    // What can be read goes home all the same.
+                    Err(FlashError::DamagedPage { .. } | FlashError::UnreadablePage { .. }) => true,
                     Err(e) => return Err(e),
                 };
             if lost {
@@ -208,7 +208,7 @@ impl Cache {
         }
         let mut place = 0..;
         let places: Vec<(u64, u64)> = pages.iter().map(|v| v.position).zip(&mut place).collect();
-        self.write_home(&pages, homing, |version| {
+        self.write_home(&pages, &homing.bytes, |version| {
             let found = places
                 .iter()
                 .find(|(position, _)| *position == version.position);

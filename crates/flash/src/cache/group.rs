@@ -147,8 +147,10 @@ impl Cache {
             group
         };
         forebay_pool::failpoint!("flash:full");
-        // Whoever syncs writes it if this fails, and reports it.
-        let _ = self.write_group(&full);
+        // Whoever syncs writes it if this fails, or brings it home.
+        if !self.goes_around() {
+            let _ = self.write_group(&full);
+        }
         Ok(Appended::Done)
     }
 
@@ -202,10 +204,11 @@ impl Cache {
         let offset = self.header.geometry.slot(group.first);
         self.flash
             .write_at(&bytes[..length], offset)
-            .map_err(|e| self.flash_error("writing a group of pages", e))?;
+            .map_err(|e| self.flash_failed("writing a group of pages", e))?;
         *written = Some(failures);
         add(&self.counters.groups, 1);
         add(&self.counters.flash_bytes, length as u64);
+        self.flash_limit.spend(length as u64);
         Ok(())
     }
 

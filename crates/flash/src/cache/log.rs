@@ -68,7 +68,7 @@ impl Cache {
         forebay_pool::failpoint!("flash:checkpoint");
         self.flash
             .write_at(&bytes, region)
-            .map_err(|e| self.flash_error("writing a checkpoint", e))?;
+            .map_err(|e| self.flash_failed("writing a checkpoint", e))?;
         forebay_pool::failpoint!("flash:checkpoint-written");
         self.sync_flash()?;
         forebay_pool::failpoint!("flash:checkpoint-synced");

@@ -1,6 +1,7 @@
 //! The cache: what it holds, and its locks. docs/flash-format.md, "Protocol".
 //!
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
+//! * `around`: the same at home, when flash fails or the policy says so;
 //! * `read`: how they are found; `files`: registering, tombstones;
 //! * `dequeue`: how they leave; `flush`: everything home;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
@@ -20,6 +21,7 @@
 //! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done under it is a hundredth of
 //! the copy that every page costs anyway, and of the read of flash that a hit costs.
 
+mod around;
 mod commit;
 mod dequeue;
 mod device;
@@ -44,10 +46,12 @@ use crate::{
     file::CachedFile,
     io::{Flash, Home},
     layout::Header,
+    limit::Limit,
     map::Map,
     options::{Contents, Options, Watermarks, WritePolicy},
     stats::{Counters, Stats, add},
 };
+use around::Trouble;
 use files::Files;
 use forebay_pool::Lane;
 use group::{Group, Tail};
@@ -72,6 +76,8 @@ pub struct Cache {
     contents: AtomicU8,
     policy: AtomicU8,
     watermarks: [AtomicU8; 2],
+    home_limit: Limit,
+    flash_limit: Limit,
     /// True while `step` goes on towards the low watermark.
     emptying: AtomicBool,
     homing: Mutex<Homing>,
@@ -81,6 +87,12 @@ pub struct Cache {
     flash_sync: Mutex<()>,
     /// Syncs of flash that failed: what was written before is written again.
     flash_failures: AtomicU64,
+    /// Flash failed to take something, and has taken no group since.
+    flash_failing: AtomicBool,
+    /// Positions below `recorded` that the lane does not know of. Under `log`.
+    skipped: AtomicBool,
+    /// Taken last, and for a moment.
+    trouble: Mutex<Trouble>,
     log: Mutex<Vec<u8>>,
     state: Mutex<State>,
     files: RwLock<Files>,
@@ -132,6 +144,29 @@ impl Cache {
         self.watermarks[1].store(watermarks.high, Relaxed);
     }
 
+    /// Changes how many bytes a second are written home by `step`, and to flash, at most; 0 for no limit.
+    pub fn set_limits(&self, home_bytes_per_second: u64, flash_bytes_per_second: u64) {
+        self.home_limit.set(home_bytes_per_second);
+        self.flash_limit.set(flash_bytes_per_second);
+    }
+
+    /// What can be changed while it is open, as it is now.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        let all = self.contents.load(Relaxed) == Contents::All as u8;
+        Options {
+            contents: if all { Contents::All } else { Contents::Dirty },
+            policy: self.policy(),
+            watermarks: Watermarks {
+                low: self.watermarks[0].load(Relaxed),
+                high: self.watermarks[1].load(Relaxed),
+            },
+            home_bytes_per_second: self.home_limit.get(),
+            flash_bytes_per_second: self.flash_limit.get(),
+            ..self.options
+        }
+    }
+
     /// What becomes of writes.
     #[must_use]
     pub fn policy(&self) -> WritePolicy {
@@ -145,8 +180,7 @@ impl Cache {
     }
 
     fn takes_clean(&self) -> bool {
-        self.contents.load(Relaxed) == Contents::All as u8
-            && !matches!(self.policy(), WritePolicy::Off)
+        self.contents.load(Relaxed) == Contents::All as u8 && !self.goes_around()
     }
 
     /// What it did since it was opened, and what is in it.
@@ -217,6 +251,6 @@ impl Cache {
             return Ok(());
         };
         self.flash_failures.fetch_add(1, Relaxed);
-        Err(self.flash_error("syncing it", e))
+        Err(self.flash_failed("syncing it", e))
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     error::FlashError,
     io::{Flash, Home},
     layout::{GROUPS_MIN, Geometry, HEADERS, Header},
+    limit::Limit,
     map::Map,
     options::{CreateOptions, Options},
     stats::Counters,
@@ -130,8 +131,11 @@ impl Cache {
         let sequence = checkpoint.sequence;
         let cache = Self::new(flash, home, lane, header, options, rebuilt, sequence);
         forebay_pool::failpoint!("flash:recovered");
-        // What was recovered goes to a checkpoint, so that the lane's segments are free.
-        cache.checkpoint()?;
+        // What was recovered goes to a checkpoint, so that the lane's segments are free. Flash that takes none may be read still.
+        match cache.checkpoint() {
+            Err(error @ FlashError::Flash { .. }) => opened.mended.push(error.to_string()),
+            done => done?,
+        }
         Ok((cache, opened))
     }
 
@@ -177,6 +181,8 @@ impl Cache {
             contents: AtomicU8::new(options.contents as u8),
             policy: AtomicU8::new(options.policy as u8),
             watermarks: [AtomicU8::new(0), AtomicU8::new(0)],
+            home_limit: Limit::new(options.home_bytes_per_second),
+            flash_limit: Limit::new(options.flash_bytes_per_second),
             emptying: AtomicBool::new(false),
             homing: Mutex::new(Homing {
                 bytes: Buffer::new(group_bytes),
@@ -186,6 +192,9 @@ impl Cache {
             checkpointer: Mutex::new(checkpoint),
             flash_sync: Mutex::new(()),
             flash_failures: AtomicU64::new(0),
+            flash_failing: AtomicBool::new(false),
+            skipped: AtomicBool::new(false),
+            trouble: Mutex::default(),
             log: Mutex::new(Vec::new()),
             state: Mutex::new(State {
                 map: rebuilt.map,

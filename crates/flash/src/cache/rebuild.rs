@@ -5,7 +5,7 @@ use crate::{
     buffer::Buffer,
     checkpoint::Checkpoint,
     error::FlashError,
-    layout::{CHECKPOINT_HEADER, Header, PAGE_ENTRY, get64},
+    layout::{CHECKPOINT_HEADER, Header, PAGE_ENTRY, POSITION_MAX, get64},
     map::Map,
     record::{PageEntry, Record, VOID},
 };
@@ -125,14 +125,20 @@ impl Rebuilt {
                 }
             }
             Record::Front(front) => {
-                if front > self.map.rear {
-                    return Err(format!("moves the front to {front}, behind the rear"));
+                // Behind the rear: what came between went home around flash.
+                if front >= POSITION_MAX {
+                    return Err(format!("moves the front to {front}, behind any rear"));
                 }
                 self.map.advance(front);
             }
             Record::Clean(positions) => {
                 for position in positions.chunks_exact(8) {
                     self.map.clean(get64(position, 0));
+                }
+            }
+            Record::Voided(positions) => {
+                for position in positions.chunks_exact(8) {
+                    self.map.void_at(get64(position, 0));
                 }
             }
             Record::Tombstone {

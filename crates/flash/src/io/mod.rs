@@ -68,6 +68,17 @@ pub trait Home: Send + Sync {
     /// As above, with the file it happened to; any of the pages may have been written, or torn.
     fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)>;
 
+    /// Before pages are written of which flash has no copy: keeps one, durably, until it is asked to keep others. What a crash tears is made
+    /// whole from it before the cache is used again, if the position `first` is not [recorded](crate::Cache::is_recorded) then. An
+    /// implementation that keeps none does not protect them from being torn.
+    ///
+    /// # Errors
+    /// As above; none of the pages was written.
+    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        let _ = (first, pages);
+        Ok(())
+    }
+
     /// Makes all that was written to the file durable.
     ///
     /// # Errors

@@ -11,8 +11,22 @@ use std::{
     io::{self, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
+
+/// In tests: an error instead of what the file says that the environment names, while it is there: "read", "write".
+fn fault(what: &str) -> io::Result<()> {
+    static FAULTS: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let path =
+        FAULTS.get_or_init(|| std::env::var_os("FOREBAY_TEST_FLASH_FAULT").map(PathBuf::from));
+    match path.as_ref().map(std::fs::read_to_string) {
+        Some(Ok(faults)) if faults.contains(what) => Err(Errno::IO.into()),
+        _ => Ok(()),
+    }
+}
 
 /// A file or block device, past the page cache where the file system can.
 pub struct FlashFile {
@@ -30,8 +44,16 @@ impl FlashFile {
     /// # Errors
     /// What the operating system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut buffered = OpenOptions::new().read(true).write(true).open(path)?;
-        let kind = buffered.metadata()?.file_type();
+        let kind = std::fs::metadata(path)?.file_type();
+        // A device that is mounted, part of an array, or a cache in use is busy.
+        let exclusive = if kind.is_block_device() {
+            OFlags::EXCL
+        } else {
+            OFlags::empty()
+        };
+        let mut buffered = (OpenOptions::new().read(true).write(true))
+            .custom_flags(exclusive.bits().cast_signed())
+            .open(path)?;
         if !kind.is_file() && !kind.is_block_device() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -80,6 +102,13 @@ impl FlashFile {
         made().inspect_err(|_| drop(std::fs::remove_file(path)))
     }
 
+    /// Only the first `bytes` bytes of it, which are there.
+    #[must_use]
+    pub fn shortened(mut self, bytes: u64) -> Self {
+        self.bytes = self.bytes.min(bytes);
+        self
+    }
+
     /// The descriptor to use for `bytes` bytes at `memory` and `offset`.
     fn file(&self, memory: *const u8, bytes: usize, offset: u64) -> &File {
         let aligned = memory.align_offset(ALIGN) == 0
@@ -109,16 +138,19 @@ impl Flash for FlashFile {
     }
 
     fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        fault("read")?;
         let file = self.file(to.as_ptr(), to.len(), offset);
         self.either(file, |file| file.read_exact_at(to, offset))
     }
 
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        fault("write")?;
         let file = self.file(from.as_ptr(), from.len(), offset);
         self.either(file, |file| file.write_all_at(from, offset))
     }
 
     fn sync(&self) -> io::Result<()> {
+        fault("write")?;
         self.buffered.sync_data()
     }
 

@@ -11,7 +11,7 @@ use super::{Rng, cut::Devices};
 use forebay_flash::{FileId, Flash, Home, HomePage};
 use forebay_pool::media::Sim;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{
         Arc, Mutex,
@@ -61,6 +61,8 @@ pub struct World {
     /// The operation with this number, counted from 1, fails.
     pub fail_at: AtomicU64,
     pub operations: AtomicU64,
+    /// Pages of which a copy is kept: written home, they are whole or not there.
+    protected: Mutex<BTreeSet<(HomeKey, usize)>>,
 }
 
 /// What lies on the devices.
@@ -86,6 +88,7 @@ impl World {
             home_gone: AtomicBool::new(false),
             fail_at: AtomicU64::new(0),
             operations: AtomicU64::new(0),
+            protected: Mutex::default(),
         })
     }
 
@@ -162,6 +165,18 @@ impl World {
         let events = self.events.lock().unwrap();
         let writes = events.iter().filter_map(|event| match event {
             Event::FlashWrite(offset, bytes) => Some((*offset, bytes.len())),
+            _ => None,
+        });
+        writes.collect()
+    }
+
+    /// Of the pages written home so far: where, and which version.
+    pub fn home_writes(&self) -> Vec<(usize, u64)> {
+        let events = self.events.lock().unwrap();
+        let writes = events.iter().filter_map(|event| match event {
+            Event::HomeWrite(_, offset, bytes, _) => {
+                Some((*offset, super::model::version_of(bytes).unwrap()))
+            }
             _ => None,
         });
         writes.collect()
@@ -286,14 +301,15 @@ impl Home for SimHome {
         );
         for page in pages {
             let fails = self.0.home_fails();
-            let bytes = if fails {
-                &page.bytes[..SECTOR]
-            } else {
-                page.bytes
-            };
             let (key, offset) = (key(page.file), page.offset as usize);
+            let whole = self.0.protected.lock().unwrap().remove(&(key, offset));
+            let bytes = match (fails, whole) {
+                (true, true) => return Err((page.file, eio())),
+                (true, false) => &page.bytes[..SECTOR],
+                (false, _) => page.bytes,
+            };
             self.0
-                .note(Event::HomeWrite(key, offset, bytes.to_vec(), false));
+                .note(Event::HomeWrite(key, offset, bytes.to_vec(), whole));
             let mut live = self.0.live.lock().unwrap();
             let home = live.homes.entry(key).or_default();
             assert!(
@@ -306,6 +322,17 @@ impl Home for SimHome {
             }
         }
         Ok(())
+    }
+
+    fn protect(&self, _first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        let keys = pages
+            .iter()
+            .map(|page| (key(page.file), page.offset as usize));
+        *self.0.protected.lock().unwrap() = keys.collect();
+        match pages.first() {
+            Some(page) if self.0.home_fails() => Err((page.file, eio())),
+            _ => Ok(()),
+        }
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {

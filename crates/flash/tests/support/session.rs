@@ -33,6 +33,8 @@ pub fn options(rng: &mut Rng) -> Options {
         },
         bypass_reads: rng.below(4) as u32,
         bypass_writes: 0,
+        flash_retry_ms: [0, 10_000][rng.below(2) as usize],
+        ..Options::default()
     }
 }
 

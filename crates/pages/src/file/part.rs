@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// A page, where direct I/O can read to.
 #[repr(C, align(4096))]
-struct Page([u8; PAGE_BYTES]);
+pub(crate) struct Page(pub [u8; PAGE_BYTES]);
 
 thread_local! {
     static PAGE: std::cell::RefCell<Box<Page>> = std::cell::RefCell::new(Box::new(Page([0; PAGE_BYTES])));

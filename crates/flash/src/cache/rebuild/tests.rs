@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     file::{FileId, Identity},
-    record::{CLEAN, DIRTY, DROP, FILE, FRONT, PAGES, TOMBSTONE, encode_file},
+    record::{CLEAN, DIRTY, DROP, FILE, FRONT, PAGES, TOMBSTONE, VOIDED, encode_file},
 };
 
 fn rebuilt() -> Rebuilt {
@@ -80,9 +80,13 @@ fn records_that_do_not_follow_each_other_are_refused() {
         "no slot"
     );
     assert!(
-        apply(&mut rebuilt, FRONT, &17u64.to_le_bytes()).is_err(),
-        "behind the rear"
+        apply(&mut rebuilt, FRONT, &u64::MAX.to_le_bytes()).is_err(),
+        "behind any rear"
     );
+    // What came before went around flash.
+    apply(&mut rebuilt, FRONT, &17u64.to_le_bytes()).unwrap();
+    assert!(apply(&mut rebuilt, PAGES, &pages(18, 1)).is_err(), "a gap");
+    apply(&mut rebuilt, PAGES, &pages(17, 1)).unwrap();
     assert!(apply(&mut rebuilt, 77, &[]).is_err());
 }
 
@@ -99,12 +103,12 @@ fn no_bytes_make_a_recovery_panic() {
         let mut rebuilt = rebuilt();
         let _ = apply(&mut rebuilt, FILE, &file(0));
         for _ in 0..4 {
-            let kind = [PAGES, FRONT, CLEAN, TOMBSTONE, FILE, DROP][next() as usize % 6];
+            let kind = [PAGES, FRONT, CLEAN, TOMBSTONE, FILE, DROP, VOIDED][next() as usize % 7];
             let mut payload = match kind {
                 PAGES => pages(rebuilt.map.rear, next() as u32 % 4),
                 FILE => file(next() as u32 % 3),
                 FRONT => vec![0; 8],
-                CLEAN => vec![0; 16],
+                CLEAN | VOIDED => vec![0; 16],
                 TOMBSTONE => vec![0; 20],
                 _ => vec![0; 12],
             };

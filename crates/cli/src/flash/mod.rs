@@ -1,0 +1,26 @@
+//! `forebay flash …`: a flash cache itself.
+
+mod resize;
+mod set;
+mod status;
+
+use crate::failure::Failure;
+use clap::Subcommand;
+
+/// Set, resize and look at flash caches
+#[derive(Subcommand)]
+pub enum Command {
+    Set(set::Set),
+    Resize(resize::Resize),
+    Status(status::Status),
+}
+
+impl Command {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Set(set) => set.run(),
+            Self::Resize(resize) => resize.run(),
+            Self::Status(status) => status.run(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `forebay flash set`.
+
+use crate::{
+    failure::Failure,
+    output,
+    run::{Contents, FlashPolicy, status_file},
+    size,
+};
+use clap::Args;
+use forebay_pages::{Place, Settings, Status};
+use serde::Serialize;
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Change what a flash cache does with pages, also while a server runs with it
+#[derive(Args)]
+#[command(
+    long_about = "Changes what a flash cache does, at once if a server runs with it, and for its next runs: what is set is kept beside the cache, in PATH.settings. \
+                  What is not named stays as it is. A run whose own command line says otherwise (forebay run --flash-policy …) begins with that.",
+    after_long_help = "Examples:\n  \
+        forebay flash set --flash /fast/cache --policy through\n  \
+        forebay flash set --flash /fast/cache --policy off           bring everything home, and use flash no more\n  \
+        forebay flash set --flash /fast/cache --home-limit 20MiB     pages leave no faster than that, in bytes a second\n  \
+        forebay flash set --flash /fast/cache --home-limit 0         without limit again\n\n\
+        Exit status: 0 it is set, or kept for the next start; 1 it is not; 2 the command line is wrong."
+)]
+pub struct Set {
+    /// The flash cache
+    #[arg(long, value_name = "PATH")]
+    flash: PathBuf,
+    /// What becomes of pages that are written
+    #[arg(long, value_name = "WHAT", value_enum)]
+    policy: Option<FlashPolicy>,
+    /// What comes in
+    #[arg(long, value_name = "WHAT", value_enum)]
+    contents: Option<Contents>,
+    /// Pages leave until no more than this part of the slots is in use, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    low: Option<u8>,
+    /// And begin to when more than this part is
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    high: Option<u8>,
+    /// Bytes a second that go to the files in the background; 0 for no limit
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    home_limit: Option<u64>,
+    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no limit
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    write_limit: Option<u64>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    flash: PathBuf,
+    /// What is kept from now on.
+    settings: Settings,
+    /// True if a server runs with it and does as it says; false if the next one will.
+    in_force: bool,
+}
+
+impl Set {
+    pub fn run(self) -> Result<(), Failure> {
+        let wanted = Settings {
+            policy: self.policy.map(FlashPolicy::setting),
+            contents: self.contents.map(Contents::setting),
+            low: self.low,
+            high: self.high,
+            home_bytes_per_second: self.home_limit,
+            flash_bytes_per_second: self.write_limit,
+        };
+        if wanted == Settings::default() {
+            return Err(Failure::Usage(
+                "nothing is to be set. Say what: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
+            ));
+        }
+        let place = Place::of(&self.flash)?;
+        let flash = place.flash();
+        let kept = Settings::read(flash)
+            .map_err(Failure::io("reading the settings of", flash.display()))?;
+        let settings = wanted.or(kept);
+        settings.check().map_err(Failure::Usage)?;
+        settings
+            .keep(flash)
+            .map_err(Failure::io("keeping the settings of", flash.display()))?;
+        let in_force = match forebay_pages::look(flash) {
+            Err(error) if error.is_in_use() => {
+                follows(flash, &wanted)?;
+                true
+            }
+            // Whatever else is wrong with it, its next start says.
+            _ => false,
+        };
+        let report = Report {
+            flash: flash.to_owned(),
+            settings,
+            in_force,
+        };
+        output::report(self.json, &report, human)
+    }
+}
+
+/// Waits until the process that has the cache says that it does as it was told.
+fn follows(flash: &std::path::Path, wanted: &Settings) -> Result<(), Failure> {
+    const PATIENCE: Duration = Duration::from_secs(15);
+    const AGAIN: Duration = Duration::from_millis(50);
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let status = Status::read(&status_file(flash));
+        if status.is_ok_and(|status| status.settings.include(wanted)) {
+            return Ok(());
+        }
+        thread::sleep(AGAIN);
+    }
+    Err(Failure::Failed(format!(
+        "what was set is kept for the next start of a server with {0}, but the process that has the cache now has not said in {1} seconds that it follows. Look at its log, \
+         and at {0}.status",
+        flash.display(),
+        PATIENCE.as_secs()
+    )))
+}
+
+fn human(report: &Report) -> String {
+    let flash = report.flash.display();
+    match report.in_force {
+        true => format!("{flash}: set, and kept for its next runs\n"),
+        false => format!("{flash}: kept; no server runs with it now, the next one will do so\n"),
+    }
+}

@@ -1,0 +1,230 @@
+//! Around flash: what came in becomes durable at home instead, because flash failed or the policy says so. docs/flash-format.md, "Around
+//! flash".
+//!
+//! 1. *Void* the clean versions that home is about to be newer than, durably: or a crash would bring them back.
+//! 2. *Protect*: [`Home::protect`](crate::Home::protect) keeps a copy until the pages are whole at home.
+//! 3. *Home*: written from memory, sorted, and synced.
+//! 4. *Record* them as clean. Their slots hold something else, which their checksums say: they are read at home. If nothing else is in the
+//!    cache that is recorded, they leave it at once, and nothing is recorded: the lane of a cache whose flash takes no checkpoint lasts.
+
+use super::{Cache, Homing, group::Group};
+use crate::{
+    error::FlashError,
+    map::Version,
+    options::WritePolicy,
+    record::{DIRTY, FRONT, LOST, VOID, VOIDED},
+    stats::add,
+};
+use std::{
+    collections::HashSet,
+    io::{self, IoSlice},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// What is known of a flash device that failed.
+#[derive(Default)]
+pub(super) struct Trouble {
+    /// In words; the last one.
+    said: Option<String>,
+    /// Flash is not written to until then.
+    until: Option<Instant>,
+}
+
+impl Cache {
+    /// What flash failed with last, if it has not taken a group since: pages go straight home then.
+    #[must_use]
+    pub fn flash_trouble(&self) -> Option<String> {
+        self.trouble.lock().said.clone()
+    }
+
+    /// Flash failed to write or sync: it is left alone for a while.
+    pub(super) fn flash_failed(&self, doing: &'static str, source: io::Error) -> FlashError {
+        let error = self.flash_error(doing, source);
+        add(&self.counters.flash_errors, 1);
+        self.flash_failing.store(true, Relaxed);
+        let mut trouble = self.trouble.lock();
+        trouble.said = Some(error.to_string());
+        let wait = Duration::from_millis(self.options.flash_retry_ms.into());
+        trouble.until = Instant::now().checked_add(wait);
+        error
+    }
+
+    /// True if pages are not to be written to flash.
+    pub(super) fn goes_around(&self) -> bool {
+        if matches!(self.policy(), WritePolicy::Around | WritePolicy::Off) {
+            return true;
+        }
+        if !self.flash_limit.is_open() {
+            return true;
+        }
+        self.flash_rests()
+    }
+
+    /// True for a while after flash failed.
+    pub(super) fn flash_rests(&self) -> bool {
+        let until = self.trouble.lock().until;
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Makes all positions below `to` durable: on flash, or at home.
+    ///
+    /// # Errors
+    /// What a home, or the lane, says: then flash failed as well, or is gone around.
+    pub(super) fn make_durable(&self, to: u64) -> Result<(), FlashError> {
+        match self.commit_to_flash(to) {
+            Some(done) => done,
+            None => self.commit_home(to, &self.homing.lock()),
+        }
+    }
+
+    /// The same for who holds `homing`.
+    pub(super) fn make_durable_within(&self, to: u64, homing: &Homing) -> Result<(), FlashError> {
+        match self.commit_to_flash(to) {
+            Some(done) => done,
+            None => self.commit_home(to, homing),
+        }
+    }
+
+    /// `None` if flash does not take it.
+    fn commit_to_flash(&self, to: u64) -> Option<Result<(), FlashError>> {
+        if self.goes_around() {
+            return None;
+        }
+        match self.commit(to) {
+            Err(FlashError::Flash { .. }) => None,
+            done => {
+                if done.is_ok() && self.flash_failing.swap(false, Relaxed) {
+                    self.trouble.lock().said = None;
+                }
+                Some(done)
+            }
+        }
+    }
+
+    /// Makes all positions below `to` durable at home.
+    fn commit_home(&self, to: u64, _homing: &Homing) -> Result<(), FlashError> {
+        let _leader = self.committing.lock();
+        if self.state.lock().map.recorded >= to {
+            return Ok(());
+        }
+        self.close_group();
+        let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
+        for group in groups {
+            self.group_home(&group)?;
+            if !self.passes(&group) {
+                self.record_group(&group)?;
+            }
+            self.state.lock().pending.pop_front();
+            self.recycle(group);
+        }
+        if self.flash_failing.load(Relaxed) {
+            self.leave_flash()?;
+        }
+        Ok(())
+    }
+
+    /// When no version that is recorded is newer than home, everything that is recorded leaves the cache.
+    fn leave_flash(&self) -> Result<(), FlashError> {
+        self.record(|cache, _| {
+            let end = {
+                let map = &cache.state.lock().map;
+                let end = map.recorded;
+                let pending = (end..map.rear).map(|at| map.version(at));
+                let pending: Vec<_> = pending.filter(|v| v.newest && v.is(DIRTY)).collect();
+                // What is only in memory does not take the place of what is recorded.
+                let newest = |v: &Version| map.versions_before(v.position, end).first().copied();
+                let mut before = pending.iter().filter_map(newest);
+                let needed = map.dirty > pending.len() as u64 || before.any(|v| v.is(DIRTY));
+                if map.front == end || needed {
+                    return Ok(Some(()));
+                }
+                end
+            };
+            if !cache.try_append(FRONT, &[IoSlice::new(&end.to_le_bytes())])? {
+                return Ok(None);
+            }
+            cache.state.lock().map.advance(end);
+            Ok(Some(()))
+        })
+    }
+
+    /// A group that is home leaves at once if nothing before it is in the cache. The lane does not hear of it before something is recorded
+    /// behind it.
+    fn passes(&self, group: &Group) -> bool {
+        let _log = self.log.lock();
+        let map = &mut self.state.lock().map;
+        let lost = |at| map.version(at).is(LOST) && !map.version(at).is(VOID);
+        if map.front < group.first || (group.first..group.end()).any(lost) {
+            return false;
+        }
+        map.advance(group.end());
+        self.skipped.store(true, Relaxed);
+        true
+    }
+
+    /// Steps 1 to 3, for a group.
+    fn group_home(&self, group: &Group) -> Result<(), FlashError> {
+        let pages = self.newest_of(group);
+        self.void_clean_versions(&pages, group.first)?;
+        {
+            let bytes = group.bytes.read();
+            let batch = self.batch(&pages, &bytes, |version| version.position - group.first);
+            let protected = self.home.protect(group.first, &batch);
+            protected.map_err(|(file, e)| {
+                self.home_error(file, "keeping a copy of pages before they are written", e)
+            })?;
+            self.write_batch(&batch)?;
+            add(&self.counters.around_pages, batch.len() as u64);
+        }
+        let map = &mut self.state.lock().map;
+        for position in group.first..group.end() {
+            let version = map.version(position);
+            if !version.is(VOID) && !version.is(LOST) {
+                map.clean(position);
+                map.hide(position);
+            }
+        }
+        Ok(())
+    }
+
+    /// The dirty pages of a group: of each its last version there. A newer one in a later group does not count: it may not be durable.
+    fn newest_of(&self, group: &Group) -> Vec<Version> {
+        let map = &self.state.lock().map;
+        let mut seen = HashSet::new();
+        let versions = (group.first..group.end())
+            .rev()
+            .map(|at| map.version(at))
+            .filter(|version| !version.is(VOID) && !version.is(LOST) && version.is(DIRTY));
+        versions
+            .filter(|version| seen.insert((version.entry.file, version.entry.page)))
+            .collect()
+    }
+
+    /// Step 1: if the newest version before `first`, all of which are recorded, is clean, it and all before it are void: or one of these would
+    /// be the newest. A dirty one stays: home is not known to be newer until step 4, and what a crash brings back until then goes home again.
+    fn void_clean_versions(&self, pages: &[Version], first: u64) -> Result<(), FlashError> {
+        self.record(|cache, log| {
+            let stale: Vec<u64> = {
+                let map = &cache.state.lock().map;
+                let before = |v: &Version| map.versions_before(v.position, first);
+                let pages = pages.iter().map(before);
+                let clean = pages.filter(|versions| versions.first().is_some_and(|v| !v.is(DIRTY)));
+                clean.flatten().map(|v| v.position).collect()
+            };
+            if stale.is_empty() {
+                return Ok(Some(()));
+            }
+            log.clear();
+            for position in &stale {
+                log.extend_from_slice(&position.to_le_bytes());
+            }
+            if !cache.try_append(VOIDED, &[IoSlice::new(log)])? {
+                return Ok(None);
+            }
+            let map = &mut cache.state.lock().map;
+            stale.iter().for_each(|&position| map.void_at(position));
+            Ok(Some(()))
+        })
+    }
+}

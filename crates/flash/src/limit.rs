@@ -1,0 +1,93 @@
+//! Bytes a second: a bucket that fills at the rate that is allowed, to a second's worth, and that work may overdraw once. Whoever finds it empty
+//! does something else meanwhile: nobody waits in here.
+
+use parking_lot::Mutex;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
+
+/// See the module.
+pub(crate) struct Limit {
+    /// 0 for none.
+    bytes_per_second: AtomicU64,
+    /// When it was looked at last, and bytes in it then. Taken for a moment.
+    level: Mutex<(Instant, f64)>,
+}
+
+impl Limit {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second: AtomicU64::new(bytes_per_second),
+            level: Mutex::new((Instant::now(), bytes_per_second as f64)),
+        }
+    }
+
+    /// Another rate from now on.
+    pub(crate) fn set(&self, bytes_per_second: u64) {
+        let mut level = self.level.lock();
+        self.bytes_per_second.store(bytes_per_second, Relaxed);
+        *level = (Instant::now(), bytes_per_second as f64);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.bytes_per_second.load(Relaxed)
+    }
+
+    /// True if more may be done now.
+    pub(crate) fn is_open(&self) -> bool {
+        self.get() == 0 || self.at(Instant::now(), 0) > 0.0
+    }
+
+    /// So many bytes were moved.
+    pub(crate) fn spend(&self, bytes: u64) {
+        if self.get() > 0 {
+            self.at(Instant::now(), bytes);
+        }
+    }
+
+    fn at(&self, now: Instant, spent: u64) -> f64 {
+        let rate = self.get() as f64;
+        let mut level = self.level.lock();
+        let (then, bytes) = *level;
+        let filled = bytes + now.saturating_duration_since(then).as_secs_f64() * rate;
+        *level = (now, filled.min(rate) - spent as f64);
+        level.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn over_any_time_no_more_passes_than_the_rate_and_a_second_s_worth_allow() {
+        let limit = Limit::new(1000);
+        let begun = Instant::now();
+        let mut passed = 0;
+        for tenth in 0..100 {
+            while limit.at(begun + Duration::from_millis(tenth * 100), 0) > 0.0 {
+                limit.at(begun + Duration::from_millis(tenth * 100), 64);
+                passed += 64;
+            }
+        }
+        assert!(
+            (10_900..=11_100).contains(&passed),
+            "{passed} in ten seconds"
+        );
+    }
+
+    #[test]
+    fn without_a_limit_it_is_open_and_a_limit_may_be_set_and_lifted() {
+        let limit = Limit::new(0);
+        limit.spend(u64::MAX);
+        assert!(limit.is_open());
+        limit.set(10);
+        assert!(limit.is_open());
+        limit.spend(1000);
+        assert!(!limit.is_open());
+        limit.set(0);
+        assert!(limit.is_open());
+    }
+}

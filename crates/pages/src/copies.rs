@@ -1,0 +1,221 @@
+//! Copies of pages on their way home that flash has not got: it failed, or the policy goes around it. Until they are whole at home a power cut may tear
+//! them, and this file makes them whole again: what a doublewrite buffer is to InnoDB. docs/flash-tier.md, "Around flash".
+//!
+//! The file is `forebay.pages`, beside the system tablespace:
+//!
+//! ```text
+//!  0          8        12      16         32      40   64                    4096
+//!  ├──────────┼────────┼───────┼──────────┼───────┼────┼─────────────────────┼──────────────────┐
+//!  │ FBPAGES1 │ CRC-32C│ pages │ cache 16 │ first │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
+//!  └──────────┴────────┴───────┴──────────┴───────┴────┴─────────────────────┴──────────────────┘
+//!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
+//! ```
+//! The first checksum covers bytes 12 to 4096. Pages are written and synced here before the first of them is written home. They count as long as position
+//! `first` is not recorded in the cache; if one of them is not whole, none has been written home.
+
+use crate::{PAGE_BYTES, file::Page, guard::sync_directory, home::Homes};
+use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
+use forebay_pool::crc32c;
+use parking_lot::Mutex;
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+use uuid::Uuid;
+
+/// The file's name, in the directory of the system tablespace.
+pub(crate) const COPIES_FILE: &str = "forebay.pages";
+
+const MAGIC: &[u8; 8] = b"FBPAGES1";
+const HEADER: usize = 4096;
+const ENTRIES: usize = 64;
+const ENTRY: usize = 40;
+const PAGES_MAX: usize = (HEADER - ENTRIES) / ENTRY;
+
+/// The file, made when it is needed first.
+pub(crate) struct Copies {
+    path: PathBuf,
+    owner: Uuid,
+    /// Open, if it is there; and whether something may be in it.
+    file: Mutex<Option<(File, bool)>>,
+}
+
+/// What the file has.
+struct Found {
+    first: u64,
+    pages: Vec<(Identity, u64, Page)>,
+}
+
+fn offset_of(page: usize) -> u64 {
+    (HEADER + page * PAGE_BYTES) as u64
+}
+
+fn header(owner: Uuid, first: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
+    let mut header = vec![0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[12..16].copy_from_slice(&(pages.len() as u32).to_le_bytes());
+    header[16..32].copy_from_slice(owner.as_bytes());
+    header[32..40].copy_from_slice(&first.to_le_bytes());
+    for (page, entry) in pages.iter().zip(header[ENTRIES..].chunks_exact_mut(ENTRY)) {
+        let of = page.file.identity;
+        let numbers = [of.device, of.inode, of.generation, page.offset];
+        for (to, number) in entry.chunks_exact_mut(8).zip(numbers) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        entry[32..36].copy_from_slice(&crc32c([page.bytes]).to_le_bytes());
+    }
+    let crc = crc32c([&header[12..]]);
+    header[8..12].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+impl Copies {
+    /// Those of the cache `owner`, in this directory.
+    pub(crate) fn new(dir: &Path, owner: Uuid) -> Self {
+        Self {
+            path: dir.join(COPIES_FILE),
+            owner,
+            file: Mutex::new(None),
+        }
+    }
+
+    fn open(&self) -> io::Result<Option<File>> {
+        match OpenOptions::new().read(true).write(true).open(&self.path) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn make(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.mode(0o600).open(&self.path)?;
+        file.set_len(offset_of(PAGES_MAX))?;
+        file.sync_all()?;
+        sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
+        Ok(file)
+    }
+
+    /// Keeps these pages, instead of what it has.
+    pub(crate) fn keep(&self, first: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
+        if pages.len() > PAGES_MAX {
+            return Err(io::Error::other(
+                "more pages at a time than there is room for",
+            ));
+        }
+        let mut kept = self.file.lock();
+        let (file, used) = match &mut *kept {
+            Some(kept) => kept,
+            none => none.insert((self.make()?, false)),
+        };
+        *used = true;
+        for (at, page) in pages.iter().enumerate() {
+            file.write_all_at(page.bytes, offset_of(at))?;
+        }
+        file.write_all_at(&header(self.owner, first, pages), 0)?;
+        file.sync_data()
+    }
+
+    /// Nothing in it counts any more, durably: before a file whose pages it may have is changed past the cache.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        if let Some((file, used)) = &mut *self.file.lock()
+            && *used
+        {
+            file.write_all_at(&[0; HEADER], 0)?;
+            file.sync_data()?;
+            *used = false;
+        }
+        Ok(())
+    }
+
+    /// The file goes: everything is home.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn find(&self, file: &File) -> io::Result<Option<Found>> {
+        let mut header = [0; HEADER];
+        match file.read_exact_at(&mut header, 0) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let number =
+            |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or([0; 8]));
+        let crc = crc32c([&header[12..]]).to_le_bytes();
+        let count = number(12) as u32 as usize;
+        let is_ours = header[..8] == *MAGIC && header[8..12] == crc && count <= PAGES_MAX;
+        if !is_ours || header[16..32] != *self.owner.as_bytes() {
+            return Ok(None);
+        }
+        let mut pages = Vec::with_capacity(count);
+        for at in 0..count {
+            let entry = ENTRIES + at * ENTRY;
+            let identity = Identity {
+                device: number(entry),
+                inode: number(entry + 8),
+                generation: number(entry + 16),
+            };
+            let mut page = Page([0; PAGE_BYTES]);
+            match file.read_exact_at(&mut page.0, offset_of(at)) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                read => read?,
+            }
+            if crc32c([&page.0[..]]).to_le_bytes() != header[entry + 32..entry + 36] {
+                return Ok(None);
+            }
+            pages.push((identity, number(entry + 24), page));
+        }
+        Ok(Some(Found {
+            first: number(32),
+            pages,
+        }))
+    }
+
+    /// After a crash: pages that may be torn at home are written there again, durably, and how many. A page of which the cache has a newer version is its.
+    pub(crate) fn restore(&self, cache: &Cache, homes: &Homes) -> io::Result<u64> {
+        let Some(file) = self.open()? else {
+            return Ok(0);
+        };
+        let found = self.find(&file)?;
+        *self.file.lock() = Some((file, true));
+        let Some(found) = found.filter(|found| !cache.is_recorded(found.first)) else {
+            return Ok(0);
+        };
+        let files = cache.files();
+        let mut batch: Vec<HomePage<'_>> = Vec::new();
+        for (identity, offset, page) in &found.pages {
+            let Some(file) = files.iter().find(|file| file.id().identity == *identity) else {
+                continue;
+            };
+            let number = u32::try_from(offset / PAGE_BYTES as u64).unwrap_or(u32::MAX);
+            let is_within = homes.durable_bytes(file.id())? >= offset + PAGE_BYTES as u64;
+            if !is_within || cache.is_newer_than_home(file, number) {
+                continue;
+            }
+            (cache.forget_pages(file, number, number)).map_err(io::Error::other)?;
+            batch.push(HomePage {
+                file: file.id(),
+                offset: *offset,
+                bytes: &page.0,
+            });
+        }
+        batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
+        homes.write(&batch).map_err(|(_, e)| e)?;
+        let mut written: Vec<FileId> = batch.iter().map(|page| page.file).collect();
+        written.dedup();
+        for file in written {
+            homes.sync(file)?;
+        }
+        self.clear()?;
+        Ok(batch.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What a power cut tears on the way home around flash is made whole, and nothing else is touched.
+
+use super::*;
+use crate::{
+    home::reopen,
+    identity,
+    setup::{Place, create},
+};
+use forebay_flash::{CachedFile, Enqueued, Options};
+use std::{fs, sync::Arc};
+use tempfile::TempDir;
+
+const PAGES: usize = 8;
+
+struct World {
+    dir: TempDir,
+    homes: Arc<Homes>,
+    cache: Cache,
+    file: Arc<CachedFile>,
+}
+
+fn page(byte: u8) -> Page {
+    Page([byte; PAGE_BYTES])
+}
+
+impl World {
+    /// A cache and a file of zeros; none where files have no time of birth.
+    fn new() -> Option<Self> {
+        let dir = TempDir::new().unwrap();
+        let flash = dir.path().join("flash");
+        create(&flash, 8 << 20).unwrap();
+        let home = dir.path().join("t.ibd");
+        fs::write(&home, vec![0; PAGES * PAGE_BYTES]).unwrap();
+        let homes = Arc::new(Homes::new());
+        let (cache, _) = Place::of(&flash)
+            .unwrap()
+            .open(&homes, &Options::default())
+            .unwrap();
+        let held = File::open(&home).unwrap();
+        let known = identity::of(&held).unwrap()?;
+        let file = cache.register(known.identity, "t.ibd").unwrap();
+        homes.attach(file.id(), reopen(&held, true).unwrap());
+        Some(Self {
+            dir,
+            homes,
+            cache,
+            file,
+        })
+    }
+
+    fn copies(&self) -> Copies {
+        Copies::new(self.dir.path(), self.cache.owner())
+    }
+
+    fn home(&self, page: usize) -> Vec<u8> {
+        let bytes = fs::read(self.dir.path().join("t.ibd")).unwrap();
+        bytes[page * PAGE_BYTES..][..PAGE_BYTES].to_vec()
+    }
+
+    /// As a power cut leaves it: half of the page is new.
+    fn tear(&self, page: usize, byte: u8) {
+        let file = OpenOptions::new()
+            .write(true)
+            .open(self.dir.path().join("t.ibd"));
+        let half = vec![byte; PAGE_BYTES / 2];
+        file.unwrap()
+            .write_all_at(&half, (page * PAGE_BYTES) as u64)
+            .unwrap();
+    }
+
+    fn keep(&self, first: u64, pages: &[(usize, &Page)]) {
+        let batch: Vec<_> = (pages.iter())
+            .map(|(at, page)| HomePage {
+                file: self.file.id(),
+                offset: (at * PAGE_BYTES) as u64,
+                bytes: &page.0,
+            })
+            .collect();
+        self.copies().keep(first, &batch).unwrap();
+    }
+
+    fn restore(&self) -> u64 {
+        self.copies().restore(&self.cache, &self.homes).unwrap()
+    }
+}
+
+#[test]
+fn a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once() {
+    let Some(world) = World::new() else { return };
+    assert_eq!(world.restore(), 0, "there are no copies");
+    world.keep(1000, &[(2, &page(7)), (5, &page(8))]);
+    world.tear(2, 7);
+    assert_eq!(world.restore(), 2);
+    assert_eq!(
+        (world.home(2), world.home(5)),
+        (page(7).0.to_vec(), page(8).0.to_vec())
+    );
+    // Whatever comes then is not undone.
+    world.tear(2, 1);
+    assert_eq!(world.restore(), 0);
+    assert_eq!(world.home(2)[0], 1);
+}
+
+#[test]
+fn copies_that_are_not_whole_or_of_another_cache_or_recorded_are_left_alone() {
+    let Some(world) = World::new() else { return };
+    world.keep(1000, &[(2, &page(7)), (5, &page(8))]);
+    let path = world.dir.path().join(COPIES_FILE);
+    let whole = fs::read(&path).unwrap();
+    let changed = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    };
+    // A byte of the second page, of the table, of the cache's identity.
+    for at in [HEADER + PAGE_BYTES + 100, ENTRIES + 3, 20] {
+        changed(at);
+        assert_eq!(world.restore(), 0, "{at}");
+    }
+    fs::write(&path, &whole[..HEADER + 10]).unwrap();
+    assert_eq!(world.restore(), 0);
+    fs::write(&path, &whole[..100]).unwrap();
+    assert_eq!(world.restore(), 0);
+    assert_eq!(world.home(2), page(0).0.to_vec());
+    let copied = world.cache.enqueue(&world.file, 6, &page(3).0).unwrap();
+    assert!(matches!(copied, Enqueued::Cached));
+    world.cache.sync(&world.file).unwrap();
+    // Position 0 is recorded: what was kept for it is home.
+    world.keep(0, &[(2, &page(7))]);
+    assert_eq!(world.restore(), 0);
+}
+
+#[test]
+fn a_page_of_which_flash_has_a_newer_version_is_flash_s() {
+    let Some(world) = World::new() else { return };
+    let copied = world.cache.enqueue(&world.file, 2, &page(9).0).unwrap();
+    assert!(matches!(copied, Enqueued::Cached));
+    world.cache.sync(&world.file).unwrap();
+    world.keep(1000, &[(2, &page(7)), (3, &page(8))]);
+    assert_eq!(world.restore(), 1);
+    assert_eq!((world.home(2)[0], world.home(3)[0]), (0, 8));
+    // One that was kept for a file that is gone is nobody's.
+    world.keep(2000, &[(3, &page(4))]);
+    world.cache.drop_file(&world.file).unwrap();
+    assert_eq!(world.restore(), 0);
+    assert_eq!(world.home(3)[0], 8);
+}
+
+#[test]
+fn pages_that_go_around_flash_are_copied_first_and_the_copies_can_be_cleared() {
+    let Some(world) = World::new() else { return };
+    world.homes.keep_copies(world.copies());
+    world.cache.set_policy(forebay_flash::WritePolicy::Around);
+    let copied = world.cache.enqueue(&world.file, 4, &page(5).0).unwrap();
+    assert!(matches!(copied, Enqueued::Cached));
+    world.cache.sync(&world.file).unwrap();
+    assert_eq!(world.home(4), page(5).0.to_vec());
+    let bytes = fs::read(world.dir.path().join(COPIES_FILE)).unwrap();
+    assert_eq!((&bytes[..8], bytes[HEADER]), (&MAGIC[..], 5));
+    world.homes.forget_copies().unwrap();
+    let bytes = fs::read(world.dir.path().join(COPIES_FILE)).unwrap();
+    assert_eq!(bytes[..HEADER], [0; HEADER]);
+}

@@ -1,0 +1,180 @@
+//! The cache's thread: pages go home, settings are followed, the status is said, and what a flash device that fails takes with it.
+
+use crate::{
+    complain::complain,
+    lost::by_file,
+    session::{Session, current},
+    status::Window,
+};
+use forebay_flash::Stats;
+use std::{
+    collections::VecDeque,
+    ops::ControlFlow,
+    thread,
+    time::{Duration, Instant},
+};
+
+const IDLE: Duration = Duration::from_millis(5);
+const SETTINGS: Duration = Duration::from_millis(200);
+const SECOND: Duration = Duration::from_secs(1);
+const WINDOWS: [u64; 4] = [10, 60, 600, 3600];
+/// Samples that a window is made of.
+const SAMPLES: u64 = 10;
+/// Files whose pages are named in the server's log; `forebay flush` names all.
+const NAMED_MAX: usize = 50;
+
+/// What was said of a flash device that fails.
+#[derive(Default)]
+struct Failing {
+    said: Option<String>,
+    /// When what can be read was brought home last, and how many pages could not.
+    rescued: Option<Instant>,
+    lost: usize,
+}
+
+/// See the module's head. As long as the process lives.
+pub(crate) fn run() {
+    let Some(session) = current() else { return };
+    let mut windows = Windows::new(session.cache.stats());
+    let mut failing = Failing::default();
+    let [mut said, mut looked] = [Instant::now(); 2];
+    session.write_status(Vec::new());
+    loop {
+        match session.cache.step() {
+            Ok(step) if step.more => {}
+            Ok(_) => thread::sleep(IDLE),
+            Err(error) => {
+                complain(&format!("pages stay in the flash cache: {error}"));
+                thread::sleep(SECOND);
+            }
+        }
+        if looked.elapsed() >= SETTINGS {
+            looked = Instant::now();
+            session.follow_settings();
+            failing.watch(session);
+        }
+        if said.elapsed() >= SECOND {
+            said = Instant::now();
+            session.write_status(windows.look(session.cache.stats()));
+        }
+    }
+}
+
+/// What it was like so long ago: of each window samples at a tenth of its length.
+struct Windows {
+    seconds: u64,
+    samples: [VecDeque<Stats>; WINDOWS.len()],
+}
+
+impl Windows {
+    fn new(now: Stats) -> Self {
+        Self {
+            seconds: 0,
+            samples: [(); WINDOWS.len()].map(|()| VecDeque::from([now])),
+        }
+    }
+
+    /// A second later: the windows that are full, or the first one as far as it is.
+    fn look(&mut self, now: Stats) -> Vec<Window> {
+        self.seconds += 1;
+        let mut windows = Vec::new();
+        for (length, samples) in WINDOWS.into_iter().zip(&mut self.samples) {
+            if self.seconds.is_multiple_of(length / SAMPLES) {
+                samples.push_back(now);
+                if samples.len() as u64 > SAMPLES + 1 {
+                    samples.pop_front();
+                }
+            }
+            if length == WINDOWS[0] || self.seconds >= length {
+                windows.push(Window::of(length, &now, &samples[0]));
+            }
+        }
+        windows
+    }
+}
+
+impl Failing {
+    /// Says when flash fails, and when it takes pages again. Meanwhile everything that can be read goes home: it is safe there.
+    fn watch(&mut self, session: &Session) {
+        const AGAIN: Duration = Duration::from_secs(60);
+        let Some(trouble) = session.cache.flash_trouble() else {
+            if self.said.take().is_some() {
+                complain("the flash cache takes pages again");
+                *self = Self::default();
+            }
+            return;
+        };
+        let dirty = session.cache.stats().dirty_pages;
+        if self.said.is_none() {
+            complain(&format!(
+                "{trouble}. Until it takes pages again they are written to their files at once, which is as safe, and slower; {dirty} pages in it that are newer than in the \
+                 files are brought home now"
+            ));
+            self.said = Some(trouble);
+        }
+        let is_time = self.rescued.is_none_or(|then| then.elapsed() >= AGAIN);
+        if dirty > 0 && is_time {
+            self.rescue(session);
+            self.rescued = Some(Instant::now());
+        }
+    }
+
+    fn rescue(&mut self, session: &Session) {
+        let flushed = match session.cache.flush(|_| ControlFlow::Continue(())) {
+            Ok(flushed) => flushed,
+            Err(error) => {
+                complain(&format!(
+                    "bringing pages home from a failing flash cache: {error}"
+                ));
+                return;
+            }
+        };
+        if flushed.lost.len() == self.lost {
+            return;
+        }
+        self.lost = flushed.lost.len();
+        complain(&format!(
+            "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not what the files have. They are",
+            self.lost
+        ));
+        let files = by_file(&flushed.lost);
+        files.iter().take(NAMED_MAX).for_each(|line| complain(line));
+        if files.len() > NAMED_MAX {
+            complain(&format!(
+                "and of {} more files: forebay flush names them",
+                files.len() - NAMED_MAX
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_window_has_what_happened_in_it_once_it_is_full() {
+        let hits = |hits| Stats {
+            hits,
+            ..Stats::default()
+        };
+        let mut windows = Windows::new(hits(0));
+        let mut last = Vec::new();
+        for second in 1..=4000 {
+            // Ten reads a second, and a hundred in the last ten seconds.
+            let late: u64 = if second > 3990 {
+                (second - 3990) * 90
+            } else {
+                0
+            };
+            last = windows.look(hits(second * 10 + late));
+            let full = WINDOWS.iter().filter(|length| second >= **length).count();
+            assert_eq!(last.len(), full.max(1), "after {second}");
+        }
+        let of: Vec<_> = last
+            .iter()
+            .map(|window| (window.seconds, window.hits))
+            .collect();
+        assert_eq!(of, [(10, 1000), (60, 1540), (600, 7300), (3600, 37300)]);
+    }
+}

@@ -1,0 +1,278 @@
+//! What can be changed of a cache while a server uses it: a file beside it, `PATH.settings`, which the command replaces and the process that has the cache
+//! looks at several times a second. So it is kept, and means the next runs too; what a run's own command line says means that run from its start.
+
+use forebay_flash::{Contents, Options, Watermarks, WritePolicy};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Each of them may be set or left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// What becomes of writes: `back`, `through`, `around`, `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// What comes in: `dirty`, `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<What>,
+    /// Slots in use, in percent: pages leave until no more than this are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<u8>,
+    /// And begin to when more than this are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<u8>,
+    /// Bytes a second towards the files; 0 for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home_bytes_per_second: Option<u64>,
+    /// Bytes a second towards flash; 0 for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flash_bytes_per_second: Option<u64>,
+}
+
+/// [`WritePolicy`], by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "as those of the cache")]
+pub enum Policy {
+    Back,
+    Through,
+    Around,
+    Off,
+}
+
+/// [`Contents`], by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "as those of the cache")]
+pub enum What {
+    Dirty,
+    All,
+}
+
+/// Where they are kept.
+#[must_use]
+pub fn settings_of(flash: &Path) -> PathBuf {
+    let mut path = flash.as_os_str().to_owned();
+    path.push(".settings");
+    path.into()
+}
+
+impl Settings {
+    /// Those that are kept for this cache; none if there is no file.
+    ///
+    /// # Errors
+    /// What the operating system says; `InvalidData` with the reason.
+    pub fn read(flash: &Path) -> io::Result<Self> {
+        match std::fs::read(settings_of(flash)) {
+            Ok(bytes) => {
+                let settings: Self = serde_json::from_slice(&bytes)?;
+                settings
+                    .check()
+                    .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+                Ok(settings)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Keeps them, whole or not at all, and durably.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn keep(&self, flash: &Path) -> io::Result<()> {
+        let path = settings_of(flash);
+        let mut aside = path.clone().into_os_string();
+        aside.push(".new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // For a server of another user.
+        let mut file = options.mode(0o644).open(&aside)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        std::fs::rename(&aside, &path)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// Why they make no sense, if they do not.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self) -> Result<(), String> {
+        if self.low.max(self.high).is_some_and(|percent| percent > 100) {
+            return Err("a watermark is a percentage of the slots, 100 at most".to_owned());
+        }
+        match (self.low, self.high) {
+            (Some(low), Some(high)) if low > high => Err(format!(
+                "the low watermark is {low} percent, the high one {high}; the low one must not be above it"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// These, and where they say nothing those of `others`.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            policy: self.policy.or(others.policy),
+            contents: self.contents.or(others.contents),
+            low: self.low.or(others.low),
+            high: self.high.or(others.high),
+            home_bytes_per_second: self.home_bytes_per_second.or(others.home_bytes_per_second),
+            flash_bytes_per_second: self
+                .flash_bytes_per_second
+                .or(others.flash_bytes_per_second),
+        }
+    }
+
+    /// The options with these.
+    pub(crate) fn over(&self, options: &Options) -> Options {
+        let policy = self.policy.map(|policy| match policy {
+            Policy::Back => WritePolicy::Back,
+            Policy::Through => WritePolicy::Through,
+            Policy::Around => WritePolicy::Around,
+            Policy::Off => WritePolicy::Off,
+        });
+        let contents = self.contents.map(|what| match what {
+            What::Dirty => Contents::Dirty,
+            What::All => Contents::All,
+        });
+        let marks = options.watermarks;
+        Options {
+            policy: policy.unwrap_or(options.policy),
+            contents: contents.unwrap_or(options.contents),
+            watermarks: Watermarks {
+                // One that is given alone takes the other with it.
+                low: self
+                    .low
+                    .unwrap_or(marks.low.min(self.high.unwrap_or(marks.low))),
+                high: self
+                    .high
+                    .unwrap_or(marks.high.max(self.low.unwrap_or(marks.high))),
+            },
+            home_bytes_per_second: (self.home_bytes_per_second)
+                .unwrap_or(options.home_bytes_per_second),
+            flash_bytes_per_second: (self.flash_bytes_per_second)
+                .unwrap_or(options.flash_bytes_per_second),
+            ..*options
+        }
+    }
+
+    /// What is in force.
+    pub(crate) fn of(options: &Options) -> Self {
+        Self {
+            policy: Some(match options.policy {
+                WritePolicy::Back => Policy::Back,
+                WritePolicy::Through => Policy::Through,
+                WritePolicy::Around => Policy::Around,
+                WritePolicy::Off => Policy::Off,
+            }),
+            contents: Some(match options.contents {
+                Contents::Dirty => What::Dirty,
+                Contents::All => What::All,
+            }),
+            low: Some(options.watermarks.low),
+            high: Some(options.watermarks.high),
+            home_bytes_per_second: Some(options.home_bytes_per_second),
+            flash_bytes_per_second: Some(options.flash_bytes_per_second),
+        }
+    }
+
+    /// True if all that `wanted` says is so.
+    #[must_use]
+    pub fn include(&self, wanted: &Self) -> bool {
+        wanted.or(*self) == *self
+    }
+}
+
+/// The file, looked at again and again.
+pub(crate) struct Watched {
+    flash: PathBuf,
+    seen: Option<(u64, i64, i64)>,
+}
+
+impl Watched {
+    /// What it says now is known.
+    pub(crate) fn new(flash: &Path) -> Self {
+        let mut watched = Self {
+            flash: flash.to_owned(),
+            seen: None,
+        };
+        watched.seen = watched.mark();
+        watched
+    }
+
+    fn mark(&self) -> Option<(u64, i64, i64)> {
+        let meta = std::fs::metadata(settings_of(&self.flash)).ok()?;
+        Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
+    }
+
+    /// What it says, if that was changed.
+    pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
+        let now = self.mark();
+        if now == self.seen {
+            return None;
+        }
+        self.seen = now;
+        Some(Settings::read(&self.flash))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_a_change_is_seen_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        assert_eq!(Settings::read(&flash).unwrap(), Settings::default());
+        let mut watched = Watched::new(&flash);
+        let settings = Settings {
+            policy: Some(Policy::Around),
+            low: Some(20),
+            ..Settings::default()
+        };
+        settings.keep(&flash).unwrap();
+        assert_eq!(watched.changed().unwrap().unwrap(), settings);
+        assert!(watched.changed().is_none());
+        std::fs::write(settings_of(&flash), "{\"policy\": \"sideways\"}").unwrap();
+        let e = watched.changed().unwrap().unwrap_err();
+        assert!(e.to_string().contains("sideways"), "{e}");
+    }
+
+    #[test]
+    fn a_watermark_that_is_given_alone_takes_the_other_with_it() {
+        let marks = |low, high| {
+            let settings = Settings {
+                low,
+                high,
+                ..Settings::default()
+            };
+            let marks = settings.over(&Options::default()).watermarks;
+            (settings.check().is_ok(), marks.low, marks.high)
+        };
+        assert_eq!(marks(None, None), (true, 90, 95));
+        assert_eq!(marks(Some(97), None), (true, 97, 97));
+        assert_eq!(marks(None, Some(50)), (true, 50, 50));
+        assert!(!marks(Some(60), Some(50)).0 && !marks(None, Some(101)).0);
+    }
+
+    #[test]
+    fn what_is_in_force_includes_what_was_set() {
+        let set = Settings {
+            contents: Some(What::All),
+            home_bytes_per_second: Some(7),
+            ..Settings::default()
+        };
+        let now = Settings::of(&set.over(&Options::default()));
+        assert!(now.include(&set));
+        assert!(!Settings::of(&Options::default()).include(&set));
+    }
+}

@@ -1,0 +1,119 @@
+//! Why a cache cannot be made, opened, or emptied.
+
+use super::pool_of;
+use crate::{find::HomesError, lost::by_file};
+use forebay_flash::{FlashError, PageName};
+use forebay_pool::PoolError;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why a cache cannot be made, opened, or emptied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// What the operating system says of a file.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// What was done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What it says.
+        #[source]
+        source: io::Error,
+    },
+    /// There is a flash file without its metadata.
+    #[error(
+        "the flash cache {} has its metadata in {}, which is not there. Without it nobody knows which pages are the newest: bring it back; nothing was changed",
+        flash.display(),
+        pool.display()
+    )]
+    NoPool {
+        /// The flash file.
+        flash: PathBuf,
+        /// Where its pool should be.
+        pool: PathBuf,
+    },
+    /// A device whose metadata would be lost with the next boot.
+    #[error(
+        "{} is a device, and the metadata of its cache is a file beside it, which would be in memory there. Make a link to the device in a directory on a disk, and \
+         give that (ln -s {} /var/lib/forebay-cache; best to a name that stays, in /dev/disk/by-id)",
+        flash.display(),
+        flash.display()
+    )]
+    InDev {
+        /// The device.
+        flash: PathBuf,
+    },
+    /// Something of that name is left.
+    #[error(
+        "{} is there, and the flash file beside it is not: it may be the metadata of a cache that has newer pages than the files. Bring the flash file back; or remove it, if nothing is needed",
+        pool.display()
+    )]
+    PoolLeft {
+        /// The pool.
+        pool: PathBuf,
+    },
+    /// Another process has it.
+    #[error(
+        "the flash cache {} is in use by another process (or mounted, if it is a device). One process has it at a time: end that one first",
+        flash.display()
+    )]
+    InUse {
+        /// The flash file.
+        flash: PathBuf,
+    },
+    /// The data directory is not where it was.
+    #[error(
+        "{}, whose pages the flash cache has, is not there. If its directory was moved, name it with --data DIR; if it was deleted, so may the flash file be, and its .lane; nothing was changed",
+        .0.display()
+    )]
+    NoData(PathBuf),
+    /// Pages that are only in the cache, and that it cannot give.
+    #[error(
+        "{} pages are damaged in the flash cache {}, or cannot be read from it, and the files have older ones. Everything else is in the files now. If the device is only \
+         unwell, copy {} and {} to another with a program that goes on after errors (ddrescue), and flush the copy; or restore these from a backup, or drop their tables:\n  {}",
+        pages.len(),
+        flash.display(),
+        flash.display(),
+        pool_of(flash).display(),
+        by_file(pages).join("\n  ")
+    )]
+    Lost {
+        /// The flash file.
+        flash: PathBuf,
+        /// Which pages.
+        pages: Vec<PageName>,
+    },
+    /// A data directory's guard says that it is of another.
+    #[error("{0}")]
+    Guard(String),
+    /// What the cache says.
+    #[error(transparent)]
+    Flash(#[from] FlashError),
+    /// What the pool says.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// What looking for the files says.
+    #[error(transparent)]
+    Homes(#[from] HomesError),
+}
+
+impl SetupError {
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+
+    /// True if another process has the cache.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+}

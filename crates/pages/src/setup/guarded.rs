@@ -1,0 +1,116 @@
+//! Data directories that are guarded: finding the one of a cache, and giving up a cache that is lost.
+
+use super::{Flushing, Place, SetupError};
+use crate::{
+    guard::{Found, Guard, standing},
+    home::{Homes, reopen},
+    identity, names,
+};
+use forebay_flash::Cache;
+use rustix::fs::{Mode, OFlags};
+use std::{
+    collections::BTreeSet,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+/// The cache of these data directories is lost: their guards are lifted, and the servers may be started with what the files have. Pages that only the
+/// cache had are lost.
+///
+/// # Errors
+/// If a cache is there after all, or no directory is guarded; what the operating system says.
+pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
+    let mut flushing = Flushing {
+        complete: true,
+        ..Flushing::default()
+    };
+    for dir in data {
+        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
+        let io = |doing| SetupError::io(doing, &path);
+        let found = standing(dir).map_err(io("looking at the guard of"))?;
+        let Some(guarded) = found.filter(|guarded| guarded.is_its_own) else {
+            return Err(SetupError::Guard(format!(
+                "{} is not guarded by a flash cache: there is nothing to give up. Nothing was changed",
+                path.display()
+            )));
+        };
+        if Place::of(&guarded.flash).is_ok() {
+            return Err(SetupError::Guard(format!(
+                "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
+                guarded.flash.display(),
+                dir.display()
+            )));
+        }
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let held =
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
+        let known = identity::of(&held).map_err(|e| io("looking at")(e.into()))?;
+        let tablespace = reopen(&held, false).map_err(|e| io("opening")(e.into()))?;
+        let Some(known) = known else { continue };
+        let found = Guard::find(dir, &tablespace, known.identity, guarded.cache)
+            .map_err(io("looking at the guard of"))?;
+        let Found::Here(mut guard) = found else {
+            return Err(SetupError::Guard(format!(
+                "{} was written to without its flash cache: nothing is in its guard that it needs. Remove {} if it is in the way",
+                path.display(),
+                dir.join(crate::GUARD_FILE).display()
+            )));
+        };
+        guard.complete(&tablespace).map_err(io("guarding"))?;
+        guard
+            .lift(&tablespace)
+            .map_err(io("lifting the guard of"))?;
+        flushing.lifted.push(path);
+    }
+    Ok(flushing)
+}
+
+/// The system tablespace that the cache knows, open, with its guard in place.
+pub(super) fn find_guarded(
+    cache: &Cache,
+    homes: &Homes,
+    mut roots: BTreeSet<PathBuf>,
+) -> Result<Option<(std::fs::File, PathBuf)>, SetupError> {
+    let files = cache.files();
+    let is_system = |name: &str| names::is_system(name.as_bytes());
+    let Some(system) = files.iter().find(|file| is_system(file.name())) else {
+        return Ok(None);
+    };
+    roots.extend(Path::new(system.name()).parent().map(Path::to_owned));
+    for dir in roots {
+        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
+            continue;
+        };
+        let known =
+            identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
+        if known.is_none_or(|known| known.identity != system.id().identity) {
+            continue;
+        }
+        let tablespace =
+            reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
+        let found = Guard::find(&dir, &tablespace, system.id().identity, cache.owner())
+            .map_err(SetupError::io("looking at the guard of", &path))?;
+        match found {
+            Found::Here(mut guard) => {
+                guard
+                    .complete(&tablespace)
+                    .map_err(SetupError::io("guarding", &path))?;
+                homes.guard(system.id(), guard);
+                return Ok(Some((tablespace, path)));
+            }
+            // It was lifted, and the power was cut then.
+            Found::None if cache.stats().dirty_pages == 0 => return Ok(None),
+            Found::None | Found::Mismatch(_) => {
+                return Err(SetupError::Guard(format!(
+                    "{} was written to without the flash cache, which has {} newer pages: it was restored from a backup, or its guard was removed. Put the data directory back as \
+                     it was; nothing was changed",
+                    path.display(),
+                    cache.stats().dirty_pages
+                )));
+            }
+        }
+    }
+    Err(SetupError::NoData(PathBuf::from(system.name())))
+}
