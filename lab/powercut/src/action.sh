@@ -33,7 +33,8 @@ checksums() {
 # MariaDB with a buffer pool that is smaller than its data, page writes all the time, and no doublewrite buffer.
 wide() {
     export MARIADB_CLIENT=mariadb-flash MARIADB_BUFFERS="--innodb-buffer-pool-size=6M --innodb-doublewrite=0 --innodb-io-capacity=4000
-        --innodb-max-dirty-pages-pct=0 --innodb-max-dirty-pages-pct-lwm=0 --innodb-lru-scan-depth=100"
+        --innodb-max-dirty-pages-pct=0 --innodb-max-dirty-pages-pct-lwm=0 --innodb-lru-scan-depth=100
+        --innodb-buffer-pool-load-at-startup=0 --innodb-buffer-pool-dump-at-shutdown=0"
 }
 # All its pages are behind a flash cache that turns round in seconds. What comes before the server that the client gets: $route. Failpoints are for
 # that server, or, if $recovering says so, for what comes first.
@@ -103,7 +104,7 @@ sqlite) LAB_JOURNAL=wal under --profile sqlite -- sqlite-server /data/db ;;
 sqlite-journal) LAB_JOURNAL=delete under --profile sqlite -- sqlite-server /data/db ;;
 mariadb) mariadb verify forebay run --pool "$POOL" -- ;;
 mariadb-plain) mariadb verify env ;;
-mariadb-no-doublewrite) wide && mariadb verify env ;;
+mariadb-no-doublewrite) wide && mariadb verify forebay run --pool "$POOL" -- ;;
 mariadb-flash | mariadb-flash-metadata-first | mariadb-flash-no-home-sync) mariadb_flash ;;
 # Their damage is to be seen by the client.
 mariadb-no-sync) MARIADB_SYNC='--sync-binlog=0 --innodb-flush-log-at-trx-commit=0' mariadb trust env ;;

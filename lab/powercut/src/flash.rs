@@ -123,12 +123,6 @@ pub const MARIADB_FLASH: &[Moment] = &[
         Then::Cut,
     ),
     Moment::new(
-        "tombstone, before its record",
-        "flash:tombstone",
-        (1, 3),
-        Then::Cut,
-    ),
-    Moment::new(
         "recovery, its checkpoint written and not synced",
         "flash:checkpoint-written",
         (1, 1),
@@ -183,12 +177,6 @@ pub const MARIADB_FLASH: &[Moment] = &[
         "flash:checkpoint-synced",
         (1, 1),
         Then::Twice,
-    ),
-    Moment::new(
-        "tombstone, recorded and not applied",
-        "flash:tombstone-recorded",
-        (1, 3),
-        Then::Cut,
     ),
     Moment::new(
         "guard, lifted and its file still there",

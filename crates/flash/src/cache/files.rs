@@ -133,11 +133,9 @@ impl Cache {
         self.record(|cache, _| {
             let before = cache.state.lock().map.rear;
             let tombstone = encode_tombstone(number, pages, before);
-            forebay_pool::failpoint!("flash:tombstone");
             if !cache.try_append(TOMBSTONE, &[IoSlice::new(&tombstone)])? {
                 return Ok(None);
             }
-            forebay_pool::failpoint!("flash:tombstone-recorded");
             cache.state.lock().map.void(number, pages, before);
             Ok(Some(()))
         })
