@@ -1,6 +1,6 @@
 //! `forebay bench pool`: an append to a pool beside the synced write that it stands for.
 
-use super::turns::Options;
+use super::turns::{Options, number};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_measure::{
@@ -283,8 +283,8 @@ fn human(report: &Report) -> String {
         ));
     }
     text.push_str(&format!(
-        "file: a write and an fdatasync; medians of {} rounds\n\n{}",
-        report.rounds,
+        "file: a write and an fdatasync; medians of {}\n\n{}",
+        number(report.rounds, "round"),
         table.render()
     ));
     for note in &report.notes {

@@ -132,12 +132,13 @@ impl Updates {
 impl Database for Updates {
     const NAME: &'static str = "postgres";
     const COUNTED: &'static str = "transactions";
-    const PLAIN: &'static str = "a power cut";
+    const PLAIN: &'static str = "survives a power cut, if the disk keeps what it says it has";
 
     fn load(&self) -> String {
         format!(
-            "pgbench -N, {} connections, tables of scale {}",
-            self.clients, self.scale
+            "pgbench -N, {}, tables of scale {}",
+            turns::number(self.clients as usize, "connection"),
+            self.scale
         )
     }
 

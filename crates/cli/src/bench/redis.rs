@@ -80,12 +80,13 @@ const SETS_MAX: f64 = 5e6;
 impl Database for Sets {
     const NAME: &'static str = "redis";
     const COUNTED: &'static str = "SETs";
-    const PLAIN: &'static str = "a power cut";
+    const PLAIN: &'static str = "survives a power cut, if the disk keeps what it says it has";
 
     fn load(&self) -> String {
         format!(
-            "redis-benchmark, {} connections, values of {} bytes, appendfsync always",
-            self.clients, self.value_bytes
+            "redis-benchmark, {}, values of {} bytes, appendfsync always",
+            turns::number(self.clients as usize, "connection"),
+            self.value_bytes
         )
     }
 

@@ -53,12 +53,13 @@ struct Puts {
 impl Database for Puts {
     const NAME: &'static str = "rocksdb";
     const COUNTED: &'static str = "Puts";
-    const PLAIN: &'static str = "a power cut";
+    const PLAIN: &'static str = "survives a power cut, if the disk keeps what it says it has";
 
     fn load(&self) -> String {
         format!(
-            "db_bench fillrandom, {} threads, values of {} bytes, each Put synced",
-            self.threads, self.value_bytes
+            "db_bench fillrandom, {}, values of {} bytes, each Put synced",
+            turns::number(self.threads as usize, "thread"),
+            self.value_bytes
         )
     }
 

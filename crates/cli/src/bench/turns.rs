@@ -116,7 +116,7 @@ pub trait Database {
     const NAME: &'static str;
     /// What is counted.
     const COUNTED: &'static str;
-    /// What a write survives that was acknowledged to a plain one.
+    /// What a plain one promises of a write that it acknowledged.
     const PLAIN: &'static str;
 
     /// The load, in words.
@@ -291,19 +291,15 @@ impl Report {
     pub fn human(&self) -> String {
         let counted = format!("{}/s", self.counted);
         let mut table = Table::new(&[
-            self.bench,
-            &counted,
-            "min-max",
-            "mean µs",
-            "p99 µs",
-            "x plain",
-            "what an acknowledged write survives",
+            self.bench, &counted, "min-max", "mean µs", "p99 µs", "x plain",
         ]);
+        let mut survives = String::new();
         for row in &self.rows {
             let name = match &row.pool {
                 Some(pool) => format!("forebay run, pool {pool}"),
                 None => row.mode.clone(),
             };
+            survives.push_str(&format!("{name}: {}\n", row.survives));
             let ratio = self.ratios.get(&format!("{}_over_plain", row.mode));
             let span = row.ops_per_s_span;
             table.row(vec![
@@ -313,14 +309,13 @@ impl Report {
                 figure(row.mean_us),
                 figure(row.p99_us),
                 figure(ratio.copied()),
-                row.survives.clone(),
             ]);
         }
         let mut text = format!(
-            "{}{}; medians of {} rounds\n\n{}",
+            "{}{}; medians of {}\n\n{}\n{survives}",
             table::disk(&self.device),
             self.load,
-            self.rounds,
+            number(self.rounds, "round"),
             table.render()
         );
         for note in &self.notes {
@@ -332,6 +327,14 @@ impl Report {
     /// Prints it.
     pub fn print(&self, json: bool) -> Result<(), Failure> {
         output::report(json, self, Self::human)
+    }
+}
+
+/// `1 round`, `3 rounds`.
+pub fn number(of: usize, what: &str) -> String {
+    match of {
+        1 => format!("1 {what}"),
+        _ => format!("{of} {what}s"),
     }
 }
 
