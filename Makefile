@@ -65,7 +65,7 @@ powercut-quick: ## Two power cuts of each workload, as part of make test
 	@if [ "$$(uname -m)" = x86_64 ]; then \
 		scripts/setup.sh powercut && \
 		cargo build $(LOCKED) $(LAB_PROGRAMS) && \
-		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite,mariadb,postgres,mariadb-flash,sqlite-processes && \
+		$(LAB)/debug/forebay-powercut --cycles 2 --workload store,redis,valkey,rocksdb,sqlite,mariadb,postgres,sqlite-processes && \
 		$(LAB)/debug/forebay-powercut --cycles 2 --workload redis,postgres --pool disk; \
 	else \
 		echo "skipped: the power-cut lab: its machines are x86-64"; \
