@@ -200,8 +200,7 @@ pub fn allocate(
     };
     match mode & !KEEP_SIZE {
         0 => {
-            file.set_changed();
-            real()
+            file.changing(real)
         }
         PUNCH_HOLE | ZERO_RANGE => file.punch(session, range, real),
         _ => {

@@ -72,9 +72,11 @@ impl PageFile {
         }
     }
 
-    /// Its home was changed past the cache: the next sync is a real one.
-    pub(crate) fn set_changed(&self) {
+    /// Its home is changed past the cache by `change`: a sync that begins after it is a real one, whatever a sync beside it found.
+    pub(crate) fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
+        let changed = change();
         self.changed.store(true, Release);
+        changed
     }
 
     /// Fills `to` from `offset`, as far as the file goes.
@@ -129,8 +131,7 @@ impl PageFile {
         if file.is_some() {
             self.leave(session, "is written to in parts of pages")?;
         }
-        self.set_changed();
-        real(from, offset)
+        self.changing(|| real(from, offset))
     }
 
     fn write_pages(
@@ -146,8 +147,7 @@ impl PageFile {
             match session.cache.enqueue(file, page, bytes) {
                 Ok(Enqueued::Cached) => {}
                 Ok(Enqueued::Past(past)) => {
-                    self.set_changed();
-                    let written = real(bytes, offset + done as u64);
+                    let written = self.changing(|| real(bytes, offset + done as u64));
                     drop(past);
                     match written {
                         Ok(PAGE_BYTES) => {}
@@ -244,7 +244,7 @@ impl PageFile {
         {
             let _one_at_a_time = self.syncing.lock();
             if self.changed.swap(false, AcqRel) {
-                real().inspect_err(|_| self.set_changed())?;
+                real().inspect_err(|_| self.changed.store(true, Release))?;
             }
         }
         session.cache.sync(file).map_err(|e| said(&e))
@@ -257,7 +257,6 @@ impl PageFile {
         bytes: u64,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        self.set_changed();
         let whole = bytes.is_multiple_of(PAGE_BYTES as u64);
         if self.is_system && bytes < crate::guard::bytes_min() {
             return Err(self.refused("cut off in its first pages"));
@@ -271,13 +270,13 @@ impl PageFile {
             let gone = session.cache.forget_pages(file, number(bytes), u32::MAX);
             gone.map_err(|e| said(&e))?;
             session.forget_copies()?;
-            real()?;
+            self.changing(&mut *real)?;
             // The length that is durable is this one from now on: it may grow to what it was at once.
             return Home::durable_bytes(&*session.homes, file.id())
                 .map(drop)
                 .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
         }
-        real()
+        self.changing(real)
     }
 
     /// Punches a hole into, or zeros, whole pages: as a truncation of these.
@@ -288,8 +287,7 @@ impl PageFile {
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         if !matches!(&*self.state.read(), State::Cached(_)) {
-            self.set_changed();
-            return real();
+            return self.changing(real);
         }
         let page = PAGE_BYTES as u64;
         let guarded = offset < crate::guard::bytes_min();
@@ -298,7 +296,6 @@ impl PageFile {
         } else if self.is_system && guarded {
             return Err(self.refused("punched in its first pages"));
         }
-        self.set_changed();
         let state = self.state.write();
         if let State::Cached(file) = &*state {
             let last = number(offset + bytes - 1);
@@ -306,7 +303,7 @@ impl PageFile {
             gone.map_err(|e| said(&e))?;
             session.forget_copies()?;
         }
-        real()
+        self.changing(real)
     }
 
     /// Makes the file plain: everything of it is home, and the cache has nothing, when this returns.
