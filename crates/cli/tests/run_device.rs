@@ -257,28 +257,6 @@ fn what_cannot_be_a_device_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn the_benchmark_shows_each_kind_of_request_beside_the_profile() {
-    let sandbox = Sandbox::new();
-    sandbox.device(&SLOW.replace("20000", "2000"));
-    let ran = sandbox
-        .run("bench device --quick --json --profile device.toml --dir .")
-        .ok();
-    let report = ran.json();
-    assert_eq!(report["bench"], "device");
-    let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 8);
-    for row in rows {
-        let us = |name: &str| row[name].as_f64().unwrap();
-        // Not faster than the device, whatever the machine does; how much slower is its business here.
-        assert!(us("measured_us") >= us("profile_us") * 0.999, "{row}");
-        assert!(us("profile_us") >= 2000.0, "{row}");
-    }
-    sandbox
-        .run("bench device --profile floppy")
-        .fails(2, &["floppy", "nvme"]);
-}
-
-#[test]
 fn a_file_on_a_device_is_no_persistent_memory_and_there_are_no_rings() {
     let sandbox = Sandbox::new();
     sandbox.device(SLOW);

@@ -150,7 +150,7 @@ pub fn read(fd: c_int, to: &mut [u8], offset: u64, real: RealRead<'_>) -> Result
 /// Those of `real`, which writes to the file itself; `EIO` if a page cannot be taken.
 pub fn write(fd: c_int, from: &[u8], offset: u64, real: RealWrite<'_>) -> Result<usize, Errno> {
     match of(fd)? {
-        Some((file, session)) => file.write(session, from, offset, real),
+        Some((file, session)) => file.write(session, fd, from, offset, real),
         None => real(from, offset),
     }
 }
@@ -199,9 +199,7 @@ pub fn allocate(
         return real();
     };
     match mode & !KEEP_SIZE {
-        0 => {
-            file.changing(real)
-        }
+        0 => file.changing(real),
         PUNCH_HOLE | ZERO_RANGE => file.punch(session, range, real),
         _ => {
             file.leave(session, "has ranges moved within it")?;

@@ -18,8 +18,10 @@ pub(crate) use part::Page;
 use part::read_part;
 use rustix::io::Errno;
 use std::{
+    ffi::{OsStr, c_int},
     ops::ControlFlow,
-    path::PathBuf,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
@@ -106,15 +108,16 @@ impl PageFile {
         Ok(done)
     }
 
-    /// Writes pages to the cache; anything else to the file, which may become plain for it.
+    /// Writes pages to the cache; anything else to the file, which is open as `fd` and may become plain for it.
     pub(crate) fn write(
         &self,
         session: &Session,
+        fd: c_int,
         from: &[u8],
         offset: u64,
         real: RealWrite<'_>,
     ) -> Result<usize, Errno> {
-        self.decide(session, from, offset)?;
+        self.decide(session, fd, from, offset)?;
         let file = match &*self.state.read() {
             State::Cached(file) if is_pages(from, offset) => {
                 if !session.is_active() {
@@ -164,7 +167,7 @@ impl PageFile {
     }
 
     /// Before a write: the page 0 that is written says what becomes of the file, also of one that was decided on before.
-    fn decide(&self, session: &Session, from: &[u8], offset: u64) -> Result<(), Errno> {
+    fn decide(&self, session: &Session, fd: c_int, from: &[u8], offset: u64) -> Result<(), Errno> {
         if offset != 0 {
             return Ok(());
         }
@@ -180,7 +183,7 @@ impl PageFile {
             }
             (State::Undecided, Pages::Whole) if session.is_active() => {
                 let mut state = RwLockUpgradableReadGuard::upgrade(state);
-                *state = self.register(session);
+                *state = self.register(session, fd);
                 Ok(())
             }
             (State::Undecided, pages) => {
@@ -192,19 +195,22 @@ impl PageFile {
     }
 
     /// Lets the cache know the file; it stays plain if it cannot.
-    fn register(&self, session: &Session) -> State {
+    fn register(&self, session: &Session, fd: c_int) -> State {
         let open = || -> Result<Arc<CachedFile>, String> {
             use rustix::fs::{Mode, OFlags};
-            // By its name: it is new, and its maker has it open.
-            let fd = rustix::fs::open(&self.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            // By its descriptor: it may have been renamed since it was opened, as a table that is rebuilt is before its page 0 is written.
+            let link = format!("/proc/self/fd/{fd}");
+            let name = rustix::fs::readlink(&link, Vec::new()).map_err(|e| e.to_string())?;
+            let fd = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|e| e.to_string())?;
             let known = crate::identity::of(&fd).map_err(|e| e.to_string())?;
             match known {
                 Some(known) if known.identity == self.known.identity => {
                     use rustix::fd::AsFd;
-                    session.register(fd.as_fd(), &known, &self.path)
+                    let path = Path::new(OsStr::from_bytes(name.as_bytes()));
+                    session.register(fd.as_fd(), &known, path)
                 }
-                _ => Err("it has another name now".to_owned()),
+                _ => Err("it is another file now".to_owned()),
             }
         };
         match open() {
