@@ -305,6 +305,78 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
     }
 }
 
+/// A checkpoint of InnoDB's overtakes the names of files, which nothing else makes durable so soon.
+#[test]
+fn a_table_that_was_rebuilt_or_replaced_before_a_checkpoint_is_whole_after_the_file_system_is_cut_off()
+ {
+    let pool = small_pool();
+    let sandbox = Sandbox::new();
+    let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {
+        return;
+    };
+    let dir = disk.at.join("mariadb");
+    fs::create_dir(&dir).unwrap();
+    let Some(mut world) = World::within(sandbox, &dir) else {
+        return;
+    };
+    let path = pool.path().to_str().unwrap().to_owned();
+    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--pool", &path]);
+    const CHANGES: [&str; 3] = [
+        "ALTER TABLE t.other FORCE",
+        "CREATE OR REPLACE TABLE t.other (id INT PRIMARY KEY, v VARCHAR(200)) SELECT seq AS id, 'z' AS v FROM t.numbers",
+        "TRUNCATE TABLE t.other",
+    ];
+    disk.sync();
+    for (boot, change) in (0..).zip(CHANGES) {
+        let server = Cut::start(&mut world, boot).unwrap();
+        let mut connection = Connection::connect(server.socket()).unwrap();
+        let mut run = |statement: &str| connection.query(statement).unwrap();
+        if boot == 0 {
+            run("CREATE DATABASE t");
+            run(
+                "CREATE TABLE t.numbers (seq INT PRIMARY KEY) SELECT 1 + a.d + 10 * b.d AS seq FROM \
+                 (SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 \
+                 UNION SELECT 9) a, (SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3) b",
+            );
+            run(
+                "CREATE TABLE t.other (id INT PRIMARY KEY, v VARCHAR(200)) SELECT seq AS id, 'y' AS v FROM t.numbers",
+            );
+            disk.sync();
+        }
+        run(change);
+        run("SET GLOBAL innodb_max_dirty_pages_pct = 0");
+        // Until nothing that was changed is younger than the checkpoint.
+        let age = |run: &mut dyn FnMut(&str) -> Vec<Vec<Option<Vec<u8>>>>| {
+            let row = run("SHOW GLOBAL STATUS LIKE 'Innodb_checkpoint_age'");
+            let text = row[0][1].clone().unwrap_or_default();
+            String::from_utf8(text).unwrap().parse::<u64>().unwrap()
+        };
+        let begun = std::time::Instant::now();
+        while age(&mut run) > 200 && begun.elapsed().as_secs() < 4 {
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
+        disk.cut();
+        <World as Cut>::kill(&server);
+        drop(server);
+        disk.mount_again();
+        let server = Cut::start(&mut world, 10 + boot).unwrap();
+        let mut connection = Connection::connect(server.socket()).unwrap();
+        let rows = connection.query("CHECK TABLE t.other EXTENDED").unwrap();
+        let said = rows.last().and_then(|row| row.last()?.clone());
+        assert_eq!(said.as_deref(), Some(&b"OK"[..]), "{change}: {rows:?}");
+        let count = connection.query("SELECT COUNT(*) FROM t.other").unwrap();
+        let expected: &[u8] = if change.starts_with("TRUNCATE") {
+            b"0"
+        } else {
+            b"40"
+        };
+        assert_eq!(count[0][0].as_deref(), Some(expected), "{change}");
+        drop(connection);
+        server.stop().unwrap();
+        disk.sync();
+    }
+}
+
 #[test]
 fn a_server_without_forebay_comes_up_only_after_a_flush() {
     let Some(world) = World::new() else { return };

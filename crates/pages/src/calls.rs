@@ -260,8 +260,8 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// It is in no directory any more: the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that, and one that
-    /// is not keeps its pages.
+    /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that,
+    /// and one that is not keeps its pages.
     pub fn gone(self) {
         let Some(session) = session::current() else {
             return;
@@ -309,6 +309,31 @@ pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> O
     let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;
     let moved = identity::of(&moved).ok()??;
     (moved.identity != replaced.cached.id().identity).then_some(replaced)
+}
+
+/// After a page file got another name, or lost its own: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
+/// checkpoints would overtake the file system, and a power cut bring a file back of which the cache has forgotten the pages, or an old name.
+///
+/// # Errors
+/// Of the directory's sync.
+pub fn renamed(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
+    let bytes = path.to_bytes();
+    if !session::is_configured() || !names::is_page_file(bytes) || session::is_forked() {
+        return Ok(());
+    }
+    let parent = match bytes.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => &b"/"[..],
+        Some(end) => &bytes[..end],
+        None => &b"."[..],
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let synced = rustix::fs::openat(dir, parent, flags, Mode::empty()).and_then(rustix::fs::fsync);
+    synced.inspect_err(|errno| {
+        complain(&format!(
+            "syncing the directory of {}: {errno}",
+            String::from_utf8_lossy(bytes)
+        ));
+    })
 }
 
 /// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten.

@@ -35,8 +35,8 @@ mod status;
 mod table;
 
 pub use calls::{
-    allocate, closing, duplicated, exiting, forked, leave, opened, read, renaming, sync, truncate,
-    truncate_path, truncating, unlinking, write,
+    allocate, closing, duplicated, exiting, forked, leave, opened, read, renamed, renaming, sync,
+    truncate, truncate_path, truncating, unlinking, write,
 };
 pub use file::{RealRead, RealWrite};
 pub use forebay_flash::Progress;

@@ -183,7 +183,9 @@ pub(crate) fn unlink(
 ) -> Result<(), Errno> {
     let leaving = forebay_pages::unlinking(directory(dir), path);
     real()?;
-    if let Some(leaving) = leaving {
+    // If that fails the file may be back after a power cut: it keeps its pages.
+    let durable = client(|| forebay_pages::renamed(directory(dir), path));
+    if let (Some(leaving), Ok(())) = (leaving, durable) {
         leaving.gone();
     }
     Ok(())
@@ -199,7 +201,9 @@ pub(crate) fn rename(
         .then(|| forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1)))
         .flatten();
     real()?;
-    if let Some(replaced) = replaced {
+    let durable = [from, to]
+        .map(|(dir, path)| client(|| forebay_pages::renamed(directory(dir), path)).map(drop));
+    if let (Some(replaced), [Ok(()), Ok(())]) = (replaced, durable) {
         replaced.gone();
     }
     Ok(())
