@@ -199,6 +199,24 @@ fn assert_same(seed: u64, plain: &Outcome, forebay: &Outcome) {
     }
 }
 
+fn without_rings(mut command: Command) -> Command {
+    command.env(foreign::NO_RINGS, "1");
+    command
+}
+
+/// Two runs at the same time.
+fn side_by_side(
+    seed: u64,
+    one: impl FnOnce(&Path, &Path) -> Command + Send,
+    other: impl FnOnce(&Path, &Path) -> Command,
+) -> (Outcome, Outcome) {
+    thread::scope(|scope| {
+        let one = scope.spawn(|| run(seed, one));
+        let other = run(seed, other);
+        (one.join().unwrap(), other)
+    })
+}
+
 #[test]
 fn the_same_calls_do_the_same() {
     let repeated = env::var("FOREBAY_SEED").ok();
@@ -211,14 +229,14 @@ fn the_same_calls_do_the_same() {
     };
     let mut called = BTreeSet::new();
     for seed in seeds {
-        let (plain, forebay, device) = thread::scope(|scope| {
-            let plain = scope.spawn(|| run(seed, plain));
-            let forebay = run(seed, under_forebay);
-            let device = run(seed, on_a_device);
-            (plain.join().unwrap(), forebay, device)
-        });
+        let (plain, forebay) = side_by_side(seed, plain, under_forebay);
         assert_same(seed, &plain, &forebay);
-        assert_same(seed, &plain, &device);
+        let (ringless, device) = side_by_side(
+            seed,
+            |worker, dir| without_rings(self::plain(worker, dir)),
+            |worker, dir| without_rings(on_a_device(worker, dir)),
+        );
+        assert_same(seed, &ringless, &device);
         for line in &plain.transcript {
             let names = line.strip_prefix(CALLED).unwrap_or("").split_whitespace();
             called.extend(names.map(str::to_owned));
