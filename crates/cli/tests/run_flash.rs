@@ -346,13 +346,13 @@ fn a_table_that_was_rebuilt_or_replaced_before_a_checkpoint_is_whole_after_the_f
         run(change);
         run("SET GLOBAL innodb_max_dirty_pages_pct = 0");
         // Until nothing that was changed is younger than the checkpoint.
-        let age = |run: &mut dyn FnMut(&str) -> Vec<Vec<Option<Vec<u8>>>>| {
+        let mut age = || {
             let row = run("SHOW GLOBAL STATUS LIKE 'Innodb_checkpoint_age'");
             let text = row[0][1].clone().unwrap_or_default();
             String::from_utf8(text).unwrap().parse::<u64>().unwrap()
         };
         let begun = std::time::Instant::now();
-        while age(&mut run) > 200 && begun.elapsed().as_secs() < 4 {
+        while age() > 200 && begun.elapsed().as_secs() < 4 {
             thread::sleep(std::time::Duration::from_millis(20));
         }
         disk.cut();
