@@ -112,12 +112,24 @@ impl Cache {
         let recorded = self.state.lock().map.recorded;
         if leaving.needed > recorded {
             self.make_durable_within(leaving.needed, homing)?;
+            self.drop_superseded(&mut leaving);
         }
         self.write_home(&leaving.home, &homing.bytes, |version| {
             version.position - leaving.front
         })?;
         self.move_front(&leaving)?;
         Ok(leaving.end - leaving.front)
+    }
+
+    /// What became durable in step 4 may have gone home around flash: no older version is written over it.
+    fn drop_superseded(&self, leaving: &mut Leaving) {
+        let map = &self.state.lock().map;
+        leaving.home.retain(|version| {
+            let newest = map.find(version.entry.file, version.entry.page);
+            newest.is_some_and(|newest| {
+                newest.position == version.position || newest.position >= map.recorded
+            })
+        });
     }
 
     /// Step 1.
