@@ -26,7 +26,7 @@ use std::{
 };
 
 /// The path that a descriptor's file has.
-fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+pub(crate) fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     use rustix::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new())?;
@@ -86,16 +86,7 @@ fn look_at(session: &Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFi
         None if !session.is_active() => State::Plain,
         None => match first_page(fd, known.bytes) {
             None => State::Undecided,
-            Some(Pages::Whole) => match session.register(fd, &known, &path) {
-                Ok(file) => State::Cached(file),
-                Err(why) => {
-                    complain(&format!(
-                        "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
-                        path.display()
-                    ));
-                    State::Plain
-                }
-            },
+            Some(Pages::Whole) => session.cached_or_plain(fd, &known, &path),
             Some(pages) => {
                 let file = PageFile::new(known, path, is_system, State::Plain);
                 file.say_plain(pages);
@@ -148,8 +139,14 @@ pub fn read(fd: c_int, to: &mut [u8], offset: u64, real: RealRead<'_>) -> Result
 ///
 /// # Errors
 /// Those of `real`, which writes to the file itself; `EIO` if a page cannot be taken.
-pub fn write(fd: c_int, from: &[u8], offset: u64, real: RealWrite<'_>) -> Result<usize, Errno> {
-    match of(fd)? {
+pub fn write(
+    fd: BorrowedFd<'_>,
+    from: &[u8],
+    offset: u64,
+    real: RealWrite<'_>,
+) -> Result<usize, Errno> {
+    use rustix::fd::AsRawFd;
+    match of(fd.as_raw_fd())? {
         Some((file, session)) => file.write(session, fd, from, offset, real),
         None => real(from, offset),
     }
@@ -311,29 +308,43 @@ pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> O
     (moved.identity != replaced.cached.id().identity).then_some(replaced)
 }
 
-/// After a page file got another name, or lost its own: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
+/// After page files got these names, or lost them: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
 /// checkpoints would overtake the file system, and a power cut bring a file back of which the cache has forgotten the pages, or an old name.
 ///
 /// # Errors
-/// Of the directory's sync.
-pub fn renamed(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
-    let bytes = path.to_bytes();
-    if !session::is_configured() || !names::is_page_file(bytes) || session::is_forked() {
+/// Of a directory's sync.
+pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
+    use rustix::fd::AsRawFd;
+    if !session::is_configured() || session::is_forked() {
         return Ok(());
     }
-    let parent = match bytes.iter().rposition(|byte| *byte == b'/') {
-        Some(0) => &b"/"[..],
-        Some(end) => &bytes[..end],
-        None => &b"."[..],
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let synced = rustix::fs::openat(dir, parent, flags, Mode::empty()).and_then(rustix::fs::fsync);
-    synced.inspect_err(|errno| {
-        complain(&format!(
-            "syncing the directory of {}: {errno}",
-            String::from_utf8_lossy(bytes)
-        ));
-    })
+    let mut last = None;
+    let mut all = Ok(());
+    for (dir, path) in names {
+        let bytes = path.to_bytes();
+        if !names::is_page_file(bytes) {
+            continue;
+        }
+        let parent = match bytes.iter().rposition(|byte| *byte == b'/') {
+            Some(0) => &b"/"[..],
+            Some(end) => &bytes[..end],
+            None => &b"."[..],
+        };
+        let place = (dir.as_raw_fd(), parent);
+        if last.replace(place) == Some(place) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(*dir, parent, flags, Mode::empty());
+        let synced = opened.and_then(rustix::fs::fsync).inspect_err(|errno| {
+            complain(&format!(
+                "syncing the directory of {}: {errno}",
+                String::from_utf8_lossy(bytes)
+            ));
+        });
+        all = all.and(synced);
+    }
+    all
 }
 
 /// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten.

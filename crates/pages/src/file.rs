@@ -7,8 +7,9 @@ mod part;
 
 use crate::{
     PAGE_BYTES,
+    calls::path_of,
     complain::{complain, complain_once},
-    identity::Known,
+    identity::{self, Known},
     innodb::{self, Pages},
     session::Session,
 };
@@ -16,11 +17,9 @@ use forebay_flash::{CachedFile, Enqueued, FlashError, Home};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 pub(crate) use part::Page;
 use part::read_part;
-use rustix::io::Errno;
+use rustix::{fd::BorrowedFd, io::Errno};
 use std::{
-    ffi::{OsStr, c_int},
     ops::ControlFlow,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -112,7 +111,7 @@ impl PageFile {
     pub(crate) fn write(
         &self,
         session: &Session,
-        fd: c_int,
+        fd: BorrowedFd<'_>,
         from: &[u8],
         offset: u64,
         real: RealWrite<'_>,
@@ -167,7 +166,13 @@ impl PageFile {
     }
 
     /// Before a write: the page 0 that is written says what becomes of the file, also of one that was decided on before.
-    fn decide(&self, session: &Session, fd: c_int, from: &[u8], offset: u64) -> Result<(), Errno> {
+    fn decide(
+        &self,
+        session: &Session,
+        fd: BorrowedFd<'_>,
+        from: &[u8],
+        offset: u64,
+    ) -> Result<(), Errno> {
         if offset != 0 {
             return Ok(());
         }
@@ -194,34 +199,19 @@ impl PageFile {
         }
     }
 
-    /// Lets the cache know the file; it stays plain if it cannot.
-    fn register(&self, session: &Session, fd: c_int) -> State {
-        let open = || -> Result<Arc<CachedFile>, String> {
-            use rustix::fs::{Mode, OFlags};
-            // By its descriptor: it may have been renamed since it was opened, as a table that is rebuilt is before its page 0 is written.
-            let link = format!("/proc/self/fd/{fd}");
-            let name = rustix::fs::readlink(&link, Vec::new()).map_err(|e| e.to_string())?;
-            let fd = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|e| e.to_string())?;
-            let known = crate::identity::of(&fd).map_err(|e| e.to_string())?;
-            match known {
-                Some(known) if known.identity == self.known.identity => {
-                    use rustix::fd::AsFd;
-                    let path = Path::new(OsStr::from_bytes(name.as_bytes()));
-                    session.register(fd.as_fd(), &known, path)
-                }
-                _ => Err("it is another file now".to_owned()),
+    /// Lets the cache know the file, by its descriptor: it may have been renamed since it was opened, as a table that is rebuilt is before its page 0 is
+    /// written.
+    fn register(&self, session: &Session, fd: BorrowedFd<'_>) -> State {
+        let path = match identity::of(fd) {
+            Ok(Some(now)) if now.identity == self.known.identity => {
+                path_of(fd).map_err(|errno| errno.to_string())
             }
+            Ok(_) => Err("it is another file now".to_owned()),
+            Err(errno) => Err(errno.to_string()),
         };
-        match open() {
-            Ok(file) => State::Cached(file),
-            Err(why) => {
-                complain_once(&format!(
-                    "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
-                    self.path.display()
-                ));
-                State::Plain
-            }
+        match path {
+            Ok(path) => session.cached_or_plain(fd, &self.known, &path),
+            Err(why) => say_unprotected(&self.path, &why),
         }
     }
 
@@ -353,6 +343,15 @@ impl PageFile {
         ));
         Errno::IO
     }
+}
+
+/// Says that the cache cannot know a file, which is plain then.
+pub(crate) fn say_unprotected(path: &Path, why: &str) -> State {
+    complain_once(&format!(
+        "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
+        path.display()
+    ));
+    State::Plain
 }
 
 /// The page that this byte is in.

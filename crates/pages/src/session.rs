@@ -7,6 +7,7 @@ use crate::{
     ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::complain,
     copies::Copies,
+    file::{State, say_unprotected},
     find,
     guard::{self, Found, Guard, Mismatch},
     home::{Homes, reopen},
@@ -188,6 +189,14 @@ impl Session {
         let of = known.identity;
         self.registered.lock().insert(of, Arc::clone(&file));
         Ok(file)
+    }
+
+    /// As [`register`](Self::register): what becomes of the file's pages. If it cannot be registered, that is said.
+    pub(crate) fn cached_or_plain(&self, fd: BorrowedFd<'_>, known: &Known, path: &Path) -> State {
+        match self.register(fd, known, path) {
+            Ok(file) => State::Cached(file),
+            Err(why) => say_unprotected(path, &why),
+        }
     }
 
     /// The file is gone, or plain: the cache has nothing of it any more.

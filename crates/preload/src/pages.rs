@@ -89,8 +89,11 @@ pub(crate) fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
 /// Writes at an offset to a page file.
 pub(crate) fn write_at(fd: c_int, from: &[u8], offset: u64) -> ssize_t {
     cancellation_point();
-    let written =
-        client(|| forebay_pages::write(fd, from, offset, &mut |from, at| real_write(fd, from, at)));
+    let written = client(|| {
+        forebay_pages::write(borrow(fd), from, offset, &mut |from, at| {
+            real_write(fd, from, at)
+        })
+    });
     written.map_or_else(|failed| failed.with(-1), |bytes| bytes as ssize_t)
 }
 
@@ -184,7 +187,7 @@ pub(crate) fn unlink(
     let leaving = forebay_pages::unlinking(directory(dir), path);
     real()?;
     // If that fails the file may be back after a power cut: it keeps its pages.
-    let durable = client(|| forebay_pages::renamed(directory(dir), path));
+    let durable = client(|| forebay_pages::renamed(&[(directory(dir), path)]));
     if let (Some(leaving), Ok(())) = (leaving, durable) {
         leaving.gone();
     }
@@ -201,9 +204,9 @@ pub(crate) fn rename(
         .then(|| forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1)))
         .flatten();
     real()?;
-    let durable = [from, to]
-        .map(|(dir, path)| client(|| forebay_pages::renamed(directory(dir), path)).map(drop));
-    if let (Some(replaced), [Ok(()), Ok(())]) = (replaced, durable) {
+    let names = [from, to].map(|(dir, path)| (directory(dir), path));
+    let durable = client(|| forebay_pages::renamed(&names));
+    if let (Some(replaced), Ok(())) = (replaced, durable) {
         replaced.gone();
     }
     Ok(())
