@@ -15,7 +15,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use support::{Known, Ledger, OWNERS, Plan, Rng, claim, open, session};
 
@@ -304,4 +304,35 @@ fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_w
             assert_eq!(recovered.records().count(), 0);
         }
     });
+}
+
+#[test]
+fn a_segment_behind_a_torn_one_never_comes_back_once_what_is_before_it_is_drained() {
+    let sim = new_pool(1);
+    let owner = uuid::Uuid::from_u128(1);
+    let options = ClaimOptions::new().segments(3);
+    let pool = open(&sim);
+    let data = pool.geometry().data() as usize;
+    let (lane, _) = pool.claim(owner, &options).unwrap();
+    let append = |payload: &[u8]| lane.append(1, &[IoSlice::new(payload)]).unwrap();
+    let first = append(b"acknowledged");
+    lane.commit(first + 1).unwrap();
+    let torn = append(b"on its way");
+    lane.seal();
+    let behind = append(b"on its way, too, and faster");
+    lane.commit(behind + 1).unwrap();
+    let mut image = sim.image();
+    image[data + torn as usize..][..64].fill(0);
+
+    let sim = Arc::new(sim.of_its_kind(image));
+    let (lane, recovered) = open(&sim).claim(owner, &options).unwrap();
+    assert_eq!(recovered.records().count(), 1);
+    drop(recovered);
+    lane.seal();
+    lane.take_sealed(Duration::ZERO).unwrap().release();
+    drop(lane);
+    let (_, recovered) = open(&Arc::new(sim.of_its_kind(sim.image())))
+        .claim(owner, &options)
+        .unwrap();
+    assert_eq!(recovered.records().count(), 0);
 }

@@ -7,6 +7,8 @@
 //!    the next segment is looked for at the next page boundary, as in 1.
 //! 3. Whatever lies behind the end was never acknowledged, *unless* a valid record behind it was written
 //!    after the end had become durable. Then the pool is damaged, and recovery refuses.
+//! 4. Segments that begin behind the end are *left over*: on a disk a later commit may arrive before an earlier one. They are erased before the log
+//!    goes on, or one of them would be found at the head, once all before it is drained.
 
 use crate::{
     error::{PoolError, PoolErrorKind},
@@ -33,6 +35,8 @@ pub(crate) struct LiveSegment {
 /// What a lane held at the last crash or close, in log order.
 pub struct Recovered {
     pub(crate) segments: Vec<LiveSegment>,
+    /// Slots of segments that begin behind the end of the log.
+    pub(crate) left_over: Vec<usize>,
     epoch_max: u32,
     head: Lsn,
     /// Records given up by salvage, if any.
@@ -93,6 +97,7 @@ pub(crate) fn recover(
         segments,
         epoch,
         found,
+        left_over,
     } = held.walk();
     let lost_at = match segments.last() {
         Some(last) if !last.sealed => last.end,
@@ -111,6 +116,7 @@ pub(crate) fn recover(
         Some(lost) if !salvage => Err(PoolError::new(path, lost)),
         lost => Ok(Recovered {
             segments,
+            left_over,
             epoch_max: state.epoch,
             head: state.head,
             lost,
@@ -132,6 +138,8 @@ struct Walked {
     epoch: u32,
     /// What stands at the end, in words.
     found: String,
+    /// Slots of segments that begin behind the end.
+    left_over: Vec<usize>,
 }
 
 impl Held<'_> {
@@ -173,6 +181,7 @@ impl Held<'_> {
             segments: Vec::new(),
             epoch: 0,
             found: "no segment".to_owned(),
+            left_over: Vec::new(),
         };
         let mut expected = Some(self.state.head);
         while let Some(start) = expected.take() {
@@ -208,6 +217,11 @@ impl Held<'_> {
                 bytes,
             });
         }
+        let end = (walked.segments.last()).map_or(self.state.head, |last| last.end);
+        walked.left_over = (headers.iter())
+            .filter(|(slot, h)| h.start >= end && walked.segments.iter().all(|s| s.slot != *slot))
+            .map(|(slot, _)| *slot)
+            .collect();
         walked
     }
 

@@ -264,6 +264,9 @@ impl Pool {
             ..state
         };
         let epoch = self.begin_session(lane, &mut entry, state, options.above)?;
+        for &slot in &recovered.left_over {
+            core.zero(windows[slot].offset(), PAGE)?;
+        }
         // A segment without records, opened by the last session, is opened again. Behind a first record that
         // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
         // while the header, which they know to have been durable, is written anew. So they go first.
