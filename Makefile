@@ -5,7 +5,9 @@ SECONDS ?= 60
 BENCH_DIR := target/bench
 LOCKED := $(if $(CI),--locked)
 # A machine that builds once has no use for what the next build would reuse: gigabytes of disk.
-$(if $(CI),$(eval export CARGO_INCREMENTAL := 0))
+ifdef CI
+export CARGO_INCREMENTAL := 0
+endif
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
 # The program that measures what the documents say; it finds forebay and libforebay.so beside itself.

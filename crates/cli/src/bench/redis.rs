@@ -4,7 +4,7 @@ use super::turns::{self, Around, Database, Options, Sample};
 use crate::{failure::Failure, size};
 use clap::Args;
 use forebay_measure::{
-    MeasureError,
+    MeasureError, csv,
     processes::{find_program, output},
     server::{Running, command_line, free_port, said_by},
 };
@@ -119,18 +119,10 @@ impl Sets {
     }
 }
 
-/// A line of names, `"test","rps","avg_latency_ms",…`, and one of figures.
+/// What `redis-benchmark --csv` printed: `"test","rps","avg_latency_ms",…`.
 fn parse(said: &str) -> Option<Sample> {
-    let cells = |line: &str| -> Vec<String> {
-        let cells = line.split(',').map(|cell| cell.trim().trim_matches('"'));
-        cells.map(str::to_owned).collect()
-    };
-    let mut lines = said.lines().skip_while(|line| !line.contains("\"rps\""));
-    let (names, figures) = (cells(lines.next()?), cells(lines.next()?));
-    let figure = |name: &str| -> Option<f64> {
-        let at = names.iter().position(|cell| cell == name)?;
-        figures.get(at)?.parse().ok()
-    };
+    let figures = csv::figures(said, "rps")?;
+    let figure = |name: &str| figures.get(name).copied();
     Some(Sample {
         ops_per_s: figure("rps").filter(|rate| *rate > 0.0)?,
         mean_us: Some(figure("avg_latency_ms")? * 1e3),

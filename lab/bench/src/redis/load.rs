@@ -2,6 +2,7 @@
 
 use super::{resp::Connection, server::Server};
 use crate::{BenchError, contest::Sample, histogram::Percentiles, processes::find_program};
+use forebay_measure::csv;
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
@@ -114,18 +115,8 @@ pub fn wait_rewritten(connection: &mut Connection) -> std::io::Result<()> {
 
 /// `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`
 fn parse(text: &str) -> Option<Sample> {
-    let cells = |line: &str| -> Vec<String> {
-        line.split(',')
-            .map(|cell| cell.trim().trim_matches('"').to_owned())
-            .collect()
-    };
-    let mut lines = text.lines().map(cells);
-    let head = lines.find(|cells| cells.iter().any(|cell| cell == "rps"))?;
-    let row = lines.find(|cells| cells.len() == head.len())?;
-    let at = |name: &str| -> Option<f64> {
-        let column = head.iter().position(|cell| cell == name)?;
-        row.get(column)?.parse().ok()
-    };
+    let figures = csv::figures(text, "rps")?;
+    let at = |name: &str| figures.get(name).copied();
     let us = |name: &str| at(name).map(|ms| ms * 1e3);
     Some(Sample {
         ops_per_s: at("rps")?,

@@ -11,7 +11,7 @@ use crate::{
     processes::output,
     scratch::{ScratchDir, disk_bytes, memory_dir, sync_file_system},
 };
-use serde::Deserialize;
+use forebay_pages::Status;
 use std::{
     ffi::OsString,
     fs,
@@ -58,41 +58,14 @@ pub(super) struct Standing {
     dir: ScratchDir,
 }
 
-/// What the process that has the flash cache says of it.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Flash {
-    pub slots: u64,
-    pub slots_used: u64,
-    pub pages: u64,
-    pub hits: u64,
-    pub misses: u64,
-    pub enqueued: u64,
-    pub admitted: u64,
-    pub second_chances: u64,
-    pub page_bytes: u64,
-    pub flash_bytes: u64,
-    pub flash_syncs: u64,
-    pub home_pages: u64,
-    pub home_batches: u64,
-}
-
-impl Flash {
-    /// How often the queue has turned.
-    pub fn turns(&self) -> f64 {
-        (self.enqueued + self.admitted + self.second_chances) as f64 / self.slots.max(1) as f64
-    }
-}
-
 impl Standing {
     fn flash_dir(&self) -> PathBuf {
         self.dir.path().join("flash")
     }
 
     /// The flash cache as it is; nothing without one.
-    pub fn flash(&self) -> Option<Flash> {
-        let said = fs::read(self.flash_dir().join("cache.status")).ok()?;
-        serde_json::from_slice(&said).ok()
+    pub fn flash(&self) -> Option<Status> {
+        Status::read(&self.flash_dir().join("cache.status")).ok()
     }
 }
 

@@ -1,11 +1,12 @@
 //! A row in its steady state: when it is there, and what it is measured by.
 
-use super::stage::{Flash, Stage, Standing};
+use super::stage::{Stage, Standing};
 use crate::{
     BenchError,
     mariadb::workload::Measured as Done,
     rounds::{median, span},
 };
+use forebay_pages::Status;
 use std::{fmt, time::Instant};
 
 /// Turns of the queue before a row is measured.
@@ -35,7 +36,7 @@ pub(super) struct Steady {
     /// TPC-C's checks that failed.
     failed: Vec<String>,
     /// What the flash cache did while it was measured, and how often the queue had turned before.
-    flash: Option<(Flash, f64)>,
+    flash: Option<(Status, f64)>,
 }
 
 impl Stage<'_> {
@@ -57,7 +58,7 @@ impl Stage<'_> {
         let turns = || {
             standing
                 .flash()
-                .map_or(f64::INFINITY, |flash| flash.turns())
+                .map_or(f64::INFINITY, |flash| turns_of(&flash))
         };
         loop {
             self.work(standing, slice)?;
@@ -68,7 +69,7 @@ impl Stage<'_> {
         }
         let settling_s = begun.elapsed().as_secs_f64();
         let before = standing.flash();
-        if before.is_some_and(|flash| flash.slots_used == 0) {
+        if before.as_ref().is_some_and(|flash| flash.slots_used == 0) {
             let what =
                 "no page came into the flash cache: does the file system say when a file was born?";
             return Err(BenchError::Child(format!("({name}) {what}")));
@@ -87,14 +88,14 @@ impl Steady {
         rounds: &[Done],
         measured_s: u64,
         settling_s: f64,
-        flash: Option<(Flash, Flash)>,
+        flash: Option<(Status, Status)>,
     ) -> Result<Self, BenchError> {
         let each = |figure: &dyn Fn(&Done) -> Option<f64>| {
             let figures = rounds.iter().map(figure).collect::<Option<Vec<f64>>>();
             figures.ok_or_else(|| BenchError::Child("(sysbench) reported no New-Orders".to_owned()))
         };
-        let flash = flash.map(|(before, after)| (after.since(&before), before.turns()));
-        let found = |flash: &Flash| {
+        let flash = flash.map(|(before, after)| (since(after, &before), turns_of(&before)));
+        let found = |flash: &Status| {
             let reads = flash.hits + flash.misses;
             100.0 * flash.hits as f64 / reads.max(1) as f64
         };
@@ -128,26 +129,29 @@ fn failed(rounds: &[Done]) -> Vec<String> {
     failed
 }
 
-impl Flash {
-    /// What was done since `before`.
-    fn since(mut self, before: &Self) -> Self {
-        let counts = [
-            (&mut self.hits, before.hits),
-            (&mut self.misses, before.misses),
-            (&mut self.enqueued, before.enqueued),
-            (&mut self.admitted, before.admitted),
-            (&mut self.second_chances, before.second_chances),
-            (&mut self.page_bytes, before.page_bytes),
-            (&mut self.flash_bytes, before.flash_bytes),
-            (&mut self.flash_syncs, before.flash_syncs),
-            (&mut self.home_pages, before.home_pages),
-            (&mut self.home_batches, before.home_batches),
-        ];
-        for (count, before) in counts {
-            *count = count.saturating_sub(before);
-        }
-        self
+/// How often the queue has turned.
+fn turns_of(flash: &Status) -> f64 {
+    (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
+}
+
+/// What was done since `before`, of what is told here.
+fn since(mut now: Status, before: &Status) -> Status {
+    let counts = [
+        (&mut now.hits, before.hits),
+        (&mut now.misses, before.misses),
+        (&mut now.enqueued, before.enqueued),
+        (&mut now.admitted, before.admitted),
+        (&mut now.second_chances, before.second_chances),
+        (&mut now.page_bytes, before.page_bytes),
+        (&mut now.flash_bytes, before.flash_bytes),
+        (&mut now.flash_syncs, before.flash_syncs),
+        (&mut now.home_pages, before.home_pages),
+        (&mut now.home_batches, before.home_batches),
+    ];
+    for (count, before) in counts {
+        *count = count.saturating_sub(before);
     }
+    now
 }
 
 impl fmt::Display for Steady {
@@ -222,12 +226,12 @@ mod tests {
 
     #[test]
     fn a_row_is_what_happened_while_it_was_measured() {
-        let at = |count| Flash {
+        let at = |count| Status {
             slots: 100,
             hits: 3 * count,
             misses: count,
             enqueued: count,
-            ..Flash::default()
+            ..Status::default()
         };
         let rounds = [round([430, 440, 44, 44, 42], true)];
         let steady = Steady::of(&rounds, 6, 1.0, Some((at(250), at(450)))).unwrap();
