@@ -113,7 +113,7 @@ impl Cache {
         for group in groups {
             self.group_home(&group)?;
             if !self.passes(&group) {
-                self.record_group(&group)?;
+                self.record_pages(group.end())?;
             }
             self.state.lock().pending.pop_front();
             self.recycle(group);

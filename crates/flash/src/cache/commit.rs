@@ -29,7 +29,7 @@ impl Cache {
         let failures = self.flash_failures.load(Relaxed);
         for group in &groups {
             if forebay_pool::broken!("flash-metadata-first") {
-                self.record_group(group)?;
+                self.record_pages(group.end())?;
             }
             forebay_pool::failpoint!("flash:write");
             self.write_group(group)?;
@@ -42,8 +42,10 @@ impl Cache {
             let e = std::io::Error::other("another sync failed meanwhile");
             return Err(self.flash_failed("syncing it", e));
         }
+        if let Some(last) = groups.last() {
+            self.record_pages(last.end())?;
+        }
         for group in groups {
-            self.record_group(&group)?;
             self.state.lock().pending.pop_front();
             self.recycle(group);
         }
@@ -51,10 +53,10 @@ impl Cache {
         Ok(())
     }
 
-    /// Records what is in the slots of a group, whose bytes are durable. Pages that were given up meanwhile are recorded as void.
-    pub(super) fn record_group(&self, group: &Group) -> Result<(), FlashError> {
+    /// Records what is in the slots before position `end`, whose bytes are durable: with one fence, if a record can name them all. Pages that were given
+    /// up meanwhile are recorded as void.
+    pub(super) fn record_pages(&self, end: u64) -> Result<(), FlashError> {
         let entries_max = (self.lane.payload_max() - 8) as u64 / PAGE_ENTRY;
-        let end = group.end();
         loop {
             let done = self.record(|cache, log| {
                 let (from, to) = {
