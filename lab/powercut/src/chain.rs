@@ -6,7 +6,9 @@
 use crate::{
     Failure,
     client::Client,
+    cycle::Cycle,
     disk::Random,
+    evidence::Evidence,
     flash::{Counts, Route},
     lab::{Lab, PATIENCE, PoolOn, survival},
     ledger::{Ledger, Verdict},
@@ -14,82 +16,7 @@ use crate::{
     moment::{self, Moment, Then},
     workload::Workload,
 };
-use serde::Serialize;
 use std::time::{Duration, Instant};
-
-/// What becomes of a chain's cycles.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cycle {
-    /// What ran.
-    pub workload: &'static str,
-    /// What its chain's random numbers began with.
-    pub seed: u64,
-    /// Its place in the chain, from 0.
-    pub number: u64,
-    /// Where the pool was.
-    pub pool: PoolOn,
-    /// When it was to be cut.
-    pub moment: &'static str,
-    /// True if the power was cut there. False for a moment that did not come: then it was cut some time later.
-    pub reached: bool,
-    /// Seconds after the boot at which the power was cut; several if the recovery was cut as well.
-    pub cut_after: Vec<f64>,
-    /// Transactions that were acknowledged between the comparison before and the cut.
-    pub acknowledged: u64,
-    /// Sectors that the disk had not been told to flush, and those of them that were lost.
-    pub unflushed: u64,
-    /// See `unflushed`.
-    pub dropped: u64,
-    /// What was found.
-    pub verdict: Verdict,
-    /// Why the server could not be asked after the cut, if so.
-    pub unusable: Option<String>,
-    /// What the flash cache did before the cut, if there is one and it was asked.
-    pub flash: Option<Counts>,
-}
-
-impl Cycle {
-    /// True if nothing was lost.
-    pub fn good(&self) -> bool {
-        self.verdict.good() && self.unusable.is_none()
-    }
-
-    /// One line about it.
-    pub fn line(&self) -> String {
-        let cuts: Vec<String> = self.cut_after.iter().map(|s| format!("{s:.1}")).collect();
-        let mut line = format!(
-            "{} {:016x}.{} on {}: cut after {} s ({}{}); {} acknowledged, {} of {} in flight kept, {} of {} unflushed sectors dropped: ",
-            self.workload,
-            self.seed,
-            self.number,
-            self.pool.name(),
-            cuts.join(" and "),
-            self.moment,
-            if self.reached { "" } else { ": did not come" },
-            self.acknowledged,
-            self.verdict.kept,
-            self.verdict.in_flight,
-            self.dropped,
-            self.unflushed,
-        );
-        if let Some(flash) = &self.flash {
-            line += &format!(
-                "{} pages to flash, {} home in {} batches, {} second chances: ",
-                flash.enqueued, flash.home_pages, flash.home_batches, flash.second_chances
-            );
-        }
-        line.push_str(&match &self.unusable {
-            Some(why) => format!("UNUSABLE: {why}"),
-            None if self.verdict.good() => "nothing lost".into(),
-            None if self.verdict.torn => "A TRANSACTION IN HALVES".into(),
-            None => format!(
-                "{} keys LOST, {} WRONG, of {}",
-                self.verdict.lost, self.verdict.wrong, self.verdict.keys
-            ),
-        });
-        line
-    }
-}
 
 /// What the next cut aims at.
 #[derive(Clone, Copy)]
@@ -107,6 +34,8 @@ pub struct Chain<'a> {
     images: Images,
     random: Random,
     ledger: Ledger,
+    /// If it is to be kept.
+    evidence: Option<Evidence>,
 }
 
 /// Writing goes on for so long after a failpoint was announced, at most.
@@ -134,6 +63,7 @@ impl<'a> Chain<'a> {
             images: lab.images(pool, workload.flash, &dir)?,
             random: Random(seed),
             ledger: Ledger::new(seed ^ 0xF0, workload.shape),
+            evidence: (lab.keep.as_deref()).map(|keep| Evidence::new(&dir, keep)),
         };
         let ended = chain.cycles(first, cycles, done);
         std::fs::remove_dir_all(&dir)?;
@@ -146,7 +76,9 @@ impl<'a> Chain<'a> {
             false => &[],
         };
         // Commits come first: there are few of them.
-        let moments: Vec<&'static Moment> = commits.iter().chain(self.workload.moments).collect();
+        let all = commits.iter().chain(self.workload.moments);
+        let wanted = |moment: &&Moment| moment.name.contains(&self.lab.moments);
+        let moments: Vec<&'static Moment> = all.filter(wanted).collect();
         let aimed = self.lab.can_aim()
             && !moments.is_empty()
             && (self.workload.only_aimed || number % 2 == 1);
@@ -231,6 +163,9 @@ impl<'a> Chain<'a> {
                 unusable: None,
                 flash: None,
             };
+            if let Some(evidence) = &mut self.evidence {
+                evidence.begin()?;
+            }
             let before = self.ledger.acknowledged;
             // Without a client the moment came while the server started.
             if let Some(client) = client.take() {
@@ -252,8 +187,7 @@ impl<'a> Chain<'a> {
             cycle.acknowledged = self.ledger.acknowledged - before;
             self.cut(machine, &mut cycle)?;
             if cycle.unusable.is_some() {
-                done(cycle);
-                return Ok(());
+                return self.told(cycle, done);
             }
             if recovers(aim) {
                 // Twice in a row: the second recovery finds what the first one left.
@@ -285,12 +219,22 @@ impl<'a> Chain<'a> {
                 None => None,
             };
             let good = cycle.good();
-            done(cycle);
+            self.told(cycle, done)?;
             aim = next;
             if !more || !good || client.is_none() {
                 return Ok(());
             }
         }
+    }
+
+    /// A cycle is over.
+    fn told(&self, cycle: Cycle, done: &mut dyn FnMut(Cycle)) -> Result<(), Failure> {
+        if let Some(evidence) = self.evidence.as_ref().filter(|_| !cycle.good()) {
+            let kept = evidence.keep(&cycle.line())?;
+            eprintln!("what its cuts left is in {}", kept.display());
+        }
+        done(cycle);
+        Ok(())
     }
 
     /// Compares. The client, unless a failpoint was announced before there was one.
@@ -322,9 +266,13 @@ impl<'a> Chain<'a> {
         if self.workload.flash && cycle.flash.is_none() {
             cycle.flash = Counts::last(&machine.console());
         }
+        let console = machine.console();
         let draw = self.random.next();
         let survivals = |disk: u64| survival(draw >> (8 * disk));
         let cut = machine.cut(self.random.next(), survivals)?;
+        if let Some(evidence) = &mut self.evidence {
+            evidence.cut(&self.images, &console)?;
+        }
         cycle.unflushed += cut.unflushed;
         cycle.dropped += cut.dropped;
         Ok(())

@@ -79,6 +79,10 @@ pub struct Lab {
     /// The same two, and a database server's programs.
     beside: Vec<(Beside, Vec<Kernel>)>,
     templates: Vec<(PoolOn, Images)>,
+    /// Where cycles that lost something are kept, if they are.
+    pub keep: Option<PathBuf>,
+    /// Moments are aimed at that have this in their names.
+    pub moments: String,
 }
 
 impl Lab {
@@ -111,6 +115,8 @@ impl Lab {
                 .transpose()?,
             beside: Vec::new(),
             templates: Vec::new(),
+            keep: None,
+            moments: String::new(),
         };
         for &server in servers {
             let more = match server {

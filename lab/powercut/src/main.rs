@@ -2,11 +2,13 @@
 //! and looks for everything that was acknowledged. lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
 //! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client` and
-//! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `report` says it.
+//! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
 
 mod chain;
 mod client;
+mod cycle;
 mod disk;
+mod evidence;
 mod flash;
 mod initramfs;
 mod lab;
@@ -85,6 +87,12 @@ struct Options {
     /// Directory of the same, built with failpoints: every second cut is aimed at a hard moment
     #[arg(long, value_name = "DIR")]
     failpoints: Option<PathBuf>,
+    /// Aim only at moments with this in their names
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "failpoints")]
+    moment: String,
+    /// Keep the images and the console after each cut of a cycle in which something was lost
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Machines at the same time
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
@@ -157,14 +165,10 @@ fn run(options: &Options) -> Result<bool, Failure> {
             .map(PathBuf::from)
             .unwrap_or_default(),
     };
-    let lab = Lab::new(
-        home.path(),
-        &programs,
-        options.failpoints.as_deref(),
-        &pools,
-        &servers,
-        flash,
-    )?;
+    let failpoints = options.failpoints.as_deref();
+    let mut lab = Lab::new(home.path(), &programs, failpoints, &pools, &servers, flash)?;
+    lab.keep.clone_from(&options.keep);
+    lab.moments.clone_from(&options.moment);
     let tasks = Mutex::new(tasks);
     let cycles = Mutex::new(Vec::new());
     let trouble: Mutex<Option<String>> = Mutex::new(None);
@@ -172,7 +176,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
                 while let Some(task) = next(&tasks) {
-                    let mut told = |cycle: chain::Cycle| {
+                    let mut told = |cycle: cycle::Cycle| {
                         let mut cycles = lock(&cycles);
                         cycles.push(cycle.clone());
                         eprintln!("{}/{total} {}", cycles.len(), cycle.line());

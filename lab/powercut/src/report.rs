@@ -1,7 +1,7 @@
 //! What the lab says in the end.
 
 use crate::{
-    chain::Cycle,
+    cycle::Cycle,
     flash::Counts,
     workload::{self, CONTROLS, Expected, WORKLOADS, Workload},
 };

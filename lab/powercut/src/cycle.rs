@@ -1,0 +1,78 @@
+//! What became of a cycle: a cut, and the comparison after it.
+
+use crate::{flash::Counts, lab::PoolOn, ledger::Verdict};
+use serde::Serialize;
+
+/// What becomes of a chain's cycles.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cycle {
+    /// What ran.
+    pub workload: &'static str,
+    /// What its chain's random numbers began with.
+    pub seed: u64,
+    /// Its place in the chain, from 0.
+    pub number: u64,
+    /// Where the pool was.
+    pub pool: PoolOn,
+    /// When it was to be cut.
+    pub moment: &'static str,
+    /// True if the power was cut there. False for a moment that did not come: then it was cut some time later.
+    pub reached: bool,
+    /// Seconds after the boot at which the power was cut; several if the recovery was cut as well.
+    pub cut_after: Vec<f64>,
+    /// Transactions that were acknowledged between the comparison before and the cut.
+    pub acknowledged: u64,
+    /// Sectors that the disk had not been told to flush, and those of them that were lost.
+    pub unflushed: u64,
+    /// See `unflushed`.
+    pub dropped: u64,
+    /// What was found.
+    pub verdict: Verdict,
+    /// Why the server could not be asked after the cut, if so.
+    pub unusable: Option<String>,
+    /// What the flash cache did before the cut, if there is one and it was asked.
+    pub flash: Option<Counts>,
+}
+
+impl Cycle {
+    /// True if nothing was lost.
+    pub fn good(&self) -> bool {
+        self.verdict.good() && self.unusable.is_none()
+    }
+
+    /// One line about it.
+    pub fn line(&self) -> String {
+        let cuts: Vec<String> = self.cut_after.iter().map(|s| format!("{s:.1}")).collect();
+        let mut line = format!(
+            "{} {:016x}.{} on {}: cut after {} s ({}{}); {} acknowledged, {} of {} in flight kept, {} of {} unflushed sectors dropped: ",
+            self.workload,
+            self.seed,
+            self.number,
+            self.pool.name(),
+            cuts.join(" and "),
+            self.moment,
+            if self.reached { "" } else { ": did not come" },
+            self.acknowledged,
+            self.verdict.kept,
+            self.verdict.in_flight,
+            self.dropped,
+            self.unflushed,
+        );
+        if let Some(flash) = &self.flash {
+            line += &format!(
+                "{} pages to flash, {} home in {} batches, {} second chances: ",
+                flash.enqueued, flash.home_pages, flash.home_batches, flash.second_chances
+            );
+        }
+        line.push_str(&match &self.unusable {
+            Some(why) => format!("UNUSABLE: {why}"),
+            None if self.verdict.good() => "nothing lost".into(),
+            None if self.verdict.torn => "A TRANSACTION IN HALVES".into(),
+            None => format!(
+                "{} keys LOST, {} WRONG, of {}",
+                self.verdict.lost, self.verdict.wrong, self.verdict.keys
+            ),
+        });
+        line
+    }
+}
