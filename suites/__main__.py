@@ -12,18 +12,20 @@ import sys
 from collections.abc import Callable
 
 from . import compare, dpkg, fio, git, processes, python, report, sqlite
-from .cuts import loop
+from .cuts import flash, loop
 from .place import forebay, target
 
 
 def main() -> int:
     suites = comparisons()
-    names = [*suites, loop.NAME]
+    cuts = {cut.NAME: cut for cut in (loop, flash)}
+    variants = [variant.name for cut in cuts.values() for variant in cut.VARIANTS]
+    names = [*suites, *cuts]
     parser = argparse.ArgumentParser(prog="python3 -m suites", description=__doc__)
     parser.add_argument("--only", action="append", choices=names, help="this suite (may be given several times)")
     parser.add_argument("--group", help="of a comparison: only groups whose name contains this")
     parser.add_argument("--rounds", type=int, default=100, help="cuts of each variant (default: 100)")
-    parser.add_argument("--variant", choices=[variant.name for variant in loop.VARIANTS], help="only this variant of the cuts")
+    parser.add_argument("--variant", choices=variants, help="only this variant of the cuts")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="of the cuts")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="copy pools and files of bad rounds to DIR")
     parser.add_argument("--scratch", type=pathlib.Path, metavar="DIR", help="work below DIR (default: the system's temporary directory)")
@@ -36,8 +38,8 @@ def main() -> int:
     results, said = [], versions()
     try:
         for name in options.only or names:
-            if name == loop.NAME:
-                results.append(loop.run(options.rounds, options.seed, options.variant, options.keep))
+            if name in cuts:
+                results.append(cuts[name].run(options.rounds, options.seed, options.variant, options.keep))
             else:
                 results.append(suites[name](options.scratch, options.group))
             # After each: an interrupted run has what was done. The page has the last result of each suite.

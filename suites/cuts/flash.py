@@ -1,0 +1,223 @@
+"""MariaDB behind a flash cache is killed and its file systems are cut, again and again. docs/suites.md has what came of it.
+
+Data and flash are file systems of their own (`disk`), shut down one after the other with nothing written back. The pool, with the redo log and the
+binary log, lies outside of both, in memory, and plays the persistent memory. In the next boot the server goes on with the warm cache, or `forebay flush`
+brings all pages home first: that is cut up to twice as well, and then `innochecksum` looks at the files before any server has mended anything. At
+last every transaction that was acknowledged must be there, whole (`mariadb`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+
+from .. import processes
+from ..place import create_pool, forebay, memory_dir
+from ..report import Case, Result
+from . import mariadb
+from .disk import Disk, why_not
+
+NAME = "flash-cuts"
+ABOUT = "MariaDB behind a flash cache; killed, both file systems shut down, warm or flushed in another boot"
+SOUND = "sound"
+# Rounds on one data directory and one cache, which age so.
+ROUNDS_OF_ONE_SERVER = 20
+FLUSH_LIMIT_S = 120.0
+# Hardly more than the four groups that a cache must have: its queue turns within a round.
+FLASH_SIZE = "4506KiB"
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What stands before the server."""
+
+    name: str
+    under_forebay: bool
+    options: tuple[str, ...] = ()
+    # True: it has to lose something, or the loop would not see it.
+    must_lose: bool = False
+    # Rounds, as a part of those asked for.
+    share: float = 1.0
+
+
+VARIANTS = [
+    Variant("behind flash", under_forebay=True, options=("--innodb-doublewrite=0",)),
+    Variant("MariaDB alone", under_forebay=False, share=0.1),
+    Variant("MariaDB alone, log not synced", under_forebay=False, options=("--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"), must_lose=True, share=0.05),
+]
+
+
+def run(rounds: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
+    """`rounds` of each variant (of the one named `only`)."""
+    result = Result(NAME, ABOUT)
+    if why := why_not():
+        result.missing = why
+        return result
+    if lacking := mariadb.missing():
+        result.missing = f"{', '.join(lacking)} not installed: scripts/setup.sh suites"
+        return result
+    result.notes.append(f"seed {seed}; ext4, flash of {FLASH_SIZE}, a buffer pool of 6 MiB, 10 MiB of pages that are written")
+    for variant in VARIANTS:
+        if only in (None, variant.name):
+            _run_variant(variant, max(3, round(rounds * variant.share)), seed, keep, result)
+    return result
+
+
+def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
+    done, bad, acknowledged, cuts = 0, 0, 0, 0
+    while done < rounds:
+        home = pathlib.Path(tempfile.mkdtemp(prefix="flash-cuts-", dir=memory_dir()))
+        try:
+            epoch = Epoch(variant, home, random.Random(f"{seed} {variant.name} {done}"))
+            try:
+                for number in range(done, min(rounds, done + ROUNDS_OF_ONE_SERVER)):
+                    before = epoch.acknowledged
+                    faults = epoch.round()
+                    done += 1
+                    acknowledged += max(0, epoch.written - before)
+                    if faults:
+                        bad += 1
+                        processes.say(f"{NAME}: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
+                    if not variant.must_lose:
+                        result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], ["; ".join(faults) or SOUND]))
+                    if faults and keep:
+                        epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}")
+                    if faults:
+                        break
+            finally:
+                epoch.close()
+                cuts += epoch.cuts
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        processes.say(f"{NAME}: {variant.name}: {done} of {rounds}, {bad} bad, {acknowledged:,} transactions acknowledged")
+    if variant.must_lose:
+        result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], ["loses" if bad else "loses nothing"]))
+    loses = " (it has to lose some)" if variant.must_lose else ""
+    result.notes.append(f"{variant.name}: {done} rounds, {cuts} cuts, {bad} bad{loses}, {acknowledged:,} transactions acknowledged")
+
+
+class Epoch:
+    """Two disks, a data directory, a cache and a pool; some rounds on them."""
+
+    def __init__(self, variant: Variant, home: pathlib.Path, rng: random.Random):
+        self.variant, self.home, self.rng = variant, home, rng
+        self.said = home / "said"
+        self.socket = home / "socket"
+        self.boot = uuid.UUID(int=rng.getrandbits(128))
+        self.acknowledged = self.written = self.sent = self.cuts = 0
+        self.about = "made"
+        # A small redo log makes checkpoints, a large one recoveries.
+        self.options = [f"--innodb-log-file-size={rng.choice(['4M', '16M'])}", "--sync-binlog=1", *variant.options]
+        self.options += rng.choice([["--innodb-max-dirty-pages-pct=0"], ["--innodb-max-dirty-pages-pct=99", "--innodb-io-capacity=100"]])
+        self.disks = []
+        try:
+            for name in ("data", "flash"):
+                (home / name).mkdir()
+                self.disks.append(Disk(home / name, "ext4"))
+            self.data = self.disks[0].mounted / "mariadb"
+            self.cache = self.disks[1].mounted / "cache"
+            mariadb.create(self.data)
+            if variant.under_forebay:
+                create_pool(home / "pool", size="64MiB", segment="8MiB", lanes=8)
+            self.server = self._start()
+            subprocess.run(self.server.command(), input=mariadb.TABLES, check=True, text=True, timeout=mariadb.CALL_LIMIT_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        processes.stop_all()
+        for disk in self.disks:
+            disk.close()
+
+    def _env(self) -> dict[str, str]:
+        """In this boot, with a pool that lived through the cut."""
+        run = self.home / "run"
+        run.mkdir(exist_ok=True)
+        return {"FOREBAY_TEST_BOOT_ID": str(self.boot), "FOREBAY_TEST_POOL_SURVIVED": "1", "FOREBAY_RUN_DIR": str(run)}
+
+    def _start(self) -> mariadb.Server:
+        front = []
+        if self.variant.under_forebay:
+            front = [forebay(), "run", "--pool", str(self.home / "pool"), "--flash", str(self.cache), "--flash-size", FLASH_SIZE, "--"]
+        return mariadb.Server(front, self.data, self.socket, self.options, self._env(), self.said)
+
+    def round(self) -> list[str]:
+        """Writes, cuts, flushes or not, starts: what is wrong then."""
+        self._write()
+        self._cut()
+        self.about = self.rng.choice(["warm", "flush", "flush"]) if self.variant.under_forebay else "recovered"
+        try:
+            if self.about == "flush" and (wrong := self._flush()):
+                return wrong
+            self.server = self._start()
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            return [str(error)]
+        if wrong := self.server.faults(self.acknowledged):
+            return wrong
+        self.sent = self.acknowledged = self.server.last()
+        return []
+
+    def _write(self) -> None:
+        """Transactions for some seconds; one may be under way at the end."""
+        client = mariadb.Client(self.server, self.said)
+        until = time.monotonic() + self.rng.uniform(0.3, 5)
+        while time.monotonic() < until:
+            if self.rng.random() < 0.25:
+                client.call(self.rng.choice(mariadb.FILES))
+            self.sent += 1
+            client.call(mariadb.transaction(self.sent, self.rng))
+            self.acknowledged = self.written = self.sent
+        if self.rng.random() < 0.3:
+            # Pages go on leaving the buffer pool, and the cache.
+            time.sleep(self.rng.uniform(0, 2))
+        if self.rng.random() < 0.5:
+            self.sent += 1
+            client.send(mariadb.transaction(self.sent, self.rng))
+            time.sleep(self.rng.uniform(0, 0.05))
+        self.client = client
+
+    def _cut(self) -> None:
+        """Nothing reaches either device any more, in any order; everything is killed; the next boot begins."""
+        for disk in self.rng.sample(self.disks, len(self.disks)):
+            disk.cut()
+        processes.stop_all()
+        for disk in self.disks:
+            disk.mount_again()
+        self.cuts += 1
+        self.boot = uuid.UUID(int=self.rng.getrandbits(128))
+
+    def _flush(self) -> list[str]:
+        """Brings all pages home, at the third attempt if two are cut."""
+        command = [forebay(), "flush", "--flash", str(self.cache)]
+        for _ in range(self.rng.choice([0, 1, 2, 2])):
+            with open(self.said, "ab") as output:
+                subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **self._env()})
+            time.sleep(self.rng.uniform(0.01, 0.25))
+            self._cut()
+            self.about += ", cut"
+        done = processes.run(command, cwd=self.home, limit_s=FLUSH_LIMIT_S, env=self._env())
+        if done.status != 0:
+            return [f"forebay flush: {done.outcome}: {' '.join((done.output + done.errors).split())}"]
+        # Of a file that was being made at the cut nothing was promised yet.
+        for name in ("ibdata1", "test/wide.ibd", "test/tx.ibd"):
+            checked = processes.run([mariadb.program("innochecksum"), str(self.data / name)], cwd=self.home, limit_s=FLUSH_LIMIT_S)
+            if checked.status != 0:
+                return [f"innochecksum {name}: {' '.join((checked.output + checked.errors).split())}"]
+        return []
+
+    def keep(self, to: pathlib.Path) -> None:
+        """Copies what is there, for whoever looks for the reason."""
+        processes.stop_all()
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(self.data, to / "data")
+        for path in [self.said, self.home / "pool", *self.cache.parent.glob("cache*")]:
+            if path.exists():
+                shutil.copy2(path, to)
