@@ -28,7 +28,7 @@ LAB := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-aarch64 powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo test test-aarch64 powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -44,7 +44,7 @@ demo: ## Show the store and an unmodified Redis at work, and kill both
 test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if its Rust target is installed
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	cargo test --workspace $(LOCKED)
+	cargo test --workspace --no-fail-fast $(LOCKED)
 	FOREBAY_TEST_POOLS=disk cargo test --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_redis \
 		--test run_sqlite --test run_postgres
 	python3 -m unittest -q suites.selftest
@@ -152,6 +152,11 @@ fuzz: ## Fuzz each target of fuzz/fuzz_targets, SECONDS=60 each (nightly Rust)
 		mkdir -p "fuzz/corpus/$$target" "fuzz/seeds/$$target"; \
 		cargo +nightly fuzz run --fuzz-dir fuzz "$$target" "fuzz/corpus/$$target" "fuzz/seeds/$$target" -- -max_total_time=$(SECONDS); \
 	done
+
+docs: ## Make the documentation site, with search and the papers' figures: target/docs/book/index.html
+	@scripts/setup.sh docs
+	cargo build $(LOCKED) -p forebay-lab
+	@scripts/docs.sh $(LAB)/debug/forebay-lab
 
 advisories: ## Check the dependencies against the RustSec advisories (needs the internet)
 	@scripts/setup.sh advisories

@@ -241,6 +241,12 @@ setup() {
             /usr/aarch64-linux-gnu/lib/libc.so libc6-dev-arm64-cross \
             qemu-aarch64 qemu-user
         ;;
+    docs)
+        need_rust
+        need_debian cc build-essential git git
+        install_debian
+        need_cargo_tool mdbook
+        ;;
     fuzz)
         need_rust
         need_debian c++ build-essential

@@ -16,7 +16,7 @@ use std::{
                   the reader's system is; --markdown writes the same as text. Without either, the Markdown goes to standard output.",
     after_long_help = "Examples:\n  \
         forebay-lab report results --html report.html\n  \
-        forebay-lab report results --markdown docs/reproduction.md"
+        forebay-lab report results --markdown report.md"
 )]
 pub struct Report {
     /// Where the results are

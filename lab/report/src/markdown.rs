@@ -1,4 +1,4 @@
-//! The page in Markdown: what docs/reproduction.md is.
+//! The page in Markdown: a page of the documentation site.
 
 use crate::{Results, section::Section, words};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ pub fn markdown(results: &Results) -> String {
     let mut page = "# The papers' figures, and ours\n\n\
         Made by `forebay-lab report` from the results of `forebay-lab paper`; not edited by hand. What is compared are ratios: absolute figures\n\
         belong to the machine. A figure is the median of the rounds; the smallest and the largest stand in parentheses. How each is measured:\n\
-        [benchmarks.md](benchmarks.md).\n\n"
+        docs/benchmarks.md.\n\n"
         .to_owned();
     for line in results.provenance() {
         let _ = writeln!(page, "* {}.", words::sentence(&line));

@@ -4,7 +4,6 @@
 use super::{Measured, Row, SSD, Size};
 use crate::{
     BenchError,
-    rounds::median,
     scratch::{PoolSource, ScratchPool},
 };
 use forebay_device::Profile;
@@ -90,18 +89,13 @@ fn scattered(n: u32) -> u32 {
     n.wrapping_mul(2_654_435_761) % PAGES
 }
 
-/// Microseconds that one of `PAGES` calls takes, in each round.
-fn timed(
-    rounds: usize,
-    mut call: impl FnMut(u32) -> Result<(), FlashError>,
-) -> Result<Vec<f64>, FlashError> {
-    let mut times = Vec::with_capacity(rounds);
-    for _ in 0..rounds {
-        let begun = Instant::now();
-        (0..PAGES).try_for_each(|n| call(scattered(n)))?;
-        times.push(begun.elapsed().as_secs_f64() * 1e6 / f64::from(PAGES));
-    }
-    Ok(times)
+/// Microseconds that one of `PAGES` calls takes.
+fn timed(mut call: impl FnMut(u32) -> Result<(), FlashError>) -> Result<f64, BenchError> {
+    let begun = Instant::now();
+    (0..PAGES)
+        .try_for_each(|n| call(scattered(n)))
+        .map_err(failed)?;
+    Ok(begun.elapsed().as_secs_f64() * 1e6 / f64::from(PAGES))
 }
 
 fn failed(error: FlashError) -> BenchError {
@@ -138,37 +132,37 @@ pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError
     let mut to = vec![0; PAGE];
     let enqueue = |n| cache.enqueue(&file, n, black_box(&page)).map(drop);
     // Every slot and buffer has been touched once.
-    timed(ROUNDS, enqueue).map_err(failed)?;
+    for _ in 0..ROUNDS {
+        timed(enqueue)?;
+    }
     cache.sync(&file).map_err(failed)?;
-    let rounds = size.pick(1, ROUNDS, ROUNDS);
-    let copy = timed(rounds, |n| {
-        // Any error is that of a wrong offset, and then the cache's reads fail too.
-        let _ = flash.read_at(black_box(&mut to), u64::from(n) * PAGE as u64);
-        Ok(())
-    });
-    let copy = median(&copy.map_err(failed)?);
     let mut missed = 0;
-    let hits = timed(rounds, |n| {
-        let found = cache.read(&file, n, black_box(&mut to))?;
-        missed += u32::from(!matches!(found, Read::Hit));
-        Ok(())
-    });
-    let hits = hits.map_err(failed)?;
+    // What the cache takes beside the copy, which is measured in the same round; 0 where noise hides it.
+    let (mut hits, mut enqueues) = (Vec::new(), Vec::new());
+    for _ in 0..size.pick(1, ROUNDS, ROUNDS) {
+        let copy = timed(|n| {
+            // Any error is that of a wrong offset, and then the cache's reads fail too.
+            let _ = flash.read_at(black_box(&mut to), u64::from(n) * PAGE as u64);
+            Ok(())
+        })?;
+        let hit = timed(|n| {
+            let found = cache.read(&file, n, black_box(&mut to))?;
+            missed += u32::from(!matches!(found, Read::Hit));
+            Ok(())
+        })?;
+        hits.push((hit - copy).max(0.0));
+        enqueues.push((timed(enqueue)? - copy).max(0.0));
+    }
     if missed > 0 {
         let what = format!("(the flash cache) {missed} pages that came in were not found");
         return Err(BenchError::Child(what));
     }
-    let enqueues = timed(rounds, enqueue).map_err(failed)?;
-    let ours = |figures: Vec<f64>| -> Vec<f64> {
-        let without = figures.into_iter().map(|us| (us - copy).max(0.0));
-        without.collect()
-    };
     let mut add = |series, x, figures: &[f64]| {
         let row = Row::of("cost", SSD, series, x, figures);
         measured.rows.push(row);
     };
-    add("the cache", "page found", &ours(hits));
-    add("the cache", "page that comes in", &ours(enqueues));
+    add("the cache", "page found", &hits);
+    add("the cache", "page that comes in", &enqueues);
     if let Some(device) = Profile::built_in(SSD) {
         let us = |(fixed, transfer): (u64, u64)| (fixed + transfer) as f64 / 1e3;
         let read = us(device.read.of(PAGE as u64, false));
