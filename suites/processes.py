@@ -55,6 +55,49 @@ def stop_all(limit_s: float = 20.0) -> None:
                 pass
 
 
+def descendants() -> list[int]:
+    """Process ids of all that came from us and are there still: parents before their children."""
+    children: dict[int, list[int]] = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return found[1:]
+
+
+def pause(pids: list[int], limit_s: float = 5.0) -> None:
+    """Stops these, each thread between two system calls."""
+    for pid in pids:
+        signal_to(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + limit_s
+    while not all(map(_is_stopped, pids)) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def signal_to(pid: int, number: int) -> None:
+    """Sends it, if the process is there still."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _is_stopped(pid: int) -> bool:
+    """True if none of its threads is in a system call or will be: all are stopped, or have ended."""
+    try:
+        tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+        states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in tasks]
+    except OSError:
+        return not pathlib.Path(f"/proc/{pid}").exists()
+    return all(state in "TZX" for state in states)
+
+
 @dataclasses.dataclass
 class Done:
     """How a program ended."""

@@ -186,6 +186,8 @@ class Epoch:
 
     def _cut(self) -> None:
         """Nothing reaches either device any more, in any order; everything is killed; the next boot begins."""
+        # Not in the middle of a sync: one that the shutdown overtakes may return 0 all the same, and the living would build on it (see `loop`).
+        processes.pause(processes.descendants())
         for disk in self.rng.sample(self.disks, len(self.disks)):
             disk.cut()
         processes.stop_all()

@@ -283,23 +283,6 @@ def _read_proc(pid: int, name: str) -> bytes:
         return b""
 
 
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
-
-
-def _is_stopped(pid: int) -> bool:
-    """True if none of its threads is in a system call or will be: all are stopped, or have ended."""
-    try:
-        tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
-        states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in tasks]
-    except OSError:
-        return not pathlib.Path(f"/proc/{pid}").exists()
-    return all(state in "TZX" for state in states)
-
-
 class Group:
     """The processes of a round: one process group, so that one signal ends all of them at once; one pipe, which is the ledger."""
 
@@ -342,17 +325,13 @@ class Group:
         writers = [pid for pid in members if b"worker.py" in _read_proc(pid, "cmdline") and b"forebay" not in _read_proc(pid, "comm")]
         others = [pid for pid in members if pid not in writers]
         for group in (writers, others):
-            for pid in group:
-                _signal(pid, signal.SIGSTOP)
-            deadline = time.monotonic() + PAUSE_LIMIT_S
-            while not all(map(_is_stopped, group)) and time.monotonic() < deadline:
-                time.sleep(0.001)
+            processes.pause(group, PAUSE_LIMIT_S)
         return members
 
     def go_on(self, paused: list[int]) -> None:
         """Undoes `pause`."""
         for pid in paused:
-            _signal(pid, signal.SIGCONT)
+            processes.signal_to(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills them all at once, and waits until none is there."""
