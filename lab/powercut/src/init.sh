@@ -14,6 +14,8 @@ chmod a+w /dev/console
 while read -r module; do
     insmod "/modules/$module.ko" || echo "LAB failed: module $module"
 done < /modules/order
+# From here on the disks are touched.
+echo "LAB up"
 ifconfig lo 127.0.0.1 up
 ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
 action='' pool='' failpoint='' broken='' flash=''

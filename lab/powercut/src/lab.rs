@@ -23,6 +23,11 @@ use std::{
 /// How long a machine may take to do what it is to do.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Starts of a machine whose emulator fails: QEMU 7.2 does, once in some hundred starts on a busy machine, while the guest sets up its interrupts.
+const BOOTS_MAX: u32 = 3;
+/// What QEMU says then.
+const EMULATOR_FAILED: &str = "msix_table_mmio_write: Assertion";
+
 /// Where the pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -218,12 +223,25 @@ impl Lab {
             let device = if images.pool.is_some() { "vdc" } else { "vdb" };
             parameters += &format!(" lab.flash={device}");
         }
-        Machine::boot(
-            kernel,
-            images,
-            &parameters,
-            images.disk.with_extension("console"),
-        )
+        let boot = || {
+            let console = images.disk.with_extension("console");
+            let mut machine = Machine::boot(kernel, images, &parameters, console)?;
+            let is_up = |_: &Machine, console: &str| console.contains("LAB up").then_some(());
+            machine.wait(PATIENCE, is_up).map(|()| machine)
+        };
+        let mut booted = boot();
+        for _ in 1..BOOTS_MAX {
+            match &booted {
+                Err(why) if why.to_string().contains(EMULATOR_FAILED) => {
+                    eprintln!(
+                        "the emulator failed before it touched a disk, and is started again: {why}"
+                    );
+                    booted = boot();
+                }
+                _ => break,
+            }
+        }
+        booted
     }
 }
 
