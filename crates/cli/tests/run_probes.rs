@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Ran, Sandbox, databases::small_pool};
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 /// Runs `python3 -c script` with `*.log` absorbed into `pool`.
 fn python(sandbox: &Sandbox, pool: &Path, options: &str, script: &str) -> Ran {
@@ -115,4 +115,37 @@ fn where_the_profile_says_so_making_a_ring_fails_and_nothing_is_given_up() {
             ran.stderr
         );
     }
+}
+
+#[test]
+fn a_checkpoint_of_innodb_is_written_after_a_real_sync_and_nothing_else_of_its_log_is() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: strace is not installed");
+        return;
+    }
+    let (sandbox, pool) = (Sandbox::new(), small_pool());
+    let script = "import os\n\
+                  fd = os.open('ib_logfile0', os.O_RDWR | os.O_CREAT)\n\
+                  for at in (12288, 4096, 16384, 8192, 20480):\n\
+                  \x20   os.pwrite(fd, b'x' * 512, at)\n\
+                  \x20   os.fdatasync(fd)";
+    let traced = sandbox.file("calls");
+    let mut run = sandbox.command("run --profile mariadb --pool");
+    run.arg(pool.path())
+        .args(["--", "strace", "-f", "-qq", "-o"]);
+    run.arg(&traced).args(["-e", "trace=pwrite64,fdatasync"]);
+    run.args(["python3", "-c", script]);
+    run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    Ran::of(run.output().unwrap()).ok();
+    let calls = fs::read_to_string(&traced).unwrap();
+    let calls: Vec<_> = (calls.lines())
+        .filter_map(|line| {
+            let (_, call) = line.split_once(' ')?;
+            let (name, arguments) = call.trim_start().split_once('(')?;
+            let offset = arguments.split(')').next()?.rsplit(' ').next()?;
+            Some(if name == "fdatasync" { "sync" } else { offset }.to_owned())
+        })
+        .collect();
+    let expected = ["12288", "sync", "4096", "16384", "sync", "8192", "20480"];
+    assert_eq!(calls, expected);
 }

@@ -5,7 +5,7 @@
 use crate::{
     PAGE_BYTES,
     complain::complain,
-    file::{PageFile, RealRead, RealWrite, State},
+    file::{PageFile, RealRead, RealWrite, State, said},
     identity::{self, Known},
     innodb::{self, Pages},
     names,
@@ -160,6 +160,17 @@ pub fn sync(fd: c_int, real: &mut dyn FnMut() -> Result<(), Errno>) -> Result<()
     match of(fd)? {
         Some((file, session)) => file.sync(session, real),
         None => real(),
+    }
+}
+
+/// Makes all pages durable that came into the cache before this call, of whichever file.
+///
+/// # Errors
+/// `EIO` if they cannot be.
+pub fn sync_all() -> Result<(), Errno> {
+    match session::current().filter(|_| !session::is_forked()) {
+        Some(session) => session.cache.sync_pages().map_err(|e| said(&e)),
+        None => Ok(()),
     }
 }
 

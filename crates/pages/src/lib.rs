@@ -36,7 +36,7 @@ mod table;
 
 pub use calls::{
     allocate, closing, duplicated, exiting, forked, leave, opened, read, renamed, renaming, sync,
-    truncate, truncate_path, truncating, unlinking, write,
+    sync_all, truncate, truncate_path, truncating, unlinking, write,
 };
 pub use file::{RealRead, RealWrite};
 pub use forebay_flash::Progress;

@@ -9,7 +9,7 @@
 //! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
 //! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit), [`identity`] (`setuid`).
 //!
-//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]).
+//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`] what comes before InnoDB says that pages are durable.
 //!
 //! [`device`] makes descriptors on an emulated device wait for it, [`guard`] readers of mappings.
 //!
@@ -18,6 +18,7 @@
 mod around;
 mod asynchronous;
 mod change;
+mod checkpoint;
 mod descriptor;
 mod device;
 mod dprintf;

@@ -7,7 +7,7 @@
 
 use crate::{
     around::{cancellation_point, checked, client, is_client, missing, tell_client},
-    device, memory, pages,
+    checkpoint, device, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -97,6 +97,7 @@ fn open_file(
                     device::note(fd, 0);
                 });
             }
+            checkpoint::opened(fd, path);
             pages::opened(fd, path)
         }
         Err(failed) => failed.with(-1),

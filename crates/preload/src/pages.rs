@@ -23,7 +23,7 @@ use std::{ffi::CStr, slice};
 pub(crate) use forebay_pages::{is_cached, is_configured};
 
 /// The program's descriptor, for system calls, which say `EBADF` if it is none.
-fn borrow(fd: c_int) -> BorrowedFd<'static> {
+pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
     match fd {
         0.. => {
             // SAFETY: not -1, and used for system calls only, which take any number.
@@ -111,6 +111,11 @@ pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) 
         })
     });
     synced.map_or_else(|failed| failed.with(-1), |()| 0)
+}
+
+/// Makes all pages durable that were written before, of whichever file.
+pub(crate) fn sync_all() -> Result<(), Failed> {
+    client(forebay_pages::sync_all)
 }
 
 /// Gives a page file another length by `real`.

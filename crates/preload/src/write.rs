@@ -9,7 +9,7 @@
 
 use crate::{
     around::{cancellation_point, client, missing},
-    device, guard, memory, pages,
+    checkpoint, device, guard, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -64,10 +64,10 @@ hooks! {
     });
 }
 
-/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs three loads.
+/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs four loads.
 #[inline]
 pub(crate) fn is_plain(fd: c_int) -> bool {
-    !client::absorbs(fd) && !pages::is_cached(fd) && guard::is_idle()
+    !client::absorbs(fd) && !pages::is_cached(fd) && guard::is_idle() && !checkpoint::may_come()
 }
 
 /// Where a write goes.
@@ -171,6 +171,9 @@ fn write_parts(
                 Err(failed) => failed.with(-1),
             },
         };
+    }
+    if let Err(failed) = checkpoint::before(fd, offset) {
+        return failed.with(-1);
     }
     if !client::absorbs(fd) {
         return plain();

@@ -39,13 +39,21 @@ pub struct Flushed {
 
 impl Cache {
     /// Makes all pages that were enqueued before this call durable, of whichever file: the open group goes out, flash is synced, the
-    /// metadata is recorded; and what was written to `file` past the cache. With [`WritePolicy::Through`] they are home as well.
+    /// metadata is recorded.
+    ///
+    /// # Errors
+    /// Then none of them is promised to be durable. They are kept, and the next sync tries it again.
+    pub fn sync_pages(&self) -> Result<(), FlashError> {
+        let rear = self.state.lock().map.rear;
+        self.make_durable(rear)
+    }
+
+    /// As [`sync_pages`](Self::sync_pages), and what was written to `file` past the cache. With [`WritePolicy::Through`] the pages are home as well.
     ///
     /// # Errors
     /// Then none of them is promised to be durable. They are kept, and the next sync tries it again.
     pub fn sync(&self, file: &CachedFile) -> Result<(), FlashError> {
-        let rear = self.state.lock().map.rear;
-        self.make_durable(rear)?;
+        self.sync_pages()?;
         self.settle(file)?;
         if self.policy() != WritePolicy::Through {
             return Ok(());

@@ -1,0 +1,75 @@
+//! InnoDB's checkpoints: what must be durable of other files before one is written.
+//!
+//! A checkpoint says that all pages that were changed before it are durable. The server syncs its page files first. But it takes a page for durable also if
+//! its write ended while that sync ran: the sync of the log, which follows, flushes the device, and with it whatever was written there past the page
+//! cache. Under Forebay that sync is no flush, and the page may be on its way to flash. So before a write to the place of a checkpoint:
+//!
+//! 1. the pages that came into the flash cache become durable;
+//! 2. the log is really synced, if it is absorbed: that flushes the device.
+
+use crate::{
+    around::{Failed, client},
+    device, pages,
+};
+use forebay_files::client as files;
+use libc::c_int;
+use rustix::fd::BorrowedFd;
+use std::{
+    ffi::CStr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// The log's records begin here; its header and two checkpoints lie before.
+const RECORDS: u64 = 12 << 10;
+
+/// This process has opened a redo log that something is to be done about.
+static HAS_LOG: AtomicBool = AtomicBool::new(false);
+
+/// The redo log, and the one that is to replace it when its size is changed.
+fn is_log(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next();
+    matches!(name, Some(b"ib_logfile0" | b"ib_logfile101"))
+}
+
+/// A file was opened as `fd` to be written to.
+pub(crate) fn opened(fd: c_int, path: &CStr) {
+    if is_log(path.to_bytes()) && (files::absorbs(fd) || pages::is_configured()) {
+        HAS_LOG.store(true, Relaxed);
+    }
+}
+
+/// Whether a write may be one of a checkpoint. Costs a load.
+#[inline]
+pub(crate) fn may_come() -> bool {
+    HAS_LOG.load(Relaxed)
+}
+
+/// Before a write to `fd` at `offset`, which is any file's.
+///
+/// # Errors
+/// Pages, or the device, cannot be made durable. Then there is no checkpoint.
+pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), Failed> {
+    if offset.is_none_or(|offset| offset >= RECORDS) || !may_come() {
+        return Ok(());
+    }
+    let fd_of_caller = pages::borrow(fd);
+    if !is_open_log(fd_of_caller) {
+        return Ok(());
+    }
+    pages::sync_all()?;
+    if !files::absorbs(fd) {
+        return Ok(());
+    }
+    let begun = device::begin(fd);
+    client(|| rustix::fs::fdatasync(fd_of_caller))?;
+    if let Some(begun) = begun {
+        begun.synced(true);
+    }
+    Ok(())
+}
+
+fn is_open_log(fd: BorrowedFd<'_>) -> bool {
+    use rustix::fd::AsRawFd;
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::readlink(link, Vec::new()).is_ok_and(|path| is_log(path.as_bytes()))
+}
