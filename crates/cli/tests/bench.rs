@@ -22,7 +22,13 @@ fn assert_clean(sandbox: &Sandbox) {
 
 #[test]
 fn every_database_is_measured_plain_and_with_each_pool() {
-    for line in ["redis --clients 2", "rocksdb", "postgres --clients 2"] {
+    for line in [
+        "redis --clients 2",
+        "rocksdb",
+        "postgres --clients 2",
+        "sqlite",
+        "sqlite --journal delete",
+    ] {
         let sandbox = Sandbox::on_disk();
         sandbox.let_in();
         fs::create_dir(sandbox.file("pools")).unwrap();
@@ -85,6 +91,19 @@ fn an_append_is_measured_beside_a_synced_write_and_the_users_pool_is_given_back(
     for row in rows {
         assert!(is_figure(&row["us"]) && is_figure(&row["faster"]), "{row}");
     }
+    let commits = report["commits"].as_array().unwrap();
+    let of: Vec<_> = commits.iter().map(|row| &row["mode"]).collect();
+    assert_eq!(of, ["forebay_disk"], "an emulated pool has no commits");
+    let figure = |name: &str| commits[0][name].as_f64().unwrap();
+    for what in ["write", "commit"] {
+        let (half, most) = (format!("{what}_p50_us"), format!("{what}_p99_us"));
+        assert!(
+            0.0 < figure(&half) && figure(&half) <= figure(&most),
+            "{report}"
+        );
+    }
+    let ratio = figure("commit_p99_us") / figure("write_p99_us");
+    assert!((figure("p99_over_write") - ratio).abs() < 1e-9 * ratio);
     assert_eq!(report["notes"], serde_json::json!([]));
     let status = sandbox.run("pool status p --json").ok().json();
     assert_eq!(status["owners"], serde_json::json!([]));
@@ -97,6 +116,22 @@ fn an_append_is_measured_beside_a_synced_write_and_the_users_pool_is_given_back(
         table.contains("x the file") && table.contains("power cut"),
         "{table}"
     );
+    assert!(!table.contains("own write"), "{table}");
+}
+
+#[test]
+fn the_users_pool_on_a_disk_is_measured_beside_the_disks_own_write() {
+    let sandbox = Sandbox::on_disk();
+    sandbox.run("pool create p --disk --size 32MiB").ok();
+    let line = "bench pool --quick --dir . --pool p --sizes 64";
+    let table = sandbox.run(line).ok().text();
+    assert!(
+        table.contains("own write p50") && table.contains("x own p99"),
+        "{table}"
+    );
+    let status = sandbox.run("pool status p --json").ok().json();
+    assert_eq!(status["owners"], serde_json::json!([]));
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 1);
 }
 
 #[test]
@@ -113,6 +148,7 @@ fn a_benchmark_that_cannot_be_run_says_why() {
     for (line, remedy) in [
         ("redis", "redis-server redis-tools"),
         ("rocksdb", "apt-get install rocksdb-tools"),
+        ("sqlite", "apt-get install sqlite3"),
     ] {
         let mut bench = sandbox.command(&format!("bench {line} --quick"));
         Ran::of(bench.env("PATH", "/nowhere").output().unwrap())

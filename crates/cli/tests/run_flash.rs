@@ -8,7 +8,7 @@ use common::{
     FOREBAY, Ran, Sandbox,
     cut::{Cut, cut},
     databases::{Strike, boot_anew, moment, random, small_pool},
-    disk::Disk,
+    disk::{Disk, Loop},
     mariadb::{check, faults, make_table},
     writers::Writer,
 };
@@ -883,37 +883,6 @@ fn a_cache_of_another_size_has_nothing_that_was_not_written_to_it() {
     server.stop().unwrap();
 }
 
-/// A loop device of 4,096-byte sectors; detached in the end.
-struct Loop(String);
-
-impl Loop {
-    fn of(image: &Path) -> Option<Self> {
-        let line = ["-f", "--show", "--sector-size", "4096", image.to_str()?];
-        let made = std::process::Command::new("losetup")
-            .args(line)
-            .output()
-            .ok()?;
-        match made.status.success() {
-            true => Some(Self(String::from_utf8(made.stdout).ok()?.trim().to_owned())),
-            false => {
-                println!(
-                    "skipped: losetup: {}",
-                    String::from_utf8_lossy(&made.stderr)
-                );
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("losetup")
-            .args(["-d", &self.0])
-            .output();
-    }
-}
-
 #[test]
 fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_it() {
     let Some(mut world) = World::new() else {
@@ -921,7 +890,7 @@ fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_
     };
     let image = world.launch.dir.join("image");
     fs::write(&image, vec![0; 16 << 20]).unwrap();
-    let Some(device) = Loop::of(&image) else {
+    let Some(device) = Loop::of(&image, 4096) else {
         return;
     };
     let line = |flash: &str, size: &str| {
@@ -929,11 +898,14 @@ fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_
             "run --flash {flash} --flash-size {size} -- mariadbd --no-defaults --help"
         ))
     };
-    line(&device.0, "14MiB").fails(1, &["in memory", "ln -s"]);
-    std::os::unix::fs::symlink(&device.0, world.flash()).unwrap();
+    line(&device.path, "14MiB").fails(1, &["in memory", "ln -s"]);
+    std::os::unix::fs::symlink(&device.path, world.flash()).unwrap();
     line("flash", "32MiB").fails(1, &["16777216 bytes"]);
     let write = |at: u64, bytes: &[u8]| {
-        let file = fs::OpenOptions::new().write(true).open(&device.0).unwrap();
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(&device.path)
+            .unwrap();
         file.write_all_at(bytes, at).unwrap();
         file.sync_all().unwrap();
     };

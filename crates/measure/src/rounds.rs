@@ -23,6 +23,15 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// `share` (0 to 1) of the values are below it; `NaN` of nothing. Sorts them.
+#[must_use]
+pub fn percentile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = (values.len() as f64 * share) as usize;
+    let last = values.len().saturating_sub(1);
+    values.get(at.min(last)).copied().unwrap_or(f64::NAN)
+}
+
 /// The span. Zeros of nothing.
 #[must_use]
 pub fn span(values: &[f64]) -> Span {
@@ -61,6 +70,15 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(&[]), 0.0);
         assert_eq!(span(&[3.0, 1.0, 2.0]), Span { min: 1.0, max: 3.0 });
+    }
+
+    #[test]
+    fn percentiles_are_of_the_sorted_values() {
+        let mut values: Vec<f64> = (0..100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&mut values, 0.5), 50.0);
+        assert_eq!(percentile(&mut values, 0.99), 99.0);
+        assert_eq!(percentile(&mut [7.0], 0.99), 7.0);
+        assert!(percentile(&mut [], 0.99).is_nan());
     }
 
     #[test]

@@ -12,7 +12,11 @@ use crate::{
     format::{layout::PAGE, superblock::Superblock, table::Tables},
     media::{Guard, Media},
 };
-use std::{io::IoSlice, path::PathBuf, sync::Arc};
+use std::{
+    io::{ErrorKind, IoSlice},
+    path::PathBuf,
+    sync::Arc,
+};
 
 /// The lock that guards who owns which lane and segment.
 const POOL_LOCK: u32 = 0;
@@ -96,6 +100,11 @@ impl Core {
         // Whole pages: of what lies before it there only the header is written, and nothing meanwhile.
         let from = offset / PAGE * PAGE;
         let written = self.media.write_back(from, offset + bytes - from);
-        written.map_err(|e| PoolError::io(&self.path, "erasing a part of the pool", e))
+        written.map_err(|e| match e.kind() {
+            ErrorKind::StorageFull => self.fail(PoolErrorKind::NoBlocks {
+                bytes: self.superblock.geometry.pool_bytes,
+            }),
+            _ => PoolError::io(&self.path, "erasing a part of the pool", e),
+        })
     }
 }

@@ -68,6 +68,58 @@ pub enum PoolErrorKind {
         /// What is there.
         found: String,
     },
+    /// A device that holds something.
+    #[error(
+        "holds {found}; nothing was changed. If nothing of that is needed, give it up with --force; otherwise choose another device"
+    )]
+    Holds {
+        /// What is there.
+        found: String,
+    },
+    /// A device that the kernel uses.
+    #[error(
+        "is in use ({by}); nothing was changed, and --force does not change that. Unmount it, take it out of what it is part of, or choose another device"
+    )]
+    Busy {
+        /// What for.
+        by: String,
+    },
+    /// A medium that the pool does not fit on.
+    #[error(
+        "has {found} bytes, and a pool of {wanted} was asked for; nothing was changed. Ask for no more than it has (--size), or take a larger one"
+    )]
+    TooSmall {
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// A file system that the pool does not fit on.
+    #[error(
+        "does not fit: it takes {wanted} bytes, and the file system there has {free} left; nothing of it was left behind. Make room, or ask for less (--size)"
+    )]
+    NoRoom {
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes free before.
+        free: u64,
+    },
+    /// A file that lacks blocks, on a file system that has none.
+    #[error(
+        "needs room that its file system does not have: its file has holes (or the file system writes everything anew, as Btrfs does). Nothing that was acknowledged is lost. Make room, and fill the holes while no program uses the pool: fallocate -l {bytes} on its file"
+    )]
+    NoBlocks {
+        /// Bytes of the pool.
+        bytes: u64,
+    },
+    /// A disk that cannot write a page alone.
+    #[error(
+        "lies on a disk with sectors of {found} bytes: a write that tears would take what was committed beside it, since a pool writes pages of 4096. Choose a disk with sectors of 4096 bytes or less"
+    )]
+    SectorTooLarge {
+        /// Bytes of a sector.
+        found: u64,
+    },
     /// No pool.
     #[error(
         "is not a Forebay pool: both superblocks are unreadable ({found}). If it was a pool, restore it from a copy; nothing was changed"

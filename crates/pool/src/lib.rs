@@ -32,6 +32,7 @@
 
 mod checksum;
 mod commit;
+pub mod contents;
 mod core;
 mod error;
 #[cfg(feature = "failpoints")]

@@ -39,6 +39,14 @@ fn recover_finds_every_put_that_returned_before_the_kill() {
 }
 
 #[test]
+fn group_commit_finds_what_was_committed_and_nothing_else() {
+    says(
+        "group_commit",
+        &["200 puts were committed, one was not; 200 are there"],
+    );
+}
+
+#[test]
 fn the_readme_shows_an_example_as_it_is() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     // Beside the crate where it is published, and two directories up in the repository.

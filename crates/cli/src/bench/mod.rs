@@ -3,10 +3,12 @@
 //! Each of them is measured plain and under Forebay in turns ([`turns`]), by the load program that comes with it. What the project itself
 //! measures, in more modes and beside more peers, is `forebay-lab` (lab/).
 
+mod commits;
 mod pool;
 mod postgres;
 pub mod redis;
 mod rocksdb;
+mod sqlite;
 pub mod turns;
 
 use crate::{failure::Failure, measuring::clean_up_on_signals};
@@ -18,6 +20,7 @@ pub enum Command {
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
     Postgres(postgres::Postgres),
+    Sqlite(sqlite::Sqlite),
 }
 
 impl Command {
@@ -28,6 +31,7 @@ impl Command {
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
             Self::Postgres(postgres) => postgres.run(),
+            Self::Sqlite(sqlite) => sqlite.run(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `forebay bench pool`: an append to a pool beside the synced write that it stands for.
 
-use super::turns::{Options, number};
+use super::{
+    commits::{self, Commit},
+    turns::{Options, number},
+};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_measure::{
@@ -27,7 +30,8 @@ use std::{
 #[derive(Args)]
 #[command(
     long_about = "Measures what it costs to make some bytes durable: by a write to a file and an fdatasync, on the disk under --dir, and by an append \
-                  to a pool. One thread does them in turns, round after round; figures are means of a turn, and medians of the rounds.\n\n\
+                  to a pool. One thread does them in turns, round after round; figures are means of a turn, and medians of the rounds. Of a pool in a file on a \
+                  disk, a commit is shown beside that disk's own write of a page.\n\n\
                   Without --pool, the pool is emulated in ordinary memory, and removed again.",
     after_long_help = "Examples:\n  \
         forebay bench pool --dir /var/lib\n  \
@@ -51,6 +55,8 @@ struct Report {
     /// Where each pool is, and what an append to it survives.
     pools: Vec<Medium>,
     rows: Vec<Row>,
+    /// Of each pool in a file on a disk: a commit beside the disk's own write.
+    commits: Vec<Commit>,
     notes: Vec<String>,
 }
 
@@ -99,6 +105,7 @@ impl Pool {
             rounds: options.rounds(),
             pools: Vec::new(),
             rows: Vec::new(),
+            commits: Vec::new(),
             notes: Vec::new(),
         };
         let mut modes: Vec<(String, Box<dyn Durable>)> = vec![("file".to_owned(), Box::new(file))];
@@ -119,6 +126,12 @@ impl Pool {
                 eprintln!("{}", size::show(bytes));
                 report.rows.extend(measure(bytes, &mut modes, options)?);
                 Ok(())
+            })
+            .and_then(|()| {
+                for (name, mode) in &mut modes {
+                    report.commits.extend(mode.commits(name, options)?);
+                }
+                Ok(())
             });
         let ended = modes.into_iter().filter_map(|(_, mode)| mode.end());
         report.notes.extend(ended);
@@ -132,6 +145,11 @@ trait Durable {
     /// Makes these bytes durable again and again for so long. The mean time of one, in seconds.
     fn turn(&mut self, values: &Values, time: Duration) -> Result<f64, Failure>;
 
+    /// A commit beside the disk's own write, where it is a pool that has commits.
+    fn commits(&mut self, _name: &str, _options: &Options) -> Result<Option<Commit>, Failure> {
+        Ok(None)
+    }
+
     /// Gives back what is the user's. In words, if that is not possible.
     fn end(self: Box<Self>) -> Option<String> {
         None
@@ -144,7 +162,7 @@ fn measure(
     modes: &mut [(String, Box<dyn Durable>)],
     options: &Options,
 ) -> Result<Vec<Row>, Failure> {
-    let time = Duration::from_millis(if options.quick { 10 } else { 300 });
+    let time = time(options);
     let values = Values::new(usize::try_from(bytes).unwrap_or(usize::MAX));
     let mut us: Vec<Vec<f64>> = modes.iter().map(|_| Vec::new()).collect();
     for round in 0..options.rounds() {
@@ -161,6 +179,11 @@ fn measure(
         faster: file / us,
     });
     Ok(rows.collect())
+}
+
+/// Of a turn.
+fn time(options: &Options) -> Duration {
+    Duration::from_millis(if options.quick { 10 } else { 300 })
 }
 
 /// A file that is written and synced.
@@ -201,7 +224,7 @@ impl Durable for Writes {
 /// A lane of a pool that is appended to, and what is in it thrown away.
 struct Appends {
     lane: Lane,
-    _pool: ScratchPool,
+    pool: ScratchPool,
 }
 
 impl Appends {
@@ -210,17 +233,33 @@ impl Appends {
         let claim = claim.segments(SEGMENTS).label("forebay bench pool");
         let (lane, recovered) = pool.pool().claim(Uuid::new_v4(), &claim)?;
         drop(recovered);
-        Ok(Self { lane, _pool: pool })
+        Ok(Self { lane, pool })
     }
 
-    /// Releases what is sealed until `done`.
-    fn drain(&self, done: &AtomicBool) {
+    /// Does `work` while what is sealed is released.
+    fn drained<T>(&self, work: impl FnOnce() -> T) -> T {
         const WAIT: Duration = Duration::from_millis(20);
-        while !done.load(Relaxed) {
-            if let Some(sealed) = self.lane.take_sealed(WAIT) {
-                sealed.release();
-            }
-        }
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    if let Some(sealed) = self.lane.take_sealed(WAIT) {
+                        sealed.release();
+                    }
+                }
+            });
+            let outcome = work();
+            done.store(true, Relaxed);
+            outcome
+        })
+    }
+
+    /// Makes `value` durable.
+    fn append(&self, value: &[u8]) -> Result<(), Failure> {
+        const KIND: u16 = 1;
+        let lsn = self.lane.append(KIND, &[IoSlice::new(value)]);
+        let committed = lsn.and_then(|lsn| self.lane.commit(lsn + 1));
+        committed.map_err(|error| MeasureError::from(error).into())
     }
 }
 
@@ -228,30 +267,39 @@ impl Durable for Appends {
     fn turn(&mut self, values: &Values, time: Duration) -> Result<f64, Failure> {
         /// Appends between two looks at the clock, which costs about as much as a small one.
         const STEP: u64 = 16;
-        const KIND: u16 = 1;
         let step = if self.lane.needs_commit() { 1 } else { STEP };
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| self.drain(&done));
+        self.drained(|| {
             let begun = Instant::now();
             let mut appended = 0;
-            let outcome = loop {
-                if begun.elapsed() >= time {
-                    break Ok(begun.elapsed().as_secs_f64() / appended as f64);
-                }
-                let mut append = || {
-                    let value = values.value(appended);
-                    let lsn = self.lane.append(KIND, &[IoSlice::new(value)])?;
+            while begun.elapsed() < time {
+                for _ in 0..step {
+                    self.append(values.value(appended))?;
                     appended += 1;
-                    self.lane.commit(lsn + 1)
-                };
-                if let Err(error) = (0..step).try_for_each(|_| append()) {
-                    break Err(MeasureError::from(error).into());
                 }
-            };
-            done.store(true, Relaxed);
-            outcome
+            }
+            Ok(begun.elapsed().as_secs_f64() / appended as f64)
         })
+    }
+
+    fn commits(&mut self, name: &str, options: &Options) -> Result<Option<Commit>, Failure> {
+        let path = self.pool.path();
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        // Of a device there is no other part to write to.
+        if !self.lane.needs_commit() || !path.is_file() {
+            return Ok(None);
+        }
+        let values = Values::new(commits::BYTES);
+        let mut appended = 0;
+        let commit = || {
+            let start = Instant::now();
+            self.append(values.value(appended))?;
+            appended += 1;
+            Ok(start.elapsed().as_secs_f64() * 1e6)
+        };
+        let measured =
+            self.drained(|| commits::measure(name, dir, options.rounds(), time(options), commit));
+        measured.map(Some)
     }
 
     fn end(self: Box<Self>) -> Option<String> {
@@ -287,6 +335,9 @@ fn human(report: &Report) -> String {
         number(report.rounds, "round"),
         table.render()
     ));
+    if !report.commits.is_empty() {
+        text.push_str(&commits::human(&report.commits));
+    }
     for note in &report.notes {
         text.push_str(&format!("note: {note}\n"));
     }

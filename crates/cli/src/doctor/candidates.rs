@@ -2,14 +2,13 @@
 
 use super::disks::{self, Mount};
 use forebay_files::disks::whole;
-use rustix::{
-    fs::{Mode, OFlags},
-    io::{Errno, ReadWriteFlags},
+use forebay_measure::{
+    disk::pages::{How, Pages},
+    rounds::percentile,
 };
 use serde::Serialize;
 use std::{
-    io::IoSlice,
-    os::fd::OwnedFd,
+    io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -18,8 +17,6 @@ use std::{
 const LIMIT: Duration = Duration::from_millis(400);
 /// So often, at most.
 const TIMES: usize = 100;
-/// Bytes of the file that is measured with.
-const BYTES: u64 = 1 << 20;
 /// A pool of the usual size, and some room.
 const FREE: u64 = 192 << 20;
 /// A gain below this is within the noise of a disk.
@@ -106,7 +103,7 @@ impl Found {
 
 /// Looks for places for the data in `directory`, and measures them.
 pub fn find(directory: &Path) -> Found {
-    let sync = measure(directory, true);
+    let sync = measure(directory, How::Appended);
     let (Ok(mut sync), Some(own)) = (sync, disks::mount_of(directory)) else {
         return Found::default();
     };
@@ -130,7 +127,7 @@ pub fn find(directory: &Path) -> Found {
 }
 
 fn place(mount: &Mount, data: &[String], sync_us: f64) -> Option<Place> {
-    let mut commits = measure(&mount.point, false).ok()?;
+    let mut commits = measure(&mount.point, How::InPlace).ok()?;
     let commit_us = percentile(&mut commits, 0.5);
     let disks = whole(mount.device);
     let mut warnings: Vec<String> = disks.iter().filter_map(|disk| disks::doubt(disk)).collect();
@@ -156,56 +153,15 @@ fn free(directory: &Path) -> u64 {
     rustix::fs::statvfs(directory).map_or(0, |found| found.f_bavail * found.f_frsize)
 }
 
-/// `share` of the times are below it, µs.
-fn percentile(times: &mut [f64], share: f64) -> f64 {
-    times.sort_by(f64::total_cmp);
-    let at = (times.len() as f64 * share) as usize;
-    times
-        .get(at.min(times.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or(f64::NAN)
-}
-
-/// Writes pages to a file without a name in `directory`, each durable before the next: appended and synced as a log is, or, as a commit is, in place and
-/// past the page cache. Each one's time, µs.
-fn measure(directory: &Path, appends: bool) -> Result<Vec<f64>, Errno> {
-    #[repr(C, align(4096))]
-    struct Page([u8; 4096]);
-    let page = Box::new(Page([0x5A; 4096]));
-    let file = nameless(directory)?;
-    if !appends {
-        let zeros = vec![0; 1 << 16];
-        for at in (0..BYTES).step_by(zeros.len()) {
-            rustix::io::pwrite(&file, &zeros, at)?;
-        }
-        rustix::fs::fsync(&file)?;
-        // Where it is refused the page cache lies between, as for a pool.
-        let _ = rustix::fs::fcntl_setfl(&file, OFlags::DIRECT);
-    }
+/// Each page's time, µs.
+fn measure(directory: &Path, how: How) -> io::Result<Vec<f64>> {
+    let mut pages = Pages::new(directory, how)?;
     let begun = Instant::now();
     let mut times = Vec::new();
     while times.len() < TIMES && begun.elapsed() < LIMIT {
-        let at = times.len() as u64 * page.0.len() as u64 % BYTES;
-        let start = Instant::now();
-        match appends {
-            true => {
-                rustix::io::pwrite(&file, &page.0, at)?;
-                rustix::fs::fdatasync(&file)?;
-            }
-            false => {
-                let parts = [IoSlice::new(&page.0)];
-                rustix::io::pwritev2(&file, &parts, at, ReadWriteFlags::DSYNC)?;
-            }
-        }
-        times.push(start.elapsed().as_secs_f64() * 1e6);
+        times.push(pages.write()?);
     }
     Ok(times)
-}
-
-/// It is gone when it is closed, however we end.
-fn nameless(directory: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)
 }
 
 #[cfg(test)]
@@ -229,13 +185,5 @@ mod tests {
         assert!(own.same_disk && own.commit_us > 0.0);
         assert!(found.sync_us.unwrap() > 0.0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn percentiles_are_of_the_sorted_times() {
-        let mut times: Vec<f64> = (0..100).rev().map(f64::from).collect();
-        assert_eq!(percentile(&mut times, 0.5), 50.0);
-        assert_eq!(percentile(&mut times, 0.99), 99.0);
-        assert_eq!(percentile(&mut [7.0], 0.99), 7.0);
     }
 }

@@ -1,9 +1,10 @@
 //! What the kernel says of mounts and disks.
 
+use forebay_pool::contents;
 use rustix::fs::{Mode, OFlags};
 use std::{
     fs,
-    io::Read,
+    io::{Seek, SeekFrom},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -108,7 +109,7 @@ pub fn doubt(disk: &str) -> Option<String> {
     (is_usb || read("removable").trim() == "1").then(|| format!("{disk} can be pulled out"))
 }
 
-/// Disks and partitions that nothing uses, and whose first 8 KiB are zeros. They are read, and that is all.
+/// Disks and partitions that nothing uses, and on which nothing is found. They are read, and that is all.
 pub fn unused() -> Vec<PathBuf> {
     let entries = |path: &Path| -> Vec<PathBuf> {
         let found = fs::read_dir(path).into_iter().flatten().flatten();
@@ -140,9 +141,11 @@ fn is_unused(device: &Path) -> bool {
     let Ok(open) = rustix::fs::open(device, flags, Mode::empty()) else {
         return false;
     };
-    let mut start = [0; 8 << 10];
-    let read = fs::File::from(open).read_exact(&mut start);
-    read.is_ok() && start.iter().all(|byte| *byte == 0)
+    let mut file = fs::File::from(open);
+    let found = file
+        .seek(SeekFrom::End(0))
+        .and_then(|bytes| contents::find(&file, bytes));
+    found.is_ok_and(|found| found.is_empty())
 }
 
 #[cfg(test)]

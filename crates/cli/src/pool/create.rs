@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     long_about = "Makes a pool: a file on a file system mounted with -o dax on persistent memory, or a devdax \
-                  device. Nothing that exists is overwritten.\n\n\
+                  device. Nothing that exists is overwritten: of a device that holds something it says what, and --force gives that up.\n\n\
                   With --disk, or on a block device, it lies on an ordinary disk: a sync of a program under forebay run, or a put of a store, is then one write there, \
                   instead of the syncs of its own files. That pays where this disk syncs faster than the one with the data, and hardly \
                   where it is the same.\n\n\
@@ -41,6 +41,9 @@ pub struct Create {
     /// Make it on an ordinary disk: what a program has synced survives a power cut
     #[arg(long)]
     disk: bool,
+    /// Give up what the device holds: file systems, partition tables, pools. Never what is in use, and never a file
+    #[arg(long)]
+    force: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -57,7 +60,8 @@ impl Create {
             .segment_size(self.segment_size)
             .lanes(self.lanes)
             .emulated(self.emulated)
-            .on_disk(self.disk);
+            .on_disk(self.disk)
+            .force(self.force);
         let pool = options.create(&self.path)?;
         output::report(self.json, &PoolReport::of(&pool), |report| {
             format!("created {}\n{}", self.path.display(), report.human())

@@ -95,7 +95,7 @@ impl Drop for Disk {
 }
 
 /// What a program says if it succeeds.
-fn run(program: &str, words: &[&str]) -> Result<String, String> {
+pub fn run(program: &str, words: &[&str]) -> Result<String, String> {
     let done = Command::new(program)
         .args(words)
         .output()
@@ -106,5 +106,55 @@ fn run(program: &str, words: &[&str]) -> Result<String, String> {
             "{program} {words:?}: {}",
             String::from_utf8_lossy(&done.stderr).trim()
         )),
+    }
+}
+
+/// A loop device over an image; detached in the end.
+pub struct Loop {
+    pub path: String,
+}
+
+impl Loop {
+    /// With sectors of so many bytes; none where that cannot be made (no root, no loop device, a kernel that has no such sectors).
+    pub fn of(image: &Path, sector_bytes: u32) -> Option<Self> {
+        let sector = sector_bytes.to_string();
+        let line = ["-f", "-P", "--show", "--sector-size", &sector];
+        let made = run("losetup", &[&line[..], &[image.to_str()?]].concat());
+        match made {
+            Ok(path) => Some(Self { path }),
+            Err(why) => {
+                println!("skipped: {why}");
+                None
+            }
+        }
+    }
+
+    /// The name without the directory.
+    pub fn name(&self) -> &str {
+        self.path.trim_start_matches("/dev/")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["-d", &self.path]);
+    }
+}
+
+/// Something that is mounted; unmounted in the end.
+pub struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `device` at `at`, which is made.
+    pub fn at(device: &str, at: &Path) -> Self {
+        fs::create_dir_all(at).unwrap();
+        run("mount", &[device, at.to_str().unwrap()]).unwrap();
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", self.0.to_str().unwrap()]);
     }
 }

@@ -244,8 +244,8 @@ impl Run {
         }
     }
 
-    /// The lane has ended before the run, because a process damaged the memory that all share: syncs every file really, after which nothing in the lane is
-    /// needed.
+    /// The lane has ended before the run, because the pool's disk failed or a process damaged the memory that all share: syncs every file really, after
+    /// which nothing in the lane is needed.
     ///
     /// # Errors
     /// That of a file that cannot be synced: then the lane stays as it is.
@@ -257,10 +257,22 @@ impl Run {
         if let Some(errno) = self.page.failure() {
             return Err(errno);
         }
-        sys::complain(
-            "a process of the run has damaged the memory that all of them share: nothing is absorbed any more, and every sync is a real one. What was \
-             acknowledged is not lost. Restart the program, and look into what it writes to",
-        );
+        let (why, remedy) = match self.lane.failure() {
+            Some(error) => (
+                format!(
+                    "the disk of the pool {} failed ({error})",
+                    self.pool.path().display()
+                ),
+                "See to that disk, and restart the program",
+            ),
+            None => (
+                "a process of the run has damaged the memory that all of them share".to_owned(),
+                "Restart the program, and look into what it writes to",
+            ),
+        };
+        sys::complain(&format!(
+            "{why}: nothing is absorbed any more, and every sync is a real one. What was acknowledged is not lost. {remedy}"
+        ));
         self.sync_files(shared, |_| true)?;
         self.lane.settle().map_err(|e| {
             // A recovery would write what the pool has over what is newer.

@@ -1,6 +1,7 @@
 //! The device under a directory: how fast it is, measured in the same run, and what it has written.
 
 mod block;
+pub mod pages;
 
 pub use block::{BlockDevice, Written};
 

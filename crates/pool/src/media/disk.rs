@@ -15,6 +15,7 @@ use super::{
     Media, Survives,
     held::HeldLocks,
     mapping::{Kind, Lock, Mapping, lock_byte},
+    sector,
 };
 use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE};
 use parking_lot::Mutex;
@@ -68,7 +69,7 @@ impl DiskMedia {
     /// On a disk of `bytes` bytes that is open for reading and writing; with the `memory` of another process that has it, or one of its own.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says; a disk whose sectors are larger than a page.
     pub(crate) fn new(
         path: &Path,
         file: File,
@@ -78,6 +79,9 @@ impl DiskMedia {
         let fail = |doing| move |e: io::Error| PoolError::io(path, doing, e);
         let sharing = fail("making memory to share");
         let is_joined = memory.is_some();
+        if !is_joined {
+            sector::check(path, &file)?;
+        }
         let memory_fd = match memory {
             Some(memory) => memory,
             None => sealed(bytes).map_err(&sharing)?,

@@ -12,6 +12,7 @@ mod file;
 mod held;
 mod mapped;
 mod mapping;
+pub(crate) mod sector;
 mod sim;
 mod synced;
 mod window;

@@ -1,13 +1,16 @@
 //! Making a pool. docs/pool-format.md, "Superblock".
 //!
-//! 1. *Refuse* what is there already: a file of that name, or a device that holds data.
+//! 1. *Refuse* what is there already: a file of that name, or a device that is used or holds something (`device`).
 //! 2. *Allocate* the file with real zeros, and make it and its name durable.
 //! 3. *Erase* both superblocks, then the tables, and write the tables of a pool in which everything is free.
 //! 4. *Write* the superblocks.
 //!
 //! A superblock is what makes a pool, so one that is made only in part is none.
 
-use super::{Pool, PoolOptions};
+use super::{
+    Pool, PoolOptions,
+    device::{self, check_unused_pool},
+};
 use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
@@ -19,7 +22,7 @@ use crate::{
 };
 use std::{
     fs::{self, OpenOptions},
-    io::{Read, Seek, SeekFrom},
+    io,
     os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
@@ -29,7 +32,8 @@ impl PoolOptions {
     /// Makes a pool at `path`. A file is created there; a devdax device or a block device is formatted.
     ///
     /// # Errors
-    /// [`PoolErrorKind::Exists`] if anything is there already, [`PoolErrorKind::BadSize`],
+    /// [`PoolErrorKind::Exists`] if there is a file already, [`PoolErrorKind::Holds`] if there is anything on a device ([`force`](Self::force) gives it up),
+    /// [`PoolErrorKind::Busy`], [`PoolErrorKind::TooSmall`], [`PoolErrorKind::NoRoom`], [`PoolErrorKind::BadSize`], [`PoolErrorKind::SectorTooLarge`],
     /// [`PoolErrorKind::NotPersistentMemory`] without [`emulated`](Self::emulated). A file that was made is removed again.
     ///
     /// ```
@@ -63,13 +67,11 @@ impl PoolOptions {
             let mut start = vec![0; (2 * PAGE).min(media.bytes()) as usize];
             media.load(0, &mut start);
             if start.iter().any(|&b| b != 0) {
-                return Err(PoolError::new(
-                    path,
-                    PoolErrorKind::Exists {
-                        found: "a device that holds data; zero its first 8 KiB to give it up"
-                            .into(),
-                    },
-                ));
+                if !self.force {
+                    let found = "data: a pool, or something else".to_owned();
+                    return Err(PoolError::new(path, PoolErrorKind::Holds { found }));
+                }
+                check_unused_pool(path)?;
             }
             Arc::new(media)
         } else {
@@ -97,20 +99,14 @@ impl PoolOptions {
     }
 
     fn open_empty(&self, path: &Path, is_device: bool) -> Result<DiskMedia, PoolError> {
-        let exists = |found: &str| {
-            let found = found.to_owned();
-            PoolError::new(path, PoolErrorKind::Exists { found })
+        let file = match is_device {
+            true => device::open_empty(path, self.bytes, self.force)?,
+            false => OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(path)
+                .map_err(|e| PoolError::io(path, "opening the pool", e))?,
         };
-        // A device that is mounted, or part of an array, is busy.
-        let exclusive = if is_device { libc::O_EXCL } else { 0 };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(exclusive);
-        let file = options.open(path).map_err(|e| match e.raw_os_error() {
-            Some(libc::EBUSY) => {
-                exists("a device that is in use: mounted, or part of an array or a volume group")
-            }
-            _ => PoolError::io(path, "opening the pool", e),
-        })?;
         // Of a device it says where its node is.
         if !is_device && let Some(file_system) = in_memory(&file) {
             return Err(PoolError::new(
@@ -118,33 +114,13 @@ impl PoolOptions {
                 PoolErrorKind::NotOnADisk { file_system },
             ));
         }
-        let mut start = Vec::new();
-        let look = || {
-            let mut from = &file;
-            let found = from.seek(SeekFrom::End(0))?;
-            from.rewind()?;
-            from.take(2 * PAGE).read_to_end(&mut start)?;
-            Ok(found)
-        };
-        let found = { look }().map_err(|e| PoolError::io(path, "looking at it", e))?;
-        if start.iter().any(|&byte| byte != 0) {
-            let what = "a device that holds data: a file system, a partition table, a pool; wipefs says which, and zeroing its first 8 KiB gives it up";
-            return Err(exists(what));
-        }
-        let stated = self.bytes;
-        if found < stated {
-            return Err(PoolError::new(
-                path,
-                PoolErrorKind::Truncated { stated, found },
-            ));
-        }
-        DiskMedia::new(path, file, stated, None)
+        DiskMedia::new(path, file, self.bytes, None)
     }
 
     /// Makes a pool on `media`, which errors call `path`. What was on it is lost.
     ///
     /// # Errors
-    /// [`PoolErrorKind::BadSize`]; [`PoolErrorKind::Truncated`] if the medium is too small.
+    /// [`PoolErrorKind::BadSize`]; [`PoolErrorKind::TooSmall`] if the medium is.
     ///
     /// ```
     /// use forebay_pool::{PoolOptions, media::Sim};
@@ -163,8 +139,8 @@ impl PoolOptions {
         if media.bytes() < geometry.pool_bytes {
             return Err(PoolError::new(
                 path,
-                PoolErrorKind::Truncated {
-                    stated: geometry.pool_bytes,
+                PoolErrorKind::TooSmall {
+                    wanted: geometry.pool_bytes,
                     found: media.bytes(),
                 },
             ));
@@ -213,7 +189,7 @@ fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
         .mode(0o600)
         .open(path)
         .map_err(|e| match e.kind() {
-            std::io::ErrorKind::AlreadyExists => PoolError::new(
+            io::ErrorKind::AlreadyExists => PoolError::new(
                 path,
                 PoolErrorKind::Exists {
                     found: describe_existing(path),
@@ -221,7 +197,8 @@ fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
             ),
             _ => PoolError::io(path, "creating the pool", e),
         })?;
-    let zero = || -> std::io::Result<()> {
+    let free = rustix::fs::fstatvfs(&file).map_or(0, |found| found.f_bavail * found.f_frsize);
+    let zero = || -> io::Result<()> {
         // Real zeros rather than unwritten extents: no later store may need an allocation.
         use std::io::Write;
         let chunk = vec![0; 1 << 20];
@@ -242,7 +219,16 @@ fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
     zero().map_err(|e| {
         // Nothing is in it yet; the error that matters is the first one.
         drop(fs::remove_file(path));
-        PoolError::io(path, "allocating the pool", e)
+        match e.kind() {
+            io::ErrorKind::StorageFull => PoolError::new(
+                path,
+                PoolErrorKind::NoRoom {
+                    wanted: bytes,
+                    free,
+                },
+            ),
+            _ => PoolError::io(path, "allocating the pool", e),
+        }
     })
 }
 
@@ -252,7 +238,10 @@ fn describe_existing(path: &Path) -> String {
         Ok(read) => format!("a pool, uuid {}", read.superblock.uuid),
         Err(_) => fs::metadata(path).map_or_else(
             |_| "something unreadable".to_owned(),
-            |m| format!("a file of {} bytes that is no pool", m.len()),
+            |m| match m.is_dir() {
+                true => "a directory, and a pool is a file in one".to_owned(),
+                false => format!("a file of {} bytes that is no pool", m.len()),
+            },
         ),
     }
 }

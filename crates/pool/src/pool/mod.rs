@@ -4,6 +4,7 @@
 //! clone, and any number of processes may have the same one open. What becomes of it is in the modules:
 //!
 //! * `create`: making one in a file, on a device, or on any medium;
+//! * `device`: what a block device holds, and whether it may be given up;
 //! * `open`: what is read before a pool is believed, and what is repaired then;
 //! * `claim`: how an owner gets its lane, from the pool lock to the first append of its session;
 //! * `lanes`: the table of lanes as the pool looks at it;
@@ -13,6 +14,7 @@
 
 mod claim;
 mod create;
+mod device;
 mod lanes;
 mod open;
 mod options;

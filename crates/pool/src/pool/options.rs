@@ -23,6 +23,7 @@ pub struct PoolOptions {
     pub(super) lanes: u32,
     pub(super) emulated: bool,
     pub(super) disk: bool,
+    pub(super) force: bool,
 }
 
 impl Default for PoolOptions {
@@ -41,6 +42,7 @@ impl PoolOptions {
             lanes: 16,
             emulated: false,
             disk: false,
+            force: false,
         }
     }
 
@@ -78,6 +80,14 @@ impl PoolOptions {
     #[must_use]
     pub const fn on_disk(mut self, disk: bool) -> Self {
         self.disk = disk;
+        self
+    }
+
+    /// Make the pool although the device holds something, which is given up: a file system, a partition table, a pool. A device in use is refused all the
+    /// same, and so is a file that exists. Default: no.
+    #[must_use]
+    pub const fn force(mut self, force: bool) -> Self {
+        self.force = force;
         self
     }
 }

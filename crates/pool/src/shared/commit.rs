@@ -170,9 +170,9 @@ impl Log for Member {
         &*self.core.media
     }
 
-    fn fail(&self, _: &io::Error) {
-        // Nothing is durable by this log any more: whoever syncs finds that out.
-        self.state.close();
+    fn fail(&self, error: &io::Error) {
+        // Whoever syncs finds that out; the owner is to say why.
+        self.state.fail(error.raw_os_error().unwrap_or(libc::EIO));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
-    io::IoSlice,
+    io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::Ordering::{Acquire, SeqCst},
     time::{Duration, Instant},
@@ -306,6 +306,13 @@ impl SharedLane {
             segments_used: control.order.iter().filter(|(_, s)| *s < tail).count(),
             segments: control.segment_count(),
         }
+    }
+
+    /// The error that the pool's disk failed with, in a commit of any member or here: the lane is closed then.
+    #[must_use]
+    pub fn failure(&self) -> Option<io::Error> {
+        let of_a_member = self.state().failure().map(io::Error::from_raw_os_error);
+        of_a_member.or_else(|| self.us.core.media.check().err())
     }
 
     /// Changes the label, durably.

@@ -15,14 +15,14 @@ use crate::{
 use std::{
     cell::Cell,
     sync::atomic::{
-        AtomicU32, AtomicU64,
+        AtomicI32, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
 };
 use uuid::Uuid;
 
 /// Changes with the layout: members of another version are refused.
-pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0004;
+pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0005;
 /// A tail, or a next segment, that there is not.
 pub(super) const NONE: u64 = u64::MAX;
 /// Appends at a time; more wait for one to end.
@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) epoch: AtomicU32,
     /// [`OPEN`], [`CLOSED`] or [`ABANDONED`].
     closed: AtomicU32,
+    /// The error that the medium failed with in a member's commit; 0 if it has not.
+    failed: AtomicI32,
     /// Where the next record goes, as in a lane of one process: log address and slot.
     pub(super) tail: OwnLine<AtomicU64>,
     /// Everything below is published: durable without a gap.
@@ -125,6 +127,16 @@ impl State {
         self.closed.fetch_max(CLOSED, SeqCst);
         wake(&self.prepared);
         wake(&self.turned);
+    }
+
+    /// The medium failed: nothing is durable by this log any more.
+    pub(super) fn fail(&self, errno: i32) {
+        let _ = (self.failed).compare_exchange(0, errno, SeqCst, Relaxed);
+        self.close();
+    }
+
+    pub(super) fn failure(&self) -> Option<i32> {
+        Some(self.failed.load(SeqCst)).filter(|errno| *errno != 0)
     }
 
     pub(super) fn abandon(&self) {
@@ -303,6 +315,7 @@ mod tests {
         assert_eq!(offset_of!(State, pool), 24);
         assert_eq!(offset_of!(State, epoch), 40);
         assert_eq!(offset_of!(State, closed), 44);
+        assert_eq!(offset_of!(State, failed), 48);
         assert_eq!(offset_of!(State, tail), 128);
         assert_eq!(offset_of!(State, mark), 256);
         assert_eq!(offset_of!(State, next), 384);
@@ -316,6 +329,6 @@ mod tests {
         assert_eq!(offset_of!(State, finished), 67328);
         assert_eq!(size_of::<Finished>(), 256 * 16);
         assert_eq!(size_of::<State>(), 71424);
-        assert_eq!(VERSION, 0x4642_4C41_4E45_0004);
+        assert_eq!(VERSION, 0x4642_4C41_4E45_0005);
     }
 }
