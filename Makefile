@@ -10,8 +10,9 @@ export CARGO_INCREMENTAL := 0
 endif
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
-# The program that measures what the documents say; it finds forebay and libforebay.so beside itself.
+# The program that measures what the documents say; it finds forebay, libforebay.so and libforebay_lab.so beside itself.
 FOREBAY_LAB := $(FOREBAY)-lab
+BUILD_LAB := $(BUILD) -p forebay-lab -p forebay-lab-preload -p forebay-peers
 # All there are.
 FUZZ_TARGETS := $(subst _,-,$(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))))
 # The power-cut lab: cycles of each workload, which ones, cycles of each control, where the report goes.
@@ -104,7 +105,7 @@ endef
 
 bench: ## Measure everything against its peers, and the papers' tables (hours; RESUME=1 goes on); reports in target/bench/
 	@scripts/setup.sh bench
-	$(BUILD) -p forebay-lab -p forebay-peers
+	$(BUILD_LAB)
 	$(call measure,pool,pool)
 	$(call measure,device,device)
 	$(call measure,wisckey,wisckey --peers)
@@ -117,7 +118,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 
 bench-quick: ## The benchmarks at toy size (they run, not how fast), and the papers' tables in minutes
 	@scripts/setup.sh bench
-	$(BUILD) -p forebay-lab -p forebay-peers
+	$(BUILD_LAB)
 	$(call measure,pool-quick,pool --quick)
 	$(call measure,device-quick,device --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)

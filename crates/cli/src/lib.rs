@@ -1,7 +1,8 @@
 //! The `forebay` command: databases run under it, pools, stores, what they gain on this machine, and a look at it.
 //!
 //! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`] (exit codes), [`output`] (standard output that may
-//! close), [`size`] (arguments), [`progress`] (bars on standard error), [`measuring`] (where to, and cleaning up). Reports go to standard output,
+//! close), [`size`] (arguments), [`progress`] (bars on standard error), [`measuring`] (where to, and cleaning up), and [`Run`], under which a laboratory may put a
+//! [`Layer`]. Reports go to standard output,
 //! everything else to standard error.
 
 mod bench;
@@ -24,7 +25,12 @@ pub mod size;
 mod status;
 mod store;
 
-use clap::{Parser, Subcommand};
+pub use run::{Layer, Library, Run};
+
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -86,7 +92,8 @@ enum Command {
 /// Does what the command line says. The status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
+    let done = match cli.command {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
         Command::Flush(flush) => flush.run(),
@@ -104,6 +111,22 @@ pub fn main() -> ExitCode {
     done.err().map_or(ExitCode::SUCCESS, Failure::report)
 }
 
+/// Says where the emulation of devices is to who looks for it in `forebay run`.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    const EMULATION: [&str; 2] = ["--device", "--media-profile"];
+    if let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && EMULATION.contains(&argument.as_str())
+    {
+        let tip = "emulated devices are the laboratory's: forebay-lab run has this option";
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![tip.into()]),
+        );
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +135,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_option_of_the_laboratory_is_refused_with_where_it_is() {
+        let said = |line: &str| match Cli::try_parse_from(line.split_whitespace()) {
+            Ok(_) => panic!("{line} is accepted"),
+            Err(error) => with_tip(error).to_string(),
+        };
+        let refused = said("forebay run --device d=nvme -- true");
+        assert!(refused.contains("forebay-lab run"), "{refused}");
+        let refused = said("forebay run --devices -- true");
+        assert!(!refused.contains("forebay-lab"), "{refused}");
     }
 }

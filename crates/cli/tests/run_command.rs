@@ -618,31 +618,6 @@ fn a_pool_without_room_for_one_process_is_refused() {
     sandbox.run("run --pool p --absorb x -- true").ok();
 }
 
-#[test]
-fn a_pool_may_be_slowed_to_a_device_for_measurements() {
-    let sandbox = Sandbox::new();
-    let script = "start=$(date +%s%N); dd if=/dev/zero of=slow.log bs=1 count=10000 status=none; echo $(($(date +%s%N) - start))";
-    let ran = sandbox
-        .script("--absorb *.log --media-profile gen-z-uc", script)
-        .ok();
-    assert!(ran.stderr.contains("slowed to gen-z-uc"), "{}", ran.stderr);
-    let took_ns: u64 = ran.text().trim().parse().unwrap();
-    // Each of the writes waits for as long as the profile says that such memory takes for a line at least.
-    let profile = forebay_device::memory::Profile::named("gen-z-uc").unwrap();
-    let least = 10_000 * profile.write_cost(64);
-    assert!(
-        Duration::from_nanos(took_ns) > least,
-        "{took_ns} ns, and the profile says {least:?}"
-    );
-    assert_eq!(
-        fs::metadata(sandbox.file("slow.log")).unwrap().len(),
-        10_000
-    );
-    sandbox
-        .run("run --pool p --media-profile tape --absorb x -- true")
-        .fails(2, &["no such device", "xpoint-mm"]);
-}
-
 /// What is left in the pool after `script` wrote to `a.log` and all of its run was killed, with its data cut off as by a power cut.
 fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
     // The program kills its supervisor and itself.

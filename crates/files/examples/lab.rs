@@ -54,7 +54,7 @@ fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failu
         buffers: 2,
         run_dir: run_dir.to_owned(),
         program: "lab".to_owned(),
-        devices: None,
+        layer: None,
     };
     let supervisor = Supervisor::start(PoolOptions::new().open(pool)?, options)?;
     let environment = supervisor.environment(Path::new(""));

@@ -34,8 +34,6 @@ pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
 pub const ENV_TOKEN: &str = "FOREBAY_TOKEN";
 /// Environment of the database: where the table of the files that its run absorbs is.
 pub const ENV_TABLE: &str = "FOREBAY_TABLE";
-/// Environment of the database: the name of the device that its pool is to be as slow as, for measurements. May be absent.
-pub const ENV_SLOWED: &str = "FOREBAY_MEDIA_PROFILE";
 /// Environment of the database: `fnmatch` patterns of the files to absorb, one a line.
 pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";
 

@@ -10,7 +10,7 @@
 use crate::{
     around::{Failed, client, missing, tell_client},
     change::retire,
-    device, memory, pages,
+    layer, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -152,10 +152,10 @@ hooks! {
     };
 }
 
-/// True if no ring and no context is to be made: the program does without, and what it does can be seen, and charged if it is on an emulated device.
+/// True if no ring and no context is to be made: the program does without, and what it does can be seen.
 /// InnoDB looks at errno for the reason, so that is set as well.
 pub(crate) fn is_refused() -> bool {
-    client::refuses_io_uring() || pages::is_configured() || device::any()
+    client::refuses_io_uring() || pages::is_configured() || layer::is_there()
 }
 
 /// Makes the client absorb nothing any more.

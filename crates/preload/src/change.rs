@@ -3,8 +3,9 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{Failed, checked, client, missing},
-    device, memory, pages,
+    around::{Failed, checked, client, is_plain, missing},
+    layer::{self, Done},
+    memory, pages,
     real::hooks,
     times,
 };
@@ -16,14 +17,14 @@ use std::ptr;
 hooks! {
     fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if bytes < 0 || !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if bytes < 0 || is_plain(fd);
     else |real| match shorten(fd, bytes.unsigned_abs(), || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, bytes) }
     }) {
         Ok(()) => {
-            if let Some(begun) = device::begin(fd) {
-                begun.resized(bytes.unsigned_abs());
+            if let Some(begun) = layer::begin(fd) {
+                begun.done(Done::Resized(bytes.unsigned_abs()));
             }
             0
         }
@@ -32,7 +33,7 @@ hooks! {
 
     fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(fd, mode, offset, bytes) };
@@ -62,7 +63,7 @@ hooks! {
     // Returns the error number.
     fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing libc::ENOSYS;
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || match unsafe { real(fd, offset, bytes) } {
@@ -79,7 +80,7 @@ hooks! {
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to) && !device::is_on(from) && !pages::is_cached(from) && !pages::is_cached(to);
+    plain if is_plain(to) && !layer::sees(from) && !pages::is_cached(from);
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -87,7 +88,7 @@ hooks! {
 
     fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to) && !device::is_on(from) && !pages::is_cached(from) && !pages::is_cached(to);
+    plain if is_plain(to) && !layer::sees(from) && !pages::is_cached(from);
     else |real| transfer((from, from_offset), (to, ptr::null()), || {
         // SAFETY: our caller's arguments.
         unsafe { real(to, from, from_offset, bytes) }
@@ -95,7 +96,7 @@ hooks! {
 
     fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(to) && !device::is_on(from) && !pages::is_cached(from) && !pages::is_cached(to);
+    plain if is_plain(to) && !layer::sees(from) && !pages::is_cached(from);
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -104,23 +105,23 @@ hooks! {
     // Returns the error number.
     fn [posix_fadvise posix_fadvise64] (fd: c_int, offset: off_t, bytes: off_t, advice: c_int) -> c_int;
     missing libc::ENOSYS;
-    plain if !device::is_on(fd);
+    plain if !layer::sees(fd);
     else |real| {
         // SAFETY: our caller's arguments.
         let result = unsafe { real(fd, offset, bytes, advice) };
         if result == 0
             && advice == libc::POSIX_FADV_DONTNEED
-            && let Some(begun) = device::begin(fd)
+            && let Some(begun) = layer::begin(fd)
         {
             let bytes = if bytes == 0 { u64::MAX >> 1 } else { bytes.unsigned_abs() };
-            begun.dropped(offset.unsigned_abs(), bytes);
+            begun.done(Done::Dropped { offset: offset.unsigned_abs(), bytes });
         }
         result
     };
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd) || !changes(request);
+    plain if is_plain(fd) || !changes(request);
     else |real| match retire(fd) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, request, argument) },
@@ -149,10 +150,10 @@ fn extend(fd: c_int, call: impl Fn() -> Result<(), Errno>) -> Result<(), Failed>
     done
 }
 
-/// Room was made for the file of `fd`: its device is told of the new size, which costs it nothing.
+/// Room was made for the file of `fd`.
 fn allocated(fd: c_int, is_done: bool) {
-    if let Some(begun) = device::begin(fd).filter(|_| is_done) {
-        begun.allocated();
+    if let Some(begun) = layer::begin(fd).filter(|_| is_done) {
+        begun.done(Done::Allocated);
     }
 }
 
@@ -166,7 +167,7 @@ fn transfer(
     if let Err(failed) = retire(to).and_then(|()| pages::leave(from)) {
         return failed.with(-1);
     }
-    let (read, written) = (device::begin(from), device::begin(to));
+    let (read, written) = (layer::begin(from), layer::begin(to));
     let places = [
         (from_offset, read.is_some()),
         (to_offset, written.is_some()),
@@ -179,10 +180,17 @@ fn transfer(
     let bytes = transfer();
     if let Ok(bytes) = usize::try_from(bytes) {
         if let Some(read) = read {
-            read.read(read_at, bytes);
+            read.done(Done::Read {
+                offset: read_at,
+                bytes,
+            });
         }
         if let Some(written) = written {
-            written.wrote(written_at, bytes, 0);
+            written.done(Done::Wrote {
+                offset: written_at,
+                bytes,
+                flags: 0,
+            });
         }
     }
     if bytes > 0 && client::absorbs(to) {

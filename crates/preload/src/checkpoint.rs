@@ -9,7 +9,8 @@
 
 use crate::{
     around::{Failed, client},
-    device, pages,
+    layer::{self, Done},
+    pages,
 };
 use forebay_files::client as files;
 use libc::c_int;
@@ -60,10 +61,10 @@ pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), Failed> {
     if !files::absorbs(fd) {
         return Ok(());
     }
-    let begun = device::begin(fd);
+    let begun = layer::begin(fd);
     client(|| rustix::fs::fdatasync(fd_of_caller))?;
     if let Some(begun) = begun {
-        begun.synced(true);
+        begun.done(Done::Synced { data_only: true });
     }
     Ok(())
 }

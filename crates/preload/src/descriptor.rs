@@ -6,10 +6,10 @@
 
 use crate::{
     around::{
-        cancellation_point, checked, client, errno, missing, set_errno, tell_client,
+        cancellation_point, checked, client, errno, is_plain, missing, set_errno, tell_client,
         without_cancellation,
     },
-    pages,
+    layer, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -18,7 +18,7 @@ use libc::{c_int, c_uint, c_ulong};
 hooks! {
     fn [close __close] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !client::is_own(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd) && !client::is_own(fd);
     else |real| {
         if client::is_own(fd) {
             return bad_descriptor();
@@ -27,6 +27,7 @@ hooks! {
         without_cancellation(|| {
             tell_client(|| client::closing(fd));
             pages::closing(fd);
+            layer::closing(fd);
             // SAFETY: our caller's argument.
             unsafe { real(fd) }
         })
@@ -62,7 +63,7 @@ hooks! {
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| {
         // SAFETY: our caller's argument.
         duplicated(fd, unsafe { real(fd) })
@@ -86,7 +87,7 @@ hooks! {
 
     fn [fcntl fcntl64 __fcntl] (fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if (!client::absorbs(fd) && !pages::is_cached(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
+    plain if (is_plain(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
         if is_in_the_way(command) && is_open(fd) {
             tell_client(|| client::make_way_from(argument as c_int));
@@ -97,13 +98,13 @@ hooks! {
             libc::F_GETFL if result >= 0 => {
                 let mut hidden_flags = 0;
                 tell_client(|| hidden_flags = client::hidden_flags(fd));
-                result | hidden_flags
+                result | hidden_flags | layer::hidden_flags(fd)
             }
             libc::F_SETFL if result >= 0 => {
                 tell_client(|| client::flags_changed(fd, argument as c_int));
                 result
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if client::absorbs(fd) || pages::is_cached(fd) => {
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if !is_plain(fd) => {
                 duplicated(fd, result)
             }
             _ => result,
@@ -137,13 +138,13 @@ fn duplicated(from: c_int, to: c_int) -> c_int {
     if to >= 0 {
         tell_client(|| client::duplicated(from, to));
         pages::duplicated(from, to);
+        layer::duplicated(from, to);
     }
     to
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {
-    let concerns = |fd| client::absorbs(fd) || pages::is_cached(fd);
-    concerns(from) || concerns(to) || client::may_be_own(to)
+    !is_plain(from) || !is_plain(to) || client::may_be_own(to)
 }
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
@@ -189,7 +190,7 @@ fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
 fn has_ours(first: c_uint, last: c_uint) -> bool {
     (first..=last.min(MAX)).any(|fd| {
         let fd = fd.cast_signed();
-        client::absorbs(fd) || client::is_own(fd) || pages::is_cached(fd)
+        !is_plain(fd) || client::is_own(fd)
     })
 }
 
@@ -206,6 +207,7 @@ fn close_spans(
                 tell_client(|| client::closing(fd.cast_signed()));
             }
             pages::closing(fd.cast_signed());
+            layer::closing(fd.cast_signed());
             if client::is_own(fd.cast_signed()) {
                 if start < fd {
                     let result = close(start, fd - 1);

@@ -1,8 +1,8 @@
 //! libforebay.so: the C library's file functions, translated to [`forebay_files::client`], and nothing else.
 //!
-//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether its descriptor is absorbed
-//! or on an emulated device, which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
-//! whatever the kernel does are then the C library's own. DESIGN.md, "Files tier", says what has to happen otherwise.
+//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether its descriptor is absorbed,
+//! which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
+//! whatever the kernel does are then the C library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
 //! [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
@@ -11,7 +11,7 @@
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`] what comes before InnoDB says that pages are durable.
 //!
-//! [`device`] makes descriptors on an emulated device wait for it, [`guard`] readers of mappings.
+//! [`layer`] is where a laboratory sees what a program does; this library has nothing there.
 //!
 //! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
 
@@ -20,10 +20,9 @@ mod asynchronous;
 mod change;
 mod checkpoint;
 mod descriptor;
-mod device;
 mod dprintf;
-mod guard;
 mod identity;
+pub mod layer;
 mod map;
 mod memory;
 mod message;

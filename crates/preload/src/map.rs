@@ -1,12 +1,14 @@
 //! `mmap`, `munmap`, `mprotect`, `mremap`. The client's own memory ([`client::is_own_memory`]) stays mapped, whatever a program finds and unmaps.
 //!
-//! A mapping of a file on an emulated device is charged page by page ([`guard`]); it is refused to a program that takes the file for persistent memory. And a shared mapping of an absorbed file, which is open for writing, can be written to now or after `mprotect`: the file is retired, if the kernel makes the mapping at all.
+//! A [layer](crate::layer) may guard a mapping, or refuse it. A shared mapping of an absorbed file, which is open for writing, can be written to now or
+//! after `mprotect`: the file is retired, if the kernel makes the mapping at all.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{missing, set_errno, tell_client},
+    around::{self, missing, set_errno},
     change::retire,
-    device, guard, pages,
+    layer::{self, Done},
+    pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -18,7 +20,7 @@ hooks! {
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
-        if is_shared(flags) && device::begin(fd).is_some_and(|begun| begun.refuses_stores(protection, flags)) {
+        if is_shared(flags) && layer::refuses_mapping(fd, protection, flags) {
             set_errno(libc::EOPNOTSUPP);
             return libc::MAP_FAILED;
         }
@@ -44,22 +46,15 @@ hooks! {
             if client::is_own_memory(address.addr(), bytes) {
                 return not_there();
             }
-            guard::release(address.addr(), bytes);
+            layer::release(address.addr(), bytes);
         }
-        let begun = device::begin(fd).filter(|_| guard::is_readers(protection, flags));
+        let begun = layer::begin(fd).filter(|_| !is_anonymous(flags));
         // SAFETY: our caller's arguments.
         let mapped = unsafe { real(address, bytes, protection, flags, fd, offset) };
         if mapped != libc::MAP_FAILED
             && let Some(begun) = begun
         {
-            tell_client(|| guard::charge(begun, mapped, bytes, offset.unsigned_abs(), protection));
-        }
-        if mapped != libc::MAP_FAILED
-            && is_shared(flags)
-            && protection & libc::PROT_WRITE != 0
-            && let Some(begun) = device::begin(fd)
-        {
-            begun.mapped_to_store();
+            begun.done(Done::Mapped { address: mapped.expose_provenance(), bytes, offset: offset.unsigned_abs(), protection, flags });
         }
         mapped
     };
@@ -68,7 +63,7 @@ hooks! {
     missing missing(-1);
     plain if is_plain(address, bytes);
     else |real| {
-        guard::release(address.addr(), bytes);
+        layer::release(address.addr(), bytes);
         // SAFETY: our caller's arguments.
         around_own(address, bytes, |address, bytes| unsafe { real(address, bytes) })
     };
@@ -77,7 +72,7 @@ hooks! {
     missing missing(-1);
     plain if is_plain(address, bytes);
     else |real| {
-        guard::release(address.addr(), bytes);
+        layer::release(address.addr(), bytes);
         // SAFETY: our caller's arguments.
         around_own(address, bytes, |address, bytes| unsafe { real(address, bytes, protection) })
     };
@@ -90,9 +85,9 @@ hooks! {
         if lands_on_own || client::is_own_memory(address.addr(), bytes) {
             return not_there();
         }
-        guard::release(address.addr(), bytes);
+        layer::release(address.addr(), bytes);
         if flags & libc::MREMAP_FIXED != 0 {
-            guard::release(new_address.addr(), new_bytes);
+            layer::release(new_address.addr(), new_bytes);
         }
         // SAFETY: our caller's arguments.
         unsafe { real(address, bytes, new_bytes, flags, new_address) }
@@ -101,7 +96,7 @@ hooks! {
 
 /// True if the kernel does what the program asks for at these addresses, and nothing else has to be done.
 fn is_plain(address: *mut c_void, bytes: usize) -> bool {
-    guard::is_idle() && !client::is_own_memory(address.addr(), bytes)
+    !layer::guards_memory() && !client::is_own_memory(address.addr(), bytes)
 }
 
 /// Changes what is mapped at `bytes` from `address` on, but for what is the client's.
@@ -132,9 +127,9 @@ fn is_anonymous(flags: c_int) -> bool {
     flags & libc::MAP_ANONYMOUS != 0
 }
 
-/// Whether a mapping is of a file that is absorbed or on a device, or may be put over one that is charged or the client's.
+/// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
-    !is_anonymous(flags) && (client::absorbs(fd) || pages::is_cached(fd))
+    !is_anonymous(flags) && !around::is_plain(fd)
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }
 

@@ -76,7 +76,7 @@ pub(crate) unsafe fn read_all<T: Copy>(
 
 /// Asks the kernel whether the word around an address can be read: it copies a signal mask from there before it finds that the
 /// other argument makes no sense.
-pub(crate) fn is_readable(address: usize) -> bool {
+pub fn is_readable(address: usize) -> bool {
     const NO_SUCH_HOW: c_int = -1;
     const MASK_BYTES: usize = 8;
     let word = (address & !(MASK_BYTES - 1)) as *const c_void;

@@ -1,11 +1,11 @@
 //! `sendmsg`, `sendmmsg`: a descriptor that is passed to another process can be written to there, so its file is retired first. And as with
-//! `send` and `sendto`, what is sent of charged mappings ([`guard`]) is made accessible.
+//! `send` and `sendto`, what is sent of memory that a [layer] guards is made accessible.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
     around::{Failed, missing},
     change::retire,
-    guard, memory,
+    layer, memory,
     real::hooks,
 };
 use forebay_files::client;
@@ -16,7 +16,7 @@ use libc::{
 hooks! {
     fn [sendmsg] (socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::is_absorbing() && guard::is_idle();
+    plain if !client::is_absorbing() && !layer::guards_memory();
     else |real| match before_sending(message) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(socket, message, flags) },
@@ -25,7 +25,7 @@ hooks! {
 
     fn [sendmmsg] (socket: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::is_absorbing() && guard::is_idle();
+    plain if !client::is_absorbing() && !layer::guards_memory();
     else |real| match before_sending_all(messages, count) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(socket, messages, count, flags) },
@@ -34,18 +34,18 @@ hooks! {
 
     fn [send] (socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if guard::is_idle();
+    plain if !layer::guards_memory();
     else |real| {
-        guard::touch(buffer.addr(), bytes);
+        layer::touch(buffer.addr(), bytes);
         // SAFETY: our caller's arguments.
         unsafe { real(socket, buffer, bytes, flags) }
     };
 
     fn [sendto] (socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t) -> ssize_t;
     missing missing(-1);
-    plain if guard::is_idle();
+    plain if !layer::guards_memory();
     else |real| {
-        guard::touch(buffer.addr(), bytes);
+        layer::touch(buffer.addr(), bytes);
         // SAFETY: our caller's arguments.
         unsafe { real(socket, buffer, bytes, flags, to, to_bytes) }
     };
@@ -105,7 +105,7 @@ fn before_sending(message: *const msghdr) -> Result<(), Failed> {
 }
 
 fn touch_parts(message: &msghdr) {
-    if guard::is_idle() {
+    if !layer::guards_memory() {
         return;
     }
     for number in 0..message.msg_iovlen.min(PARTS_MAX) {
@@ -114,6 +114,6 @@ fn touch_parts(message: &msghdr) {
         else {
             return;
         };
-        guard::touch(part.iov_base.addr(), part.iov_len);
+        layer::touch(part.iov_base.addr(), part.iov_len);
     }
 }

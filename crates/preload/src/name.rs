@@ -3,7 +3,7 @@
 
 use crate::{
     around::{Failed, checked, client, is_client, missing},
-    device, memory, pages,
+    layer, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -120,13 +120,11 @@ fn rename_file(
         };
     }
     answer(client(|| {
-        let (moved, replaced) = (device::named(from.0, from.1), device::named(to.0, to.1));
-        pages::rename(from, to, || {
-            client::rename(from, to, || checked(real()).map(drop))
-        })?;
-        device::unlinked(replaced);
-        device::renamed(moved, to);
-        Ok(())
+        layer::rename(from, to, || {
+            pages::rename(from, to, || {
+                client::rename(from, to, || checked(real()).map(drop))
+            })
+        })
     }))
 }
 
@@ -151,12 +149,11 @@ fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) ->
         return real();
     };
     answer(client(|| {
-        let named = device::named(dir, path);
-        pages::unlink(dir, path, || {
-            client::unlink(dir, path, || checked(real()).map(drop))
-        })?;
-        device::unlinked(named);
-        Ok(())
+        layer::unlink((dir, path), || {
+            pages::unlink(dir, path, || {
+                client::unlink(dir, path, || checked(real()).map(drop))
+            })
+        })
     }))
 }
 

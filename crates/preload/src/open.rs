@@ -6,13 +6,12 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, checked, client, is_client, missing, tell_client},
-    checkpoint, device, memory, pages,
+    around::{cancellation_point, client, is_client, missing},
+    checkpoint, layer, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, c_char, c_int, mode_t};
-use rustix::io::Errno;
 
 hooks! {
     fn [open open64 __open __open64] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
@@ -63,8 +62,8 @@ hooks! {
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 fn is_plain(flags: c_int) -> bool {
-    let is_known = !device::any() && !pages::is_configured();
-    !can_change(flags) && (is_known || flags & libc::O_PATH != 0 || is_client())
+    let may_matter = layer::is_there() || pages::is_configured();
+    !can_change(flags) && (!may_matter || flags & libc::O_PATH != 0 || is_client())
 }
 
 /// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.
@@ -88,34 +87,13 @@ fn open_file(
     if let Err(failed) = pages::truncating(dir, path, flags) {
         return failed.with(-1);
     }
-    let opened =
-        client(|| client::open(dir, path, flags, |flags| open_on_device(flags, &mut real)));
+    let opened = client(|| client::open(dir, path, flags, |flags| layer::open(flags, &mut real)));
     match opened {
         Ok(fd) => {
-            if device::any() {
-                tell_client(|| {
-                    device::note(fd, 0);
-                });
-            }
+            layer::opened(fd);
             checkpoint::opened(fd, path);
             pages::opened(fd, path)
         }
         Err(failed) => failed.with(-1),
     }
-}
-
-/// Opens a file. An emulated device takes `O_DIRECT` also where the file system under it does not.
-fn open_on_device(flags: c_int, real: &mut impl FnMut(c_int) -> c_int) -> Result<c_int, Errno> {
-    let opened = checked(real(flags));
-    if opened != Err(Errno::INVAL) || flags & libc::O_DIRECT == 0 || !device::any() {
-        return opened;
-    }
-    // The refused attempt made the file, if it is new.
-    let fd = checked(real(flags & !(libc::O_DIRECT | libc::O_EXCL)))?;
-    if device::note(fd, libc::O_DIRECT) {
-        return Ok(fd);
-    }
-    // SAFETY: nobody has this descriptor yet.
-    unsafe { libc::close(fd) };
-    opened
 }

@@ -1,7 +1,7 @@
 //! Page files behind the flash cache ([`forebay_pages`]): the functions of the C library in its terms.
 //!
-//! What the cache has not got is read from and written to the file itself by the program's own descriptor, and waits for an emulated device like any other
-//! I/O there.
+//! What the cache has not got is read from and written to the file itself by the program's own descriptor, and a [layer](crate::layer) hears of it as of
+//! any other I/O.
 #![expect(
     unsafe_code,
     reason = "makes slices of what it is given; borrows descriptors"
@@ -9,7 +9,8 @@
 
 use crate::{
     around::{Failed, cancellation_point, checked, client, is_client, tell_client},
-    device, memory,
+    layer::{self, Done},
+    memory,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
@@ -39,19 +40,26 @@ fn directory(fd: c_int) -> BorrowedFd<'static> {
 }
 
 fn real_read(fd: c_int, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let begun = device::begin(fd);
+    let begun = layer::begin(fd);
     let read = rustix::io::pread(borrow(fd), to, offset)?;
     if let Some(begun) = begun {
-        begun.read(Some(offset), read);
+        begun.done(Done::Read {
+            offset: Some(offset),
+            bytes: read,
+        });
     }
     Ok(read)
 }
 
 fn real_write(fd: c_int, from: &[u8], offset: u64) -> Result<usize, Errno> {
-    let begun = device::begin(fd);
+    let begun = layer::begin(fd);
     let written = rustix::io::pwrite(borrow(fd), from, offset)?;
     if let Some(begun) = begun {
-        begun.wrote(Some(offset), written, 0);
+        begun.done(Done::Wrote {
+            offset: Some(offset),
+            bytes: written,
+            flags: 0,
+        });
     }
     Ok(written)
 }
@@ -102,10 +110,10 @@ pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) 
     cancellation_point();
     let synced = client(|| {
         forebay_pages::sync(fd, &mut || {
-            let begun = device::begin(fd);
+            let begun = layer::begin(fd);
             checked(real())?;
             if let Some(begun) = begun {
-                begun.synced(data_only);
+                begun.done(Done::Synced { data_only });
             }
             Ok(())
         })

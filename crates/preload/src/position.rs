@@ -1,11 +1,12 @@
 //! `read`, `readv`, `lseek`: what moves the file position of an absorbed descriptor does so while no write is moving it.
 //!
-//! `preadv2` is here for its offset -1, which is the position; `pread` and `preadv` for emulated devices.
+//! `preadv2` is here for its offset -1, which is the position; `pread` and `preadv` for a [layer](crate::layer).
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, checked, client, missing},
-    device, pages,
+    around::{cancellation_point, checked, client, is_plain, missing},
+    layer::{self, Done},
+    pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -14,7 +15,7 @@ use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 hooks! {
     fn [read __read] (fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| match pages::is_cached(fd) {
         true => pages::read(fd, buffer, bytes),
         false => reading(fd, || {
@@ -25,7 +26,7 @@ hooks! {
 
     fn [__read_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| match pages::is_cached(fd) && bytes <= room {
         true => pages::read(fd, buffer, bytes),
         false => reading(fd, || {
@@ -36,7 +37,7 @@ hooks! {
 
     fn [readv] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| match pages::leave(fd) {
         Ok(()) => reading(fd, || {
             // SAFETY: our caller's arguments.
@@ -47,7 +48,7 @@ hooks! {
 
     fn [preadv2 preadv64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| {
         if let Err(failed) = pages::leave(fd) {
             return failed.with(-1);
@@ -59,7 +60,7 @@ hooks! {
 
     fn [pread pread64 __pread64] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t;
     missing missing(-1);
-    plain if !device::is_on(fd) && !pages::is_cached(fd);
+    plain if !layer::sees(fd) && !pages::is_cached(fd);
     else |real| match pages::is_cached(fd) {
         true => pages::read_at(fd, buffer, bytes, offset),
         false => reading_at(fd, offset, || {
@@ -70,7 +71,7 @@ hooks! {
 
     fn [__pread_chk __pread64_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t;
     missing missing(-1);
-    plain if !device::is_on(fd) && !pages::is_cached(fd);
+    plain if !layer::sees(fd) && !pages::is_cached(fd);
     else |real| match pages::is_cached(fd) && bytes <= room {
         true => pages::read_at(fd, buffer, bytes, offset),
         false => reading_at(fd, offset, || {
@@ -81,7 +82,7 @@ hooks! {
 
     fn [preadv preadv64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     missing missing(-1);
-    plain if !device::is_on(fd) && !pages::is_cached(fd);
+    plain if !layer::sees(fd) && !pages::is_cached(fd);
     else |real| match pages::leave(fd) {
         Ok(()) => reading_at(fd, offset, || {
             // SAFETY: our caller's arguments.
@@ -101,20 +102,26 @@ hooks! {
 
 fn reading(fd: c_int, read: impl FnOnce() -> ssize_t) -> ssize_t {
     cancellation_point();
-    let begun = device::begin(fd);
+    let begun = layer::begin(fd);
     let bytes = at_position(fd, || read() as i64) as ssize_t;
     if let (Some(begun), Ok(bytes)) = (begun, usize::try_from(bytes)) {
-        begun.read(None, bytes);
+        begun.done(Done::Read {
+            offset: None,
+            bytes,
+        });
     }
     bytes
 }
 
-/// Reads at an offset, which only an emulated device wants to know of.
+/// Reads at an offset, which only a layer wants to know of.
 fn reading_at(fd: c_int, offset: off_t, read: impl FnOnce() -> ssize_t) -> ssize_t {
-    let begun = device::begin(fd);
+    let begun = layer::begin(fd);
     let bytes = read();
     if let (Some(begun), Ok(bytes)) = (begun, usize::try_from(bytes)) {
-        begun.read(Some(offset.unsigned_abs()), bytes);
+        begun.done(Done::Read {
+            offset: Some(offset.unsigned_abs()),
+            bytes,
+        });
     }
     bytes
 }

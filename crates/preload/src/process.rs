@@ -6,7 +6,7 @@
 
 use crate::{
     around::{missing, tell_client},
-    device, guard,
+    layer,
     real::hooks,
 };
 use forebay_files::client;
@@ -50,7 +50,6 @@ extern "C" fn start() {
     crate::change::find_all();
     crate::descriptor::find_all();
     crate::dprintf::find_all();
-    crate::guard::handler::find_all();
     crate::identity::find_all();
     crate::map::find_all();
     crate::message::find_all();
@@ -70,7 +69,7 @@ extern "C" fn start() {
     if registered == 0 {
         // Without them a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
-        tell_client(device::start);
+        layer::start();
         tell_client(forebay_pages::start);
     }
 }
@@ -95,5 +94,5 @@ fn forked() {
     PROCESS.store(own_pid(), Ordering::Relaxed);
     tell_client(client::forked);
     forebay_pages::forked();
-    guard::forked();
+    layer::forked();
 }

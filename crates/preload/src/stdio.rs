@@ -7,7 +7,7 @@
 use crate::{
     around::{Failed, client, is_client, missing, tell_client},
     change::retire,
-    device, memory,
+    layer, memory,
     real::hooks,
 };
 use forebay_files::client;
@@ -26,7 +26,7 @@ hooks! {
 
     fn [fopen fopen64 _IO_fopen] (path: *const c_char, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if is_plain(mode) && !device::any() || is_client();
+    plain if is_plain(mode) && !layer::is_there() || is_client();
     else |real| {
         if !is_plain(mode)
             && let Err(failed) = retire_path(path)
@@ -41,7 +41,7 @@ hooks! {
 
     fn [freopen freopen64] (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if is_plain(mode) && !is_absorbed(stream) && !device::any();
+    plain if is_plain(mode) && !is_followed(stream) && !layer::is_there();
     else |real| match before_reopening(path, mode, stream) {
         Ok(()) => {
             // SAFETY: our caller's arguments.
@@ -54,7 +54,7 @@ hooks! {
 
     fn [fclose _IO_fclose] (stream: *mut FILE) -> c_int;
     missing missing(libc::EOF);
-    plain if !is_absorbed(stream);
+    plain if !is_followed(stream);
     else |real| {
         closing(stream);
         // SAFETY: our caller's argument.
@@ -81,12 +81,10 @@ hooks! {
     };
 }
 
-/// Notes whether a stream that was just opened is on an emulated device.
+/// A stream was just opened.
 fn note(stream: *mut FILE) {
-    if !stream.is_null() && device::any() {
-        tell_client(|| {
-            device::note(number(stream), 0);
-        });
+    if !stream.is_null() && layer::is_there() {
+        layer::opened(number(stream));
     }
 }
 
@@ -140,19 +138,22 @@ fn before_reopening(
     if !path.is_null() && !is_plain(mode) {
         retire_path(path)?;
     }
-    if is_absorbed(stream) {
+    if is_followed(stream) {
         retire(number(stream))?;
         closing(stream);
     }
     Ok(())
 }
 
-fn is_absorbed(stream: *mut FILE) -> bool {
-    client::absorbs(number(stream))
+fn is_followed(stream: *mut FILE) -> bool {
+    let fd = number(stream);
+    client::absorbs(fd) || layer::sees(fd)
 }
 
 fn closing(stream: *mut FILE) {
-    tell_client(|| client::closing(number(stream)));
+    let fd = number(stream);
+    tell_client(|| client::closing(fd));
+    layer::closing(fd);
 }
 
 /// The stream's descriptor, or a negative number if it has none. Leaves errno alone.

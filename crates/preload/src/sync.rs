@@ -5,8 +5,9 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, client, missing},
-    device, pages,
+    around::{cancellation_point, client, is_plain, missing},
+    layer::{self, Done},
+    pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -15,7 +16,7 @@ use libc::{c_int, c_uint, off_t};
 hooks! {
     fn [fsync] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| synchronise(fd, false, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -23,7 +24,7 @@ hooks! {
 
     fn [fdatasync] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd);
+    plain if is_plain(fd);
     else |real| synchronise(fd, true, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -31,14 +32,14 @@ hooks! {
 
     fn [sync_file_range] (fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !pages::is_cached(fd) || !does_something(offset, bytes, flags);
+    plain if is_plain(fd) || !does_something(offset, bytes, flags);
     else |real| synchronise_range(fd, flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, offset, bytes, flags) }
     });
 }
 
-/// Of an absorbed file the client knows what is durable. Of another on an emulated device the sync is `real`, and takes as long as the device.
+/// Of an absorbed file the client knows what is durable. Of another that a layer sees the sync is `real`, and the layer hears of it.
 fn synchronise(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c_int {
     if pages::is_cached(fd) {
         return pages::sync(fd, data_only, real);
@@ -46,22 +47,22 @@ fn synchronise(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c
     if client::is_in_pool(fd) {
         return of_client(fd);
     }
-    let Some(begun) = device::begin(fd) else {
+    let Some(begun) = layer::begin(fd) else {
         return of_client(fd);
     };
     let result = real();
     if result == 0 {
-        begun.synced(data_only);
+        begun.done(Done::Synced { data_only });
     }
     result
 }
 
-/// Only one that waits for the writes costs anything on a device.
+/// A layer hears only of one that waits for the writes.
 fn synchronise_range(fd: c_int, flags: c_uint, mut real: impl FnMut() -> c_int) -> c_int {
     if !pages::is_cached(fd)
         && flags & libc::SYNC_FILE_RANGE_WAIT_AFTER == 0
         && !client::is_in_pool(fd)
-        && device::is_on(fd)
+        && layer::sees(fd)
     {
         return real();
     }

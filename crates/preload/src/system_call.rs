@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "exports a C function; calls the others")]
 
 use crate::{
-    around::{client, missing, without_cancellation},
-    asynchronous, change, descriptor, device, identity, map, memory, message, name, open, pages,
+    around::{self, client, missing, without_cancellation},
+    asynchronous, change, descriptor, identity, layer, map, memory, message, name, open, pages,
     position,
     real::hooks,
     sync, write,
@@ -33,9 +33,9 @@ hooks! {
     };
 }
 
-/// Whether a descriptor argument is one that the client has to hear of.
-fn absorbs(fd: c_long) -> bool {
-    client::absorbs(fd as c_int) || pages::is_cached(fd as c_int)
+/// Whether a descriptor argument is one whose calls have hooks that do something.
+fn is_ours(fd: c_long) -> bool {
+    !around::is_plain(fd as c_int)
 }
 
 fn is_plain(fd: c_long) -> bool {
@@ -69,31 +69,31 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_sendmsg => call!(message::sendmsg, a, b, c),
         libc::SYS_sendmmsg => call!(message::sendmmsg, a, b, c, d),
         libc::SYS_sendto => call!(message::sendto, a, b, c, d, e, f),
-        libc::SYS_read if absorbs(a) => call!(position::read, a, b, c),
-        libc::SYS_readv if absorbs(a) => call!(position::readv, a, b, c),
-        libc::SYS_preadv2 if absorbs(a) => call!(position::preadv2, a, b, c, d, f),
-        libc::SYS_pread64 if absorbs(a) => call!(position::pread, a, b, c, d),
-        libc::SYS_preadv if absorbs(a) => call!(position::preadv, a, b, c, d),
-        libc::SYS_lseek if absorbs(a) => call!(position::lseek, a, b, c),
-        libc::SYS_fsync if absorbs(a) => call!(sync::fsync, a),
-        libc::SYS_fdatasync if absorbs(a) => call!(sync::fdatasync, a),
-        libc::SYS_sync_file_range if absorbs(a) => call!(sync::sync_file_range, a, b, c, d),
-        libc::SYS_ftruncate if absorbs(a) => call!(change::ftruncate, a, b),
-        libc::SYS_fallocate if absorbs(a) => call!(change::fallocate, a, b, c, d),
-        libc::SYS_copy_file_range if absorbs(c) || absorbs(a) => call!(change::copy_file_range, a, b, c, d, e, f),
-        libc::SYS_sendfile if absorbs(a) || absorbs(b) => call!(change::sendfile, a, b, c, d),
-        libc::SYS_splice if absorbs(c) || absorbs(a) => call!(change::splice, a, b, c, d, e, f),
-        libc::SYS_ioctl if absorbs(a) => call!(change::ioctl, a, b, c),
+        libc::SYS_read if is_ours(a) => call!(position::read, a, b, c),
+        libc::SYS_readv if is_ours(a) => call!(position::readv, a, b, c),
+        libc::SYS_preadv2 if is_ours(a) => call!(position::preadv2, a, b, c, d, f),
+        libc::SYS_pread64 if is_ours(a) => call!(position::pread, a, b, c, d),
+        libc::SYS_preadv if is_ours(a) => call!(position::preadv, a, b, c, d),
+        libc::SYS_lseek if is_ours(a) => call!(position::lseek, a, b, c),
+        libc::SYS_fsync if is_ours(a) => call!(sync::fsync, a),
+        libc::SYS_fdatasync if is_ours(a) => call!(sync::fdatasync, a),
+        libc::SYS_sync_file_range if is_ours(a) => call!(sync::sync_file_range, a, b, c, d),
+        libc::SYS_ftruncate if is_ours(a) => call!(change::ftruncate, a, b),
+        libc::SYS_fallocate if is_ours(a) => call!(change::fallocate, a, b, c, d),
+        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) => call!(change::copy_file_range, a, b, c, d, e, f),
+        libc::SYS_sendfile if is_ours(a) || is_ours(b) => call!(change::sendfile, a, b, c, d),
+        libc::SYS_splice if is_ours(c) || is_ours(a) => call!(change::splice, a, b, c, d, e, f),
+        libc::SYS_ioctl if is_ours(a) => call!(change::ioctl, a, b, c),
         libc::SYS_munmap => call!(map::munmap, a, b),
         libc::SYS_mprotect => call!(map::mprotect, a, b, c),
         libc::SYS_mremap => call!(map::mremap, a, b, c, d, e),
         libc::SYS_mmap => call!(map::mmap, a, b, c, d, e, f),
-        libc::SYS_close if absorbs(a) || is_own(a) => call!(descriptor::close, a),
+        libc::SYS_close if is_ours(a) || is_own(a) => call!(descriptor::close, a),
         libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
-        libc::SYS_dup if absorbs(a) => call!(descriptor::dup, a),
+        libc::SYS_dup if is_ours(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
-        libc::SYS_openat if device::any() || pages::is_configured() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
+        libc::SYS_openat if layer::is_there() || pages::is_configured() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
         libc::SYS_openat2 => before_openat2(a as c_int, b as *const c_char, c as *const u64),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
@@ -108,7 +108,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
             Continue(())
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_open if device::any() || pages::is_configured() || open::can_change(b as c_int) => call!(open::open, a, b, c),
+        libc::SYS_open if layer::is_there() || pages::is_configured() || open::can_change(b as c_int) => call!(open::open, a, b, c),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_creat => call!(open::creat, a, b),
         #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
 //! `write`, `pwrite`, `writev`, `pwritev`, `pwritev2`: to an absorbed descriptor, by the client. To any other by the hidden function, once
-//! what is written of charged mappings ([`guard`]) is accessible.
+//! what is written of memory that a [layer] guards is accessible.
 //!
 //! What the kernel would refuse anyway (a negative offset, too many parts, no memory) goes to the hidden function, for its errno.
 #![expect(
@@ -8,8 +8,10 @@
 )]
 
 use crate::{
-    around::{cancellation_point, client, missing},
-    checkpoint, device, guard, memory, pages,
+    around::{self, cancellation_point, client, missing},
+    checkpoint,
+    layer::{self, Done},
+    memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -64,10 +66,10 @@ hooks! {
     });
 }
 
-/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs four loads.
+/// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs a few loads.
 #[inline]
 pub(crate) fn is_plain(fd: c_int) -> bool {
-    !client::absorbs(fd) && !pages::is_cached(fd) && guard::is_idle() && !checkpoint::may_come()
+    around::is_plain(fd) && !layer::guards_memory() && !checkpoint::may_come()
 }
 
 /// Where a write goes.
@@ -161,7 +163,7 @@ fn write_parts(
         Place::Invalid => return plain(),
     };
     for part in parts {
-        guard::touch(part.as_ptr().addr(), part.len());
+        layer::touch(part.as_ptr().addr(), part.len());
     }
     if pages::is_cached(fd) {
         return match (parts, offset) {
@@ -175,15 +177,19 @@ fn write_parts(
     if let Err(failed) = checkpoint::before(fd, offset) {
         return failed.with(-1);
     }
-    if !client::absorbs(fd) {
+    if !client::absorbs(fd) && !layer::sees(fd) {
         return plain();
     }
     cancellation_point();
-    let begun = device::begin(fd);
+    let begun = layer::begin(fd);
     match client(|| client::write(fd, parts, offset, flags)) {
         Ok(bytes) => {
             if let Some(begun) = begun {
-                begun.wrote(offset, bytes, flags);
+                begun.done(Done::Wrote {
+                    offset,
+                    bytes,
+                    flags,
+                });
             }
             bytes as ssize_t
         }

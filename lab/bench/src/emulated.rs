@@ -1,6 +1,6 @@
 //! Emulated devices: what a program sees of one, beside what its profile says (P5's Fig. 3 and 4 for the memory behind a fabric).
 //!
-//! A child process under `forebay run --device` does plain file I/O past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequential and random, reads and
+//! A child process under `forebay-lab run --device` does plain file I/O past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequential and random, reads and
 //! writes, and times each call. The figure is the median: what the machine does to single calls is not the device's.
 
 use crate::{
@@ -28,7 +28,7 @@ pub const SIZES: [usize; 2] = [4 << 10, 1 << 20];
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The `forebay` program.
+    /// The `forebay` program; the laboratory's lies beside it.
     pub program: PathBuf,
     /// Names of profiles, or paths of TOML files.
     pub profiles: Vec<String>,
@@ -179,14 +179,13 @@ fn of_child(config: &Config, profile: &str, dir: &Path) -> Result<Vec<Measured>,
     let mut placed = dir.as_os_str().to_owned();
     placed.push("=");
     placed.push(profile);
-    let mut command = Command::new(&config.program);
+    let program = lab_program(&config.program);
+    let mut command = Command::new(&program);
     command
         .args(["run", "--no-pool", "--device"])
         .arg(placed)
         .arg("--");
-    command
-        .arg(lab_program(&config.program))
-        .args(["internal", "requests", &order]);
+    command.arg(&program).args(["internal", "requests", &order]);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! What a workload's files are on: this machine's disk, or a device that `forebay run --device` emulates.
+//! What a workload's files are on: this machine's disk, or a device that `forebay-lab run --device` emulates.
 
 pub use forebay_measure::server::forebay_run;
 use std::{
@@ -44,7 +44,7 @@ pub fn device_argument(dir: &Path, profile: &str) -> OsString {
     value
 }
 
-/// The laboratory's program, which lies beside `forebay`, for measurements that start it again.
+/// The laboratory's program, which lies beside `forebay`: for runs on emulated devices, and measurements that start it again.
 #[must_use]
 pub fn lab_program(forebay: &Path) -> PathBuf {
     forebay.with_file_name("forebay-lab")

@@ -21,7 +21,7 @@ pub fn find_eatmydata() -> Option<PathBuf> {
     .find(|library| library.is_file())
 }
 
-/// Has libeatmydata loaded before anything else: libforebay.so would charge the emulated device's syncs.
+/// Has libeatmydata loaded before anything else: libforebay_lab.so would charge the emulated device's syncs.
 pub(crate) fn eat_syncs(
     library: &Path,
     wrapper: &mut Vec<OsString>,

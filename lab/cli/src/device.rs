@@ -5,11 +5,11 @@ use forebay_bench::{emulated, report};
 use forebay_cli::{failure::Failure, output};
 use std::path::PathBuf;
 
-/// Measure emulated devices (forebay run --device) beside their profiles
+/// Measure emulated devices (forebay-lab run --device) beside their profiles
 #[derive(Args)]
 #[command(
     long_about = "Measures what a program sees of each emulated device: reads and writes of 4 KiB and 1 MiB past the cache, sequential and \
-                  random, by a process under forebay run --device, beside what the device's profile says. Figures are medians of the calls.\n\n\
+                  random, by a process under forebay-lab run --device, beside what the device's profile says. Figures are medians of the calls.\n\n\
                   The devices are in directories in memory, which are removed again: emulation only adds to what I/O really takes.",
     after_long_help = "Examples:\n  \
         forebay-lab device\n  \

@@ -11,7 +11,7 @@ use std::path::PathBuf;
     long_about = "Runs the workload of the paper on a Gen-Z memory device: 10,000 pairs of 16 B to 16 KiB are put in order, in random order, and in \
                   random order with a sync, and got in order and in random order, with the device behind a processor's cache that is off \
                   (uc), writes through (wt), or combines writes (wc). Two stores: forebay's with its value log resident in the memory, \
-                  and LevelDB with its directory on the device, emulated by forebay run --device. Medians of rounds in which all take \
+                  and LevelDB with its directory on the device, emulated by forebay-lab run --device. Medians of rounds in which all take \
                   turns, with the fastest and slowest, and how far wt and wc are below uc, beside the paper's figures.\n\n\
                   The memory is emulated: ordinary memory, as slow as the paper's device (docs/devices-memory.md).",
     after_long_help = "Examples:\n  \

@@ -1,7 +1,8 @@
 //! `forebay-lab`: what the project measures, as `forebay` measures what a user would gain.
 //!
 //! Workloads beside their peers, in all modes, on this disk and on emulated devices; the papers' experiments and their report. One module a
-//! subcommand; lab/bench measures. Databases run under the `forebay` that lies beside this program, with its libforebay.so.
+//! subcommand; lab/bench measures. Databases run under the `forebay` that lies beside this program, with its libforebay.so; on emulated devices under this
+//! program itself ([`run`]), with its libforebay_lab.so.
 
 mod contest;
 mod device;
@@ -13,6 +14,7 @@ mod progress;
 mod redis;
 mod report;
 mod rocksdb;
+mod run;
 mod sql;
 mod wisckey;
 
@@ -40,6 +42,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::EmulatedRun),
     Pool(pool::Pool),
     Device(device::Device),
     Wisckey(wisckey::Wisckey),
@@ -57,17 +60,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    run(Cli::parse().command)
+    dispatch(Cli::parse().command)
         .err()
         .map_or(ExitCode::SUCCESS, Failure::report)
 }
 
-fn run(command: Command) -> Result<(), Failure> {
-    if let Command::Internal(command) = command {
-        return command.run();
+fn dispatch(command: Command) -> Result<(), Failure> {
+    // A run passes signals on, and the processes that are killed have nothing to clean up.
+    if !matches!(command, Command::Run(_) | Command::Internal(_)) {
+        clean_up_on_signals()?;
     }
-    clean_up_on_signals()?;
     match command {
+        Command::Run(run) => run.run(),
         Command::Pool(pool) => pool.run(),
         Command::Device(device) => device.run(),
         Command::Wisckey(wisckey) => wisckey.run(),
@@ -88,7 +92,7 @@ fn forebay() -> Result<PathBuf, Failure> {
     match beside.is_file() {
         true => Ok(beside),
         false => Err(Failure::Failed(format!(
-            "{} is missing, which programs are run under: build it where this program is (cargo build -p forebay -p forebay-preload)",
+            "{} is missing, which programs are run under: build it where this program is (cargo build -p forebay -p forebay-preload -p forebay-lab-preload)",
             beside.display()
         ))),
     }

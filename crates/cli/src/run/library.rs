@@ -1,4 +1,4 @@
-//! Where libforebay.so is.
+//! Where libforebay.so is, or a laboratory's library in its place.
 
 use crate::failure::Failure;
 use std::{
@@ -6,37 +6,59 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const NAME: &str = "libforebay.so";
+/// A library that is put before those of a program.
+pub struct Library {
+    /// Its file name.
+    pub name: &'static str,
+    /// The environment variable that may say where it is.
+    pub variable: &'static str,
+    /// The package that it is built from.
+    pub package: &'static str,
+}
 
-/// Beside this program: in its directory, in `deps/` of it (cargo), in `../lib` (installed); or where `FOREBAY_LIBRARY` says.
-pub fn find() -> Result<PathBuf, Failure> {
-    if let Some(path) = env::var_os("FOREBAY_LIBRARY").map(PathBuf::from) {
-        return match path.is_file() {
-            true => path
-                .canonicalize()
-                .map_err(Failure::io("finding", path.display())),
-            false => Err(Failure::Failed(format!(
-                "FOREBAY_LIBRARY names {}, which is no file",
-                path.display()
-            ))),
-        };
+impl Default for Library {
+    fn default() -> Self {
+        Self {
+            name: "libforebay.so",
+            variable: "FOREBAY_LIBRARY",
+            package: "forebay-preload",
+        }
     }
-    let program = env::current_exe().map_err(Failure::io("finding", "this program"))?;
-    let dir = program.parent().unwrap_or(Path::new("/"));
-    let places = ["", "deps", "../lib/forebay", "../lib"].map(|place| dir.join(place).join(NAME));
-    // Of several, the newest: cargo leaves an old one in one place when it builds the other.
-    let newest = places
-        .iter()
-        .filter_map(|path| Some((fs::metadata(path).ok()?.modified().ok()?, path)))
-        .max_by_key(|(modified, _)| *modified);
-    let Some((_, path)) = newest else {
-        let places: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
-        return Err(Failure::Failed(format!(
-            "{NAME} is at none of {}. Build it (cargo build --release -p forebay-preload) or say where it is in the environment \
-             variable FOREBAY_LIBRARY",
-            places.join(", ")
-        )));
-    };
-    path.canonicalize()
-        .map_err(Failure::io("finding", path.display()))
+}
+
+impl Library {
+    /// Beside this program: in its directory, in `deps/` of it (cargo), in `../lib` (installed); or where its variable says.
+    pub(super) fn find(&self) -> Result<PathBuf, Failure> {
+        let (name, variable) = (self.name, self.variable);
+        if let Some(path) = env::var_os(variable).map(PathBuf::from) {
+            return match path.is_file() {
+                true => path
+                    .canonicalize()
+                    .map_err(Failure::io("finding", path.display())),
+                false => Err(Failure::Failed(format!(
+                    "{variable} names {}, which is no file",
+                    path.display()
+                ))),
+            };
+        }
+        let program = env::current_exe().map_err(Failure::io("finding", "this program"))?;
+        let dir = program.parent().unwrap_or(Path::new("/"));
+        let places =
+            ["", "deps", "../lib/forebay", "../lib"].map(|place| dir.join(place).join(name));
+        // Of several, the newest: cargo leaves an old one in one place when it builds the other.
+        let newest = places
+            .iter()
+            .filter_map(|path| Some((fs::metadata(path).ok()?.modified().ok()?, path)))
+            .max_by_key(|(modified, _)| *modified);
+        let Some((_, path)) = newest else {
+            let places: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
+            return Err(Failure::Failed(format!(
+                "{name} is at none of {}. Build it (cargo build --release -p {}) or say where it is in the environment variable {variable}",
+                places.join(", "),
+                self.package
+            )));
+        };
+        path.canonicalize()
+            .map_err(Failure::io("finding", path.display()))
+    }
 }

@@ -1,27 +1,27 @@
 //! `forebay run`: an unmodified database whose fsync costs a memory copy.
 //!
 //! In order: what is to be absorbed (`forebay_files::policy`), whether the program can be run so ([`program`]), the pool
-//! ([`pool`]; the directories that are on an emulated device: [`device`]) and what an earlier run left in it, the supervisor, and then the program, whose signals and exit status are passed through
-//! ([`child`]).
+//! ([`pool`]) and what an earlier run left in it, the supervisor, and then the program, whose signals and exit status are passed through
+//! ([`child`]). A laboratory runs programs in the same way with something of its own under them ([`layer`]).
 
 mod child;
-mod device;
 mod explain;
 mod flash;
+mod layer;
 mod library;
 mod pool;
 mod program;
 
 pub use explain::{is_refused, is_well, lanes, running};
 pub use flash::{Contents, Policy as FlashPolicy, running as running_flash, status_file};
+pub use layer::Layer;
+pub use library::Library;
 pub use pool::open_default;
 
 use crate::{failure::Failure, size};
 use child::Signals;
 use clap::Args;
-use forebay_device::{Devices, Placed, memory::Profile};
 use forebay_files::{
-    ENV_SLOWED,
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
@@ -32,7 +32,6 @@ use program::Program;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 /// Run an unmodified database; its log files' fsync costs a memory copy
@@ -51,11 +50,7 @@ use std::{
         forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
         forebay run --pool p --profile rocksdb -- ./my-service\n  \
         forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
-        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0\n  \
-        forebay run --device /dev/shm/d=hdd-7200 --no-pool -- redis-server --dir /dev/shm/d --appendonly yes\n  \
-        forebay run --device /dev/shm/d=hdd-7200 --emulated 64MiB -- redis-server --dir /dev/shm/d --appendonly yes\n\n\
-        An emulated device (--device) only adds to what I/O really takes: put the directory on something faster, as /dev/shm. docs/devices.md \
-        has the model, the profiles and how to write one.\n\n\
+        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0\n\n\
         A configuration file:\n  \
         absorb = [\"*.aof\"]                  # instead of what the profile says\n  \
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
@@ -72,13 +67,9 @@ pub struct Run {
     /// Use a pool of this size in ordinary memory, made if need be: it survives a process crash only
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     emulated: Option<u64>,
-    /// Use no pool: nothing is absorbed, every file is as without Forebay; so it is also with --device alone
+    /// Use no pool: nothing is absorbed, every file is as without Forebay; so it is also with --flash alone
     #[arg(long, conflicts_with_all = ["pool", "emulated"])]
     no_pool: bool,
-    /// Give file I/O below DIR the latency, bandwidth, queue and sync cost of a device: hdd-7200, hdd-15k-raid0x8, sata-ssd, sata-ssd-steady,
-    /// nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or the path of a TOML file with a profile; may be given several times
-    #[arg(long = "device", value_name = "DIR=PROFILE", value_parser = device::parse)]
-    devices: Vec<Placed>,
     #[command(flatten)]
     flash: flash::Options,
     /// The profile, if the program's name does not say it; "generic" is the one of --absorb alone
@@ -97,9 +88,6 @@ pub struct Run {
     /// Segments of the pool that the run begins with; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
-    /// Make the pool as slow as a device, for measurements: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
-    #[arg(long, value_name = "DEVICE", value_parser = device::memory)]
-    media_profile: Option<Profile>,
     /// At the end, list each file, what was done with it, and what was absorbed
     #[arg(long)]
     explain: bool,
@@ -109,31 +97,46 @@ pub struct Run {
 }
 
 impl Run {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`Failure::Passed`] with the program's status, if that is not 0; and what kept it from running, or its files from being in order.
     pub fn run(self) -> Result<(), Failure> {
+        self.run_on(&Layer::default())
+    }
+
+    /// True if what was done with the files is to be said at the end.
+    #[must_use]
+    pub fn explains(&self) -> bool {
+        self.explain
+    }
+
+    /// Runs it with what a laboratory puts under it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_on(&self, layer: &Layer) -> Result<(), Failure> {
         let config = match &self.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        let without = self.no_pool || !self.devices.is_empty() || self.flash.is_wanted();
+        let without = self.no_pool || layer.needs_no_pool || self.flash.is_wanted();
         let source = Source::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
         let program = Program::find(&self.command)?;
-        let devices = device::make(&self.devices)?;
         let flash = self
             .flash
             .prepare(&program, self.profile.as_deref(), &config)?;
-        let beside = flash
+        let mut beside = flash
             .as_ref()
             .map(flash::Flash::environment)
             .unwrap_or_default();
+        beside.extend(layer.environment.iter().cloned());
         let status = match source {
-            Some(source) => self.with_pool(&config, &source, &program, devices.as_ref(), beside)?,
-            None => plainly(&program, devices.as_deref(), beside)?,
+            Some(source) => self.with_pool(&config, &source, &program, layer, beside)?,
+            None => plainly(&program, &layer.library, beside)?,
         };
         if let Some(flash) = &flash {
             flash.finish(self.explain);
-        }
-        if let (true, Some(devices)) = (self.explain, &devices) {
-            eprint!("{}", device::summary(devices));
         }
         match status {
             0 => Ok(()),
@@ -147,7 +150,7 @@ impl Run {
         config: &Config,
         source: &Source,
         program: &Program,
-        devices: Option<&Arc<Devices>>,
+        layer: &Layer,
         beside: Vec<(OsString, OsString)>,
     ) -> Result<u8, Failure> {
         let policy = policy::choose(policy::Request {
@@ -157,7 +160,7 @@ impl Run {
             absorb: &self.absorb,
         })?;
         program.check()?;
-        let library = library::find()?;
+        let library = layer.library.find()?;
         let pool = source.open()?;
         recover_first(&pool)?;
         room_for_lane(&pool, self.buffers)?;
@@ -171,12 +174,6 @@ impl Run {
             );
         }
         announce_neighbours(&pool)?;
-        if let Some(profile) = self.media_profile {
-            eprintln!(
-                "forebay: the pool is slowed to {} ({})",
-                profile.name, profile.source
-            );
-        }
 
         // Before the supervisor's threads start, so that they leave all signals to us.
         let mut signals = Signals::block()?;
@@ -192,16 +189,12 @@ impl Run {
                 buffers: self.buffers,
                 run_dir: run_dir()?,
                 program: program.name().to_string_lossy().into_owned(),
-                devices: devices.cloned(),
+                layer: layer.supervisor.clone(),
             },
         )?;
         eprintln!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
         environment.extend(beside);
-        environment.extend(
-            self.media_profile
-                .map(|profile| (ENV_SLOWED.into(), profile.name.into())),
-        );
         let status = child::run(program, environment, &mut signals)?;
         let absorbed = supervisor.finish();
         self.report(&policy, absorbed)?;
@@ -222,19 +215,16 @@ impl Run {
     }
 }
 
-/// Runs the program with nothing absorbed, since there is no pool, on the devices if there are any, and with what a flash cache wants `beside`;
-/// gives its status.
+/// Runs the program with nothing absorbed, since there is no pool, and with what a flash cache or a layer wants `beside`; gives its status.
 fn plainly(
     program: &Program,
-    devices: Option<&Devices>,
-    beside: Vec<(OsString, OsString)>,
+    library: &Library,
+    mut environment: Vec<(OsString, OsString)>,
 ) -> Result<u8, Failure> {
-    let mut environment = beside;
-    if !environment.is_empty() || devices.is_some() {
+    if !environment.is_empty() {
         program.check()?;
-        environment.push(preload(&library::find()?));
+        environment.push(preload(&library.find()?));
     }
-    environment.extend(devices.and_then(Devices::environment));
     eprintln!("forebay: no pool: nothing is absorbed");
     child::run(program, environment, &mut Signals::block()?)
 }

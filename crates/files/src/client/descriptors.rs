@@ -85,35 +85,6 @@ pub fn hidden_flags(fd: c_int) -> c_int {
     table::entry(fd).map_or(0, Entry::hidden)
 }
 
-/// The number of the emulated device that `fd` is on, as [`set_device`] said. Costs one load.
-#[inline]
-#[must_use]
-pub fn device(fd: c_int) -> Option<usize> {
-    table::entry(fd)?.device()
-}
-
-/// Notes which emulated device `fd`'s file is on, if any, and the flags (`O_DIRECT`) that the database believes to have opened it with
-/// and the kernel does not know of. A descriptor too large for the table is on none.
-pub fn set_device(fd: c_int, number: Option<u8>, hidden: c_int) {
-    if sys::in_vforked_child() {
-        return;
-    }
-    match (table::entry(fd), number) {
-        (Some(entry), None)
-            if entry.file().is_none() && entry.hidden() == 0 && !entry.is_inherited() =>
-        {
-            table::set_entry(fd, None);
-        }
-        (Some(entry), number) => {
-            table::set_entry(fd, Some(entry.on_device(number)));
-        }
-        (None, None) => {}
-        (None, number) => {
-            table::set_entry(fd, Some(Entry::new(None, hidden).on_device(number)));
-        }
-    }
-}
-
 /// True if `fd`'s file is absorbed: its syncs cost nothing, and the supervisor's are those that count.
 #[must_use]
 pub fn is_in_pool(fd: c_int) -> bool {

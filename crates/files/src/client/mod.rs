@@ -24,15 +24,14 @@ mod tail;
 mod times;
 mod write;
 
-pub use descriptors::{
-    closing, device, duplicated, flags_changed, hidden_flags, is_in_pool, set_device,
-};
+pub use descriptors::{closing, duplicated, flags_changed, hidden_flags, is_in_pool};
 pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
+pub use session::on_pool;
 pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};
 
@@ -121,7 +120,7 @@ pub fn start() {
     }
 }
 
-/// True if writes to `fd` go to the pool as well, or if its flags are not what the database believes, or if it is on an emulated device: then
+/// True if writes to `fd` go to the pool as well, or if its flags are not what the database believes: then
 /// the functions below must be called instead of, or around, the C library's.
 #[inline]
 #[must_use]

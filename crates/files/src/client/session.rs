@@ -7,15 +7,13 @@ use super::{
     process::{existing, process},
 };
 use crate::{
-    ENV_SLOWED,
     log::{ENDED, LOOK, Log},
     record::slack,
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request, VERSION},
 };
-use forebay_device::memory;
-use forebay_pool::{Lsn, Member, PoolOptions};
+use forebay_pool::{Lsn, Member, Pool, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
     io::Errno,
@@ -23,7 +21,10 @@ use rustix::{
 };
 use std::{
     os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
-    sync::atomic::Ordering::{Relaxed, Release},
+    sync::{
+        OnceLock,
+        atomic::Ordering::{Relaxed, Release},
+    },
     time::Duration,
 };
 use uuid::Uuid;
@@ -179,9 +180,15 @@ pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
     Ok(session)
 }
 
-/// The device that the pool is to be as slow as: a measurement's wish.
-fn slowed_to() -> Option<memory::Profile> {
-    memory::Profile::named(&std::env::var(ENV_SLOWED).ok()?)
+type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;
+
+/// What a laboratory makes of the pool.
+static ON_POOL: OnceLock<OnPool> = OnceLock::new();
+
+/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish, which is heard before the first file is absorbed, and
+/// once.
+pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
+    let _ = ON_POOL.set(Box::new(layer));
 }
 
 impl Session {
@@ -207,11 +214,11 @@ impl Session {
         let joined = PoolOptions::new()
             .open_shared(&pool, pool_fd.into(), memory)
             .and_then(|pool| {
-                match slowed_to() {
-                    Some(profile) => memory::slowed(pool, profile),
+                let pool = match ON_POOL.get() {
+                    Some(layer) => layer(pool),
                     None => pool,
-                }
-                .join(lane.as_fd(), member)
+                };
+                pool.join(lane.as_fd(), member)
             })
             .map(|lane| lane.asking(is_orphan));
         let lane = joined.map_err(|e| {

@@ -23,11 +23,8 @@ const PRESENT: u32 = 1 << 9;
 const APPEND: u32 = 1 << 10;
 /// Opened with `O_WRONLY`: only writes and `lseek` move its position.
 const WRITE_ONLY: u32 = 1 << 14;
-/// The number plus one of the emulated device that its file is on; 0 for none.
-const DEVICE_SHIFT: u32 = 16;
-const DEVICE: u32 = 0xFF << DEVICE_SHIFT;
 /// Inherited from before this program was executed, of a file that the run absorbs: before it is written to, this process joins it.
-const INHERITED: u32 = 1 << 24;
+const INHERITED: u32 = 1 << 15;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
     (1 << 11, libc::O_DSYNC),
@@ -106,23 +103,9 @@ impl Entry {
         Self(self.0 & !INHERITED).plain()
     }
 
-    /// The same descriptor when its file is plain: nothing, if nothing is hidden and it is on no emulated device.
+    /// The same descriptor when its file is plain: nothing, if nothing is hidden.
     pub(super) fn plain(self) -> Option<Self> {
-        (self.hidden() != 0 || self.device().is_some()).then_some(Self(self.0 & !FILE))
-    }
-
-    /// The number of the emulated device that its file is on.
-    #[inline]
-    pub(super) fn device(self) -> Option<usize> {
-        ((self.0 & DEVICE) >> DEVICE_SHIFT)
-            .checked_sub(1)
-            .map(|number| number as usize)
-    }
-
-    /// The same descriptor with its file on this device, or on none.
-    pub(super) fn on_device(self, number: Option<u8>) -> Self {
-        let device = number.map_or(0, |number| u32::from(number) + 1);
-        Self(self.0 & !DEVICE | device << DEVICE_SHIFT)
+        (self.hidden() != 0).then_some(Self(self.0 & !FILE))
     }
 }
 

@@ -25,7 +25,6 @@ use crate::{
     shared::{Gone, State},
     sys,
 };
-use forebay_device::clock;
 use forebay_pool::Lsn;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
@@ -244,20 +243,18 @@ impl Run {
             None => {}
         }
         let started = Instant::now();
-        let begun = clock::now_ns();
         self.page.begin_sync(number);
-        let done = match directory {
+        let done = shared.sync(target, true, || match directory {
             Some(_) => target.sync_all(),
             None => {
                 shared.snapshot(&known.path, target);
                 sync_data(target)
             }
-        };
+        });
         if let Some(key) = directory {
             let said = done.as_ref().copied();
             directories.insert(key, said.map_err(|e| errno_of(e).raw_os_error()));
         }
-        shared.charge_sync(target, true, begun);
         self.syncs.fetch_add(1, Relaxed);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.sync_ns.fetch_add(took, Relaxed);
@@ -333,9 +330,8 @@ impl Run {
         for (at, bytes) in &parts {
             write_at(to.as_fd(), bytes, *at)?;
         }
-        let begun = clock::now_ns();
-        sync_data(&to).map_err(|e| errno_of(&e))?;
-        shared.charge_sync(&to, true, begun);
+        let synced = shared.sync(&to, true, || sync_data(&to));
+        synced.map_err(|e| errno_of(&e))?;
         sys::confirm_sync(&to)
     }
 }

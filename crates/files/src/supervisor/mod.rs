@@ -6,10 +6,10 @@
 //! When the last member has ended, what the lane holds is synced, and the lane goes back to the pool.
 
 mod accept;
-mod charge;
 mod drain;
 mod elsewhere;
 mod hold;
+mod layer;
 mod let_go;
 mod member;
 mod notice;
@@ -18,6 +18,7 @@ mod run;
 mod status;
 mod watch;
 
+pub use layer::Layer;
 pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status, status_of_running};
 pub use watch::Outside;
 
@@ -28,7 +29,6 @@ use crate::{
     marks::Marks,
     sys, wire,
 };
-use forebay_device::Devices;
 use forebay_pool::Pool;
 use member::Member;
 use parking_lot::{Condvar, Mutex};
@@ -48,7 +48,7 @@ use std::{
 use uuid::Uuid;
 
 /// What a supervisor is to do.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SupervisorOptions {
     /// `fnmatch` patterns of the files to absorb.
     pub patterns: Vec<String>,
@@ -62,8 +62,8 @@ pub struct SupervisorOptions {
     pub run_dir: PathBuf,
     /// The database in words, for status and labels.
     pub program: String,
-    /// Emulated devices of directories: the supervisor's syncs of files there cost what they say.
-    pub devices: Option<Arc<Devices>>,
+    /// What a laboratory puts under the supervisor's syncs.
+    pub layer: Option<Arc<dyn Layer>>,
 }
 
 /// What all threads of a supervisor share.
@@ -188,8 +188,6 @@ impl Supervisor {
         if self.shared.options.refuse_io_uring {
             environment.push((ENV_IO_URING.into(), IO_URING_REFUSED.into()));
         }
-        let devices = self.shared.options.devices.as_ref();
-        environment.extend(devices.and_then(|devices| devices.environment()));
         environment
     }
 

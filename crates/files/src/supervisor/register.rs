@@ -14,7 +14,6 @@ use crate::{
     sys,
     wire::Answer,
 };
-use forebay_device::clock;
 use rustix::{
     fs::{AtFlags, Mode, OFlags, Stat},
     io::Errno,
@@ -77,8 +76,8 @@ impl Candidate<'_> {
         if shared.pool_disks.is_empty() || !options.preallocated.iter().any(is_on) {
             return Ok(());
         }
-        let devices = options.devices.as_ref();
-        if devices.is_some_and(|devices| devices.holding(path).is_some()) {
+        let layer = options.layer.as_ref();
+        if layer.is_some_and(|layer| layer.is_elsewhere(self.path)) {
             return Ok(());
         }
         let disks = disks::of(self.theirs.as_fd());
@@ -340,9 +339,8 @@ fn sync_first(shared: &Shared, known: &Known) -> Result<(), String> {
     let file = known.file.as_ref().ok_or("it is closed")?;
     forebay_pool::failpoint!("files:register");
     if !forebay_pool::broken!("no-registration-sync") {
-        let begun = clock::now_ns();
-        file.sync_all().map_err(|e| format!("syncing it: {e}"))?;
-        shared.charge_sync(file, false, begun);
+        let synced = shared.sync(file, false, || file.sync_all());
+        synced.map_err(|e| format!("syncing it: {e}"))?;
         if let (Some(parent), Some(name)) = (known.path.parent(), known.path.file_name()) {
             let directory =
                 open_directory(parent).map_err(|e| format!("opening its directory: {e}"))?;
@@ -351,11 +349,8 @@ fn sync_first(shared: &Shared, known: &Known) -> Result<(), String> {
                 return Err("its name is not in the directory where it was".to_owned());
             }
             shared.marks.note(parent, &directory, shared.pool.path());
-            let begun = clock::now_ns();
-            directory
-                .sync_all()
-                .map_err(|e| format!("syncing its directory: {e}"))?;
-            shared.charge_sync(&directory, false, begun);
+            let synced = shared.sync(&directory, false, || directory.sync_all());
+            synced.map_err(|e| format!("syncing its directory: {e}"))?;
         }
     }
     forebay_pool::failpoint!("files:registered");

@@ -69,7 +69,7 @@ impl Attacked {
             buffers: 2,
             run_dir: home.path().join("run"),
             program: "fuzzed".to_owned(),
-            devices: None,
+            layer: None,
         };
         let supervisor =
             Supervisor::start(PoolOptions::new().open(&pool).unwrap(), options).unwrap();

@@ -1,7 +1,11 @@
 //! What the tests share: where the library is, what it exports, and random numbers.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Every exported function.
 pub const SYMBOLS: &[&str] = &[
@@ -118,8 +122,6 @@ pub const SYMBOLS: &[&str] = &[
     "setresuid",
     "setreuid",
     "setuid",
-    "sigaction",
-    "signal",
     "splice",
     "sync_file_range",
     "syscall",
@@ -137,11 +139,28 @@ pub const SYMBOLS: &[&str] = &[
 
 /// The library: cargo puts it beside the programs of this package's tests.
 pub fn library() -> PathBuf {
-    let library = std::env::current_exe()
-        .unwrap()
-        .with_file_name("libforebay.so");
+    beside_the_tests("libforebay.so")
+}
+
+/// The library of this name, of the package that is tested.
+pub fn beside_the_tests(name: &str) -> PathBuf {
+    let library = std::env::current_exe().unwrap().with_file_name(name);
     assert!(library.exists(), "{} is not there", library.display());
     library
+}
+
+/// What a library exports, sorted.
+pub fn exported(library: &Path) -> Vec<String> {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only", "--format=just-symbols"])
+        .arg(library)
+        .output()
+        .expect("nm, of the binutils that the linker comes with");
+    assert!(output.status.success(), "{output:?}");
+    let names = String::from_utf8(output.stdout).unwrap();
+    let mut exported: Vec<String> = names.lines().map(str::to_owned).collect();
+    exported.sort_unstable();
+    exported
 }
 
 /// SplitMix64.

@@ -3,7 +3,7 @@
 use super::{Contender, Pools, Syncs};
 use crate::{
     BenchError,
-    place::{device_argument, forebay_run},
+    place::{device_argument, forebay_run, lab_program},
     processes::{eat_syncs, find_eatmydata},
     scratch::ScratchPool,
     sql::User,
@@ -21,7 +21,7 @@ const RUN_DIR: &str = "FOREBAY_RUN_DIR";
 /// How a program is to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// This program.
+    /// The `forebay` program; the laboratory's lies beside it.
     pub forebay: &'a Path,
     /// The mode, and which pool.
     pub contender: &'a Contender,
@@ -72,13 +72,18 @@ impl Setting<'_> {
         let mut wrapper = Vec::new();
         let options: Vec<_> = options.into_iter().collect();
         if pool.is_some() || !devices.is_empty() || !options.is_empty() {
+            let slowed = self.pools.slowed.filter(|_| pool.is_some());
+            // What ships, where nothing is emulated.
+            let program = match devices.is_empty() && slowed.is_none() {
+                true => self.forebay.to_owned(),
+                false => lab_program(self.forebay),
+            };
             let devices = devices
                 .iter()
                 .map(|(dir, profile)| ("--device", device_argument(dir, profile)));
-            let slowed = self.pools.slowed.filter(|_| pool.is_some());
             let slowed = slowed.map(|profile| ("--media-profile", profile.name.into()));
             wrapper = forebay_run(
-                self.forebay,
+                &program,
                 pool.as_ref().map(|pool| (pool.path(), self.pools.buffers)),
                 devices.chain(slowed).chain(options),
             );

@@ -166,7 +166,7 @@ pub struct Setup {
     pub modes: Vec<Mode>,
     /// The pools.
     pub pools: Pools,
-    /// The emulated device that the data is on: a profile of `forebay run --device`.
+    /// The emulated device that the data is on: a profile of `forebay-lab run --device`.
     pub device: Option<String>,
     /// Rounds.
     pub rounds: usize,

@@ -1,12 +1,12 @@
-//! LevelDB with its directory on the emulated device: its program under `forebay run --no-pool --device DIR=PROFILE`.
+//! LevelDB with its directory on the emulated device: its program under `forebay-lab run --no-pool --device DIR=PROFILE`.
 
 use super::{Config, Measured, Policy, Workload};
 use crate::{
-    BenchError, data::fresh_seed, peers::leveldb, processes::Process, scratch::ScratchDir,
+    BenchError, data::fresh_seed, peers::leveldb, place::lab_program, processes::Process,
+    scratch::ScratchDir,
 };
 use serde::Deserialize;
 use std::{
-    ffi::OsString,
     io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -38,11 +38,6 @@ impl<'a> Runner<'a> {
     /// [`BenchError::Config`] if LevelDB cannot be run on an emulated device here, and why.
     pub(super) fn new(config: &'a Config, scratch: &'a Path) -> Result<Self, BenchError> {
         leveldb::check().map_err(BenchError::Config)?;
-        if !has_devices(&config.forebay)? {
-            return Err(BenchError::Config(
-                "not measured: this forebay cannot emulate a device under a directory (forebay run has no --device)".to_owned(),
-            ));
-        }
         Ok(Self {
             config,
             scratch,
@@ -60,7 +55,7 @@ impl<'a> Runner<'a> {
         let mut device = dir.path().as_os_str().to_owned();
         device.push(format!("={}", policy.profile()));
         let mut process = Process::spawn(
-            Command::new(&self.config.forebay)
+            Command::new(lab_program(&self.config.forebay))
                 .args(["run", "--no-pool", "--device"])
                 .arg(device)
                 .arg("--")
@@ -111,16 +106,6 @@ fn figure(line: &str) -> Option<(Workload, f64)> {
     (line.ops > 0).then(|| (workload, line.seconds * 1e6 / line.ops as f64))
 }
 
-/// True if `forebay run` knows `--device`.
-fn has_devices(forebay: &Path) -> Result<bool, BenchError> {
-    let words: [OsString; 2] = ["run", "--help"].map(OsString::from);
-    let said = Command::new(forebay)
-        .args(words)
-        .output()
-        .map_err(BenchError::io("running", forebay))?;
-    Ok(String::from_utf8_lossy(&said.stdout).contains("--device"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,16 +119,14 @@ mod tests {
         }
     }
 
-    /// A `forebay` that runs the program, on no device at all.
-    fn stand_in(dir: &Path, help: &str) -> PathBuf {
+    /// A `forebay` beside which a `forebay-lab` runs the program, on no device at all.
+    fn stand_in(dir: &Path) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
-        let path = dir.join("forebay");
-        let script = format!(
-            "#!/bin/sh\nif [ \"$2\" = --help ]; then echo '{help}'; exit; fi\nshift 5\n\"$@\"\n"
-        );
-        std::fs::write(&path, script).unwrap();
+        let forebay = dir.join("forebay");
+        let path = lab_program(&forebay);
+        std::fs::write(&path, "#!/bin/sh\nshift 5\n\"$@\"\n").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        path
+        forebay
     }
 
     #[test]
@@ -160,7 +143,7 @@ mod tests {
             sizes: vec![100],
             pairs: 50,
             rounds: 1,
-            forebay: stand_in(dir.path(), "--device DIR=PROFILE"),
+            forebay: stand_in(dir.path()),
         };
         let runner = Runner::new(&config, dir.path()).unwrap();
         let mut measured = runner.measure(Policy::Uc, 100).unwrap();
@@ -170,12 +153,5 @@ mod tests {
             assert_eq!(workload, expected);
             assert!(us > 0.0, "{workload:?}");
         }
-    }
-
-    #[test]
-    fn a_forebay_without_devices_measures_no_leveldb_and_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(!has_devices(&stand_in(dir.path(), "--pool PATH")).unwrap());
-        assert!(has_devices(&stand_in(dir.path(), "--device DIR=PROFILE")).unwrap());
     }
 }

@@ -1,6 +1,6 @@
 //! P1: Puts of 4 KiB on a loaded store, in every variant and with buffers of several sizes.
 //!
-//! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab wisckey` under `forebay run --device`.
+//! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab wisckey` under `forebay-lab run --device`.
 
 use super::{Lab, Measured, Row};
 use crate::{
@@ -345,7 +345,7 @@ fn here(
     Ok(())
 }
 
-/// One round by this program as a process under `forebay run --device`.
+/// One round by this program as a process under `forebay-lab run --device`.
 fn emulated(
     lab: &Lab<'_>,
     config: &Config,
@@ -355,12 +355,13 @@ fn emulated(
     let scratch = ScratchDir::new_in(lab.dir)?;
     lab.note(&format!("Puts on {profile}"));
     let variants: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
-    let mut command = Command::new(lab.forebay);
+    let program = lab_program(lab.forebay);
+    let mut command = Command::new(&program);
     command
         .args(["run", "--no-pool", "--device"])
         .arg(device_argument(scratch.path(), profile))
         .arg("--")
-        .arg(lab_program(lab.forebay))
+        .arg(&program)
         .args([
             "wisckey",
             // Its measurement of the device is not used.

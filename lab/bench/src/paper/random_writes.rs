@@ -3,7 +3,7 @@
 use super::{Lab, Measured, Row, Size};
 use crate::{
     BenchError,
-    place::{Place, device_argument},
+    place::{Place, device_argument, lab_program},
     processes::{find_program, output},
     rounds::median,
     scratch::{ScratchDir, memory_dir, sync_file_system},
@@ -47,7 +47,7 @@ fn random_writes(lab: &Lab<'_>, fio: &Path, device: &str) -> Result<f64, BenchEr
     let file = dir.path().join("file");
     std::fs::write(&file, vec![1; 64 << 20]).map_err(BenchError::io("writing", &file))?;
     sync_file_system(dir.path())?;
-    let mut command = Command::new(lab.forebay);
+    let mut command = Command::new(lab_program(lab.forebay));
     command
         .args(["run", "--no-pool", "--device"])
         .arg(device_argument(dir.path(), device))

@@ -53,7 +53,7 @@ pub struct Config {
     pub sizes: Vec<u64>,
     /// Numbers of writing threads.
     pub threads: Vec<u64>,
-    /// Emulated devices that the log is put on, one after the other: profiles of `forebay run --device`. None: the log is beside the data.
+    /// Emulated devices that the log is put on, one after the other: profiles of `forebay-lab run --device`. None: the log is beside the data.
     pub wal_devices: Vec<String>,
     /// Bytes of keys and values that a round writes; `sync` writes for [`seconds_synced`](Self::seconds_synced) instead.
     pub bytes: u64,

@@ -4,6 +4,9 @@ mod line_cache;
 mod profile;
 mod timed;
 
+/// Environment of the program: the name of the memory that its pool is to be as slow as. May be absent.
+pub const ENV_MEMORY: &str = "FOREBAY_MEDIA_PROFILE";
+
 pub use profile::{CachePolicy, Profile};
 pub use timed::Timed;
 

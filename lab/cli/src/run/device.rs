@@ -1,8 +1,8 @@
 //! `--device`: directories on emulated devices.
 
-use crate::{failure::Failure, size};
-use forebay_device::{Devices, Placed, memory::Profile};
-use forebay_measure::table::{Table, grouped};
+use forebay_bench::report::{Table, grouped};
+use forebay_cli::{failure::Failure, size};
+use forebay_device::{Devices, Placed};
 use std::sync::Arc;
 
 /// For the command line: what is wrong with the value, and what to do.
@@ -55,12 +55,4 @@ pub fn summary(devices: &Devices) -> String {
         ]);
     }
     table.render()
-}
-
-/// The memory that a name means, for `--media-profile`.
-pub fn memory(name: &str) -> Result<Profile, String> {
-    Profile::named(name).ok_or_else(|| {
-        let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name).collect();
-        format!("there is no such device; there are {}", names.join(", "))
-    })
 }

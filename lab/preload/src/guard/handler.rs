@@ -1,50 +1,109 @@
 //! The handler of SIGSEGV in front of the program's own, which gets every fault that is not of a charged page.
 
 use super::{Toucher, find, resolve};
-use crate::{
-    around::{errno, missing, set_errno},
-    memory,
-    real::{Real, c_name, hooks, signature},
-};
+use forebay::layer::is_readable;
 use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t};
 use std::{
+    ffi::CStr,
     mem, ptr,
-    sync::atomic::{
-        AtomicI32, AtomicU64, AtomicUsize,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicI32, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
     },
 };
 
-hooks! {
-    // The program's handler of SIGSEGV is kept, and called for faults that are not ours.
-    fn [sigaction] (number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
-    missing missing(-1);
-    plain if number != libc::SIGSEGV || !is_installed();
-    else |_real| {
-        let before = PROGRAMS.get();
-        // SAFETY: our caller's pointers, to an action each, or null.
-        unsafe {
-            if !new.is_null() {
-                PROGRAMS.set(&*new);
-            }
-            if !old.is_null() {
-                *old = before;
-            }
-        }
-        0
-    };
+type SigAction =
+    unsafe extern "C-unwind" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type SetSignal = unsafe extern "C-unwind" fn(c_int, sighandler_t) -> sighandler_t;
 
-    fn [signal] (number: c_int, handler: sighandler_t) -> sighandler_t;
-    missing missing(libc::SIG_ERR);
-    plain if number != libc::SIGSEGV || !is_installed();
-    else |_real| {
-        let before = PROGRAMS.get();
-        let mut action = no_action();
-        action.sa_sigaction = handler;
-        action.sa_flags = libc::SA_RESTART;
-        PROGRAMS.set(&action);
-        before.sa_sigaction
-    };
+/// The functions that ours hide; none if no library has them.
+static SIGACTION: OnceLock<Option<SigAction>> = OnceLock::new();
+static SIGNAL: OnceLock<Option<SetSignal>> = OnceLock::new();
+
+fn hidden_sigaction() -> Option<SigAction> {
+    // SAFETY: the signature of the manual page; an optional function pointer is an address or null.
+    *SIGACTION.get_or_init(|| unsafe { mem::transmute(find_next(c"sigaction")) })
+}
+
+fn hidden_signal() -> Option<SetSignal> {
+    // SAFETY: as above.
+    *SIGNAL.get_or_init(|| unsafe { mem::transmute(find_next(c"signal")) })
+}
+
+fn find_next(name: &CStr) -> *mut c_void {
+    // SAFETY: it is a string; RTLD_NEXT needs nothing.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Looks for them, before a handler needs them.
+pub(crate) fn find_hidden() {
+    hidden_sigaction();
+    hidden_signal();
+}
+
+/// The program's handler of SIGSEGV is kept, and called for faults that are not ours.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sigaction(
+    number: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    if number != libc::SIGSEGV || !is_installed() {
+        return match hidden_sigaction() {
+            // SAFETY: our caller's arguments.
+            Some(real) => unsafe { real(number, new, old) },
+            None => {
+                set_errno(libc::ENOSYS);
+                -1
+            }
+        };
+    }
+    let before = PROGRAMS.get();
+    // SAFETY: our caller's pointers, to an action each, or null.
+    unsafe {
+        if !new.is_null() {
+            PROGRAMS.set(&*new);
+        }
+        if !old.is_null() {
+            *old = before;
+        }
+    }
+    0
+}
+
+/// As [`sigaction`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+    if number != libc::SIGSEGV || !is_installed() {
+        return match hidden_signal() {
+            // SAFETY: our caller's arguments.
+            Some(real) => unsafe { real(number, handler) },
+            None => {
+                set_errno(libc::ENOSYS);
+                libc::SIG_ERR
+            }
+        };
+    }
+    let before = PROGRAMS.get();
+    let mut action = no_action();
+    action.sa_sigaction = handler;
+    action.sa_flags = libc::SA_RESTART;
+    PROGRAMS.set(&action);
+    before.sa_sigaction
+}
+
+/// The thread's errno.
+fn errno() -> c_int {
+    // SAFETY: the address is that of a thread-local integer.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(number: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = number }
 }
 
 /// An action, in words that a handler may read while another thread changes them.
@@ -90,12 +149,6 @@ impl Action {
     }
 }
 
-type SigAction =
-    signature!((number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int);
-
-// SAFETY: the signature of the manual page.
-static REAL_SIGACTION: Real<SigAction> = unsafe { Real::new(c_name!(sigaction)) };
-
 /// 0: the program's handler is the kernel's; 1: being changed; 2: ours is.
 static INSTALLED: AtomicI32 = AtomicI32::new(0);
 
@@ -108,7 +161,7 @@ pub(super) fn install() -> bool {
     if is_installed() {
         return true;
     }
-    let Some(sigaction) = REAL_SIGACTION.get() else {
+    let Some(sigaction) = hidden_sigaction() else {
         return false;
     };
     if INSTALLED.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
@@ -145,7 +198,7 @@ unsafe extern "C-unwind" fn on_fault(number: c_int, info: *mut siginfo_t, contex
             return;
         }
         // The mapping may have been released since, and be accessible.
-        if memory::is_readable(address) {
+        if is_readable(address) {
             return;
         }
     }
@@ -225,7 +278,7 @@ unsafe fn hand_on(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
             let default = no_action();
             // SAFETY: from here on a fault ends the process, as it should; one that was sent is sent again.
             unsafe {
-                if let Some(sigaction) = REAL_SIGACTION.get() {
+                if let Some(sigaction) = hidden_sigaction() {
                     sigaction(number, &raw const default, ptr::null_mut());
                 }
                 if was_sent {

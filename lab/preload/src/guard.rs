@@ -12,10 +12,11 @@
     reason = "changes the protection of memory, in a signal handler"
 )]
 
-use crate::device::{self, Begun};
+use crate::device;
+use forebay::layer::guard_memory;
 use forebay_device::{FileKey, clock};
 use handler::install;
-use libc::{c_int, c_void, sigset_t};
+use libc::{c_int, sigset_t};
 use std::{
     hint,
     mem::MaybeUninit,
@@ -73,7 +74,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// True if there is no mapping to be charged, and was none.
 #[inline]
-pub(crate) fn is_idle() -> bool {
+fn is_idle() -> bool {
     USED.load(Relaxed) == 0
 }
 
@@ -82,17 +83,22 @@ pub(crate) fn is_readers(protection: c_int, flags: c_int) -> bool {
     protection == libc::PROT_READ && flags & (libc::MAP_ANONYMOUS | libc::MAP_LOCKED) == 0
 }
 
-/// Makes the pages of a fresh mapping inaccessible, to charge them. If that cannot be, the mapping is free.
-pub(crate) fn charge(
-    begun: Begun,
-    address: *mut c_void,
-    bytes: usize,
-    offset: u64,
-    protection: c_int,
-) {
-    let Some((number, key, file_end)) = begun.mapped() else {
-        return;
-    };
+/// A fresh mapping of a file on a device.
+pub(crate) struct Mapping {
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+    /// Offset in the file of its first byte.
+    pub(crate) offset: u64,
+    pub(crate) protection: c_int,
+    /// The device's number.
+    pub(crate) device: usize,
+    pub(crate) file: FileKey,
+    /// The file's size.
+    pub(crate) file_end: u64,
+}
+
+/// Makes its pages inaccessible, to charge them. If that cannot be, the mapping is free.
+pub(crate) fn charge(mapping: &Mapping) {
     if !install() {
         return;
     }
@@ -105,15 +111,16 @@ pub(crate) fn charge(
         return;
     };
     let guard = &TABLE[at];
-    let start = address.addr();
-    let end = start + bytes.next_multiple_of(PAGE);
+    let start = mapping.address;
+    let end = start + mapping.bytes.next_multiple_of(PAGE);
     guard.end.store(end, Relaxed);
-    guard.offset.store(offset, Relaxed);
-    guard.file_end.store(file_end, Relaxed);
-    guard.key.store(key.to_word(), Relaxed);
-    guard.device.store(number, Relaxed);
-    guard.protection.store(protection, Relaxed);
+    guard.offset.store(mapping.offset, Relaxed);
+    guard.file_end.store(mapping.file_end, Relaxed);
+    guard.key.store(mapping.file.to_word(), Relaxed);
+    guard.device.store(mapping.device, Relaxed);
+    guard.protection.store(mapping.protection, Relaxed);
     USED.fetch_max(at + 1, AcqRel);
+    guard_memory();
     guard.start.store(start, Release);
     if !protect(start, end, libc::PROT_NONE) {
         guard.start.store(0, Release);

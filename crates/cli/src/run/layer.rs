@@ -1,0 +1,18 @@
+//! The seam for a laboratory: what it puts under a run, and a run of `forebay` has not.
+
+use super::library::Library;
+use forebay_files::supervisor;
+use std::{ffi::OsString, sync::Arc};
+
+/// What a laboratory puts under a run. The default is nothing.
+#[derive(Default)]
+pub struct Layer {
+    /// What is put before the program's libraries.
+    pub library: Library,
+    /// Environment of the program beside what it has.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Under the syncs of the supervisor.
+    pub supervisor: Option<Arc<dyn supervisor::Layer>>,
+    /// Without any option that says which pool, there is none.
+    pub needs_no_pool: bool,
+}

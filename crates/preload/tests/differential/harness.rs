@@ -1,0 +1,211 @@
+//! Running a worker plain and under a library, and comparing what they wrote down and left. The laboratory's test has it too.
+#![allow(dead_code, reason = "each program uses a part of it")]
+
+use crate::{cancel, foreign, support::SYMBOLS, threads, world::World};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tempfile::TempDir;
+
+/// Where the worker finds its seed and writes its transcript: it works only if this is set.
+pub const SEED: &str = "FOREBAY_DIFFERENTIAL_SEED";
+pub const TRANSCRIPT: &str = "FOREBAY_DIFFERENTIAL_TRANSCRIPT";
+
+/// The lines of the transcript that name the functions that were called.
+const CALLED: &str = "called ";
+
+/// Random sequences per run of the test.
+const SEQUENCES: u64 = 3;
+
+/// A worker that hangs is ended.
+pub const SECONDS_MAX: u32 = 60;
+
+/// The program of this name, where cargo puts it, seen from a library beside the tests.
+pub fn program(name: &str, library: &Path) -> Option<PathBuf> {
+    let dir = library.parent()?.parent()?;
+    Some(dir.join(name)).filter(|program| program.exists())
+}
+
+/// Makes the pool in `dir` that [`run_with_pool`] runs with.
+pub fn make_pool(forebay: &Path, dir: &Path) {
+    let on_disk = std::env::var_os("FOREBAY_TEST_POOLS").is_some_and(|kind| kind == "disk");
+    let kind = if on_disk { "--disk" } else { "--emulated" };
+    let made = Command::new(forebay)
+        .args(["pool", "create", kind, "--size", "16MiB"])
+        // Small, so that they are drained often.
+        .args(["--segment-size", "64KiB"])
+        .arg(dir.join("pool"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
+/// `program run` with the pool in `dir`; its other options, `--` and the program are still to come.
+pub fn run_with_pool(program: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["run", "--profile", "generic"])
+        .args(["--absorb", "*.log", "--absorb", "*.aof", "--pool"])
+        .arg(dir.join("pool"))
+        .env("FOREBAY_RUN_DIR", dir);
+    command
+}
+
+pub fn plain(worker: &Path, _dir: &Path) -> Command {
+    Command::new(worker)
+}
+
+/// The seeds of a run of the test: new ones, or the one to be repeated.
+pub fn seeds() -> Vec<u64> {
+    match env::var("FOREBAY_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            (0..SEQUENCES).map(|n| now.as_nanos() as u64 + n).collect()
+        }
+    }
+}
+
+/// What one run left: its transcript, and its files by name.
+pub struct Outcome {
+    pub transcript: Vec<String>,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+pub fn run(seed: u64, command: impl FnOnce(&Path, &Path) -> Command) -> Outcome {
+    run_worker("worker", seed, command)
+}
+
+/// Runs the test of this name, which works only then.
+pub fn run_worker(name: &str, seed: u64, command: impl FnOnce(&Path, &Path) -> Command) -> Outcome {
+    // Not in /tmp, which may be in memory.
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let work = dir.path().join("work");
+    fs::create_dir(&work).unwrap();
+    let transcript = dir.path().join("transcript");
+    let output = command(&env::current_exe().unwrap(), dir.path())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(SEED, seed.to_string())
+        .env(TRANSCRIPT, &transcript)
+        .current_dir(&work)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "FOREBAY_SEED={seed}: {}\n{said}",
+        output.status
+    );
+    let transcript = fs::read_to_string(transcript).unwrap();
+    let mut files = BTreeMap::new();
+    collect(&work, &work, &mut files);
+    Outcome {
+        transcript: transcript.lines().map(str::to_owned).collect(),
+        files,
+    }
+}
+
+fn collect(root: &Path, dir: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else if path.is_symlink() && !path.exists() {
+            files.insert(name, b"a link to nothing".to_vec());
+        } else {
+            let bytes = fs::read(&path).unwrap();
+            files.insert(name.clone(), threads::in_any_order(&name, bytes));
+        }
+    }
+}
+
+pub fn assert_same(seed: u64, plain: &Outcome, forebay: &Outcome) {
+    for (line, (expected, found)) in plain.transcript.iter().zip(&forebay.transcript).enumerate() {
+        let before = plain.transcript[line.saturating_sub(8)..line].join("\n");
+        assert!(
+            expected == found,
+            "FOREBAY_SEED={seed}, line {line}, after\n{before}\nplain:   {expected}\nforebay: {found}"
+        );
+    }
+    assert_eq!(
+        plain.transcript.len(),
+        forebay.transcript.len(),
+        "FOREBAY_SEED={seed}"
+    );
+    let names = |outcome: &Outcome| outcome.files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(plain), names(forebay), "FOREBAY_SEED={seed}");
+    for (name, expected) in &plain.files {
+        let found = &forebay.files[name];
+        let at = expected.iter().zip(found).position(|(a, b)| a != b);
+        assert!(
+            expected == found,
+            "FOREBAY_SEED={seed}: {name}: {} bytes plain, {} under Forebay, different at {at:?}",
+            expected.len(),
+            found.len()
+        );
+    }
+}
+
+pub fn without_rings(mut command: Command) -> Command {
+    command.env(foreign::NO_RINGS, "1");
+    command
+}
+
+/// Two runs at the same time.
+pub fn side_by_side(
+    seed: u64,
+    one: impl FnOnce(&Path, &Path) -> Command + Send,
+    other: impl FnOnce(&Path, &Path) -> Command,
+) -> (Outcome, Outcome) {
+    thread::scope(|scope| {
+        let one = scope.spawn(|| run(seed, one));
+        let other = run(seed, other);
+        (one.join().unwrap(), other)
+    })
+}
+
+/// Fails if a hook was never called in these runs, which are of new seeds.
+pub fn assert_all_called(outcomes: &[Outcome]) {
+    let lines = outcomes.iter().flat_map(|outcome| &outcome.transcript);
+    let called: BTreeSet<&str> = lines
+        .filter_map(|line| line.strip_prefix(CALLED))
+        .flat_map(str::split_whitespace)
+        .collect();
+    let lost: Vec<_> = SYMBOLS
+        .iter()
+        .filter(|name| !called.contains(**name) && !foreign::may_be_missing(name))
+        .collect();
+    // One sequence need not have all of them.
+    assert!(
+        lost.is_empty() || env::var_os("FOREBAY_SEED").is_some(),
+        "never called: {lost:?}"
+    );
+}
+
+/// What the worker does, in a process of its own.
+pub fn work() {
+    let Ok(seed) = env::var(SEED) else {
+        return;
+    };
+    unsafe { libc::alarm(SECONDS_MAX) };
+    let mut world = World::new(seed.parse().unwrap());
+    world.run_in_turn();
+    for _ in 0..4 {
+        world.run_alone(80);
+    }
+    threads::run(&mut world);
+    cancel::run(&mut world);
+    world.forget_threads();
+    foreign::ring(&mut world);
+    world.run_alone(40);
+    let called: Vec<_> = world.called.iter().copied().collect();
+    let transcript = world.transcript + CALLED + &called.join(" ") + "\n";
+    fs::write(env::var(TRANSCRIPT).unwrap(), transcript).unwrap();
+}
