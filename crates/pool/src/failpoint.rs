@@ -1,7 +1,7 @@
 //! For the power-cut lab (feature `failpoints`, never in a normal build): moments that announce themselves, and deliberate faults.
 //!
 //! `FOREBAY_FAILPOINT=NAME=N` announces the failpoint NAME when it is passed the N-th time in a process, by a line on `/dev/console`, and
-//! the thread that passed it, and every one that passes it later, stands still for ever; with `NAME=N:go` they go on. `FOREBAY_BROKEN=NAME` breaks what [`broken!`](crate::broken)
+//! the thread that passed it, and every one that passes it later, stands still for ever; with `NAME=N:go` they go on. `FOREBAY_BROKEN=NAME` breaks what [`fault_enabled!`](crate::broken)
 //! names. Nothing here calls the C library for files: it runs inside the library that hooks it.
 
 use rustix::{

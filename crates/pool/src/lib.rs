@@ -16,7 +16,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("example.pool");
 //! let pool = PoolOptions::new().size(1 << 20).segment_size(64 << 10).emulated(true).create(&path)?;
-//! println!("{}: {}", pool.describe(), pool.survives());
+//! println!("{}: {}", pool.describe(), pool.durability());
 //! let (lane, recovered) = pool.claim(Uuid::new_v4(), &ClaimOptions::new())?;
 //! assert_eq!(recovered.records().count(), 0);
 //! let lsn = lane.append(1, &[IoSlice::new(b"hello, "), IoSlice::new(b"log")])?; // durable now
@@ -66,7 +66,7 @@ macro_rules! failpoint {
 /// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the feature `failpoints`.
 #[cfg(feature = "failpoints")]
 #[macro_export]
-macro_rules! broken {
+macro_rules! fault_enabled {
     ($name:literal) => {
         $crate::failpoint::is_broken($name)
     };
@@ -75,7 +75,7 @@ macro_rules! broken {
 /// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the feature `failpoints`.
 #[cfg(not(feature = "failpoints"))]
 #[macro_export]
-macro_rules! broken {
+macro_rules! fault_enabled {
     ($name:literal) => {
         false
     };

@@ -1,7 +1,7 @@
 //! A pool on a disk, in an ordinary file.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::Survives};
+use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::Durability};
 use std::{fs::File, io::IoSlice, os::fd::AsFd, path::Path};
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
     let path = dir.path().join("pool");
     let pool = create(&path);
     assert!(pool.needs_commit());
-    assert_eq!(pool.survives(), Survives::PowerCutOnceCommitted);
+    assert_eq!(pool.durability(), Durability::PowerCutOnceCommitted);
     drop(pool);
     let pool = PoolOptions::new().open(&path).unwrap();
     let owner = Uuid::new_v4();

@@ -8,7 +8,7 @@ use forebay_pool::{
         record::{self, HEADER},
         segment::{Records, SegmentHeader},
     },
-    media::{Media, Sim, Survives},
+    media::{Durability, Media, Sim},
 };
 use std::{
     collections::HashSet,
@@ -157,8 +157,8 @@ impl Media for Late {
         self.memory.bytes()
     }
 
-    fn survives(&self) -> Survives {
-        self.memory.survives()
+    fn durability(&self) -> Durability {
+        self.memory.durability()
     }
 
     fn describe(&self) -> String {

@@ -8,7 +8,7 @@
 )]
 
 use crate::{
-    around::{Failed, client, missing, tell_client},
+    call_context::{Failed, client, missing, tell_client},
     change::retire,
     layer, memory, pages,
     real::hooks,

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{Failed, checked, client, is_plain, missing},
+    call_context::{Failed, checked, client, is_plain, missing},
     layer::{self, Done},
     memory, pages,
     real::hooks,

@@ -8,7 +8,7 @@
 //! 2. the log is really synced, if it is absorbed: that flushes the device.
 
 use crate::{
-    around::{Failed, client},
+    call_context::{Failed, client},
     layer::{self, Done},
     pages,
 };

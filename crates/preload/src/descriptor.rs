@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{
+    call_context::{
         cancellation_point, checked, client, errno, is_plain, missing, set_errno, tell_client,
         without_cancellation,
     },

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports C functions, in assembly")]
 
 use crate::{
-    around::missing,
+    call_context::missing,
     change::retire,
     real::{Real, c_name, signature},
 };

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{Failed, client, missing},
+    call_context::{Failed, client, missing},
     real::hooks,
 };
 use forebay_files::client;

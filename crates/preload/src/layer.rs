@@ -7,7 +7,7 @@
 //!
 //! The hooks are in the libraries of a laboratory the very same ones, not built with other features: what is tested there is what ships.
 
-use crate::around::{checked, is_client, tell_client};
+use crate::call_context::{checked, is_client, tell_client};
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;

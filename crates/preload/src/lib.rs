@@ -15,8 +15,8 @@
 //!
 //! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
 
-mod around;
 mod asynchronous;
+mod call_context;
 mod change;
 mod checkpoint;
 mod descriptor;

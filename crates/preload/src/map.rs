@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{self, missing, set_errno},
+    call_context::{self, missing, set_errno},
     change::retire,
     layer::{self, Done},
     pages,
@@ -129,7 +129,7 @@ fn is_anonymous(flags: c_int) -> bool {
 
 /// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
-    !is_anonymous(flags) && !around::is_plain(fd)
+    !is_anonymous(flags) && !call_context::is_plain(fd)
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }
 

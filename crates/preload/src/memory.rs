@@ -4,7 +4,7 @@
     reason = "reads memory that the kernel found to be readable"
 )]
 
-use crate::around::{errno, set_errno};
+use crate::call_context::{errno, set_errno};
 use libc::{c_char, c_int, c_void};
 use std::{ffi::CStr, mem::MaybeUninit, ptr};
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{Failed, missing},
+    call_context::{Failed, missing},
     change::retire,
     layer, memory,
     real::hooks,

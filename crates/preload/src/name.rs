@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{Failed, checked, client, is_client, missing},
+    call_context::{Failed, checked, client, is_client, missing},
     layer, memory, pages,
     real::hooks,
 };

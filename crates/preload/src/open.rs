@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, client, is_client, missing},
+    call_context::{cancellation_point, client, is_client, missing},
     checkpoint, layer, memory, pages,
     real::hooks,
 };

@@ -8,7 +8,7 @@
 )]
 
 use crate::{
-    around::{Failed, cancellation_point, checked, client, is_client, tell_client},
+    call_context::{Failed, cancellation_point, checked, client, is_client, tell_client},
     layer::{self, Done},
     memory,
 };

@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, checked, client, is_plain, missing},
+    call_context::{cancellation_point, checked, client, is_plain, missing},
     layer::{self, Done},
     pages,
     real::hooks,

@@ -5,7 +5,7 @@
 )]
 
 use crate::{
-    around::{missing, tell_client},
+    call_context::{missing, tell_client},
     layer,
     real::hooks,
 };

@@ -14,7 +14,7 @@
     reason = "makes functions of the addresses that the dynamic linker knows"
 )]
 
-use crate::around::{errno, set_errno};
+use crate::call_context::{errno, set_errno};
 use libc::c_void;
 use std::{
     ffi::CStr,

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "exports C functions; reads a mode string")]
 
 use crate::{
-    around::{Failed, client, is_client, missing, tell_client},
+    call_context::{Failed, client, is_client, missing, tell_client},
     change::retire,
     layer, memory,
     real::hooks,
@@ -158,9 +158,9 @@ fn closing(stream: *mut FILE) {
 
 /// The stream's descriptor, or a negative number if it has none. Leaves errno alone.
 fn number(stream: *mut FILE) -> c_int {
-    let before = crate::around::errno();
+    let before = crate::call_context::errno();
     // SAFETY: it is a stream: our caller wants to close it.
     let fd = unsafe { libc::fileno(stream) };
-    crate::around::set_errno(before);
+    crate::call_context::set_errno(before);
     fd
 }

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{cancellation_point, client, is_plain, missing},
+    call_context::{cancellation_point, client, is_plain, missing},
     layer::{self, Done},
     pages,
     real::hooks,

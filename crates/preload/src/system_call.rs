@@ -3,9 +3,9 @@
 #![expect(unsafe_code, reason = "exports a C function; calls the others")]
 
 use crate::{
-    around::{self, client, missing, without_cancellation},
-    asynchronous, change, descriptor, identity, layer, map, memory, message, name, open, pages,
-    position,
+    asynchronous,
+    call_context::{self, client, missing, without_cancellation},
+    change, descriptor, identity, layer, map, memory, message, name, open, pages, position,
     real::hooks,
     sync, write,
 };
@@ -35,7 +35,7 @@ hooks! {
 
 /// Whether a descriptor argument is one whose calls have hooks that do something.
 fn is_ours(fd: c_long) -> bool {
-    !around::is_plain(fd as c_int)
+    !call_context::is_plain(fd as c_int)
 }
 
 fn is_plain(fd: c_long) -> bool {
@@ -153,7 +153,7 @@ fn after_openat2(how: *const u64, result: c_long) -> c_long {
 }
 
 /// Goes on to the kernel, unless what had to be done before failed.
-fn refuse(prepared: Result<(), crate::around::Failed>) -> ControlFlow<c_long> {
+fn refuse(prepared: Result<(), crate::call_context::Failed>) -> ControlFlow<c_long> {
     match prepared {
         Ok(()) => Continue(()),
         Err(failed) => Break(failed.with(-1)),

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    around::{checked, client, is_client, missing},
+    call_context::{checked, client, is_client, missing},
     memory,
     real::hooks,
 };

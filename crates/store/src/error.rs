@@ -28,7 +28,7 @@ pub enum StoreError {
     #[error(transparent)]
     Index(#[from] IndexError),
     /// An option out of bounds.
-    #[error("this cannot be: {what}")]
+    #[error("invalid option: {what}")]
     BadOption {
         /// Which, and the bound.
         what: String,

@@ -212,7 +212,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     Ok(Report {
         bench: "pool",
         medium: pool.describe(),
-        survives: pool.survives().to_string(),
+        survives: pool.durability().to_string(),
         instructions: Persist::detect().names(),
         segment_bytes,
         rounds: config.rounds,

@@ -19,7 +19,7 @@ pub struct Workload {
     pub shape: Shape,
     /// What must be seen.
     pub expected: Expected,
-    /// What is broken in Forebay on purpose, if anything: a name that `forebay_pool::broken!` knows.
+    /// What is broken in Forebay on purpose, if anything: a name that `forebay_pool::fault_enabled!` knows.
     pub broken: Option<&'static str>,
     /// Hard moments. A workload with some is cut at one of them in every second cycle.
     pub moments: &'static [Moment],

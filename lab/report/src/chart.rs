@@ -2,7 +2,7 @@
 //! drawing serves light and dark.
 
 use crate::{section::Figures, words};
-use forebay_bench::paper::Drawn;
+use forebay_bench::paper::ChartKind;
 use maud::{Markup, html};
 
 const WIDTH: f64 = 760.0;
@@ -36,7 +36,7 @@ pub fn svg(figures: &Figures<'_>) -> Markup {
             g { (legend) }
             g transform={ "translate(0 " (legend_height) ")" } {
                 (chart.axes())
-                @if figures.panel.drawn == Drawn::Lines { (chart.lines()) } @else { (chart.bars()) }
+                @if figures.panel.drawn == ChartKind::Lines { (chart.lines()) } @else { (chart.bars()) }
             }
         }
     }
@@ -131,8 +131,9 @@ impl Axis {
             .filter(|v| *v > 0.0)
             .fold(f64::INFINITY, f64::min);
         // A logarithmic axis has no place for zero, and says nothing over less than a decade or so.
-        let log =
-            figures.panel.drawn == Drawn::LogBars && lowest.is_finite() && highest / lowest > 8.0;
+        let log = figures.panel.drawn == ChartKind::LogBars
+            && lowest.is_finite()
+            && highest / lowest > 8.0;
         if log {
             // Bars begin below the smallest, so that it has a length.
             let (low, high) = (
@@ -191,7 +192,7 @@ impl<'a> Chart<'a> {
                 colours.push(1 + (next - 1) % (COLOURS - 1));
             }
         }
-        let by_series = figures.xs.len() == 1 && figures.panel.drawn != Drawn::Lines;
+        let by_series = figures.xs.len() == 1 && figures.panel.drawn != ChartKind::Lines;
         let categories = match by_series {
             true => &figures.series,
             false => &figures.xs,

@@ -1,7 +1,7 @@
 //! Figures in words.
 
 use forebay_bench::{
-    paper::claims::{Estimate, Form, Given},
+    paper::claims::{Estimate, Expected, Form},
     report::figure,
 };
 
@@ -36,8 +36,8 @@ fn with_unit(number: &str, form: Form) -> String {
 }
 
 /// The paper's figure.
-pub fn given(paper: Given, form: Form) -> String {
-    let Given { low, high } = paper;
+pub fn given(paper: Expected, form: Form) -> String {
+    let Expected { low, high } = paper;
     // As many digits as the paper has; three behind the point where it is a ratio of two of its figures.
     let digits = |value: f64| (value * 1000.0).round() / 1000.0;
     let unit = |value: f64| with_unit(&digits(value).to_string(), form);
@@ -78,12 +78,12 @@ mod tests {
 
     #[test]
     fn ranges_are_written_as_the_paper_has_them() {
-        let range = |low, high| given(Given { low, high }, Form::Percent);
+        let range = |low, high| given(Expected { low, high }, Form::Percent);
         assert_eq!(range(11.0, 47.0), "11–47 %");
         assert_eq!(range(0.0, 20.0), "up to 20 %");
         assert_eq!(
             given(
-                Given {
+                Expected {
                     low: 1.0,
                     high: f64::INFINITY
                 },
@@ -91,7 +91,7 @@ mod tests {
             ),
             "more than 1×"
         );
-        let one = |value| Given {
+        let one = |value| Expected {
             low: value,
             high: value,
         };

@@ -115,7 +115,7 @@ impl Pool {
             report.pools.push(Medium {
                 mode: mode.clone(),
                 pool: source.to_string(),
-                survives: pool.pool().survives().to_string(),
+                survives: pool.pool().durability().to_string(),
             });
             modes.push((mode, Box::new(Appends::new(pool)?)));
         }

@@ -242,7 +242,7 @@ fn measure<D: Database>(database: &D, scratch: &Path, mode: &mut Mode) -> Result
             _ => IN_MEMORY,
         };
         let pool = ScratchPool::new(source, segments, SEGMENT_BYTES)?;
-        mode.survives = pool.pool().survives().to_string();
+        mode.survives = pool.pool().durability().to_string();
         if !matches!(source, PoolSource::At(_)) {
             give(database.user(), pool.path().parent().unwrap_or(pool.path()))?;
         }

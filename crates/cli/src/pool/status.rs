@@ -3,7 +3,7 @@
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_measure::table::Table;
-use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::Survives};
+use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::Durability};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -106,8 +106,8 @@ impl PoolReport {
             uuid: pool.uuid().to_string(),
             format_version: FORMAT_VERSION,
             medium: pool.describe(),
-            survives: pool.survives().to_string(),
-            survives_power_cut: pool.survives() != Survives::ProcessCrash,
+            survives: pool.durability().to_string(),
+            survives_power_cut: pool.durability() != Durability::ProcessCrash,
             emulated: pool.is_emulated(),
             bytes: geometry.pool_bytes,
             segment_bytes: geometry.segment_bytes,

@@ -265,7 +265,7 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
         policy.profile,
         policy::patterns_in_short(&policy.patterns),
         pool.path().display(),
-        pool.survives(),
+        pool.durability(),
         size::show(pool.geometry().segment_bytes)
     );
 }

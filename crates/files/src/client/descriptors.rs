@@ -2,8 +2,8 @@
 
 use super::{
     interrupted,
-    leaving::retire,
-    process::{self, lose_track},
+    process::{self, mark_range_unknown},
+    retire::retire,
     session,
     table::{self, Entry},
 };
@@ -65,7 +65,7 @@ pub fn flags_changed(fd: c_int, flags: c_int) {
     };
     if interrupted() {
         // Its duplicates' flags and positions are not known any more.
-        lose_track(number);
+        mark_range_unknown(number);
         table::set_entry(fd, Some(entry.with_flags(flags)));
         return;
     }

@@ -4,13 +4,12 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `table` knows descriptors, `process` files and locks, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `leaving` are
+//! `table` knows descriptors, `process` files and locks, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
 //! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
 mod descriptors;
-mod leaving;
 mod mappings;
 mod names;
 mod open;
@@ -18,6 +17,7 @@ mod orphan;
 mod others;
 mod own;
 mod process;
+mod retire;
 mod session;
 mod table;
 mod tail;
@@ -25,12 +25,12 @@ mod times;
 mod write;
 
 pub use descriptors::{closing, duplicated, flags_changed, hidden_flags, is_in_pool};
-pub use leaving::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
+pub use retire::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
 pub use session::on_pool;
 pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};

@@ -2,8 +2,8 @@
 
 use super::{
     CONFIG, interrupted,
-    leaving::retire_file,
     process::{Held, hold, process},
+    retire::retire_file,
     session::{self, Session},
 };
 use crate::{identity, shared::Gone, sys, wire::Request};

@@ -2,9 +2,9 @@
 
 use super::{
     CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing, interrupted, is_absorbing,
-    leaving::retire_file,
     names::{Key, Number, regular},
     process::{hold, process},
+    retire::retire_file,
     session::{self, Session},
     table::{self, Entry, HIDDEN_FLAGS},
     write::truncate_file,

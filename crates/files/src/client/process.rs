@@ -262,7 +262,7 @@ pub(super) fn hold_open(
 
 /// A signal handler, above a call that may have a record unfinished, changed the file, or did something that makes it unknown what is in it: nothing is
 /// logged of it from now on, and whoever uses it next has it made plain. Neither allocates nor locks.
-pub(super) fn lose_track(number: usize) {
+pub(super) fn mark_range_unknown(number: usize) {
     if let Some(session) = existing().and_then(|process| process.session.get()) {
         session.page.files[number].stray(generation(number));
     }

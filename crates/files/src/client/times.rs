@@ -4,7 +4,7 @@
 use super::{
     interrupted,
     names::{Named, named},
-    process::{Held, generation, hold, lose_track},
+    process::{Held, generation, hold, mark_range_unknown},
     session,
     table::{self, Entry},
 };
@@ -50,7 +50,7 @@ fn touch<T>(
     stat: impl FnOnce() -> Result<Stat, Errno>,
 ) -> T {
     if interrupted() {
-        lose_track(number);
+        mark_range_unknown(number);
         return real();
     }
     let session = session::current();

@@ -5,10 +5,10 @@
 
 use super::{
     CONFIG, FORKS, above, interrupted,
-    leaving::leave,
     names::{Named, named},
     others::claim_inherited,
-    process::{self, Held, hold, hold_open, lose_track, make_plain},
+    process::{self, Held, hold, hold_open, make_plain, mark_range_unknown},
+    retire::leave,
     session,
     table::{self, Entry},
     tail,
@@ -62,7 +62,7 @@ pub fn write(
         };
         if interrupted() {
             // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
-            lose_track(number);
+            mark_range_unknown(number);
             let written = kernel_write(raw, parts, offset, flags)?;
             if is_synced {
                 sync(fd)?;
@@ -232,7 +232,7 @@ pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
         return call();
     };
     if interrupted() {
-        lose_track(number);
+        mark_range_unknown(number);
         return call();
     }
     let mut file = process::local(number);
@@ -330,7 +330,7 @@ fn change_open<T>(
             return change(None);
         };
         if interrupted() {
-            lose_track(number);
+            mark_range_unknown(number);
             return change(None);
         }
         let Some(session) = session::current() else {

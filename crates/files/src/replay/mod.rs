@@ -24,7 +24,7 @@ pub(crate) use write::write_at;
 use crate::{FilesError, boot, sys};
 use decide::{Plan, Situation};
 use find::{ByHandle, Way, find};
-use forebay_pool::{ClaimOptions, Pool, media::Survives};
+use forebay_pool::{ClaimOptions, Pool, media::Durability};
 use logged::{Logged, read};
 use rights::Rights;
 use serde::Serialize;
@@ -137,7 +137,7 @@ pub(crate) fn recover_lane(
     if !files.is_empty() {
         let boot = boot::id()?;
         let same_boot = files.iter().all(|file| file.boot == *boot.as_bytes());
-        let emulated = pool.survives() == Survives::ProcessCrash && !boot::pool_survived();
+        let emulated = pool.durability() == Durability::ProcessCrash && !boot::pool_survived();
         let recovery = Recovery {
             situation: Situation {
                 same_boot,

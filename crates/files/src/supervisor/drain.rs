@@ -97,7 +97,7 @@ pub(super) fn run(shared: &Shared, run: &Run) {
     loop {
         let seen = run.lane.turned();
         if let Some(last) = run.lane.complete().last() {
-            if forebay_pool::broken!("release-early") {
+            if forebay_pool::fault_enabled!("release-early") {
                 run.lane.release(last.end);
             }
             forebay_pool::failpoint!("files:drain-sync");

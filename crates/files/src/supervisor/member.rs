@@ -39,7 +39,7 @@ pub(super) struct Member {
 }
 
 /// Serves a process, whose secret is right, of this process id and user.
-pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u32, u32)) {
+pub(super) fn handshake(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u32, u32)) {
     // Only the first message is waited for impatiently.
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
@@ -69,7 +69,7 @@ pub(super) fn welcome(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u
         while is_there(connection, process.as_ref())
             && let Ok((request, fds)) = wire::receive::<Request>(connection.as_fd())
         {
-            if !obey(shared, &run, pid, connection, request, fds) {
+            if !handle_request(shared, &run, pid, connection, request, fds) {
                 break;
             }
         }
@@ -117,7 +117,7 @@ fn may_write(shared: &Shared, uid: u32) -> Result<(), String> {
 }
 
 /// Does what the member asks. False if it speaks nonsense, or is gone.
-fn obey(
+fn handle_request(
     shared: &Shared,
     run: &Run,
     pid: u32,

@@ -338,7 +338,7 @@ pub(super) fn open_directory(path: &Path) -> Result<File, Errno> {
 fn sync_first(shared: &Shared, known: &Known) -> Result<(), String> {
     let file = known.file.as_ref().ok_or("it is closed")?;
     forebay_pool::failpoint!("files:register");
-    if !forebay_pool::broken!("no-registration-sync") {
+    if !forebay_pool::fault_enabled!("no-registration-sync") {
         let synced = shared.sync(file, false, || file.sync_all());
         synced.map_err(|e| format!("syncing it: {e}"))?;
         if let (Some(parent), Some(name)) = (known.path.parent(), known.path.file_name()) {

@@ -184,7 +184,7 @@ impl Shared {
             program: self.options.program.clone(),
             pool: self.pool.path().to_owned(),
             medium: self.pool.describe(),
-            survives: self.pool.survives().to_string(),
+            survives: self.pool.durability().to_string(),
             patterns: self.options.patterns.clone(),
             outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),

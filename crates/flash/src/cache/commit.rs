@@ -28,7 +28,7 @@ impl Cache {
         let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
         let failures = self.flash_failures.load(Relaxed);
         for group in &groups {
-            if forebay_pool::broken!("flash-metadata-first") {
+            if forebay_pool::fault_enabled!("flash-metadata-first") {
                 self.record_pages(group.end())?;
             }
             forebay_pool::failpoint!("flash:write");

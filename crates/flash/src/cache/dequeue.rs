@@ -340,7 +340,7 @@ impl Cache {
             let file = same_file[0].file;
             let file = self.files.read().get(file.number).cloned();
             if let Some(file) = file
-                && !forebay_pool::broken!("flash-no-home-sync")
+                && !forebay_pool::fault_enabled!("flash-no-home-sync")
             {
                 self.sync_home(&file)?;
             }

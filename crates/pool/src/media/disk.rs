@@ -12,7 +12,7 @@
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
-    Media, Survives,
+    Durability, Media,
     held::HeldLocks,
     mapping::{Kind, Lock, Mapping, lock_byte},
     sector,
@@ -188,7 +188,7 @@ fn write_durably(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io:
         );
         crate::failpoint::announce("disk:write-half");
     }
-    let how = match crate::broken!("no-flush") {
+    let how = match crate::fault_enabled!("no-flush") {
         true => ReadWriteFlags::empty(),
         false => ReadWriteFlags::DSYNC,
     };
@@ -239,8 +239,8 @@ impl Media for DiskMedia {
         self.memory.memory()
     }
 
-    fn survives(&self) -> Survives {
-        Survives::PowerCutOnceCommitted
+    fn durability(&self) -> Durability {
+        Durability::PowerCutOnceCommitted
     }
 
     fn describe(&self) -> String {

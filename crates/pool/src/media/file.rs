@@ -1,7 +1,7 @@
 //! Media on files: fsdax files and devdax devices ([`open_dax`]), plain files ([`open_emulated`]).
 
 use super::{
-    Media, Survives,
+    Durability, Media,
     held::HeldLocks,
     mapping::{Kind, Lock, Mapping, lock_byte},
 };
@@ -66,7 +66,7 @@ pub struct FileMedia {
     path: PathBuf,
     file: File,
     mapping: Mapping,
-    survives: Survives,
+    survives: Durability,
     kind: &'static str,
     held: HeldLocks,
 }
@@ -138,11 +138,11 @@ fn map(path: &Path, file: &File, kind: Kind) -> Result<(Mapping, Found), PoolErr
 impl FileMedia {
     fn new(path: &Path, file: File, mapping: Mapping, kind: Kind, found: Found) -> Self {
         let (survives, kind) = match (kind, found) {
-            (Kind::Sync, Found::File(_)) => (Survives::PowerCut, "persistent memory, fsdax file"),
+            (Kind::Sync, Found::File(_)) => (Durability::PowerCut, "persistent memory, fsdax file"),
             (Kind::Sync, Found::DevDax(_)) => {
-                (Survives::PowerCut, "persistent memory, devdax device")
+                (Durability::PowerCut, "persistent memory, devdax device")
             }
-            (Kind::Shared, _) => (Survives::ProcessCrash, "emulated in an ordinary file"),
+            (Kind::Shared, _) => (Durability::ProcessCrash, "emulated in an ordinary file"),
         };
         Self {
             path: path.to_owned(),
@@ -187,7 +187,7 @@ impl Media for FileMedia {
         self.mapping.memory()
     }
 
-    fn survives(&self) -> Survives {
+    fn durability(&self) -> Durability {
         self.survives
     }
 

@@ -37,7 +37,7 @@ use std::{
 /// What a pool's contents live through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Survives {
+pub enum Durability {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,
     /// A disk: what was committed is there after the power fails, as far as the disk does what it says; what was not is lost with the last
@@ -48,7 +48,7 @@ pub enum Survives {
     ProcessCrash,
 }
 
-impl fmt::Display for Survives {
+impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PowerCut => "survives a power cut",
@@ -76,7 +76,7 @@ pub trait Media: Send + Sync + 'static {
     }
 
     /// What a fenced store lives through.
-    fn survives(&self) -> Survives;
+    fn durability(&self) -> Durability;
 
     /// The medium in words, for status: kind and path.
     fn describe(&self) -> String;

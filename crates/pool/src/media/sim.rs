@@ -19,7 +19,7 @@
 mod disk;
 mod images;
 
-use super::{Media, Survives, held::HeldLocks};
+use super::{Durability, Media, held::HeldLocks};
 use crate::{
     checksum::Checksum,
     format::layout::PAGE,
@@ -249,10 +249,10 @@ impl Media for Sim {
         self.words.len() as u64 * 8
     }
 
-    fn survives(&self) -> Survives {
+    fn durability(&self) -> Durability {
         match self.needs_commit() {
-            true => Survives::PowerCutOnceCommitted,
-            false => Survives::PowerCut,
+            true => Durability::PowerCutOnceCommitted,
+            false => Durability::PowerCut,
         }
     }
 

@@ -4,7 +4,7 @@
 //! The kernel may write any page at any time, and a disk may tear it: each sector is old or new. That is what persistent memory does to
 //! lines that no fence covers, so the formats stand it.
 
-use super::{FileMedia, Media, Survives};
+use super::{Durability, FileMedia, Media};
 use crate::checksum::Checksum;
 use parking_lot::Mutex;
 use std::{
@@ -51,8 +51,8 @@ impl Media for Synced {
         self.inner.memory()
     }
 
-    fn survives(&self) -> Survives {
-        Survives::PowerCutOnceCommitted
+    fn durability(&self) -> Durability {
+        Durability::PowerCutOnceCommitted
     }
 
     fn describe(&self) -> String {

@@ -41,7 +41,7 @@ impl PoolOptions {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("example.pool");
     /// let pool = forebay_pool::PoolOptions::new().size(16 << 20).segment_size(1 << 20).emulated(true).create(&path)?;
-    /// println!("{}: {}", pool.describe(), pool.survives());
+    /// println!("{}: {}", pool.describe(), pool.durability());
     /// # Ok(())
     /// # }
     /// ```

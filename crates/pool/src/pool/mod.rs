@@ -28,7 +28,7 @@ use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
     format::layout::Geometry,
-    media::{Media, Survives},
+    media::{Durability, Media},
 };
 use std::{os::fd::BorrowedFd, path::Path, sync::Arc};
 use uuid::Uuid;
@@ -87,8 +87,8 @@ impl Pool {
 
     /// What the pool's contents live through.
     #[must_use]
-    pub fn survives(&self) -> Survives {
-        self.core.media.survives()
+    pub fn durability(&self) -> Durability {
+        self.core.media.durability()
     }
 
     /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`](crate::media::Media::descriptor)).

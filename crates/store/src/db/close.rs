@@ -8,7 +8,7 @@
 //! A close that is cut, or that fails, is what dropping the store is: a crash, from which the next opening recovers.
 
 use super::Store;
-use crate::{error::StoreError, log::Head};
+use crate::{error::StoreError, log::LogTail};
 use std::sync::Arc;
 
 impl Store {
@@ -32,23 +32,23 @@ impl Store {
     pub fn close(mut self) -> Result<(), StoreError> {
         // The collector writes as well, so it ends first; what it has begun is garbage at most.
         self.shared.end_collection();
-        self.shared.head.flush()?;
+        self.shared.tail.flush()?;
         self.shared.ingest_everything()?;
         self.stop();
         // Kept until the manifest is written: the next session goes by what it says.
         let _lock = self.lock.take();
         let shared = Arc::clone(&self.shared);
         drop(self);
-        if let Head::Resident(_) = shared.head {
+        if let LogTail::Resident(_) = shared.tail {
             // The log stays where it is, and the manifest says so.
             return Ok(());
         }
-        let (end, watermark) = (shared.head.drained(), shared.watermark());
+        let (end, watermark) = (shared.tail.drained(), shared.watermark());
         // Snapshots that are still open read the files from now on.
-        if let Head::Pool(lane) = &shared.head
+        if let LogTail::Pool(lane) = &shared.tail
             && !lane.give_back()
         {
-            if let Some(failed) = shared.head.failed() {
+            if let Some(failed) = shared.tail.failed() {
                 return Err(failed);
             }
             return Err(StoreError::Stalled {

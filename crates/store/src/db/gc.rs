@@ -20,7 +20,7 @@ mod set_aside;
 use super::{Shared, Store, sample::Sample};
 use crate::{
     error::StoreError,
-    log::Head,
+    log::LogTail,
     stats::{GcReport, SetAside, Wait},
 };
 use collect::Grant;
@@ -132,14 +132,14 @@ impl Store {
     pub fn gc(&self) -> Result<GcReport, StoreError> {
         let shared = &*self.shared;
         // Only what the index covers can be collected, and only what is in the files.
-        shared.head.flush()?;
+        shared.tail.flush()?;
         shared.ingest_everything()?;
         let mut progress = shared.collector.collecting.lock();
         shared.collector.release_writers();
         shared.collector.aside.try_all_again();
         let mut report = GcReport::default();
         let mut done = shared.collect_everything(&mut progress, &mut report);
-        if let (Ok(()), Head::Resident(resident)) = (&done, &shared.head) {
+        if let (Ok(()), LogTail::Resident(resident)) = (&done, &shared.tail) {
             done = shared.collect_every_segment(resident, &mut progress, &mut report);
         } else if shared.options.gc {
             shared.rest_for_a_file();
@@ -157,7 +157,7 @@ impl Shared {
             let pace = &self.collector.pace;
             pace.keep(lsn, bytes as u64, &self.background.stop);
         }
-        if let Some((lane, far)) = self.head.crowding(lsn) {
+        if let Some((lane, far)) = self.tail.crowding(lsn) {
             self.background.brake.slow_for_drain(lane, far);
         }
     }
@@ -205,7 +205,7 @@ impl Shared {
 
     /// The collector is to look again when so much was written as makes half a file; that look may take the writing of the other.
     fn rest_for_a_file(&self) {
-        let (tail, bytes) = (self.head.tail(), self.log.next_file_bytes());
+        let (tail, bytes) = (self.tail.tail(), self.log.next_file_bytes());
         self.collector.pace.rest(tail + bytes / 2, tail + bytes);
     }
 
@@ -217,7 +217,7 @@ impl Shared {
         let max = self.options.space_amplification_max;
         let allowance = look.estimate.allowance(max, self.log.next_file_bytes());
         let begin = allowance / 4 * 3;
-        let tail = self.head.tail();
+        let tail = self.tail.tail();
         if garbage < begin {
             let (call_at, allowed) = (tail + (begin - garbage), tail + (allowance - garbage));
             self.collector.pace.rest(call_at, allowed);
@@ -275,12 +275,12 @@ impl Shared {
 
     /// Log address below which the index has everything, and the files too: a complete file's last segments may be in the pool still.
     fn whole_below(&self) -> Lsn {
-        self.watermark().min(self.head.drained())
+        self.watermark().min(self.tail.drained())
     }
 
     /// Bytes that writers, and not the collector, have appended to the log.
     pub(super) fn written(&self) -> u64 {
         let relocated = self.collector.relocated_bytes();
-        self.head.tail().saturating_sub(relocated)
+        self.tail.tail().saturating_sub(relocated)
     }
 }

@@ -66,7 +66,7 @@ impl Shared {
     fn freeze_active(&self, view: &View) {
         let fresh = self.fresh_chunk();
         let mut stripes: Vec<_> = self.stripes.iter().map(|stripe| stripe.0.lock()).collect();
-        let fresh = Arc::new(fresh.starting_at(self.head.tail()));
+        let fresh = Arc::new(fresh.starting_at(self.tail.tail()));
         for writers in &mut stripes {
             writers.active = Arc::clone(&fresh);
         }
@@ -193,7 +193,7 @@ impl Shared {
             thread::sleep(Duration::from_millis(5));
         }
         let sorted: Vec<_> = chunks.iter().map(|chunk| chunk.read_sorted()).collect();
-        self.head.make_durable()?;
+        self.tail.make_durable()?;
         let mut from = 0;
         let moments = self.snapshots.moments().into_iter();
         for moment in moments.filter(|m| m.limit() < watermark && m.reads(chunks)) {
@@ -283,7 +283,7 @@ impl Shared {
 
     /// Merges everything in memory into the index and waits until that is done.
     pub(super) fn ingest_everything(&self) -> Result<(), StoreError> {
-        let wanted = self.head.tail();
+        let wanted = self.tail.tail();
         loop {
             let view = self.view.load_full();
             let empty = view.chunks().all(|chunk| chunk.is_empty());
@@ -301,7 +301,7 @@ impl Shared {
         if self.view.load().chunks().all(|chunk| chunk.is_empty()) {
             return false;
         }
-        self.request_ingestion_to(self.head.tail());
+        self.request_ingestion_to(self.tail.tail());
         true
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | thread | does | in |
 //! |---|---|---|
-//! | writers | append to the log's head, insert into the active chunk | `write` |
+//! | writers | append to the log's tail, insert into the active chunk | `write` |
 //! | readers | look into the view, read the log | `read`, `scan` |
 //! | drain (two) | move sealed segments from the pool to the files | `log::drain` |
 //! | index | sorts frozen chunks and merges them into the index | `indexer` |
@@ -40,7 +40,7 @@ use crate::{
     given_up::GivenUp,
     index::{Index, ValueCache},
     large::LargeValues,
-    log::{Head, ValueLog},
+    log::{LogTail, ValueLog},
     manifest::Manifest,
     memtable::{Chunk, View},
     options::StoreOptions,
@@ -93,7 +93,7 @@ pub(crate) struct Shared {
     manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
     log: Arc<ValueLog>,
-    head: Head,
+    tail: LogTail,
     index: Arc<Index>,
     /// Values that were read lately.
     values: ValueCache,
@@ -179,9 +179,9 @@ impl Shared {
     /// What writers waited for.
     fn waits(&self) -> Waits {
         let (index, drain) = self.background.brake.waits();
-        let segment = match &self.head {
-            Head::Pool(lane) => lane.blocked().into(),
-            Head::Resident(_) | Head::File(_) => Wait::default(),
+        let segment = match &self.tail {
+            LogTail::Pool(lane) => lane.blocked().into(),
+            LogTail::Resident(_) | LogTail::File(_) => Wait::default(),
         };
         Waits {
             index,
@@ -220,7 +220,7 @@ impl Store {
     /// # }
     /// ```
     pub fn commit(&self) -> Result<(), StoreError> {
-        self.shared.head.make_durable()
+        self.shared.tail.make_durable()
     }
 
     /// Waits until everything acknowledged before is in the value-log files on the disk.
@@ -238,7 +238,7 @@ impl Store {
     /// # }
     /// ```
     pub fn flush(&self) -> Result<(), StoreError> {
-        self.shared.head.flush()
+        self.shared.tail.flush()
     }
 
     /// What this opening gave up, with [`StoreOptions::salvage`], in words.
@@ -286,8 +286,8 @@ impl Store {
                 false => shared.options.variant.to_string(),
             },
             survives: shared.survives.clone(),
-            log_tail: shared.head.tail(),
-            log_drained: shared.head.drained(),
+            log_tail: shared.tail.tail(),
+            log_drained: shared.tail.drained(),
             log_indexed: shared.watermark(),
             value_log_bytes,
             value_log_files: shared.log.files().len() as u64,
@@ -310,7 +310,7 @@ impl Store {
             set_aside: shared.collector.set_aside(),
             leftovers: shared.log.leftovers(),
             given_up: shared.given_up.said(),
-            trouble: (shared.head.failed())
+            trouble: (shared.tail.failed())
                 .map(|failed| failed.to_string())
                 .or(index_trouble)
                 .or_else(|| shared.collector.trouble()),

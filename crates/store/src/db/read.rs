@@ -304,7 +304,7 @@ impl Shared {
         wait: Wait,
     ) -> Result<bool, StoreError> {
         let bytes = address.len as usize;
-        if let Some(lane) = self.head.lane()
+        if let Some(lane) = self.tail.lane()
             && let Some(pinned) = lane.read(address.lsn, bytes)
         {
             buffer.clear();

@@ -241,7 +241,7 @@ impl Snapshot {
             // Against an ingestion, which tells those that are open then to read from the tables.
             let _changing = shared.view_change.lock();
             let _taking = shared.snapshots.begin();
-            let limit = shared.head.tail();
+            let limit = shared.tail.tail();
             for stripe in &shared.stripes {
                 if stripe.0.is_locked() {
                     drop(stripe.0.lock());

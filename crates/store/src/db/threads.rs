@@ -11,7 +11,7 @@
 use super::{Shared, Store};
 use crate::{
     error::StoreError,
-    log::{Head, drain},
+    log::{LogTail, drain},
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -28,18 +28,20 @@ const RESTART: Duration = Duration::from_millis(100);
 impl Store {
     /// Starts the threads behind the store.
     pub(super) fn start_threads(&mut self) -> Result<(), StoreError> {
-        let drains = match &self.shared.head {
-            Head::Pool(lane) => DRAINS.min(lane.segments()),
-            Head::File(_) | Head::Resident(_) => 0,
+        let drains = match &self.shared.tail {
+            LogTail::Pool(lane) => DRAINS.min(lane.segments()),
+            LogTail::File(_) | LogTail::Resident(_) => 0,
         };
         for _ in 0..drains {
             self.start_thread("forebay-drain", Shared::run_drain)?;
         }
         self.start_thread("forebay-index", Shared::run_indexer)?;
         self.start_thread("forebay-compact", Shared::run_compaction)?;
-        match self.shared.head {
+        match self.shared.tail {
             _ if !self.shared.options.gc => {}
-            Head::Resident(_) => self.start_thread("forebay-gc", Shared::run_resident_collector)?,
+            LogTail::Resident(_) => {
+                self.start_thread("forebay-gc", Shared::run_resident_collector)?
+            }
             _ => self.start_thread("forebay-gc", Shared::run_collector)?,
         }
         Ok(())
@@ -66,7 +68,7 @@ impl Store {
     pub(super) fn stop(&mut self) {
         self.shared.background.stop.store(true, SeqCst);
         self.shared.background.changed.notify_all();
-        if let Some(lane) = self.shared.head.lane() {
+        if let Some(lane) = self.shared.tail.lane() {
             lane.close();
         }
         for thread in self.threads.drain(..) {
@@ -78,7 +80,7 @@ impl Store {
 
 impl Shared {
     fn run_drain(&self) {
-        if let Head::Pool(lane) = &self.head {
+        if let LogTail::Pool(lane) = &self.tail {
             drain(lane, &self.log, &self.drain_order, &self.background.stop);
         }
     }
@@ -86,9 +88,9 @@ impl Shared {
     /// Tells those who wait for a thread that it panicked.
     fn report_panic(&self, name: &str) {
         let reason = format!("the thread {name} panicked; the standard error output has more");
-        match (&self.head, name) {
+        match (&self.tail, name) {
             (_, "forebay-gc") => self.collector.release_writers(),
-            (Head::Pool(lane), "forebay-drain") => lane.set_stalled(reason),
+            (LogTail::Pool(lane), "forebay-drain") => lane.set_stalled(reason),
             _ => self.set_index_trouble(Some(reason)),
         }
     }

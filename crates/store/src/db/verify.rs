@@ -36,7 +36,7 @@ impl Store {
         }
         // The snapshot keeps the files from being unlinked while they are read.
         let snapshot = self.snapshot()?;
-        let drained = shared.head.drained();
+        let drained = shared.tail.drained();
         for file in shared.log.files().iter() {
             // A complete file's last segments may be in the pool still.
             let end = file.end().map_or(drained, |end| end.min(drained));
@@ -92,7 +92,7 @@ impl Store {
 impl Shared {
     /// Why an operation of the record cannot be copied by the collector, if so: its key alone is too long for a record of this log.
     fn too_long_to_copy(&self, record: Record<'_>) -> Option<String> {
-        let bytes_max = self.head.payload_max();
+        let bytes_max = self.tail.payload_max();
         ops(record).flatten().find_map(|op| {
             let bytes = KEY_LENGTH + op.key.len() + LargeRef::BYTES;
             let is_live = || {

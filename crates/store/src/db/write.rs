@@ -136,7 +136,7 @@ impl Store {
         check_value(value)?;
         let shared = &*self.shared;
         shared.wait_for_memtable()?;
-        if KEY_LENGTH + key.len() + value.len() > shared.head.payload_max() {
+        if KEY_LENGTH + key.len() + value.len() > shared.tail.payload_max() {
             return shared.put_large(key, value);
         }
         shared.write_at_pace(KIND_PUT, key, value, Form::Record)
@@ -223,7 +223,7 @@ impl Shared {
     #[inline]
     fn commit_put(&self, lsn: Lsn) -> Result<(), StoreError> {
         match self.commits_puts {
-            true => self.head.commit(lsn),
+            true => self.tail.commit(lsn),
             false => Ok(()),
         }
     }
@@ -264,7 +264,7 @@ impl Shared {
                 return Ok(None);
             }
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
-            let lsn = self.head.append(claim, kind, &parts)?;
+            let lsn = self.tail.append(claim, kind, &parts)?;
             writers.writes += 1;
             let address = record_at(lsn, payload, form);
             (lsn, self.insert(&writers.active, hash, key, address))
@@ -316,7 +316,7 @@ impl Shared {
         large: &mut Vec<Written<'s>>,
     ) -> Result<(), StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference must fit.
-        let bytes_max = self.head.payload_max();
+        let bytes_max = self.tail.payload_max();
         let mut payload = Vec::with_capacity(batch.bytes.min(bytes_max) + batch.len() * 16);
         let mut places = Vec::with_capacity(batch.len());
         for (key, value) in &batch.ops {
@@ -348,7 +348,7 @@ impl Shared {
         let (lsn, mut guards) = self.with_room(Claim::Put, || {
             let guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
             let parts = [IoSlice::new(&payload)];
-            Ok((self.head.append(Claim::Put, KIND_BATCH, &parts)?, guards))
+            Ok((self.tail.append(Claim::Put, KIND_BATCH, &parts)?, guards))
         })?;
         let Some(writers) = guards.first_mut() else {
             return Ok(());

@@ -64,7 +64,7 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                 })
             }
             Some(Ok((Work::Sealed(sealed), file))) => {
-                if forebay_pool::broken!("release-early") {
+                if forebay_pool::fault_enabled!("release-early") {
                     sealed.release();
                     continue;
                 }

@@ -1,27 +1,27 @@
 //! The log: one address space, whose end is in the pool and whose rest is in value-log files.
 //!
-//! A [`ValueLog`] is the row of files. A [`Head`] is where records are appended: a pool's lane, a lane that keeps
+//! A [`ValueLog`] is the ordered set of files. A [`LogTail`] is where records are appended: a pool's lane, a lane that keeps
 //! everything ([`Resident`]), or without a pool the last file itself. [`LogReader`] walks records in address order; `drain` moves sealed
 //! segments from the lane to the files. docs/store-format.md, "The log".
 
 mod content;
 mod drain;
 mod file;
-mod file_head;
-mod head;
+mod file_tail;
 mod pages;
 mod reader;
 mod resident;
 mod retire;
+mod tail;
 mod unnamed;
 mod value_log;
 
 pub(crate) use content::{ZEROS, ZEROS_AT_AN_END};
 pub(crate) use drain::{drain, drain_one};
 pub(crate) use file::{VlogFile, header as file_header};
-pub(crate) use file_head::FileHead;
-pub(crate) use head::Head;
+pub(crate) use file_tail::FileTail;
 pub(crate) use reader::{LogReader, Stop};
 pub(crate) use resident::{Claim, Resident, SEGMENTS_MIN};
+pub(crate) use tail::LogTail;
 pub(crate) use unnamed::Unnamed;
 pub(crate) use value_log::ValueLog;

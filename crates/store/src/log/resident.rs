@@ -16,7 +16,7 @@
 //! Lock order: `opening`, then the lane's own lock. Nobody waits for room here: whoever must wait does so without a key's stripe, which
 //! the collector needs.
 
-use super::head::refused;
+use super::tail::refused;
 use crate::error::StoreError;
 use forebay_pool::{Lane, Lsn};
 use parking_lot::Mutex;

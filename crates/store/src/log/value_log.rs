@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 /// Name of the directory of the value-log files.
 const DIR: &str = "vlog";
-/// A file is made for a part of the log that is one in so many: so the room ahead in the last one, and a file more or less, are small
+/// A file is made for a part of the log that is one in so many: so the preallocated space of the last one, and a file more or less, are small
 /// beside what the store holds.
 const FILES: u64 = 32;
 /// But not for less than this, if the options allow for as much.
@@ -58,7 +58,7 @@ pub(crate) struct ValueLog {
     pub(super) unlinked: Mutex<Vec<Lsn>>,
     /// Files that could not be unlinked, and why.
     pub(super) leftovers: Mutex<BTreeMap<Lsn, String>>,
-    /// Held while the row of files changes.
+    /// Held while the ordered set of files changes.
     pub(super) place: Mutex<()>,
     /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost then.
     pub(crate) failed_syncs: AtomicU64,

@@ -126,7 +126,7 @@ impl From<Mode> for Contender {
 impl Contender {
     /// What an acknowledged write survives at least.
     #[must_use]
-    pub fn survives(&self) -> &'static str {
+    pub fn durability(&self) -> &'static str {
         match self.disk {
             Some(_) => "a power cut",
             None => self.mode.survives,

@@ -335,7 +335,7 @@ impl Report {
                 .and_then(|behind| behind.get("waits"));
             cells.push(behind.map_or_else(|| "-".to_owned(), Value::to_string));
             cells.push(min_max(Some(row.ops_per_s_span)));
-            cells.push(row.contender.survives().to_owned());
+            cells.push(row.contender.durability().to_owned());
             table.row(cells);
         }
         table.render()

@@ -16,7 +16,7 @@ pub enum Form {
 /// A figure as the paper gives it; a range where the paper does. Bounds that it leaves open are not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(from = "Written")]
-pub struct Given {
+pub struct Expected {
     /// Lower end.
     pub low: f64,
     /// Upper end.
@@ -30,7 +30,7 @@ enum Written {
     Range([f64; 2]),
 }
 
-impl From<Written> for Given {
+impl From<Written> for Expected {
     fn from(written: Written) -> Self {
         let [low, high] = match written {
             Written::One(value) => [value, value],
@@ -91,7 +91,7 @@ pub struct Claim {
     /// What is compared, in words.
     pub what: String,
     /// The paper's figure.
-    pub paper: Given,
+    pub paper: Expected,
     /// The figure is a share.
     #[serde(default)]
     pub percent: bool,
@@ -174,7 +174,7 @@ impl Claim {
         const TOLERANCE: f64 = 1.25;
         // Shares below this are nothing.
         const NOTHING_PERCENT: f64 = 1.0;
-        let Given { low, high } = self.paper;
+        let Expected { low, high } = self.paper;
         let (tolerance, slack) = match (self.form(), low == high) {
             // A range that the paper gives is meant as one.
             (_, false) => (1.0, 0.0),
@@ -317,7 +317,7 @@ mod tests {
     fn claim(ours: Ours) -> Claim {
         Claim {
             what: String::new(),
-            paper: Given::from(Written::One(4.0)),
+            paper: Expected::from(Written::One(4.0)),
             percent: false,
             ours,
             less: false,

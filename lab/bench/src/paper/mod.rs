@@ -87,7 +87,7 @@ impl fmt::Display for Size {
 /// How a panel's figures are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Drawn {
+pub enum ChartKind {
     /// Bars from zero.
     Bars,
     /// Bars on a logarithmic axis: where figures are powers of ten apart.
@@ -109,7 +109,7 @@ pub struct Panel {
     /// What x is.
     pub x: String,
     /// How it is drawn.
-    pub drawn: Drawn,
+    pub drawn: ChartKind,
 }
 
 /// How an experiment's figures are measured. Experiments of the same measurement are measured together.

@@ -141,7 +141,7 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     };
     let x = bytes_name(VALUE_BYTES);
     let report = wisckey::run(std::slice::from_ref(&config), lab.watch)?;
-    for (name, figures) in report.everybody() {
+    for (name, figures) in report.all_rows() {
         let rate = figures.ops_per_s;
         let span = figures.ops_per_s_span.unwrap_or(Span {
             min: rate,
@@ -333,7 +333,7 @@ fn here(
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
     let report = wisckey::run(std::slice::from_ref(config), lab.watch)?;
-    for (name, figures) in report.everybody() {
+    for (name, figures) in report.all_rows() {
         samples.entry(name).or_default().push(Sample {
             ops_per_s: figures.ops_per_s,
             seconds: figures.seconds,

@@ -37,7 +37,7 @@ pub fn wisckey(report: &Report) -> String {
 /// Our rows and the peers': who, and the figures.
 fn all_rows(report: &Report) -> impl Iterator<Item = (String, &Figures)> {
     report
-        .everybody()
+        .all_rows()
         .map(|(name, figures)| match figures.run.as_str() {
             "" => (name, figures),
             run => (format!("{run}: {name}"), figures),

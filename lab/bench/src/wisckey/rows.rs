@@ -292,7 +292,7 @@ impl Report {
     }
 
     /// Those who ran, ours and then the peers: who, and the figures.
-    pub fn everybody(&self) -> impl Iterator<Item = (String, &Figures)> {
+    pub fn all_rows(&self) -> impl Iterator<Item = (String, &Figures)> {
         let ours = self
             .rows
             .iter()

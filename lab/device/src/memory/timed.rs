@@ -3,7 +3,7 @@
 use super::{CachePolicy, Profile, line_cache::LineCache};
 use forebay_pool::{
     Checksum,
-    media::{Media, Survives},
+    media::{Durability, Media},
 };
 use std::{
     cell::Cell,
@@ -136,8 +136,8 @@ impl Media for Timed {
         self.inner.memory()
     }
 
-    fn survives(&self) -> Survives {
-        self.inner.survives()
+    fn durability(&self) -> Durability {
+        self.inner.durability()
     }
 
     fn describe(&self) -> String {

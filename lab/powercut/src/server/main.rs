@@ -76,12 +76,12 @@ fn serve(mut engine: Box<dyn Engine>) -> Result<(), Failure> {
         let mut input = BufReader::new(client.try_clone()?);
         // An error of the connection ends the client, one of the engine the server.
         while let Ok(words) = command(&mut input) {
-            obey(engine.as_mut(), words, &client)?;
+            handle_request(engine.as_mut(), words, &client)?;
         }
     }
 }
 
-fn obey(
+fn handle_request(
     engine: &mut dyn Engine,
     words: Vec<Vec<u8>>,
     mut client: &TcpStream,

@@ -61,7 +61,7 @@ impl Shared {
             Err(error) => return Err(error),
         }
         forebay_pool::failpoint!("store:gc-copied");
-        self.head.make_durable()?;
+        self.tail.make_durable()?;
         self.log.retire(&[file.start], self.watermark())?;
         forebay_pool::failpoint!("store:gc-retired");
         progress
@@ -170,7 +170,7 @@ impl Shared {
                 })
         };
         let payload = KEY_LENGTH + key.len() + body.len();
-        let written = if kind == KIND_PUT && payload > self.head.payload_max() {
+        let written = if kind == KIND_PUT && payload > self.tail.payload_max() {
             self.relocate_large(claim, key, body, still)?
         } else {
             self.write_one(claim, kind, key, body, Form::Record, still)?

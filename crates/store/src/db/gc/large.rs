@@ -92,7 +92,7 @@ impl Shared {
         progress.retired_large = kept;
         if !gone.is_empty() {
             // What replaced them must not be lost without them.
-            self.head.make_durable()?;
+            self.tail.make_durable()?;
         }
         for (id, _) in gone {
             self.large.remove(id)?;

@@ -3,7 +3,7 @@
 use super::Progress;
 use crate::{
     db::Shared,
-    log::{Head, VlogFile},
+    log::{LogTail, VlogFile},
 };
 use forebay_pool::Lsn;
 use std::{
@@ -40,7 +40,7 @@ impl Estimate {
     }
 
     /// Garbage that the log may hold, in files of `file_bytes`, so that the files take no more than `max` times the live data. Two
-    /// files more than the log has may be there: the room ahead in the last one, and one whose live records are being copied.
+    /// files more than the log has may be there: the preallocated space of the last one, and one whose live records are being copied.
     pub(super) fn allowance(&self, max: f64, file_bytes: u64) -> u64 {
         let share = (self.live_bytes() as f64 * (max - 1.0) * AIM) as u64;
         share.max(FILES_MIN * file_bytes) - 2 * file_bytes
@@ -60,7 +60,7 @@ pub(super) struct Look {
 impl Shared {
     /// Looks at the whole log, if nobody has yet and nobody collects now.
     pub(in crate::db) fn look_first(&self) {
-        if self.collector.estimate.lock().is_some() || matches!(self.head, Head::Resident(_)) {
+        if self.collector.estimate.lock().is_some() || matches!(self.tail, LogTail::Resident(_)) {
             return;
         }
         if let Some(mut progress) = self.collector.collecting.try_lock() {
@@ -70,7 +70,7 @@ impl Shared {
 
     /// Looks at the whole log. A file of which nothing can be read is set aside.
     pub(super) fn look(&self, progress: &mut Progress) -> Look {
-        let (tail, whole, drained) = (self.head.tail(), self.whole_below(), self.head.drained());
+        let (tail, whole, drained) = (self.tail.tail(), self.whole_below(), self.tail.drained());
         let retired: HashSet<Lsn> = progress.retired.iter().map(|(start, _)| *start).collect();
         let files: Vec<_> = self
             .log

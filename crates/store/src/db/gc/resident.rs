@@ -19,7 +19,7 @@ use crate::{
     db::{Shared, Store, sample::op_address},
     error::StoreError,
     index::{Address, Form},
-    log::{Claim, Head, Resident},
+    log::{Claim, LogTail, Resident},
     op::{Change, KIND_BATCH, KIND_LARGE, KIND_PUT, ops, push_op},
     stats::GcReport,
 };
@@ -78,7 +78,7 @@ impl Shared {
     /// [`StoreError::Full`] if none can be made.
     #[cold]
     pub(in crate::db) fn wait_for_room(&self, claim: Claim) -> Result<(), StoreError> {
-        let Head::Resident(resident) = &self.head else {
+        let LogTail::Resident(resident) = &self.tail else {
             return Ok(());
         };
         if !self.options.gc {
@@ -92,7 +92,7 @@ impl Shared {
         let (from, segments) = (state.collected, resident.lane().segments() as u64);
         state.trouble = None;
         while !resident.has_room(claim) {
-            if let Some(failed) = self.head.failed() {
+            if let Some(failed) = self.tail.failed() {
                 return Err(failed);
             }
             if state.all_live == Some(resident.appended()) || state.collected - from > segments {
@@ -114,7 +114,7 @@ impl Shared {
 
     /// The collector thread of a resident store.
     pub(in crate::db) fn run_resident_collector(&self) {
-        let Head::Resident(resident) = &self.head else {
+        let LogTail::Resident(resident) = &self.tail else {
             return;
         };
         let room = &self.collector.room;
@@ -208,7 +208,7 @@ impl Shared {
                 "an open snapshot or scan needs what is in them",
             ));
         }
-        self.head.make_durable()?;
+        self.tail.make_durable()?;
         report.reclaimed_bytes += sealed.end() - sealed.start();
         resident.release(|| sealed.release());
         Ok(Outcome::Released)
@@ -293,7 +293,7 @@ impl Shared {
             return Ok(());
         };
         let parts = [IoSlice::new(&payload)];
-        let lsn = self.head.append(Claim::Copy, KIND_BATCH, &parts)?;
+        let lsn = self.tail.append(Claim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;
         for (hash, key, (at, bytes)) in &placed {
             let address = Address {
@@ -319,6 +319,6 @@ impl Store {
     /// True if the value log stays in the pool ([`StoreOptions::resident`](crate::StoreOptions::resident)).
     #[must_use]
     pub fn is_resident(&self) -> bool {
-        matches!(self.shared.head, Head::Resident(_))
+        matches!(self.shared.tail, LogTail::Resident(_))
     }
 }

@@ -1,4 +1,4 @@
-//! Where the log ends, and the head with which it goes on. docs/store-format.md, "Opening", 4 and 5.
+//! Where the log ends, and the tail with which it goes on. docs/store-format.md, "Opening", 4 and 5.
 //!
 //! A lane that this session can use keeps what is in it, and the log goes on behind. Any other is emptied into the value-log files; then, as without a
 //! lane, the log ends in the files, and goes on in a new lane or in the next file. Nothing that was acknowledged lies behind the end, and what else
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     db::recovery::{find_end, walk},
     error::StoreError,
-    log::{FileHead, Head, Resident, drain, drain_one},
+    log::{FileTail, LogTail, Resident, drain, drain_one},
     options::Variant,
 };
 use forebay_pool::{Lane, Lsn, Recovered, format::segment::next_start};
@@ -26,7 +26,7 @@ use std::{
 
 /// The log as a session begins with it.
 pub(super) struct OpenedLog {
-    pub(super) head: Head,
+    pub(super) tail: LogTail,
     /// The end of the log in the files.
     pub(super) files_end: Lsn,
     /// What the lane had beyond it.
@@ -36,7 +36,7 @@ pub(super) struct OpenedLog {
 }
 
 impl Session<'_> {
-    /// Finds where the log ends and makes the head with which it goes on.
+    /// Finds where the log ends and makes the tail with which it goes on.
     pub(super) fn open_log(&self, lane: Option<LeftLane>) -> Result<OpenedLog, StoreError> {
         let watermark = self.watermark();
         let mut epoch = self.state.epoch.saturating_add(1);
@@ -81,7 +81,7 @@ impl Session<'_> {
         }
         Ok(OpenedLog {
             epoch: lane.epoch(),
-            head: self.head(lane, files_end)?,
+            tail: self.tail(lane, files_end)?,
             files_end,
             recovered: Some(recovered),
         })
@@ -102,11 +102,11 @@ impl Session<'_> {
         Ok(end)
     }
 
-    /// A head that begins at `start`, while the log in the files ends at `files_end`.
+    /// A tail that begins at `start`, while the log in the files ends at `files_end`.
     fn begin_at(&self, start: Lsn, files_end: Lsn, epoch: u32) -> Result<OpenedLog, StoreError> {
         let buffered = matches!(self.options.variant, Variant::Buffered(_));
         let Some(pool) = self.pool.filter(|_| buffered) else {
-            let head = FileHead::new(
+            let tail = FileTail::new(
                 self.state.uuid,
                 epoch,
                 self.options.segment_bytes,
@@ -115,7 +115,7 @@ impl Session<'_> {
                 start,
             );
             return Ok(OpenedLog {
-                head: Head::File(head),
+                tail: LogTail::File(tail),
                 files_end,
                 recovered: None,
                 epoch,
@@ -125,7 +125,7 @@ impl Session<'_> {
         let (lane, recovered) = pool.claim(self.state.uuid, &options)?;
         Ok(OpenedLog {
             epoch: lane.epoch().max(epoch),
-            head: self.head(lane, start)?,
+            tail: self.tail(lane, start)?,
             files_end,
             recovered: Some(recovered),
         })
@@ -139,11 +139,11 @@ impl Session<'_> {
         walk(&self.log, self.state.uuid, from, to, |_, _| Ok(()))
     }
 
-    /// The head of a log that goes on in `lane`, which begins at `start`.
-    fn head(&self, lane: Lane, start: Lsn) -> Result<Head, StoreError> {
+    /// The tail of a log that goes on in `lane`, which begins at `start`.
+    fn tail(&self, lane: Lane, start: Lsn) -> Result<LogTail, StoreError> {
         let lane = Box::new(lane);
         if !self.options.resident {
-            return Ok(Head::Pool(lane));
+            return Ok(LogTail::Pool(lane));
         }
         self.log.complete_at(start)?;
         // A session that ended in the middle of a segment leaves it short. If the collector has no empty one to copy to, the oldest goes
@@ -153,7 +153,7 @@ impl Session<'_> {
             drain_one(&lane, &self.log)?;
             self.log.complete_at(lane.usage().head)?;
         }
-        Ok(Head::Resident(Resident::new(lane)))
+        Ok(LogTail::Resident(Resident::new(lane)))
     }
 
     /// Moves everything that the lane holds to the value-log files and gives the lane back; where the log ends then.

@@ -4,7 +4,7 @@
 //! 2. If the manifest says that a pool holds the end of the log, that pool must have been given: claim the lane (`lane`).
 //! 3. Open the value-log files and the index, and refuse what is not of one moment (`session`).
 //! 4. Find where the log ends (`log_end`).
-//! 5. Make that the end, and the head with which the log goes on (`log_end`).
+//! 5. Make that the end, and the tail with which the log goes on (`log_end`).
 //! 6. Replay the log above the index's watermark into the memtable ([`recovery`](super::recovery)).
 //! 7. Remove what nothing leads to.
 //! 8. Note the new session in the manifest, with the pool it uses, before anything is appended (`session`).
@@ -23,7 +23,7 @@ use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
     large::LargeValues,
-    log::Head,
+    log::LogTail,
     memtable::{Chunk, View},
     options::{StoreOptions, Variant},
 };
@@ -114,12 +114,12 @@ impl Store {
         let lane = session.check(lane)?;
         let large_next = large.next_id();
         let OpenedLog {
-            head,
+            tail,
             files_end,
             recovered,
             epoch,
         } = session.open_log(lane)?;
-        let shared = Arc::new(session.shared(head, large, meter));
+        let shared = Arc::new(session.shared(tail, large, meter));
         shared.replay(files_end, recovered.as_ref())?;
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);
@@ -141,7 +141,7 @@ impl Store {
 
 impl Session<'_> {
     /// What the threads of the store share: an empty memtable over the index as it is.
-    fn shared(&self, head: Head, large: LargeValues, meter: Option<Arc<SyncMeter>>) -> Shared {
+    fn shared(&self, tail: LogTail, large: LargeValues, meter: Option<Arc<SyncMeter>>) -> Shared {
         let active = Arc::new(Chunk::new(
             self.options.memtable_bytes,
             self.watermark(),
@@ -155,11 +155,11 @@ impl Session<'_> {
         };
         Shared {
             dir: self.dir.to_owned(),
-            survives: survives(self.options, self.pool),
-            commits_puts: self.options.commit_puts && head.needs_commit(),
+            survives: durability(self.options, self.pool),
+            commits_puts: self.options.commit_puts && tail.needs_commit(),
             options: self.options.clone(),
             uuid: self.state.uuid,
-            head,
+            tail,
             hasher: foldhash::fast::RandomState::default(),
             stripes: (0..STRIPES).map(|_| stripe()).collect(),
             view: ArcSwap::from_pointee(View {
@@ -185,12 +185,12 @@ impl Session<'_> {
     }
 }
 
-fn survives(options: &StoreOptions, pool: Option<&Pool>) -> String {
+fn durability(options: &StoreOptions, pool: Option<&Pool>) -> String {
     match (options.variant, pool) {
         (Variant::Buffered(_), Some(pool)) if pool.needs_commit() && !options.commit_puts => {
-            format!("{}, once it is committed", pool.survives())
+            format!("{}, once it is committed", pool.durability())
         }
-        (Variant::Buffered(_), Some(pool)) => pool.survives().to_string(),
+        (Variant::Buffered(_), Some(pool)) => pool.durability().to_string(),
         (Variant::NoSync, _) => {
             "survives a process crash only (nothing is synced: a power cut loses recent writes)"
                 .to_owned()

@@ -5,7 +5,7 @@ use super::{
     names::{Named, named, regular},
     others::claim_inherited,
     own,
-    process::{self, generation, lose_track, make_plain, numbers, process, renew},
+    process::{self, generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, Session},
     table,
 };
@@ -87,7 +87,7 @@ pub fn forking() {
     for number in numbers() {
         match interrupted() {
             // Its position is noted somewhere that we must not wait for.
-            true => lose_track(number),
+            true => mark_range_unknown(number),
             false => process::local(number).position = None,
         }
     }
@@ -158,7 +158,7 @@ pub fn give_up(reason: &'static str) {
         for number in numbers() {
             if retire_file(session, number, generation(number)).is_err() {
                 // Its next write or sync tries again.
-                lose_track(number);
+                mark_range_unknown(number);
             }
         }
     }

@@ -238,7 +238,7 @@ fn a_pool_made_on_persistent_memory_and_moved_is_refused_untouched_unless_asked_
     );
     assert!(std::fs::read(&path).unwrap() == image);
     let pool = PoolOptions::new().emulated(true).open(&path).unwrap();
-    assert!(pool.survives().to_string().contains("process crash only"));
+    assert!(pool.durability().to_string().contains("process crash only"));
 }
 
 #[test]

@@ -1,21 +1,21 @@
-//! [`Head`]: where the log grows.
+//! [`LogTail`]: where the log grows.
 
-use super::{Claim, FileHead, Resident};
+use super::{Claim, FileTail, Resident};
 use crate::error::StoreError;
 use forebay_pool::{AppendError, Lane, Lsn};
 use std::io::IoSlice;
 
 /// The end of the log.
-pub(crate) enum Head {
+pub(crate) enum LogTail {
     /// In a pool: an append is durable when it returns, or, on a disk, once it is committed; a drain moves segments to the files.
     Pool(Box<Lane>),
     /// In a pool, where it stays.
     Resident(Resident),
     /// In the last value-log file.
-    File(FileHead),
+    File(FileTail),
 }
 
-impl Head {
+impl LogTail {
     /// The lane, if there is one.
     #[inline]
     pub(crate) fn lane(&self) -> Option<&Lane> {

@@ -1,7 +1,7 @@
-//! [`FileHead`]: the log's end without a pool: records go straight to the last value-log file.
+//! [`FileTail`]: the log's end without a pool: records go straight to the last value-log file.
 //!
 //! The file gets the same segments and records as a pool's lane would have. With `sync`, each
-//! append is synced before it returns (the `fsync` variant); without, nothing is until [`FileHead::sync`].
+//! append is synced before it returns (the `fsync` variant); without, nothing is until [`FileTail::sync`].
 //!
 //! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk by way of the cache is at the mercy of
 //! the file system between write and sync: when it aborts there (ext4 after an error of its journal, or when it is shut down), a sync may
@@ -30,7 +30,7 @@ use std::{
 use uuid::Uuid;
 
 /// Where appends go when there is no pool.
-pub(crate) struct FileHead {
+pub(crate) struct FileTail {
     owner: Uuid,
     epoch: u32,
     segment_bytes: u64,
@@ -53,7 +53,7 @@ struct State {
     failed: Option<String>,
 }
 
-impl FileHead {
+impl FileTail {
     /// Appends go to `start`, a multiple of 4 KiB, and on.
     pub(crate) fn new(
         owner: Uuid,
