@@ -26,7 +26,10 @@ use std::{
 };
 
 /// The path that a descriptor's file has.
-pub(crate) fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+///
+/// # Errors
+/// What the operating system says.
+pub fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     use rustix::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new())?;

@@ -3,7 +3,7 @@
 //! The cache lives in the database's process. One process of a run has it (the cache's lane is locked): the first one that opens a page file.
 //! docs/flash-tier.md has the protocols by number. In order of a page's way:
 //!
-//! * `names`: which files are page files, and `innodb`: which of them have pages that a cache can take;
+//! * `names`: which files are page files, or a redo log, and `innodb`: which of them have pages that a cache can take;
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages home;
 //! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is which file; `file`: a page file in use;
 //! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
@@ -35,14 +35,14 @@ mod status;
 mod table;
 
 pub use calls::{
-    allocate, closing, duplicated, exiting, forked, leave, opened, read, renamed, renaming, sync,
-    sync_all, truncate, truncate_path, truncating, unlinking, write,
+    allocate, closing, duplicated, exiting, forked, leave, opened, path_of, read, renamed,
+    renaming, sync, sync_all, truncate, truncate_path, truncating, unlinking, write,
 };
 pub use file::{RealRead, RealWrite};
 pub use forebay_flash::Progress;
 pub use guard::{GUARD_FILE, Standing, standing};
 pub use lost::by_file;
-pub use names::is_page_file;
+pub use names::{is_page_file, is_redo_log};
 pub use resize::{Resized, resize};
 pub use session::{is_configured, start};
 pub use settings::{Policy, Settings, What, settings_of};

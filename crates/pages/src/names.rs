@@ -1,4 +1,4 @@
-//! Which files are page files: InnoDB's tablespaces, by their names.
+//! Which files are page files, InnoDB's tablespaces, and which its redo log: by their names.
 
 /// The system tablespace, which carries the guard.
 pub(crate) const SYSTEM: &[u8] = b"ibdata1";
@@ -20,6 +20,12 @@ pub fn is_page_file(path: &[u8]) -> bool {
 
 pub(crate) fn is_system(path: &[u8]) -> bool {
     last(path) == SYSTEM
+}
+
+/// True if the file of this path is InnoDB's redo log, or the one that is to replace it when its size is changed.
+#[must_use]
+pub fn is_redo_log(path: &[u8]) -> bool {
+    matches!(last(path), b"ib_logfile0" | b"ib_logfile101")
 }
 
 fn last(path: &[u8]) -> &[u8] {
@@ -54,6 +60,14 @@ mod tests {
         ] {
             assert!(!is_page_file(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn the_redo_log_is_known_by_its_name_in_any_directory() {
+        assert!(is_redo_log(b"./ib_logfile0"));
+        assert!(is_redo_log(b"ib_logfile101"));
+        assert!(!is_redo_log(b"./ib_logfile0/t.ibd"));
+        assert!(!is_redo_log(b"ib_logfile1"));
     }
 
     #[test]

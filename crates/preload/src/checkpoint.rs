@@ -12,11 +12,12 @@ use crate::{
     layer::{self, Done},
     pages,
 };
-use forebay_files::client as files;
+use forebay_files::client;
+use forebay_pages::{is_redo_log, path_of};
 use libc::c_int;
-use rustix::fd::BorrowedFd;
 use std::{
     ffi::CStr,
+    os::unix::ffi::OsStrExt,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -26,15 +27,9 @@ const RECORDS: u64 = 12 << 10;
 /// This process has opened a redo log that something is to be done about.
 static HAS_LOG: AtomicBool = AtomicBool::new(false);
 
-/// The redo log, and the one that is to replace it when its size is changed.
-fn is_log(path: &[u8]) -> bool {
-    let name = path.rsplit(|&byte| byte == b'/').next();
-    matches!(name, Some(b"ib_logfile0" | b"ib_logfile101"))
-}
-
 /// A file was opened as `fd` to be written to.
 pub(crate) fn opened(fd: c_int, path: &CStr) {
-    if is_log(path.to_bytes()) && (files::absorbs(fd) || pages::is_configured()) {
+    if is_redo_log(path.to_bytes()) && (client::absorbs(fd) || pages::is_configured()) {
         HAS_LOG.store(true, Relaxed);
     }
 }
@@ -53,24 +48,18 @@ pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), Failed> {
     if offset.is_none_or(|offset| offset >= RECORDS) || !may_come() {
         return Ok(());
     }
-    let fd_of_caller = pages::borrow(fd);
-    if !is_open_log(fd_of_caller) {
+    let log = pages::borrow(fd);
+    if !path_of(log).is_ok_and(|path| is_redo_log(path.as_os_str().as_bytes())) {
         return Ok(());
     }
     pages::sync_all()?;
-    if !files::absorbs(fd) {
+    if !client::absorbs(fd) {
         return Ok(());
     }
     let begun = layer::begin(fd);
-    client(|| rustix::fs::fdatasync(fd_of_caller))?;
+    client(|| rustix::fs::fdatasync(log))?;
     if let Some(begun) = begun {
         begun.done(Done::Synced { data_only: true });
     }
     Ok(())
-}
-
-fn is_open_log(fd: BorrowedFd<'_>) -> bool {
-    use rustix::fd::AsRawFd;
-    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    rustix::fs::readlink(link, Vec::new()).is_ok_and(|path| is_log(path.as_bytes()))
 }
