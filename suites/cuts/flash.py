@@ -14,19 +14,17 @@ import pathlib
 import random
 import shutil
 import subprocess
-import tempfile
 import time
 import uuid
 
 from .. import processes
-from ..place import create_pool, forebay, memory_dir
-from ..report import Case, Result
-from . import mariadb
+from ..place import create_pool, forebay
+from ..report import Result
+from . import mariadb, rounds
 from .disk import Disk, why_not
 
 NAME = "flash-cuts"
 ABOUT = "MariaDB behind a flash cache; killed, both file systems shut down, warm or flushed in another boot"
-SOUND = "sound"
 # Rounds on one data directory and one cache, which age so.
 ROUNDS_OF_ONE_SERVER = 20
 FLUSH_LIMIT_S = 120.0
@@ -54,8 +52,8 @@ VARIANTS = [
 ]
 
 
-def run(rounds: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`rounds` of each variant (of the one named `only`)."""
+def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
+    """`number` rounds of each variant (of the one named `only`)."""
     result = Result(NAME, ABOUT)
     if why := why_not():
         result.missing = why
@@ -66,41 +64,22 @@ def run(rounds: int, seed: int, only: str | None, keep: pathlib.Path | None) -> 
     result.notes.append(f"seed {seed}; ext4, flash of {FLASH_SIZE}, a buffer pool of 6 MiB, 10 MiB of pages that are written")
     for variant in VARIANTS:
         if only in (None, variant.name):
-            _run_variant(variant, max(3, round(rounds * variant.share)), seed, keep, result)
+            _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
     return result
 
 
-def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    done, bad, acknowledged, cuts = 0, 0, 0, 0
-    while done < rounds:
-        home = pathlib.Path(tempfile.mkdtemp(prefix="flash-cuts-", dir=memory_dir()))
-        try:
-            epoch = Epoch(variant, home, random.Random(f"{seed} {variant.name} {done}"))
-            try:
-                for number in range(done, min(rounds, done + ROUNDS_OF_ONE_SERVER)):
-                    before = epoch.acknowledged
-                    faults = epoch.round()
-                    done += 1
-                    acknowledged += max(0, epoch.written - before)
-                    if faults:
-                        bad += 1
-                        processes.say(f"{NAME}: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
-                    if not variant.must_lose:
-                        result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], ["; ".join(faults) or SOUND]))
-                    if faults and keep:
-                        epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}")
-                    if faults:
-                        break
-            finally:
-                epoch.close()
-                cuts += epoch.cuts
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
-        processes.say(f"{NAME}: {variant.name}: {done} of {rounds}, {bad} bad, {acknowledged:,} transactions acknowledged")
-    if variant.must_lose:
-        result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], ["loses" if bad else "loses nothing"]))
-    loses = " (it has to lose some)" if variant.must_lose else ""
-    result.notes.append(f"{variant.name}: {done} rounds, {cuts} cuts, {bad} bad{loses}, {acknowledged:,} transactions acknowledged")
+def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
+    tally = rounds.run(
+        NAME,
+        variant,
+        lambda home, first: Epoch(variant, home, random.Random(f"{seed} {variant.name} {first}")),
+        rounds=number,
+        rounds_of_one=ROUNDS_OF_ONE_SERVER,
+        seed=seed,
+        keep=keep,
+        result=result,
+    )
+    result.notes.append(f"{variant.name}: {tally.done} rounds, {tally.counted} cuts, {tally.bad}, {tally.acknowledged:,} transactions acknowledged")
 
 
 class Epoch:
@@ -111,7 +90,11 @@ class Epoch:
         self.said = home / "said"
         self.socket = home / "socket"
         self.boot = uuid.UUID(int=rng.getrandbits(128))
-        self.acknowledged = self.written = self.sent = self.cuts = 0
+        # The last transaction that was acknowledged, and the last one that was sent.
+        self.last = self.sent = 0
+        self.acknowledged = 0
+        # Cuts.
+        self.counted = 0
         self.about = "made"
         # A small redo log makes checkpoints, a large one recoveries.
         self.options = [f"--innodb-log-file-size={rng.choice(['4M', '16M'])}", "--sync-binlog=1", *variant.options]
@@ -149,7 +132,7 @@ class Epoch:
             front = [forebay(), "run", "--pool", str(self.home / "pool"), "--flash", str(self.cache), "--flash-size", FLASH_SIZE, "--"]
         return mariadb.Server(front, self.data, self.socket, self.options, self._env(), self.said)
 
-    def round(self) -> list[str]:
+    def round(self, _number: int) -> list[str]:
         """Writes, cuts, flushes or not, starts: what is wrong then."""
         self._write()
         self._cut()
@@ -160,13 +143,14 @@ class Epoch:
             self.server = self._start()
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             return [str(error)]
-        if wrong := self.server.faults(self.acknowledged):
+        if wrong := self.server.faults(self.last):
             return wrong
-        self.sent = self.acknowledged = self.server.last()
+        self.sent = self.last = self.server.last()
         return []
 
     def _write(self) -> None:
         """Transactions for some seconds; one may be under way at the end."""
+        self.acknowledged = 0
         client = mariadb.Client(self.server, self.said)
         until = time.monotonic() + self.rng.uniform(0.3, 5)
         while time.monotonic() < until:
@@ -174,7 +158,8 @@ class Epoch:
                 client.call(self.rng.choice(mariadb.FILES))
             self.sent += 1
             client.call(mariadb.transaction(self.sent, self.rng))
-            self.acknowledged = self.written = self.sent
+            self.last = self.sent
+            self.acknowledged += 1
         if self.rng.random() < 0.3:
             # Pages go on leaving the buffer pool, and the cache.
             time.sleep(self.rng.uniform(0, 2))
@@ -193,7 +178,7 @@ class Epoch:
         processes.stop_all()
         for disk in self.disks:
             disk.mount_again()
-        self.cuts += 1
+        self.counted += 1
         self.boot = uuid.UUID(int=self.rng.getrandbits(128))
 
     def _flush(self) -> list[str]:
@@ -215,11 +200,12 @@ class Epoch:
                 return [f"innochecksum {name}: {' '.join((checked.output + checked.errors).split())}"]
         return []
 
-    def keep(self, to: pathlib.Path) -> None:
+    def keep(self, to: pathlib.Path, faults: list[str]) -> None:
         """Copies what is there, for whoever looks for the reason."""
         processes.stop_all()
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.data, to / "data")
+        (to / "faults").write_text("\n".join(faults))
         for path in [self.said, self.home / "pool", *self.cache.parent.glob("cache*")]:
             if path.exists():
                 shutil.copy2(path, to)

@@ -11,19 +11,17 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 
 from .. import processes
-from ..place import create_pool, forebay, memory_dir
-from ..report import Case, Result
-from . import database, worker
+from ..place import create_pool, forebay
+from ..report import Result
+from . import database, rounds, worker
 from .disk import Disk, why_not
 
 NAME = "cuts"
 ABOUT = "several processes on one SQLite database; killed, the file system shut down, recovered in another boot"
-SOUND = "sound"
 # Rounds on one database: what a recovery left is written on, by the next round's processes, in the next boot.
 ROUNDS_OF_ONE_DATABASE = 8
 START_LIMIT_S = 60.0
@@ -56,8 +54,8 @@ VARIANTS = [
 ]
 
 
-def run(rounds: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`rounds` of each variant (of the one named `only`)."""
+def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
+    """`number` rounds of each variant (of the one named `only`)."""
     result = Result(NAME, ABOUT)
     if (why := why_not()) or (why := _no_tools()):
         result.missing = why
@@ -66,8 +64,7 @@ def run(rounds: int, seed: int, only: str | None, keep: pathlib.Path | None) -> 
     for variant in VARIANTS:
         if only and variant.name != only:
             continue
-        number = max(3, round(rounds * variant.share))
-        _run_variant(variant, number, seed, keep, result)
+        _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
     return result
 
 
@@ -76,39 +73,20 @@ def _no_tools() -> str | None:
     return f"{', '.join(missing)} not installed: scripts/setup.sh suites" if missing else None
 
 
-def _run_variant(variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    done, bad, acknowledged, replayed = 0, 0, 0, 0
-    while done < rounds:
-        home = pathlib.Path(tempfile.mkdtemp(prefix="cuts-", dir=memory_dir()))
-        try:
-            epoch = Epoch(variant, home, seed, done)
-            try:
-                for number in range(done, min(rounds, done + ROUNDS_OF_ONE_DATABASE)):
-                    faults = epoch.round(number)
-                    done += 1
-                    acknowledged += epoch.acknowledged_in_round
-                    replayed += any("nothing to recover" not in said for said in epoch.recovered)
-                    if faults:
-                        bad += 1
-                        processes.say(f"cuts: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
-                    if not variant.must_lose:
-                        found = "; ".join(faults) or SOUND
-                        result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], [found]))
-                    if faults and keep:
-                        epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}", faults)
-                    if faults:
-                        break
-            finally:
-                epoch.close()
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
-        processes.say(f"cuts: {variant.name}: {done} of {rounds}, {bad} bad, {acknowledged:,} transactions acknowledged")
-    if variant.must_lose:
-        found = "loses" if bad else "loses nothing"
-        result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
-    loses = " (it has to lose some)" if variant.must_lose else ""
+def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
+    tally = rounds.run(
+        NAME,
+        variant,
+        lambda home, first: Epoch(variant, home, seed, first),
+        rounds=number,
+        rounds_of_one=ROUNDS_OF_ONE_DATABASE,
+        seed=seed,
+        keep=keep,
+        result=result,
+    )
     result.notes.append(
-        f"{variant.name}: {done} cuts, {bad} bad{loses}, {acknowledged:,} transactions acknowledged, {replayed} recoveries with anything to do"
+        f"{variant.name}: {tally.done} cuts, {tally.bad}, {tally.acknowledged:,} transactions acknowledged, "
+        f"{tally.counted} recoveries with anything to do"
     )
 
 
@@ -128,8 +106,10 @@ class Epoch:
         self.database = self.disk.mounted / "a.db"
         self.boot = uuid.uuid4()
         self.pools = [home / "pool-0" if shared_pool else home / f"pool-{number}" for number in range(len(variant.runs))]
-        self.acknowledged: dict[str, int] = {}
-        self.acknowledged_in_round = 0
+        self.ledger: dict[str, int] = {}
+        self.acknowledged = 0
+        # Recoveries with anything to do.
+        self.counted = 0
         self.errors: list[str] = []
         self.is_cut = False
         self.heard: set[str] = set()
@@ -151,7 +131,7 @@ class Epoch:
     def round(self, number: int) -> list[str]:
         """Writes, kills, cuts, recovers: what is wrong then."""
         rng = random.Random(f"{self.seed} {self.variant.name} {number} round")
-        self.errors, self.recovered, self.heard, self.acknowledged_in_round = [], [], set(), 0
+        self.errors, self.recovered, self.heard, self.acknowledged = [], [], set(), 0
         self.is_cut = False
         group = Group(self.home / "errors")
         try:
@@ -181,7 +161,8 @@ class Epoch:
         pools = sorted(set(self.pools))
         rng.shuffle(pools)
         refused = [why for pool in pools if (why := self._recover(pool))]
-        return self.errors + refused + database.faults(self.database, self.acknowledged)
+        self.counted += any("nothing to recover" not in said for said in self.recovered)
+        return self.errors + refused + database.faults(self.database, self.ledger)
 
     def _start(self, group: Group, commands: list[tuple[list[str], list[str]]], rng: random.Random) -> None:
         """Starts them in any order, all at once or each when those before it are at work; returns when all are."""
@@ -205,11 +186,11 @@ class Epoch:
 
     def _write(self, group: Group, rng: random.Random) -> None:
         """Lets them write some transactions; meanwhile the kernel writes back, or one of the processes is killed before the others."""
-        begun, number = self.acknowledged_in_round, rng.randint(2, 250)
+        begun, number = self.acknowledged, rng.randint(2, 250)
         write_back_at = rng.randint(0, number) if rng.random() < 0.3 else None
         kill_at = rng.randint(0, number) if rng.random() < 0.25 else None
         deadline = time.monotonic() + WRITE_LIMIT_S
-        while (done := self.acknowledged_in_round - begun) < number and time.monotonic() < deadline and not self.errors:
+        while (done := self.acknowledged - begun) < number and time.monotonic() < deadline and not self.errors:
             if write_back_at is not None and done >= write_back_at:
                 self.disk.write_back()
                 write_back_at = None
@@ -230,8 +211,8 @@ class Epoch:
             kind, _, rest = line.partition(" ")
             if kind == "ack":
                 name, seq = rest.split()
-                self.acknowledged[name] = max(self.acknowledged.get(name, 0), int(seq))
-                self.acknowledged_in_round += 1
+                self.ledger[name] = max(self.ledger.get(name, 0), int(seq))
+                self.acknowledged += 1
                 self.heard.add(name)
             elif kind == "error" and not self.is_cut:
                 self.errors.append(f"a writer failed: {rest}")
@@ -272,7 +253,7 @@ class Epoch:
         for path in [*set(self.pools), self.home / "errors", *self.disk.mounted.glob("a.db*")]:
             if path.exists():
                 shutil.copy2(path, to)
-        text = {"about": self.about, "faults": faults, "acknowledged": self.acknowledged, "recovery": self.recovered}
+        text = {"about": self.about, "faults": faults, "acknowledged": self.ledger, "recovery": self.recovered}
         (to / "round.json").write_text(json.dumps(text, indent=1))
 
 

@@ -1,0 +1,101 @@
+"""Rounds of a variant, some on each database: what the loops of cuts have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Protocol
+
+from .. import processes
+from ..place import memory_dir
+from ..report import Case, Result
+
+SOUND = "sound"
+
+
+class Variant(Protocol):
+    """What is cut, and whether it has to lose something: or the loop would not see it."""
+
+    name: str
+    must_lose: bool
+
+
+class Epoch(Protocol):
+    """What is set up once, for some rounds."""
+
+    # In words, of the last round.
+    about: str
+    # Transactions, in the last round.
+    acknowledged: int
+    # What a loop counts besides, in all rounds.
+    counted: int
+
+    def round(self, number: int) -> list[str]:
+        """Writes, cuts, recovers: what is wrong then."""
+
+    def keep(self, to: pathlib.Path, faults: list[str]) -> None:
+        """Copies what is there, for whoever looks for the reason."""
+
+    def close(self) -> None:
+        """Gives back what it has."""
+
+
+@dataclasses.dataclass
+class Tally:
+    """What came of a variant's rounds."""
+
+    variant: Variant
+    done: int = 0
+    lost: int = 0
+    acknowledged: int = 0
+    counted: int = 0
+
+    @property
+    def bad(self) -> str:
+        return f"{self.lost} bad" + (" (it has to lose some)" if self.variant.must_lose else "")
+
+
+def run(
+    loop: str,
+    variant: Variant,
+    begin: Callable[[pathlib.Path, int], Epoch],
+    *,
+    rounds: int,
+    rounds_of_one: int,
+    seed: int,
+    keep: pathlib.Path | None,
+    result: Result,
+) -> Tally:
+    """`rounds` of a variant, at most `rounds_of_one` on what `begin` sets up in a directory, and none on it after a bad one."""
+    tally = Tally(variant)
+    while tally.done < rounds:
+        home = pathlib.Path(tempfile.mkdtemp(prefix=f"{loop}-", dir=memory_dir()))
+        try:
+            epoch = begin(home, tally.done)
+            try:
+                for number in range(tally.done, min(rounds, tally.done + rounds_of_one)):
+                    faults = epoch.round(number)
+                    tally.done += 1
+                    tally.acknowledged += epoch.acknowledged
+                    if not variant.must_lose:
+                        found = "; ".join(faults) or SOUND
+                        result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], [found]))
+                    if faults:
+                        tally.lost += 1
+                        processes.say(f"{loop}: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
+                        if keep:
+                            epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}", faults)
+                        break
+            finally:
+                epoch.close()
+                tally.counted += epoch.counted
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        processes.say(f"{loop}: {variant.name}: {tally.done} of {rounds}, {tally.lost} bad, {tally.acknowledged:,} transactions acknowledged")
+    if variant.must_lose:
+        found = "loses" if tally.lost else "loses nothing"
+        result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
+    return tally
