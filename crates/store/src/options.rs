@@ -1,6 +1,6 @@
 //! How a store is opened.
 
-use crate::{disk::descriptors, error::StoreError, log::SEGMENTS_MIN};
+use crate::{disk::descriptors, error::StoreError, log::segments_min};
 use forebay_pool::SEGMENTS_MAX;
 
 /// When a put is durable, and what stands between it and the disk.
@@ -113,7 +113,7 @@ impl StoreOptions {
     }
 
     /// The value log stays in the pool and is never drained: the store's data device is the memory itself. Needs 4 to 64
-    /// segments of a pool that is not on a disk, which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of
+    /// segments of a pool (5 of one on a disk), which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of
     /// dead records is used again. Large values and the index's tables lie in the directory as ever. A store may be opened in turn with and
     /// without. Default: no.
     #[must_use]
@@ -218,11 +218,11 @@ impl StoreOptions {
     /// wait for the index.
     pub const CHUNKS_MAX: usize = 6;
 
-    /// Checks the bounds.
+    /// Checks the bounds, for a pool whose appends need a commit or not.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] that names the bound.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, needs_commit: bool) -> Result<(), StoreError> {
         let bad = |what: String| Err(StoreError::BadOption { what });
         const MIB: u64 = 1 << 20;
         if let Variant::Buffered(n) = self.variant
@@ -230,11 +230,11 @@ impl StoreOptions {
         {
             return bad(format!("{n} buffers; 1 to 64 are possible"));
         }
-        if self.resident
-            && !matches!(self.variant, Variant::Buffered(n) if usize::from(n) >= SEGMENTS_MIN)
+        let least = segments_min(needs_commit);
+        if self.resident && !matches!(self.variant, Variant::Buffered(n) if usize::from(n) >= least)
         {
             return bad(format!(
-                "a resident store in the variant {}; its log needs buffers=N with N from {SEGMENTS_MIN} to 64, which all of it must fit into",
+                "a resident store in the variant {}; its log needs buffers=N with N from {least} to 64, which all of it must fit into",
                 self.variant
             ));
         }
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn options_out_of_bounds_are_refused_and_the_defaults_are_not() {
-        assert!(StoreOptions::new().check().is_ok());
+        assert!(StoreOptions::new().check(false).is_ok());
         let broken: [fn(&mut StoreOptions); 9] = [
             |o| o.open_files = Some(1),
             |o| o.resident = true,
@@ -304,7 +304,7 @@ mod tests {
         for breaks in broken {
             let mut options = StoreOptions::new();
             breaks(&mut options);
-            assert!(options.check().is_err());
+            assert!(options.check(false).is_err());
         }
     }
 }

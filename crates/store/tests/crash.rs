@@ -320,8 +320,8 @@ impl Recorded {
 }
 
 /// How a session opens the store: the variant, whether what it acknowledges lasts, and all options.
-fn options(on_disk: bool, rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
-    let resident = rng.chance(4) && !on_disk;
+fn options(rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
+    let resident = rng.chance(4);
     let variant = match resident {
         true => Variant::Buffered(12),
         false => VARIANTS[rng.below(5) as usize],
@@ -337,7 +337,7 @@ fn options(on_disk: bool, rng: &mut Rng, collects: bool) -> (Variant, bool, Stor
 
 /// As [`options`], for a pool on a disk: one in three does not commit its puts.
 fn options_on(on_disk: bool, rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
-    let (variant, lasts, options) = options(on_disk, rng, collects);
+    let (variant, lasts, options) = options(rng, collects);
     let commits = !on_disk || !rng.chance(3);
     let is_buffered = matches!(variant, Variant::Buffered(_));
     (

@@ -318,15 +318,80 @@ fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn a_resident_store_in_a_pool_on_a_disk_is_refused_and_nothing_is_made() {
+fn a_resident_store_keeps_what_was_put_over_crashes_in_a_pool_on_a_disk() {
+    let (dir, pool) = new_pool();
+    drop(pool);
+    let path = dir.path().join("store");
+    let options = tiny(Variant::Buffered(32)).resident(true);
+    for done in (0..600).step_by(150) {
+        let pool = reopened(&dir);
+        let store = options.open(&path, &pool).unwrap();
+        assert!(store.is_resident());
+        assert_eq!(prefix(&store, done + 10), done);
+        for number in done..done + 150 {
+            put(&store, number).unwrap();
+        }
+        assert!(store.stats().survives.contains("if the disk keeps"));
+    }
+    let store = options.open(&path, &reopened(&dir)).unwrap();
+    assert_eq!(prefix(&store, 600), 600);
+    store.close().unwrap();
+    let vlog = path.join("vlog");
+    assert_eq!(std::fs::read_dir(vlog).unwrap().count(), 0);
+    // In turn with a store that drains.
+    let pool = reopened(&dir);
+    let store = tiny(Variant::DOUBLE).open(&path, &pool).unwrap();
+    assert_eq!(prefix(&store, 600), 600);
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn commits_between_the_collectors_copies_leave_a_resident_store_room_to_collect() {
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
-    let options = tiny(Variant::Buffered(8)).resident(true);
-    let why = options
+    // Few segments, most of them live: the collector copies without end, and each commit meanwhile ends a page.
+    let options = tiny(Variant::Buffered(12))
+        .resident(true)
+        .commit_puts(false);
+    let store = Arc::new(options.open(&path, &pool).unwrap());
+    let live = 450;
+    let over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (store, over) = (&store, &over);
+        scope.spawn(move || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                store.commit().unwrap();
+            }
+        });
+        for round in 0..20 {
+            // One in four is put once, and copied whenever its segment is the oldest.
+            for number in (0..live).filter(|number| round == 0 || number % 4 > 0) {
+                put(store, number).unwrap();
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(store.stats().gc_relocated_bytes > 0);
+    assert_eq!(prefix(&store, live), live);
+    store.commit().unwrap();
+    drop(store);
+    drop(pool);
+    let store = options.open(&path, &reopened(&dir)).unwrap();
+    assert_eq!(prefix(&store, live), live);
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_resident_store_on_a_disk_needs_a_segment_more() {
+    let (dir, pool) = new_pool();
+    let options = |buffers| tiny(Variant::Buffered(buffers)).resident(true);
+    let path = dir.path().join("store");
+    let why = options(4)
         .open(&path, &pool)
         .map(drop)
         .unwrap_err()
         .to_string();
-    assert!(why.contains("lies on a disk"), "{why}");
+    assert!(why.contains("N from 5 to 64"), "{why}");
     assert!(!path.exists());
+    put(&options(5).open(&path, &pool).unwrap(), 1).unwrap();
 }

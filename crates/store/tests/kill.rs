@@ -35,9 +35,8 @@ const ORDER: &str = "FOREBAY_STORE_KILL_TEST";
 /// As many segments mean a resident store.
 const RESIDENT: Variant = Variant::Buffered(40);
 
-/// A way to open the store; on a disk none is resident.
-fn way(number: u64, on_disk: bool) -> Variant {
-    let number = if on_disk { number % 5 } else { number };
+/// A way to open the store.
+fn way(number: u64) -> Variant {
     VARIANTS.get(number as usize).copied().unwrap_or(RESIDENT)
 }
 
@@ -150,7 +149,7 @@ fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<
 fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
     let pool = PoolOptions::new().emulated(true);
     within(Duration::from_secs(300), "killing", || {
-        kill_again_and_again(pool, false)
+        kill_again_and_again(pool)
     });
 }
 
@@ -158,11 +157,11 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
 fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_there() {
     let pool = PoolOptions::new().on_disk(true);
     within(Duration::from_secs(300), "killing", || {
-        kill_again_and_again(pool, true)
+        kill_again_and_again(pool)
     });
 }
 
-fn kill_again_and_again(pool: PoolOptions, on_disk: bool) {
+fn kill_again_and_again(pool: PoolOptions) {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 8;
     let mut rng = Rng(seed);
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +173,7 @@ fn kill_again_and_again(pool: PoolOptions, on_disk: bool) {
         if killed == KILLS {
             break;
         }
-        let variant = way(rng.below(7), on_disk);
+        let variant = way(rng.below(7));
         let seed = rng.next();
         // One in four while it opens; the others anywhere up to its close.
         let lives_ms = if round % 4 == 0 {
@@ -203,7 +202,7 @@ fn kill_again_and_again(pool: PoolOptions, on_disk: bool) {
             known.writers[writer as usize] = allowed;
         }
         let when = format!("round {round}: {variant}, {end:?} after {lives_ms} ms");
-        let store = open(dir.path(), way(rng.below(7), on_disk));
+        let store = open(dir.path(), way(rng.below(7)));
         let states = known.judge(&store, &when);
         known.writers = states.into_iter().map(|state| vec![state]).collect();
         if rng.chance(6) {

@@ -220,7 +220,7 @@ impl Store {
     /// # }
     /// ```
     pub fn commit(&self) -> Result<(), StoreError> {
-        self.shared.tail.make_durable()
+        self.shared.tail.commit_written()
     }
 
     /// Waits until everything acknowledged before is in the value-log files on the disk.

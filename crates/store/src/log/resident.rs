@@ -11,7 +11,10 @@
 //! | 1 | deletes, the collector | the collector |
 //! | 0 | the collector | nobody |
 //!
-//! The live records of one segment always fit into an empty one, so the collector never needs a second.
+//! The live records of one segment always fit into an empty one, so the collector never needs a second. On a pool that lies on a disk they may not: whoever
+//! commits while the collector copies ends a page, with a void behind the copies that are there. Of those in the collector's last segments there
+//! are few, since only what was appended before is committed then ([`Resident::written`]); for these one segment more is kept free: all figures
+//! of the table but the collector's are one higher there.
 //!
 //! Lock order: `opening`, then the lane's own lock. Nobody waits for room here: whoever must wait does so without a key's stripe, which
 //! the collector needs.
@@ -41,26 +44,38 @@ pub(crate) enum Claim {
 }
 
 /// Segments that a resident store needs: one that is open, one to collect, and those in reserve.
-pub(crate) const SEGMENTS_MIN: usize = 4;
+pub(crate) const fn segments_min(needs_commit: bool) -> usize {
+    4 + voids(needs_commit)
+}
+
+/// Free segments that are the collector's alone, for voids between its copies.
+const fn voids(needs_commit: bool) -> usize {
+    needs_commit as usize
+}
 
 /// A lane that keeps the whole log.
 pub(crate) struct Resident {
     lane: Box<Lane>,
+    voids: usize,
     /// Held while a segment is opened or released.
     opening: Mutex<()>,
     /// The least [`Claim`] that may append to the open segment.
     level: AtomicU8,
     /// Records that writers appended: tells whether anything can have become garbage.
     appended: AtomicU64,
+    /// Log address behind which there are only the collector's copies, or nothing.
+    written: AtomicU64,
 }
 
 impl Resident {
     pub(crate) fn new(lane: Box<Lane>) -> Self {
         let resident = Self {
+            voids: voids(lane.needs_commit()),
             lane,
             opening: Mutex::default(),
             level: AtomicU8::new(0),
             appended: AtomicU64::new(0),
+            written: AtomicU64::new(0),
         };
         resident.set_level(resident.free());
         resident
@@ -90,6 +105,7 @@ impl Resident {
                 if let Some(lsn) = appended.map_err(|e| refused(&self.lane, e))? {
                     if claim != Claim::Copy {
                         self.appended.fetch_add(1, Relaxed);
+                        self.written.fetch_max(lsn + 1, Relaxed);
                     }
                     return Ok(lsn);
                 }
@@ -106,7 +122,7 @@ impl Resident {
             return Ok(());
         }
         let free = self.free();
-        if !may_open(claim, free) {
+        if !self.may_open(claim, free) {
             return Err(self.full("it is being collected"));
         }
         self.set_level(free - 1);
@@ -121,12 +137,12 @@ impl Resident {
     /// True if `claim` may open a segment, or append to the one that is open.
     pub(crate) fn has_room(&self, claim: Claim) -> bool {
         let _opening = self.opening.lock();
-        may_open(claim, self.free())
+        self.may_open(claim, self.free())
     }
 
     /// True if so little is free that the collector should be at work.
     pub(crate) fn is_short(&self) -> bool {
-        self.free() < (self.lane.segments() / 4).max(SEGMENTS_MIN)
+        self.free() < (self.lane.segments() / 4).max(segments_min(self.lane.needs_commit()))
     }
 
     /// Gives the lane's oldest segment back: `release` does it.
@@ -141,18 +157,32 @@ impl Resident {
         self.appended.load(Relaxed)
     }
 
+    /// Log address below which there is everything that writers have appended in this session. What is behind is the collector's, which commits it
+    /// itself: whoever else did would end a page behind each copy, until the collector has no room.
+    pub(crate) fn written(&self) -> Lsn {
+        self.written.load(Relaxed)
+    }
+
     fn free(&self) -> usize {
         let usage = self.lane.usage();
         usage.segments - usage.segments_used
     }
 
     fn set_level(&self, free: usize) {
-        let level = match free {
-            0 => Claim::Copy,
-            1 => Claim::Delete,
-            _ => Claim::Put,
+        let level = match free.checked_sub(self.voids) {
+            None | Some(0) => Claim::Copy,
+            Some(1) => Claim::Delete,
+            Some(_) => Claim::Put,
         };
         self.level.store(level as u8, SeqCst);
+    }
+
+    /// True if whoever has `claim` may open a segment while `free` are free.
+    fn may_open(&self, claim: Claim, free: usize) -> bool {
+        match claim {
+            Claim::Copy => free > 0,
+            Claim::Put | Claim::Delete => free + claim as usize >= 3 + self.voids,
+        }
     }
 
     pub(crate) fn full(&self, reason: &str) -> StoreError {
@@ -162,9 +192,4 @@ impl Resident {
             reason: reason.to_owned(),
         }
     }
-}
-
-/// True if whoever has `claim` may open a segment while `free` are free.
-fn may_open(claim: Claim, free: usize) -> bool {
-    free + claim as usize >= 3
 }

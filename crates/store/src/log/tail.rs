@@ -95,6 +95,17 @@ impl LogTail {
         })
     }
 
+    /// Makes everything durable that writers have appended.
+    pub(crate) fn commit_written(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Resident(resident) => {
+                let written = resident.lane().commit(resident.written());
+                written.map_err(|e| refused(resident.lane(), e))
+            }
+            Self::Pool(_) | Self::File(_) => self.make_durable(),
+        }
+    }
+
     /// Makes everything appended durable, wherever it is.
     pub(crate) fn make_durable(&self) -> Result<(), StoreError> {
         match self {
@@ -117,7 +128,7 @@ impl LogTail {
                 let drained = lane.wait_drained(lane.seal());
                 drained.map_err(|e| refused(lane, e))
             }
-            Self::Resident(_) => self.make_durable(),
+            Self::Resident(_) => self.commit_written(),
             Self::File(file) => file.sync(),
         }
     }

@@ -90,16 +90,10 @@ impl Store {
         dir: &Path,
         pool: Option<&Pool>,
     ) -> Result<Self, StoreError> {
-        options.check()?;
+        options.check(pool.is_some_and(Pool::needs_commit))?;
         if matches!(options.variant, Variant::Buffered(_)) && pool.is_none() {
             return Err(StoreError::PoolNeeded {
                 variant: options.variant.to_string(),
-            });
-        }
-        if options.resident && pool.is_some_and(Pool::needs_commit) {
-            return Err(StoreError::BadOption {
-                what: "a resident store in a pool that lies on a disk; open it without resident, or give it a pool on persistent memory"
-                    .to_owned(),
             });
         }
         let lock = directory::lock(dir, options.create)?;
