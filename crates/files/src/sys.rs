@@ -4,12 +4,18 @@
     reason = "raw system calls, and descriptors that are not ours"
 )]
 
+mod handles;
+mod leases;
+mod rights;
 mod signals;
 
+pub(crate) use handles::{handle_of, open_handle};
+pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
+pub(crate) use rights::{groups_of, take_rights};
 pub(crate) use signals::mask;
 
 use rustix::{
-    fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
+    fs::{AtFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
     io::Errno,
     mm::{MapFlags, ProtFlags},
     time::ClockId,
@@ -54,180 +60,9 @@ pub(crate) fn truncate_open(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// The largest handle that any file system makes (`MAX_HANDLE_SZ`).
-const HANDLE_MAX: usize = 128;
-
-#[repr(C)]
-struct Handle {
-    bytes: u32,
-    kind: i32,
-    handle: [u8; HANDLE_MAX],
-}
-
-/// Type and bytes of an open file's handle (`name_to_handle_at`).
-pub(crate) fn handle_of(fd: BorrowedFd<'_>) -> Result<(i32, Vec<u8>), Errno> {
-    let mut handle = Handle {
-        bytes: HANDLE_MAX as u32,
-        kind: 0,
-        handle: [0; HANDLE_MAX],
-    };
-    let mut mount: c_int = 0;
-    // SAFETY: `handle` has the layout of `struct file_handle` with room for as many bytes as it says.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_name_to_handle_at,
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            &raw mut handle,
-            &raw mut mount,
-            libc::AT_EMPTY_PATH,
-        )
-    };
-    if done != 0 {
-        return Err(last_errno());
-    }
-    let bytes = (handle.bytes as usize).min(HANDLE_MAX);
-    Ok((handle.kind, handle.handle[..bytes].to_vec()))
-}
-
-/// Opens a file by its handle on the file system of `mount` (`open_by_handle_at`; needs `CAP_DAC_READ_SEARCH`).
-pub(crate) fn open_handle(
-    mount: BorrowedFd<'_>,
-    kind: i32,
-    bytes: &[u8],
-    flags: OFlags,
-) -> Result<OwnedFd, Errno> {
-    let mut handle = Handle {
-        bytes: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
-        kind,
-        handle: [0; HANDLE_MAX],
-    };
-    handle
-        .handle
-        .get_mut(..bytes.len())
-        .ok_or(Errno::INVAL)?
-        .copy_from_slice(bytes);
-    // SAFETY: `handle` has the layout of `struct file_handle` with the bytes it says.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_open_by_handle_at,
-            mount.as_raw_fd(),
-            &raw const handle,
-            flags.bits(),
-        )
-    };
-    let fd = c_int::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(last_errno());
-    }
-    // SAFETY: the kernel made it for us just now.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 fn last_errno() -> Errno {
     // SAFETY: the C library's own variable of this thread.
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
-}
-
-/// Asks for a lease on an open file, and gives it back: true if it is open nowhere else on this machine (`F_SETLEASE`).
-///
-/// # Errors
-/// That cannot be told: it is not our file, or the file system knows no leases.
-pub(crate) fn alone(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
-    // SAFETY: both commands take an integer.
-    let taken = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
-    if taken == 0 {
-        // SAFETY: as above.
-        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-        return Ok(true);
-    }
-    match last_errno() {
-        Errno::AGAIN => Ok(false),
-        errno => Err(errno),
-    }
-}
-
-/// Takes the lease of [`alone`] and keeps it until the file is closed: nobody opens it meanwhile without waiting.
-pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: the command takes an integer.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0 }
-}
-
-/// Gives the lease of [`take_lease`] back.
-pub(crate) fn give_lease(fd: BorrowedFd<'_>) {
-    // SAFETY: the command takes an integer.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-}
-
-/// The group and the supplementary groups of a user, as at its log-in; none if the system knows no such user.
-pub(crate) fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
-    let mut buffer = vec![0; 16 << 10];
-    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
-    let mut found = std::ptr::null_mut();
-    // SAFETY: room for the entry, and for as many bytes of its strings as is said.
-    let done = unsafe {
-        libc::getpwuid_r(
-            user,
-            entry.as_mut_ptr(),
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            &raw mut found,
-        )
-    };
-    if done != 0 || found.is_null() {
-        return None;
-    }
-    // SAFETY: it was found, so it is there; its name is a string in the buffer, which lives.
-    let (name, group) = unsafe { ((*found).pw_name, (*found).pw_gid) };
-    let mut groups = vec![0; 256];
-    let mut number = groups.len() as c_int;
-    // SAFETY: a string, and room for as many groups as is said.
-    if unsafe { libc::getgrouplist(name, group, groups.as_mut_ptr(), &raw mut number) } < 0 {
-        return Some((group, vec![group]));
-    }
-    groups.truncate(usize::try_from(number).unwrap_or(0));
-    Some((group, groups))
-}
-
-/// From now on this thread, and no other, has the rights to files of this user with these groups, and no capability. It cannot go back.
-pub(crate) fn take_rights(user: u32, group: u32, groups: &[u32]) -> Result<(), Errno> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: c_int,
-    }
-    /// `_LINUX_CAPABILITY_VERSION_3`.
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
-        version: VERSION_3,
-        pid: 0,
-    };
-    // Effective, permitted, inheritable; twice 32 of them.
-    let none = [[0u32; 3]; 2];
-    // SAFETY: raw system calls, which concern the calling thread alone (the C library's functions would concern all); `groups` has the length that
-    // is said, `header` and `none` the layouts that the kernel's version 3 has.
-    unsafe {
-        if libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) != 0 {
-            return Err(last_errno());
-        }
-        // Both return what was before, whether they succeed or not: asked a second time, they say what is.
-        for (call, id) in [(libc::SYS_setfsgid, group), (libc::SYS_setfsuid, user)] {
-            libc::syscall(call, id);
-            if libc::syscall(call, u32::MAX) != i64::from(id) {
-                return Err(Errno::PERM);
-            }
-        }
-        if libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) != 0 {
-            return Err(last_errno());
-        }
-    }
-    Ok(())
-}
-
-/// Ignores the signal by which the kernel says that somebody waits for a lease: it is given up soon anyway.
-pub(crate) fn ignore_lease_breaks() {
-    // SAFETY: ignoring a signal installs no handler.
-    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
 }
 
 /// Closes a descriptor that a forked child inherited, or that its program does not get.

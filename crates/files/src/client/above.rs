@@ -10,7 +10,7 @@
 
 use super::{
     CONFIG, Config,
-    names::{Key, regular, stat_at},
+    lookup::{Key, regular, stat_at},
     open::writes,
     process::generation,
     session::{self, Session},

@@ -4,12 +4,14 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `table` knows descriptors, `process` files and locks, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
+//! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
 //! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
+mod address;
 mod descriptors;
+mod lookup;
 mod mappings;
 mod names;
 mod open;
@@ -39,7 +41,7 @@ use crate::{
     ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED, absorbed::View,
     sys,
 };
-use session::Address;
+use address::Address;
 use std::{
     cell::Cell,
     ffi::{CString, c_int},

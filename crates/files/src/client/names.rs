@@ -1,27 +1,22 @@
-//! Files by name: renamed, unlinked, and asked about.
+//! Names that change: files renamed, unlinked and linked.
 
 use super::{
     CONFIG, interrupted,
+    lookup::{Number, Ours, absolute, key, ours, ours_at, real_parent, real_path},
     process::{Held, hold, process},
     retire::retire_file,
     session::{self, Session},
 };
 use crate::{identity, shared::Gone, sys, wire::Request};
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat},
+    fs::{AtFlags, FileType},
     io::Errno,
 };
 use std::{
     ffi::{CStr, OsStr, OsString, c_int},
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::{OsStrExt, OsStringExt},
-    },
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
-
-/// Number and generation of a file that the run absorbs.
-pub(super) type Number = (usize, u32);
 
 /// The session to follow a change of names by: this process becomes a member if one of them is of an absorbed file, or of a directory that may have some. None
 /// if nothing is to be followed, or cannot be.
@@ -344,109 +339,4 @@ impl Moved {
             });
         }
     }
-}
-
-/// An absorbed file that was found by a name.
-struct Ours {
-    number: Number,
-    /// Held, not opened: the file, whatever becomes of its name.
-    seen: OwnedFd,
-    /// It has no other.
-    is_last_name: bool,
-}
-
-/// The absorbed file that has this name.
-fn ours(session: &Session, name: (c_int, &CStr)) -> Option<Ours> {
-    ours_at(session, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-fn ours_at(session: &Session, (dir, path): (c_int, &CStr), flags: AtFlags) -> Option<Ours> {
-    let stat = rustix::fs::statat(sys::directory(dir), path, flags).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return None;
-    }
-    let (number, stamp) = session.page.find(key(&stat))?;
-    let seen = if flags.contains(AtFlags::EMPTY_PATH) && path.is_empty() {
-        // Not a copy of the descriptor: closing one would drop the database's record locks on the file.
-        let held = OFlags::PATH | OFlags::CLOEXEC;
-        rustix::fs::open(sys::link_of(sys::borrow(dir)?), held, Mode::empty()).ok()?
-    } else {
-        let mut open = OFlags::PATH | OFlags::CLOEXEC;
-        open.set(OFlags::NOFOLLOW, flags.contains(AtFlags::SYMLINK_NOFOLLOW));
-        rustix::fs::openat(sys::directory(dir), path, open, Mode::empty()).ok()?
-    };
-    // Another may have taken the name meanwhile.
-    let is_it = rustix::fs::fstat(&seen).is_ok_and(|seen| key(&seen) == key(&stat));
-    is_it.then_some(Ours {
-        number: (number, stamp.generation),
-        seen,
-        is_last_name: stat.st_nlink == 1,
-    })
-}
-
-/// Where a name leads, without links on the way.
-fn real_path((dir, path): (c_int, &CStr)) -> Option<PathBuf> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = rustix::fs::openat(sys::directory(dir), path, flags, Mode::empty()).ok()?;
-    std::fs::read_link(sys::link_of(open.as_fd())).ok()
-}
-
-/// The same of a name that nothing has yet.
-fn real_parent(name: (c_int, &CStr)) -> Option<PathBuf> {
-    let path = absolute(name);
-    let parent = std::fs::canonicalize(path.parent()?).ok()?;
-    Some(parent.join(path.file_name()?))
-}
-
-/// The path, from the root.
-fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
-    let path = PathBuf::from(OsString::from_vec(path.to_bytes().to_vec()));
-    if path.is_absolute() {
-        return path;
-    }
-    let base = match sys::borrow(dir) {
-        Some(dir) => std::fs::read_link(sys::link_of(dir)),
-        None => std::env::current_dir(),
-    };
-    base.unwrap_or_default().join(path)
-}
-
-/// A file that the run absorbs.
-pub(super) enum Named {
-    /// And this process is a member of it.
-    Ours(Number),
-    /// And this process cannot be.
-    Foreign(Key),
-}
-
-pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
-    let config = CONFIG.get()?;
-    let key = stat_at(dir, path, flags)?;
-    if let Some(session) = session::follower(config, || config.is_absorbed(key))
-        && let Some((number, stamp)) = session.page.find(key)
-    {
-        return Some(Named::Ours((number, stamp.generation)));
-    }
-    config.is_absorbed(key).then_some(Named::Foreign(key))
-}
-
-/// Device and inode.
-pub(super) type Key = (u64, u64);
-
-pub(super) fn key(stat: &Stat) -> Key {
-    (stat.st_dev, stat.st_ino)
-}
-
-pub(super) fn stat_at(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Key> {
-    let stat = rustix::fs::statat(sys::directory(dir), path, flags).ok()?;
-    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| key(&stat))
-}
-
-pub(super) fn regular(fd: BorrowedFd<'_>) -> Result<(Stat, Key), Errno> {
-    let stat = rustix::fs::fstat(fd)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Errno::INVAL);
-    }
-    let key = key(&stat);
-    Ok((stat, key))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing, interrupted, is_absorbing,
-    names::{Key, Number, regular},
+    lookup::{Key, Number, regular},
     process::{hold, process},
     retire::retire_file,
     session::{self, Session},

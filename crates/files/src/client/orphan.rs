@@ -10,7 +10,7 @@
 //! says so.
 
 use super::{
-    names::{Key, key},
+    lookup::{Key, key},
     process,
     session::Session,
     table,

@@ -6,7 +6,7 @@
 
 use super::{
     CONFIG, Config, GIVEN_UP, LEFT, interrupted,
-    names::{Key, key, regular, stat_at},
+    lookup::{Key, key, regular, stat_at},
     process::hold,
     session, table,
     table::Entry,

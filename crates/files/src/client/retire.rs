@@ -1,8 +1,9 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FORKS, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted, mappings,
-    names::{Named, named, regular},
+    CONFIG, FORKS, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted,
+    lookup::{Named, named, regular},
+    mappings,
     others::claim_inherited,
     own,
     process::{self, generation, make_plain, mark_range_unknown, numbers, process, renew},

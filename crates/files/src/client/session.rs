@@ -1,7 +1,9 @@
 //! The session: this process as a member of the run. The lane, the shared page, the connection to the supervisor.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, interrupted,
+    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR,
+    address::Address,
+    interrupted,
     mappings::{self, Of},
     own,
     process::{existing, process},
@@ -11,16 +13,13 @@ use crate::{
     record::slack,
     shared::SharedPage,
     sys,
-    wire::{self, Answer, Request, VERSION},
+    wire::{self, Answer, Request},
 };
 use forebay_pool::{Lsn, Member, Pool, PoolOptions};
 use parking_lot::Mutex;
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, SendFlags},
-};
+use rustix::io::Errno;
 use std::{
-    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd},
     sync::{
         OnceLock,
         atomic::Ordering::{Relaxed, Release},
@@ -28,72 +27,6 @@ use std::{
     time::Duration,
 };
 use uuid::Uuid;
-
-/// How long something that has no answer may take to be said.
-const TELL_WAIT: Duration = Duration::from_secs(2);
-/// How long the supervisor may take to have a file let go of, asked by a signal handler.
-const LET_GO_WAIT: Duration = Duration::from_secs(5);
-/// Attempts to be welcomed by a supervisor that has too many connections.
-const WELCOME_ATTEMPTS: u32 = 500;
-
-/// Where the supervisor is, and how to say who we are.
-pub(super) struct Address {
-    pub(super) socket: Vec<u8>,
-    pub(super) token: Uuid,
-}
-
-impl Address {
-    /// A connection; with a limit, no call of it takes longer.
-    pub(super) fn connect(&self, limit: Option<Duration>) -> Result<OwnedFd, Errno> {
-        wire::connect(&self.socket, limit)
-    }
-
-    /// Tells the supervisor something that has no answer, by a connection of its own.
-    pub(super) fn tell(&self, request: &Request) {
-        if let Ok(socket) = self.connect(Some(TELL_WAIT)) {
-            let _ = wire::send(socket.as_fd(), request, &[]);
-        }
-    }
-
-    /// Asks to be a member. A supervisor that has too many connections closes some: they come again.
-    fn ask_welcome(&self) -> Result<(OwnedFd, Answer, Vec<OwnedFd>), Errno> {
-        let hello = Request::Hello {
-            version: VERSION,
-            token: self.token,
-        };
-        let mut attempts = 0..WELCOME_ATTEMPTS;
-        loop {
-            let socket = self.connect(None)?;
-            let answered = wire::send(socket.as_fd(), &hello, &[])
-                .and_then(|()| wire::receive::<Answer>(socket.as_fd()));
-            match answered {
-                Ok((answer, fds)) => return Ok((socket, answer, fds)),
-                Err(Errno::PIPE | Errno::CONNRESET) if attempts.next().is_some() => {
-                    std::thread::sleep(LOOK);
-                }
-                Err(errno) => return Err(errno),
-            }
-        }
-    }
-
-    /// Asks for a file to be made plain, for a signal handler: does not allocate.
-    pub(super) fn foreign_at_once(&self, (dev, ino): (u64, u64)) -> Result<(), Errno> {
-        let socket = self.connect(Some(LET_GO_WAIT))?;
-        let token = self.token;
-        let mut message = [0; 256];
-        let bytes = wire::encode(&Request::Foreign { token, dev, ino }, &mut message)?;
-        rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL)?;
-        loop {
-            // Whatever the answer is, or how long.
-            match rustix::net::recv(&socket, &mut [0_u8; 256], RecvFlags::TRUNC) {
-                Ok((_, 1..)) => return Ok(()),
-                Ok(_) => return Err(Errno::CONNRESET),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-    }
-}
 
 /// This process's session.
 pub(super) struct Session {

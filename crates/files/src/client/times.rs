@@ -3,7 +3,7 @@
 
 use super::{
     interrupted,
-    names::{Named, named},
+    lookup::{Named, named},
     process::{Held, generation, hold, mark_range_unknown},
     session,
     table::{self, Entry},

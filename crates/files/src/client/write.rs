@@ -5,7 +5,7 @@
 
 use super::{
     CONFIG, FORKS, above, interrupted,
-    names::{Named, named},
+    lookup::{Named, named},
     others::claim_inherited,
     process::{self, Held, hold, hold_open, make_plain, mark_range_unknown},
     retire::leave,

@@ -8,6 +8,7 @@
 mod accept;
 mod drain;
 mod elsewhere;
+mod forget;
 mod hold;
 mod layer;
 mod let_go;

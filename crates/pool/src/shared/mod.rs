@@ -35,6 +35,7 @@ mod state;
 pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use member::Member;
 pub use owner::{Segment, SharedLane};

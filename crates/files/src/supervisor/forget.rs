@@ -1,0 +1,126 @@
+//! Files that the run has no more to do with: what is known of them is given up, and their numbers are free.
+
+use super::{
+    Shared,
+    run::{Forgotten, Known, Run, SUPERVISOR},
+    watch::Watched,
+};
+use crate::{
+    shared::{Stamp, State},
+    sys,
+};
+use std::{
+    fs::File,
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+impl Run {
+    /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under its lock.
+    pub(super) fn forget(&self, shared: &Shared, number: usize, retired: bool) {
+        let file = &self.page.files[number];
+        let mut files = self.files.lock();
+        let known = files.get_mut(number).and_then(Option::take);
+        let Stamp { generation, .. } = file.stamp();
+        file.set(Stamp {
+            generation,
+            state: State::Free,
+        });
+        self.page.repaired(number);
+        let Some(known) = known else { return };
+        if retired {
+            self.retired.lock().insert(known.identity.clone());
+        }
+        let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
+        let mut forgotten = self.forgotten.lock();
+        match forgotten.iter_mut().find(|sum| sum.path == known.path) {
+            Some(sum) => {
+                for (sum, count) in sum.counts.iter_mut().zip(counts) {
+                    *sum += count;
+                }
+                sum.retired = retired;
+            }
+            None => forgotten.push(Forgotten {
+                path: known.path.clone(),
+                counts,
+                retired,
+            }),
+        }
+        drop((forgotten, files));
+        if let Some(open) = &known.file {
+            shared.watch.remove(&known.watched, open.as_fd());
+        }
+        if let Some(key) = known.key {
+            shared.table.withdraw(key);
+        }
+    }
+
+    /// Frees the numbers of files that are open in no process and of which the lane holds nothing.
+    pub(super) fn reclaim(&self, shared: &Shared) {
+        let head = self.lane.usage().head;
+        for (number, file) in self.page.files.iter().enumerate() {
+            let Some(known) = self.known(number) else {
+                continue;
+            };
+            let is_done = || {
+                let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
+                file.stamp().state == State::Absorbed
+                    && file.end.load(Relaxed) <= head
+                    && !known.file.as_ref().is_some_and(is_open)
+            };
+            if is_done() && file.lock.take_for(SUPERVISOR, Duration::ZERO) {
+                // Who opened it meanwhile waits for the lock, and finds it gone.
+                if is_done() {
+                    self.forget(shared, number, false);
+                }
+                file.lock.free();
+            }
+        }
+    }
+
+    /// Gives up the descriptor of a file that has no name and is open in no process: its space is free then. False if it is not such a file yet.
+    pub(super) fn release(&self, shared: &Shared, number: usize) -> bool {
+        let mut files = self.files.lock();
+        let Some(Some(known)) = files.get_mut(number) else {
+            return true;
+        };
+        let Some(open) = &known.file else { return true };
+        let is_needless = rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0)
+            && sys::alone(open.as_fd()) == Ok(true);
+        if !is_needless {
+            return false;
+        }
+        shared.watch.remove(&known.watched, open.as_fd());
+        if let Some(key) = known.key {
+            shared.table.withdraw(key);
+        }
+        self.page.files[number].set_key((0, 0));
+        *known = Arc::new(Known {
+            key: None,
+            file: None,
+            watched: Watched::Not,
+            ..(**known).clone()
+        });
+        true
+    }
+
+    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
+    pub(super) fn unlinked(&self, number: usize, directory: Option<File>) {
+        let mut files = self.files.lock();
+        let Some(Some(known)) = files.get_mut(number) else {
+            return;
+        };
+        // It may have got another name since, or the number another file.
+        let is_nameless = known
+            .file
+            .as_ref()
+            .is_some_and(|open| rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0));
+        if let Some(directory) = directory.filter(|_| is_nameless) {
+            *known = Arc::new(Known {
+                unlinked_from: Some(Arc::new(directory)),
+                ..(**known).clone()
+            });
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The kernel's leases: whether a file is open elsewhere.
+#![expect(unsafe_code, reason = "commands of fcntl that no library has")]
+
+use super::last_errno;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Asks for a lease on an open file, and gives it back: true if it is open nowhere else on this machine (`F_SETLEASE`).
+///
+/// # Errors
+/// That cannot be told: it is not our file, or the file system knows no leases.
+pub(crate) fn alone(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // SAFETY: both commands take an integer.
+    let taken = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+    if taken == 0 {
+        // SAFETY: as above.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+        return Ok(true);
+    }
+    match last_errno() {
+        Errno::AGAIN => Ok(false),
+        errno => Err(errno),
+    }
+}
+
+/// Takes the lease of [`alone`] and keeps it until the file is closed: nobody opens it meanwhile without waiting.
+pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: the command takes an integer.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0 }
+}
+
+/// Gives the lease of [`take_lease`] back.
+pub(crate) fn give_lease(fd: BorrowedFd<'_>) {
+    // SAFETY: the command takes an integer.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+}
+
+/// Ignores the signal by which the kernel says that somebody waits for a lease: it is given up soon anyway.
+pub(crate) fn ignore_lease_breaks() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+}
