@@ -909,10 +909,24 @@ fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_
         file.write_all_at(bytes, at).unwrap();
         file.sync_all().unwrap();
     };
-    // Where Btrfs has its superblock.
-    write(65536 + 64, b"_BHRfS_M");
-    line("flash", "14MiB").fails(1, &["holds data", "wipefs"]);
-    write(65536 + 64, &[0; 8]);
+    // Of a partition table whose beginning is gone, and of an array, only the end tells.
+    let array = 0xA92B_4EFC_u32.to_le_bytes();
+    let held: [(u64, &[u8], &str); 4] = [
+        (65536 + 64, b"_BHRfS_M", "a Btrfs file system"),
+        ((16 << 20) - 512, b"EFI PART", "a partition table (GPT)"),
+        (
+            (16 << 20) - 8192,
+            &array,
+            "a member of a Linux software RAID",
+        ),
+        (100_000, b"mine", "data of a kind that is not known"),
+    ];
+    for (at, bytes, what) in held {
+        write(at, bytes);
+        let words = ["it holds", what, "wipefs", "Nothing was changed"];
+        line("flash", "14MiB").fails(1, &words);
+        write(at, &vec![0; bytes.len()]);
+    }
     assert!(!world.launch.dir.join("flash.lane").exists());
 
     world.launch.wrapper = world.wrapper(&["--flash-size", FLASH]);

@@ -13,12 +13,13 @@ use forebay_flash::{
     Cache, CreateOptions, Flash, FlashError, FlashFile, Opened, Options, Progress,
 };
 use forebay_pool::{
-    Geometry, Pool, PoolErrorKind, PoolOptions,
+    Geometry, Pool, PoolErrorKind, PoolOptions, contents,
     media::{Synced, open_emulated},
 };
 use guarded::find_guarded;
 use std::{
     collections::BTreeSet,
+    fs::File,
     io,
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -209,9 +210,8 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     })
 }
 
-/// So many bytes of a device that is nobody's: not busy, and without anything in its first MiB, where file systems, volumes and partition tables are known by.
+/// So many bytes of a device that is not in use and holds nothing.
 fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
-    const LOOKED_AT: usize = 1 << 20;
     let invalid = |what: String| {
         SetupError::io("making a flash cache on", path)(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -233,14 +233,13 @@ fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
             "it has {there} bytes, and {bytes} were asked for"
         )));
     }
-    let mut start = vec![0; LOOKED_AT.min(usize::try_from(there).unwrap_or(LOOKED_AT))];
-    (device.read_at(&mut start, 0)).map_err(SetupError::io("looking at", path))?;
-    if start.iter().any(|&byte| byte != 0) {
-        return Err(invalid(
-            "it holds data: a file system, a partition table, or something else. wipefs says what; if nothing in it is needed, give it up by blkdiscard -z, or by zeroing its \
-             first MiB. Nothing was changed"
-                .to_owned(),
-        ));
+    let found = File::open(path).and_then(|file| contents::find(&file, there));
+    let found = found.map_err(SetupError::io("looking at", path))?;
+    if !found.is_empty() {
+        return Err(invalid(format!(
+            "it holds {}. If nothing of that is needed, give it up by wipefs --all, and by blkdiscard -z or zeros over its first MiB. Nothing was changed",
+            contents::words(&found)
+        )));
     }
     Ok(device.shortened(bytes))
 }
