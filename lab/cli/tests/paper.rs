@@ -231,6 +231,13 @@ fn p2_is_complete(get: impl Fn(&str) -> Value) {
         notes.contains("the queue turned") && notes.contains("TPC-C's checks"),
         "{notes}"
     );
+    let loads = get("p2-loads");
+    let transactions = ["oltp_write_only", "oltp_read_only"];
+    let both = ["original", "FaCE dirty"];
+    assert_on(&loads, "sata-ssd", "loads", &both, &transactions);
+    assert_on(&loads, "sata-ssd", "loads_p99", &both, &transactions);
+    assert_on(&loads, "sata-ssd", "scan", &both, &["all rows"]);
+    assert_on(&loads, "sata-ssd", "over", &both[1..], &transactions);
 }
 
 fn p3_is_complete(get: impl Fn(&str) -> Value) {

@@ -1,4 +1,5 @@
-//! The load: sysbench's `oltp_write_only`, in each transaction two updates, a deletion and an insertion.
+//! The loads that sysbench has by itself, on tables of rows of 190 bytes: `oltp_write_only` (in each transaction two updates, a deletion and an
+//! insertion), `oltp_read_only` (fourteen queries).
 
 use super::server::{DATABASE, Server, program, said_by};
 use crate::{
@@ -36,28 +37,43 @@ impl Size {
     /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails.
     pub fn prepare(self, server: &Server) -> Result<(), BenchError> {
         server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
-        let mut command = self.command(server, None)?;
+        let mut command = self.command(WRITE_ONLY, server, None)?;
         command.arg("prepare");
         said_by("sysbench", output(&mut command)?).map(drop)
     }
 
-    fn command(self, server: &Server, processor: Option<usize>) -> Result<Command, BenchError> {
+    /// The tables' names.
+    pub fn names(self) -> impl Iterator<Item = String> {
+        (1..=self.tables).map(|number| format!("sbtest{number}"))
+    }
+
+    fn command(
+        self,
+        script: &str,
+        server: &Server,
+        processor: Option<usize>,
+    ) -> Result<Command, BenchError> {
         let sysbench = program("sysbench").map_err(BenchError::Config)?;
         let mut command = on_processor(processor, &sysbench);
         command
-            .args(server.sysbench("oltp_write_only".as_ref()))
+            .args(server.sysbench(script.as_ref()))
             .arg(format!("--tables={}", self.tables))
             .arg(format!("--table-size={}", self.rows));
         Ok(command)
     }
 }
 
-/// Runs it against `server`.
+/// sysbench's transactions that only write.
+pub const WRITE_ONLY: &str = "oltp_write_only";
+/// Those that only read.
+pub const READ_ONLY: &str = "oltp_read_only";
+
+/// Runs sysbench's `script` against `server`.
 ///
 /// # Errors
 /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails or its report cannot be read.
-pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
-    let mut command = load.size.command(server, load.processor)?;
+pub fn run(script: &str, load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
+    let mut command = load.size.command(script, server, load.processor)?;
     command
         .arg(format!("--threads={}", load.clients))
         .arg(format!("--time={}", load.seconds))

@@ -80,8 +80,8 @@ impl Database for MariaDb {
             seconds: 1,
             ..round.load
         };
-        load::run(&warm_up, &server)?;
-        let measured = load::run(&round.load, &server)?;
+        load::run(load::WRITE_ONLY, &warm_up, &server)?;
+        let measured = load::run(load::WRITE_ONLY, &round.load, &server)?;
         server.stop()?;
         Ok(measured)
     }

@@ -136,6 +136,8 @@ pub enum Measurement {
     Rewrite,
     /// P2: TPC-C behind a flash cache.
     FlashTier,
+    /// P2: other loads behind it.
+    FlashLoads,
     /// P3: LinkBench on MyRocks, by where its write-ahead log is.
     LinkBench,
     /// P3: TPC-C, likewise.
@@ -166,8 +168,8 @@ pub struct Experiment {
     pub setup: String,
     /// Charts.
     pub panels: Vec<Panel>,
-    /// What the paper says.
-    #[serde(rename = "claim")]
+    /// What the paper says; nothing if it was not asked there.
+    #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
     /// How ours is measured.
     pub measurement: Measurement,
@@ -313,6 +315,7 @@ impl Measurement {
             Self::Mixes => mixes::run(lab),
             Self::Latency => latency::run(lab),
             Self::FlashTier => flash_tier::run(lab),
+            Self::FlashLoads => flash_tier::loads::run(lab),
             Self::LinkBench => write_ahead::run(write_ahead::Mix::LinkBench, lab),
             Self::Tpcc => write_ahead::run(write_ahead::Mix::Tpcc, lab),
             Self::RandomWrites => random_writes::run(lab),

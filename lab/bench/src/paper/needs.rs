@@ -41,6 +41,10 @@ impl Experiment {
                 let data = flash_tier::warehouses(size) * 128 * MIB;
                 (2 * data + 512 * MIB, 3 * data + 640 * MIB)
             }
+            Measurement::FlashLoads => {
+                let data = flash_tier::loads::bytes(size);
+                (2 * data + 512 * MIB, 3 * data + 640 * MIB)
+            }
             // The data directory, a round's copy, and what compactions make meanwhile.
             Measurement::LinkBench | Measurement::Tpcc => {
                 (0, size.pick(1024, 3072, 10 * 1024) * MIB)

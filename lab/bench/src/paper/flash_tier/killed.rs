@@ -1,10 +1,6 @@
 //! After SIGKILL: how long until the server serves again, and until it is as fast as it was, with a cold cache and with the warm one.
 
-use super::{
-    Measured, Row, SSD, Variant,
-    stage::{Stage, Standing},
-    steady::Steady,
-};
+use super::{Measured, Row, SSD, Variant, stage::Standing, steady::Steady, tpcc::Tpcc};
 use crate::{BenchError, rounds::median};
 use std::time::Instant;
 
@@ -13,36 +9,36 @@ const REACHED: f64 = 0.9;
 
 /// Kills the server and follows it, and again with an empty cache.
 pub(super) fn rows(
-    stage: &Stage<'_>,
+    tpcc: &Tpcc<'_>,
     standing: &mut Standing,
     steady: &Steady,
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
     if standing.case.variant == Variant::Original {
-        return followed(stage, standing, "original", steady, measured);
+        return followed(tpcc, standing, "original", steady, measured);
     }
-    followed(stage, standing, "FaCE dirty, warm", steady, measured)?;
-    stage.kill(standing)?;
-    stage.empty(standing)?;
-    followed(stage, standing, "FaCE dirty, cold", steady, measured)
+    followed(tpcc, standing, "FaCE dirty, warm", steady, measured)?;
+    tpcc.stage.kill(standing)?;
+    tpcc.stage.empty(standing)?;
+    followed(tpcc, standing, "FaCE dirty, cold", steady, measured)
 }
 
 /// Kills the server if it runs, starts it, and has it work in slices.
 fn followed(
-    stage: &Stage<'_>,
+    tpcc: &Tpcc<'_>,
     standing: &mut Standing,
     series: &str,
     steady: &Steady,
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
-    let [slice, slices] = stage.lab.size.pick([1, 1], [3, 12], [10, 60]);
-    stage.kill(standing)?;
+    let [slice, slices] = tpcc.stage.lab.size.pick([1, 1], [3, 12], [10, 60]);
+    tpcc.stage.kill(standing)?;
     let begun = Instant::now();
-    stage.restart(standing)?;
+    tpcc.stage.restart(standing)?;
     let serves_s = begun.elapsed().as_secs_f64();
     let mut reached_s = None;
     for at in 1..=slices {
-        let tpmc = stage.work(standing, slice)?.tpmc.unwrap_or(0.0);
+        let tpmc = tpcc.work(standing, slice)?.tpmc.unwrap_or(0.0);
         let x = format!("{} s", at * slice);
         measured
             .rows
@@ -61,7 +57,7 @@ fn followed(
             Row::missing("restart", SSD, series, x, &why)
         }
     });
-    stage.lab.note(&format!(
+    tpcc.stage.lab.note(&format!(
         "{series}: serves {serves_s:.1} s after SIGKILL; {} of its steady rate after {}",
         REACHED,
         reached_s.map_or("more than was measured".to_owned(), |s| format!("{s:.0} s"))

@@ -1,27 +1,29 @@
-//! P2: TPC-C on MariaDB with a small buffer pool, without and with a flash cache before its page files (FaCE).
+//! P2: MariaDB with a small buffer pool, without and with a flash cache before its page files (FaCE).
 //!
-//! Each row has a server of its own on a copy of one data directory, which works until the queue on flash has turned twice, and is measured then:
+//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower. Each row has a server of its own on a copy of one data directory, which works until the queue on flash has turned twice, and is measured then:
 //! rows cannot take turns, since a queue that stands still does not get into its steady state. A killed server is started again, cold and warm.
 //! The database of each row is checked in the end, by a server without emulated devices.
 
 mod cost;
 mod killed;
+pub(super) mod loads;
 mod stage;
 mod steady;
+mod tpcc;
 
 use super::{Lab, Measured, Row, Size};
 use crate::{
     BenchError,
     device::{self, Effort},
-    mariadb::{
-        server,
-        workload::{Scripts, Workload},
-    },
+    mariadb::server,
     place::Place,
     scratch::{ScratchDir, memory_dir},
 };
-use stage::{Case, Stage};
+use stage::Case;
 use steady::Steady;
+use tpcc::Tpcc;
+
+pub(super) use tpcc::warehouses;
 
 /// What the pages go through, and where the redo log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,23 +132,13 @@ fn rows(size: Size) -> Vec<(Ground, Vec<Variant>)> {
     }
 }
 
-/// Warehouses of TPC-C: some 100 MB each.
-pub(super) fn warehouses(size: Size) -> u64 {
-    size.pick(1, 4, 20)
-}
-
 /// The paper's tables, and what it leaves to others.
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     if let Some(why) = server::lacking() {
         return Err(BenchError::Missing(why));
     }
     let scratch = ScratchDir::new_in(&memory_dir())?;
-    let scripts = Scripts::unpack(&scratch.path().join("scripts"), "innodb")?;
-    let workload = Workload::Tpcc {
-        warehouses: warehouses(lab.size),
-        roam: true,
-    };
-    let stage = Stage::load(lab, &scripts, workload, scratch.path())?;
+    let tpcc = Tpcc::load(lab, scratch.path())?;
     let mut measured = Measured::default();
     measured
         .devices
@@ -159,7 +151,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 ground,
                 percent: PERCENT,
             };
-            let steady = row(&stage, case, &mut measured)?;
+            let steady = row(&tpcc, case, &mut measured)?;
             if case.ground == Ground::Apart(SSD) && variant == Variant::Dirty {
                 curve.push((case, steady));
             }
@@ -171,9 +163,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             ground: Ground::Apart(SSD),
             percent,
         };
-        let server = stage.start(case)?;
-        let steady = stage.measure(&server)?;
-        stage.end(server)?;
+        let server = tpcc.stage.start(case)?;
+        let steady = tpcc.measure(&server)?;
+        tpcc.end(server)?;
         curve.push((case, steady));
     }
     curve.sort_by_key(|(case, _)| case.percent);
@@ -181,7 +173,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         of_size(*case, steady, &mut measured);
     }
     cost::rows(lab.size, &mut measured)?;
-    measured.note(&[], stage.describe());
+    measured.note(&[], tpcc.describe());
     if let Some(note) = lab.pool.note() {
         measured.note(&[], note);
     }
@@ -189,9 +181,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 }
 
 /// One row of the table: its rate, its latency, and what it does after a kill.
-fn row(stage: &Stage<'_>, case: Case, measured: &mut Measured) -> Result<Steady, BenchError> {
-    let mut server = stage.start(case)?;
-    let steady = stage.measure(&server)?;
+fn row(tpcc: &Tpcc<'_>, case: Case, measured: &mut Measured) -> Result<Steady, BenchError> {
+    let mut server = tpcc.stage.start(case)?;
+    let steady = tpcc.measure(&server)?;
     let (panel, short) = case.ground.panel();
     let (place, name) = (case.ground.place(), case.variant.name());
     measured.rows.extend([
@@ -201,9 +193,9 @@ fn row(stage: &Stage<'_>, case: Case, measured: &mut Measured) -> Result<Steady,
     measured.note(&[], format!("{name}, {short} ({place}): {steady}"));
     let is_followed = matches!(case.variant, Variant::Original | Variant::Dirty);
     if case.ground == Ground::Apart(SSD) && is_followed {
-        killed::rows(stage, &mut server, &steady, measured)?;
+        killed::rows(tpcc, &mut server, &steady, measured)?;
     }
-    stage.end(server)?;
+    tpcc.end(server)?;
     Ok(steady)
 }
 

@@ -4,10 +4,7 @@ use super::{ARRAY, CLIENTS, Ground, Lab, STEADY_SSD, Variant};
 use crate::{
     BenchError,
     contest::{self, Around, Pools, around::Setting},
-    mariadb::{
-        server::{self, Launch, Server, said_by},
-        workload::{Measured as Done, Scripts, Workload},
-    },
+    mariadb::server::{self, Launch, Server, said_by},
     processes::output,
     scratch::{ScratchDir, disk_bytes, memory_dir, sync_file_system},
 };
@@ -42,8 +39,6 @@ pub(super) struct Case {
 /// What all rows have in common.
 pub(super) struct Stage<'a> {
     pub lab: &'a Lab<'a>,
-    scripts: &'a Scripts,
-    workload: Workload,
     template: PathBuf,
     /// Bytes of the tables.
     data_bytes: u64,
@@ -59,6 +54,15 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// Its server.
+    ///
+    /// # Errors
+    /// [`BenchError::Child`] while it is killed.
+    pub fn server(&self) -> Result<&Server, BenchError> {
+        let gone = || BenchError::Child("(mariadbd) does not run".to_owned());
+        self.server.as_ref().ok_or_else(gone)
+    }
+
     fn flash_dir(&self) -> PathBuf {
         self.dir.path().join("flash")
     }
@@ -70,14 +74,13 @@ impl Standing {
 }
 
 impl<'a> Stage<'a> {
-    /// Loads the data directory that each row gets a copy of.
+    /// Makes the data directory that each row gets a copy of: `prepare` makes the tables.
     pub fn load(
         lab: &'a Lab<'a>,
-        scripts: &'a Scripts,
-        workload: Workload,
         scratch: &Path,
+        prepare: impl FnOnce(&Server) -> Result<(), BenchError>,
     ) -> Result<Self, BenchError> {
-        lab.note(&format!("loading {workload:?}"));
+        lab.note("loading the tables");
         let template = scratch.join("template");
         fs::create_dir(&template).map_err(BenchError::io("creating", &template))?;
         let mut launch = Launch::new(&template).map_err(BenchError::Config)?;
@@ -94,14 +97,12 @@ impl<'a> Stage<'a> {
             .retain(|option| !option.contains("flush-method"));
         launch.options.extend(unsafe_options);
         let server = Server::start(&launch)?;
-        scripts.prepare(workload, &server)?;
+        prepare(&server)?;
         server.stop()?;
         let data_bytes = disk_bytes(&launch.data().join(server::DATABASE));
         let template = launch.data();
         Ok(Self {
             lab,
-            scripts,
-            workload,
             template,
             data_bytes,
         })
@@ -117,14 +118,15 @@ impl<'a> Stage<'a> {
         (self.data_bytes / 100).div_ceil(MIB).max(LOG_MIN_MIB)
     }
 
-    /// What to know of all rows.
+    /// Bytes of the tables.
+    pub fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    /// What all rows' servers have.
     pub fn describe(&self) -> String {
         format!(
-            "{:?}: {} MiB of tables, a buffer pool of {} MiB, a redo log of {} MiB; {CLIENTS} clients, each transaction at a warehouse drawn at random; \
-             MariaDB, pages of 16 KiB, O_DIRECT, each commit synced; the paper has 100 warehouses and a buffer pool of 200 MB. Its port to MySQL never \
-             syncs its cache file, and rebuilds its map by reading all of it; here every sync of a page file is one of flash and of the metadata, which are \
-             in these figures",
-            self.workload,
+            "{} MiB of tables, a buffer pool of {} MiB, a redo log of {} MiB; {CLIENTS} clients; MariaDB, pages of 16 KiB, O_DIRECT, each commit synced",
             self.data_bytes / MIB,
             self.pool_mib(),
             self.log_mib()
@@ -200,14 +202,6 @@ impl<'a> Stage<'a> {
         setting.around(devices, flash, dir.join("run"))
     }
 
-    /// Runs TPC-C for so many seconds.
-    pub fn work(&self, standing: &Standing, seconds: u64) -> Result<Done, BenchError> {
-        let Some(server) = &standing.server else {
-            return Err(BenchError::Child("(mariadbd) does not run".to_owned()));
-        };
-        self.scripts.run(self.workload, server, CLIENTS, seconds)
-    }
-
     /// Kills the server, and what stands before it.
     pub fn kill(&self, standing: &mut Standing) -> Result<(), BenchError> {
         let Some(server) = standing.server.take() else {
@@ -239,8 +233,12 @@ impl<'a> Stage<'a> {
             .map_err(BenchError::io("emptying", &flash))
     }
 
-    /// Ends a row's server, and checks its database by one that has room, and no emulated device.
-    pub fn end(&self, mut standing: Standing) -> Result<(), BenchError> {
+    /// Ends a row's server, and has its database checked on one that has room, and no emulated device.
+    pub fn end(
+        &self,
+        mut standing: Standing,
+        check: impl FnOnce(&Server) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
         if let Some(server) = standing.server.take() {
             server.stop()?;
         }
@@ -250,7 +248,7 @@ impl<'a> Stage<'a> {
         launch.environment = around.environment.clone();
         launch.options = options(512, self.log_mib(), false);
         let server = Server::start(&launch)?;
-        self.scripts.check(self.workload, &server)?;
+        check(&server)?;
         server.stop().map(drop)
     }
 
@@ -275,7 +273,10 @@ impl<'a> Stage<'a> {
 /// What all servers have. Rings would pass the emulated devices by; without, an I/O thread has one request in flight, so there are as many as an
 /// array can take.
 fn options(pool_mib: u64, log_mib: u64, doublewrite: bool) -> Vec<String> {
+    // The page cleaner keeps so many pages free: 1,024 of the paper's 12,800. As many of a small pool would leave it nothing to keep pages in.
+    let free_pages = (pool_mib * MIB / (16 << 10) * 8 / 100).clamp(100, 1536);
     vec![
+        format!("--innodb-lru-scan-depth={free_pages}"),
         format!("--innodb-buffer-pool-size={pool_mib}M"),
         "--innodb-buffer-pool-chunk-size=1M".to_owned(),
         format!("--innodb-log-file-size={log_mib}M"),

@@ -1,6 +1,6 @@
 //! A row in its steady state: when it is there, and what it is measured by.
 
-use super::stage::{Stage, Standing};
+use super::{stage::Standing, tpcc::Tpcc};
 use crate::{
     BenchError,
     mariadb::workload::Measured as Done,
@@ -39,11 +39,11 @@ pub(super) struct Steady {
     flash: Option<(Status, f64)>,
 }
 
-impl Stage<'_> {
+impl Tpcc<'_> {
     /// Seconds of a slice of work, of the least and most time before a row is measured, and of a round; and rounds.
     fn seconds(&self) -> ([u64; 4], usize) {
-        let size = self.lab.size;
-        let seconds = size.pick([1, 1, 1, 2], [5, 10, 45, 6], [20, 120, 1200, 40]);
+        let size = self.stage.lab.size;
+        let seconds = size.pick([1, 1, 1, 2], [5, 10, 45, 10], [20, 120, 1200, 40]);
         (seconds, size.pick(1, 3, 3))
     }
 
@@ -52,7 +52,7 @@ impl Stage<'_> {
     /// # Errors
     /// Those of the workload; [`BenchError::Child`] if no page came into its flash cache.
     pub fn measure(&self, standing: &Standing) -> Result<Steady, BenchError> {
-        let name = self.name(standing.case);
+        let name = self.stage.name(standing.case);
         let ([slice, least, most, round_s], rounds) = self.seconds();
         let begun = Instant::now();
         let turns = || {
@@ -78,7 +78,7 @@ impl Stage<'_> {
         let done = (0..rounds).map(work).collect::<Result<Vec<_>, _>>()?;
         let flash = before.zip(standing.flash());
         let steady = Steady::of(&done, round_s * rounds as u64, settling_s, flash)?;
-        self.lab.note(&format!("{name}: {steady}"));
+        self.stage.lab.note(&format!("{name}: {steady}"));
         Ok(steady)
     }
 }
@@ -130,7 +130,7 @@ fn failed(rounds: &[Done]) -> Vec<String> {
 }
 
 /// How often the queue has turned.
-fn turns_of(flash: &Status) -> f64 {
+pub(super) fn turns_of(flash: &Status) -> f64 {
     (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
 }
 
