@@ -84,6 +84,7 @@ fn help_teaches_with_examples_and_hides_what_is_internal() {
         "bench redis",
         "bench rocksdb",
         "bench postgres",
+        "bench mariadb",
         "bench sqlite",
         "doctor",
         "demo",

@@ -254,7 +254,7 @@ fn a_torn_or_foreign_manifest_is_reported() {
 fn a_read_only_directory_is_reported() {
     let sandbox = Sandbox::new();
     let program = sandbox.file("forebay");
-    fs::copy(FOREBAY, &program).unwrap();
+    common::copy(FOREBAY, &program);
     fs::create_dir(sandbox.file("dir")).unwrap();
     for (path, mode) in [
         (sandbox.path().to_owned(), 0o755),

@@ -87,7 +87,7 @@ fn run_example(name: &str, environment: &[(&str, &OsStr)], checks: usize) {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     // It ends its servers when it is told to end.
     let ran = Command::new("timeout")
-        .args(["--kill-after=20", "240", "bash"])
+        .args(["--kill-after=20", "1200", "bash"])
         .arg(examples.join(name).join("run.sh"))
         .envs(environment.iter().copied())
         .env("FOREBAY", FOREBAY)

@@ -541,7 +541,7 @@ fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
     let sandbox = Sandbox::new();
     fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = sandbox.file("program");
-    fs::copy("/bin/true", &program).unwrap();
+    common::copy("/bin/true", &program);
     // Revision 2, in effect; permitted: CAP_NET_BIND_SERVICE.
     let capabilities: Vec<u8> = [0x0200_0001_u32, 1 << 10, 0, 0, 0]
         .iter()
@@ -555,7 +555,7 @@ fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
     }
     // The program under test may lie where nobody else can go.
     let forebay = sandbox.file("forebay");
-    fs::copy(FOREBAY, &forebay).unwrap();
+    common::copy(FOREBAY, &forebay);
     let mut command = Command::new(&forebay);
     command
         .args(["run", "--pool", "p", "--absorb", "x", "--"])

@@ -9,7 +9,7 @@ use common::{FOREBAY, Sandbox, databases::small_pool};
 use forebay_bench::{
     processes::find_program,
     redis::{
-        resp::Reply,
+        resp::is_ok,
         server::{Kind, Launch, Server},
     },
 };
@@ -140,10 +140,7 @@ fn each_write_and_sync_of_redis_is_counted_as_strace_counts_it() {
         fs::create_dir(&dir).unwrap();
         let calls = sandbox.file(&format!("{name}.strace"));
         let mut server = Server::start(&Launch {
-            program: program.clone(),
-            dir: dir.clone(),
             wrapper: [before, strace(&calls)].concat(),
-            environment: Vec::new(),
             options: [
                 "--appendonly",
                 "yes",
@@ -154,12 +151,13 @@ fn each_write_and_sync_of_redis_is_counted_as_strace_counts_it() {
             ]
             .map(str::to_owned)
             .into(),
+            ..Launch::of(program.clone(), &dir)
         })
         .unwrap();
         let mut connection = server.connect().unwrap();
         for number in 0..300 {
             let reply = connection.line(&format!("SET key:{number} {number}"));
-            assert!(reply.as_ref().is_ok_and(Reply::is_ok), "{reply:?}");
+            assert!(reply.as_ref().is_ok_and(is_ok), "{reply:?}");
         }
         // It closes the connection instead of answering.
         let _ = connection.line("SHUTDOWN NOSAVE");

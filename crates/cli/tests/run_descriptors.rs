@@ -8,7 +8,7 @@ use common::{Ran, Sandbox};
 /// Python for all of them: a hang ends the program.
 const BEGIN: &str = r#"
 import ctypes, fcntl, mmap, os, resource, signal, subprocess, sys, threading, time
-signal.alarm(40)
+signal.alarm(300)
 def opened(name, flags=0):
     return os.open(name, os.O_RDWR | os.O_CREAT | flags, 0o600)
 def logged(fd, times=1):
@@ -84,6 +84,24 @@ os.wait()
     )
     .ok();
     assert_eq!(ran.text(), "True True\n", "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_that_is_truncated_by_opening_it_for_reading_stays_absorbed_and_keeps_its_locks() {
+    let ran = python(
+        r#"
+fd = opened("a.log")
+logged(fd, 3)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+again = os.open("a.log", os.O_RDONLY | os.O_TRUNC)
+os.lseek(fd, 0, os.SEEK_SET)
+logged(fd, 4)
+print(len(os.read(again, 5000)), is_locked("a.log"))
+"#,
+    )
+    .ok();
+    assert_eq!(ran.text(), "4000 True\n", "{}", ran.stderr);
+    absorbed(&ran, "a.log", "7");
 }
 
 #[test]

@@ -26,6 +26,7 @@ use std::{
     fs,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -37,9 +38,9 @@ use tempfile::TempDir;
 /// Small, so that pages leave the buffer pool, and the queue turns.
 const FLASH: &str = "14MiB";
 
-/// A data directory that was just made; none without MariaDB.
+/// A data directory that was just made; none without MariaDB. It stays, for the next run of the tests with the same version of the server.
 fn template() -> Option<&'static Path> {
-    static MADE: OnceLock<Option<TempDir>> = OnceLock::new();
+    static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
         let programs = ["mariadbd", "mariadb-install-db", "mariadb"];
         if let Some(missing) = programs.iter().find_map(|name| server::program(name).err()) {
@@ -47,11 +48,22 @@ fn template() -> Option<&'static Path> {
             println!("skipped: {missing}");
             return None;
         }
-        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        server::create(&dir.path().join("data")).unwrap();
-        Some(dir)
+        let program = server::program("mariadbd").unwrap();
+        let version = Command::new(program).arg("--version").output().unwrap();
+        let version = forebay_pool::crc32c([version.stdout.as_slice()]);
+        let tests = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let at = tests.join(format!("mariadb-{version:08x}"));
+        if !at.exists() {
+            let dir = TempDir::new_in(tests).unwrap();
+            server::create(&dir.path().join("data")).unwrap();
+            // Whichever of two processes is first.
+            if fs::rename(dir.path(), &at).is_err() {
+                assert!(at.exists(), "{} cannot be made", at.display());
+            }
+        }
+        Some(at)
     });
-    Some(made.as_ref()?.path())
+    made.as_deref()
 }
 
 /// A server with a data directory and a flash cache of its own.

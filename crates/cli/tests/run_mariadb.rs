@@ -51,7 +51,8 @@ fn the_redo_log_and_the_binary_log_are_absorbed_as_debian_configures_the_server(
     let said = server.stop().unwrap();
     for (name, least) in [
         ("/ib_logfile0", 100),
-        ("/changes.000001", 200),
+        // Transactions that commit at the same time are one write: at most as many as there are writers.
+        ("/changes.000001", 200 / 3),
         ("/aria_log.00000001", 1),
     ] {
         assert!(absorbed_writes(&said, name) >= least, "{name}: {said}");

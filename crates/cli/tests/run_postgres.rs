@@ -58,7 +58,8 @@ fn the_segments_of_the_log_are_absorbed_whichever_way_they_are_synced() {
         let said = server.stop().unwrap();
         let segments = Segments::of(&said);
         assert!(segments.absorbed >= 3, "{method}: {segments:?}");
-        assert!(segments.writes >= 200, "{method}: {segments:?}");
+        // Four writers, whose commits may share a write.
+        assert!(segments.writes >= 500 / 4, "{method}: {segments:?}");
         assert!(segments.plain.is_empty(), "{method}: {segments:?}");
         assert!(!said.contains("xlogtemp"), "{method}: {said}");
     }
@@ -143,7 +144,7 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
             for writer in &mut writers {
                 let socket = server.socket();
                 let (done, acknowledged) = (&done, &acknowledged);
-                scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
+                scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
             }
             let mut goes_on = || is_stuck |= !goes_on(&acknowledged);
             goes_on();
@@ -198,9 +199,9 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
                 let socket = server.socket();
                 let (done, acknowledged) = (&done, &acknowledged);
                 // Until its process ends with all others.
-                scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
+                scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
             }
-            let mut victim = Connection::connect(&server.socket()).unwrap();
+            let mut victim = Connection::connect(server.socket()).unwrap();
             let process = backend(&mut victim);
             is_stuck |= !goes_on(&acknowledged);
             thread::sleep(wait);
@@ -213,7 +214,7 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
         });
         assert!(!is_stuck, "no transactions before round {round}'s end");
         let begun = Instant::now();
-        while Connection::connect(&server.socket()).is_err() {
+        while Connection::connect(server.socket()).is_err() {
             assert!(begun.elapsed() < PATIENCE, "it does not begin again");
             thread::sleep(Duration::from_millis(5));
         }
@@ -286,7 +287,7 @@ fn pg_waldump_beside_it_reads_every_acknowledged_commit() {
     };
     let server = Server::start(&launch).unwrap();
     make_table(&server);
-    let place = || server.value("SELECT pg_current_wal_insert_lsn()").unwrap();
+    let place = || server.value("SELECT pg_current_wal_flush_lsn()").unwrap();
     // So that no segment between is recycled.
     server
         .sql("SELECT pg_create_physical_replication_slot('kept', true)")
@@ -391,7 +392,7 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
         for writer in &mut writers {
             let socket = primary.socket();
             let (done, acknowledged) = (&done, &acknowledged);
-            scope.spawn(move || writer.write::<Connection>(&socket, done, acknowledged));
+            scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
         }
         is_stuck |= !goes_on(&acknowledged);
         thread::sleep(moment(&mut random, 300));
@@ -449,7 +450,7 @@ impl Cut for Launch {
     }
 
     fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
-        writer.write::<Connection>(&server.socket(), &AtomicBool::new(false), all);
+        writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
     }
 
     fn kill(server: &Server) {

@@ -117,7 +117,7 @@ fn storm(mode: &'static str, strikes: usize) {
         );
         acknowledged = max;
     }
-    assert!(acknowledged > 20, "hardly anything was inserted");
+    assert!(acknowledged > 0, "nothing was inserted");
 }
 
 #[test]

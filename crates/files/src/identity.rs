@@ -109,19 +109,42 @@ fn is_it(seen: BorrowedFd<'_>, identity: &[u8]) -> bool {
 /// The regular file with `identity` by its handle, on the file system that the paths lead to; held, as by [`look`]. `None` if it is not there, has
 /// no handle, or this process may not (`CAP_DAC_READ_SEARCH`).
 pub(crate) fn look_by_handle(identity: &[u8], paths: &[&Path]) -> Option<OwnedFd> {
-    let (&HANDLE, handle) = identity.split_first()? else {
-        return None;
-    };
-    let (kind, handle) = handle.split_first_chunk()?;
+    ask_by_handle(identity, paths).ok()
+}
+
+/// What asking for a handle says.
+enum NotThere {
+    /// This file system has no such file: it is in no directory any more, and open nowhere.
+    On(u64),
+    /// Nothing, or nothing that may be known.
+    Unknown,
+}
+
+fn ask_by_handle(identity: &[u8], paths: &[&Path]) -> Result<OwnedFd, NotThere> {
+    let split = identity.split_first().and_then(|(kind, rest)| {
+        let (handle_kind, handle) = rest.split_first_chunk()?;
+        (*kind == HANDLE).then_some((i32::from_le_bytes(*handle_kind), handle))
+    });
+    let (kind, handle) = split.ok_or(NotThere::Unknown)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    paths.iter().find_map(|path| {
+    let mut said = NotThere::Unknown;
+    for path in paths {
         // The first directory that is there: those above it may be on other file systems.
         let mut above = path.ancestors().skip(1);
-        let mount = above.find_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok())?;
-        let kind = i32::from_le_bytes(*kind);
+        let mount = above.find_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok());
+        let Some(mount) = mount else { continue };
         let seen = sys::open_handle(mount.as_fd(), kind, handle, OFlags::PATH | OFlags::CLOEXEC);
-        seen.ok().filter(|seen| is_it(seen.as_fd(), identity))
-    })
+        match seen {
+            Ok(seen) if is_it(seen.as_fd(), identity) => return Ok(seen),
+            Err(Errno::STALE) => {
+                if let Ok(stat) = rustix::fs::fstat(&mount) {
+                    said = NotThere::On(stat.st_dev);
+                }
+            }
+            _ => {}
+        }
+    }
+    Err(said)
 }
 
 /// Opens what is held, with the rights of this thread to it.
@@ -133,17 +156,22 @@ pub(crate) fn reopen(seen: BorrowedFd<'_>, flags: OFlags) -> Result<File, Errno>
     rustix::fs::open(sys::link_of(seen), flags, Mode::empty()).map(File::from)
 }
 
-/// Opens the file with `identity` for writing: by one of its paths, or, where that is permitted, by its handle on the file system
+/// Opens the file with `identity`, which is on `device`, for writing: by one of its paths, or, where that is permitted, by its handle on the file system
 /// that its paths lead to. `None` if it is not there any more.
 ///
 /// # Errors
-/// What opening says, if it is there and cannot be opened.
-pub(crate) fn open(identity: &[u8], paths: &[&Path]) -> Result<Option<File>, Errno> {
+/// What opening says, if it is there and cannot be opened; `ENOENT` if it has none of these names, and may have another.
+pub(crate) fn open(identity: &[u8], paths: &[&Path], device: u64) -> Result<Option<File>, Errno> {
     let by_path = paths
         .iter()
         .find_map(|path| look(path, identity).ok().flatten());
-    let Some(seen) = by_path.or_else(|| look_by_handle(identity, paths)) else {
-        return Ok(None);
+    let seen = match by_path {
+        Some(seen) => seen,
+        None => match ask_by_handle(identity, paths) {
+            Ok(seen) => seen,
+            Err(NotThere::On(there)) if there == device => return Ok(None),
+            Err(_) => return Err(Errno::NOENT),
+        },
     };
     // Open elsewhere, but in no directory any more: it goes when it is closed.
     if rustix::fs::fstat(&seen)?.st_nlink == 0 {

@@ -20,6 +20,7 @@ pub mod replay;
 mod shared;
 pub mod supervisor;
 mod sys;
+mod void;
 mod wire;
 
 pub use error::FilesError;

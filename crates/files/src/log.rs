@@ -282,6 +282,18 @@ impl Kept {
         Self(kept)
     }
 
+    /// When the last of them was made, or the time that the file was given: nanoseconds since 1970.
+    pub(crate) fn last(&self) -> Option<u64> {
+        let times = self.0.iter().filter_map(|(kind, payload)| {
+            let (head, _) = record::decode(*kind, payload).ok()?;
+            Some(match *kind {
+                KIND_TOUCHED => head.time.max(head.at),
+                _ => head.time,
+            })
+        });
+        times.max()
+    }
+
     /// What is to be written to the file again, and where: not what is newer in the kernel.
     pub(crate) fn parts(&self, file: &SharedFile) -> Vec<(u64, &[u8])> {
         let mut changes = Vec::new();

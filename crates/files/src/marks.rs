@@ -5,11 +5,11 @@
 //! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
 //! a mark says is looked for in the pool itself.
 
-use crate::replay;
+use crate::{replay, void};
 use forebay_pool::{LaneCheck, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
-    fs::{FlockOperation, XattrFlags},
+    fs::{FlockOperation, Mode, OFlags, XattrFlags},
     io::Errno,
 };
 use serde::Serialize;
@@ -19,6 +19,7 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
+use uuid::Uuid;
 
 const NAME: &str = "user.forebay.pools";
 /// Longer lists are taken for none.
@@ -104,6 +105,11 @@ pub enum State {
         /// Their number.
         records: u64,
     },
+    /// A run whose pool's disk failed left so many records in it, and went on without it: the files are newer.
+    Older {
+        /// Their number.
+        records: u64,
+    },
     /// It is not there, or cannot be looked at: what it may hold is not known.
     Unknown {
         /// Why.
@@ -127,7 +133,7 @@ impl Standing {
     /// True if a database may be started here without Forebay.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
-        self.state == State::Empty
+        matches!(self.state, State::Empty | State::Older { .. })
     }
 }
 
@@ -141,7 +147,7 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
     while let Some(directory) = open.pop() {
         for pool in of_directory(&File::open(&directory)?)? {
             found.push(Standing {
-                state: state(&pool),
+                state: state(&pool, &directory),
                 directory: directory.clone(),
                 pool,
             });
@@ -157,13 +163,13 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
     Ok(found)
 }
 
-fn state(pool: &Path) -> State {
+fn state(pool: &Path, directory: &Path) -> State {
     // It is only looked at: where it lies now is no matter.
     let pool = match PoolOptions::new().emulated(true).open(pool) {
         Ok(pool) => pool,
         Err(e) => return State::Unknown { why: e.to_string() },
     };
-    let mut records = 0;
+    let [mut records, mut older] = [0; 2];
     for lane in pool
         .lanes()
         .iter()
@@ -171,12 +177,30 @@ fn state(pool: &Path) -> State {
     {
         match pool.check_lane(lane.lane) {
             LaneCheck::InUse => return State::InUse,
+            LaneCheck::Whole { records: 0, .. } => {}
+            LaneCheck::Whole { records: more, .. } if is_void(directory, lane.owner) => {
+                older += more
+            }
             LaneCheck::Whole { records: more, .. } => records += more,
             LaneCheck::Damaged(e) => return State::Unknown { why: e.to_string() },
         }
     }
-    match records {
-        0 => State::Empty,
-        records => State::Holds { records },
+    match (records, older) {
+        (0, 0) => State::Empty,
+        (0, records) => State::Older { records },
+        (records, _) => State::Holds { records },
     }
+}
+
+/// True if a file of the directory says that nothing of the owner's lane is needed, which then holds for all files of that lane.
+fn is_void(directory: &Path, owner: Uuid) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    // Opened in the ordinary way, it could be made plain.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    files.any(|entry| {
+        rustix::fs::open(entry.path(), flags, Mode::empty())
+            .and_then(|file| void::is_marked(file, owner))
+            .is_ok_and(|is_void| is_void)
+    })
 }

@@ -38,6 +38,11 @@ pub(crate) fn slack(pool_is_on_disk: bool) -> Duration {
     }
 }
 
+/// After so long without a record of a file, whatever changes it is seen to have come later. A record may be late itself.
+pub(crate) fn silence(pool_is_on_disk: bool) -> Duration {
+    slack(pool_is_on_disk) + Duration::from_secs(2)
+}
+
 /// Names a file, or gives it one more name.
 pub const KIND_FILE: u16 = 1;
 /// Bytes written at an offset.

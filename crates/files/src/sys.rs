@@ -8,11 +8,13 @@ mod handles;
 mod leases;
 mod rights;
 mod signals;
+mod truncate;
 
 pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
 pub(crate) use rights::{groups_of, take_rights};
 pub(crate) use signals::mask;
+pub(crate) use truncate::truncate_open;
 
 use rustix::{
     fs::{AtFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT},
@@ -21,7 +23,7 @@ use rustix::{
     time::ClockId,
 };
 use std::{
-    ffi::{CString, c_int},
+    ffi::c_int,
     io::IoSlice,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
@@ -45,19 +47,6 @@ pub(crate) const LINKS: &str = "/proc/thread-self/fd";
 /// The link to what `fd` is open as.
 pub(crate) fn link_of(fd: BorrowedFd<'_>) -> String {
     format!("{LINKS}/{}", fd.as_raw_fd())
-}
-
-/// Cuts what `fd` is open as to nothing, also if it is open for reading only.
-///
-/// # Errors
-/// The kernel's; also where the program may not write to the file.
-pub(crate) fn truncate_open(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    let link = CString::new(link_of(fd)).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the string ends in a zero.
-    match unsafe { libc::truncate(link.as_ptr(), 0) } {
-        0 => Ok(()),
-        _ => Err(last_errno()),
-    }
 }
 
 fn last_errno() -> Errno {
@@ -267,6 +256,19 @@ pub(crate) fn confirm_sync(fd: impl std::os::fd::AsFd) -> Result<(), Errno> {
 pub(crate) fn file_time_now() -> u64 {
     let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`; the largest count: always).
+pub(crate) fn sync_fault() -> Option<Errno> {
+    let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;
+    let text = std::fs::read_to_string(&path).ok()?;
+    let (errno, count) = text.trim().split_once(' ')?;
+    let (errno, count): (i32, u64) = (errno.parse().ok()?, count.parse().ok()?);
+    let left = count.checked_sub(1)?;
+    if count < u64::MAX {
+        std::fs::write(&path, format!("{errno} {left}")).ok()?;
+    }
+    Some(Errno::from_raw_os_error(errno))
 }
 
 /// Modification time, ns since 1970.

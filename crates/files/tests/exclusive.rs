@@ -17,7 +17,7 @@ const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
 /// Until `done` says so, or too long.
 fn eventually(mut done: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(20) {
+    while begun.elapsed() < Duration::from_secs(120) {
         if done() {
             return true;
         }
@@ -265,7 +265,7 @@ fn a_program_that_was_just_written_and_closed_can_be_executed() {
     use std::os::unix::fs::PermissionsExt;
     let lab = Lab::new();
     let path = lab.data("a.log");
-    fs::copy("/bin/true", &path).unwrap();
+    common::copy("/bin/true", &path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let mut run = lab.run();
     assert_eq!(run.open("a", &path, RDWR), 1);
@@ -366,7 +366,7 @@ fn a_supervisor_that_starts_takes_away_what_killed_ones_left() {
     let table = tables(run.supervisor.id());
     assert!(table.exists());
     run.kill_both();
-    assert!(table.exists());
+    // Another test's supervisor, which starts at the same time, may take it away as well.
     lab.recover(None, &[]);
     let run = lab.run();
     assert!(eventually(|| !table.exists()) || tables(run.supervisor.id()) == table);

@@ -9,7 +9,9 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::Read,
     ops::Deref,
     path::{Path, PathBuf},
@@ -20,17 +22,46 @@ use std::{
 };
 
 /// Those that are running.
-static ALIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
+static ALIVE: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 
-/// Kills every process of this module. For the handler of a signal that ends this one.
+/// How long a process that was killed may take to end: it may be in the middle of a sync.
+const END_WAIT: Duration = Duration::from_secs(10);
+
+/// Kills every process of this module and what they started, and waits until they are gone: their files are removed next.
+/// For the handler of a signal that ends this one: no other thread goes on with a process of this module, or starts one,
+/// from now on.
 pub fn kill_all() {
-    for process in alive().drain(..) {
-        // Gone already, or nobody is left to be told.
-        let _ = pidfd_send_signal(&*process, Signal::KILL);
+    let processes = alive();
+    let killed: Vec<Watched> = processes.iter().flat_map(Watched::kill_tree).collect();
+    for process in &killed {
+        let _ = process.wait_gone(END_WAIT);
+    }
+    std::mem::forget(processes);
+}
+
+/// How long a process may take to stop. One that sleeps in the kernel where no signal reaches it starts nothing, either.
+const STOP_WAIT: Duration = Duration::from_millis(200);
+
+/// Waits until a process has ended (a child not yet waited for counts as ended). False if it has not by then.
+fn is_gone_within(process: &OwnedFd, timeout: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = rustix::time::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(_) if left.is_zero() => return false,
+            Err(_) => {}
+        }
     }
 }
 
-fn alive() -> std::sync::MutexGuard<'static, Vec<Arc<OwnedFd>>> {
+fn alive() -> std::sync::MutexGuard<'static, Vec<Watched>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,24 +94,49 @@ impl Watched {
         let _ = pidfd_send_signal(&*self.fd, signal);
     }
 
+    /// Kills it and all that it started. What a wrapper started just now is not known here yet, and would outlive it; one
+    /// that is stopped starts nothing.
+    fn kill_tree(&self) -> Vec<Self> {
+        self.signal(Signal::STOP);
+        self.wait_stopped(STOP_WAIT);
+        let mut killed: Vec<Self> = self.children().iter().flat_map(Self::kill_tree).collect();
+        self.signal(Signal::KILL);
+        killed.push(self.clone());
+        killed
+    }
+
+    /// Waits until it has stopped, or ended, but not longer than `timeout`.
+    fn wait_stopped(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        let runs = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+            // The program's name, which stands in brackets before it, may have any in it.
+            let (_, state) = stat.rsplit_once(") ")?;
+            (!state.starts_with(['T', 't', 'Z', 'X'])).then_some(())
+        };
+        while runs().is_some() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The processes that it started and that run.
+    fn children(&self) -> Vec<Self> {
+        let pid = self.pid;
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+        let lists = threads
+            .flatten()
+            .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+        let children: String = lists.collect::<Vec<_>>().join(" ");
+        children
+            .split_whitespace()
+            .filter_map(|child| Self::of(child.parse().ok()?).ok())
+            .collect()
+    }
+
     /// Waits until it has ended (a child not yet waited for counts as ended). False if it has not by then.
     #[must_use]
     pub fn wait_gone(&self, timeout: Duration) -> bool {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let until = Instant::now() + timeout;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let time = rustix::time::Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            match poll(&mut [PollFd::new(&*self.fd, PollFlags::IN)], Some(&time)) {
-                Ok(0) => return false,
-                Ok(_) => return true,
-                Err(_) if left.is_zero() => return false,
-                Err(_) => {}
-            }
-        }
+        is_gone_within(&self.fd, timeout)
     }
 }
 
@@ -94,8 +150,12 @@ impl Handle {
     /// # Errors
     /// I/O errors; `ESRCH` if it is gone.
     pub fn of(pid: i32) -> std::io::Result<Self> {
+        Self::of_known(pid, &mut alive())
+    }
+
+    fn of_known(pid: i32, alive: &mut Vec<Watched>) -> std::io::Result<Self> {
         let watched = Watched::of(pid)?;
-        alive().push(Arc::clone(&watched.fd));
+        alive.push(watched.clone());
         Ok(Self(watched))
     }
 }
@@ -111,7 +171,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        alive().retain(|fd| !Arc::ptr_eq(fd, &self.fd));
+        alive().retain(|watched| !Arc::ptr_eq(&watched.fd, &self.fd));
     }
 }
 
@@ -130,10 +190,13 @@ impl Process {
     pub fn spawn(command: &mut Command) -> Result<Self, MeasureError> {
         let program = PathBuf::from(command.get_program());
         let failed = || MeasureError::io("starting", &program);
+        // Held over both: a process that runs and is not among them yet would outlive `kill_all`.
+        let mut alive = alive();
         let mut child = command.spawn().map_err(failed())?;
         let handle = i32::try_from(child.id())
             .map_err(std::io::Error::other)
-            .and_then(Handle::of);
+            .and_then(|pid| Handle::of_known(pid, &mut alive));
+        drop(alive);
         match handle {
             Ok(handle) => Ok(Self { child, handle }),
             Err(error) => {
@@ -278,6 +341,31 @@ pub fn find_of_postgres(name: &str) -> Result<PathBuf, String> {
         .find(|program| program.is_file())
         .or_else(|| find_program(name))
         .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+}
+
+/// libeatmydata, which makes fsync do nothing.
+#[must_use]
+pub fn find_eatmydata() -> Option<PathBuf> {
+    let triple = format!("{}-linux-gnu", env::consts::ARCH);
+    [
+        format!("/usr/lib/{triple}/libeatmydata.so"),
+        "/usr/lib64/libeatmydata.so".to_owned(),
+        "/usr/lib/libeatmydata.so".to_owned(),
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+    .find(|library| library.is_file())
+}
+
+/// `library` before what is to be loaded before a program anyway: a value for `LD_PRELOAD`.
+#[must_use]
+pub fn preload(library: &Path) -> OsString {
+    let mut value = library.as_os_str().to_owned();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    value
 }
 
 #[cfg(test)]

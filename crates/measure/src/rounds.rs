@@ -60,6 +60,24 @@ pub fn in_turn<T>(contestants: impl IntoIterator<Item = T>, round: usize) -> Vec
     order
 }
 
+/// Measures all contestants in turn, round after round, and gives each one's rounds.
+///
+/// # Errors
+/// The first that `measure` has.
+pub fn take_turns<C, T, E>(
+    contestants: &[C],
+    rounds: usize,
+    mut measure: impl FnMut(&C) -> Result<T, E>,
+) -> Result<Vec<Vec<T>>, E> {
+    let mut all: Vec<Vec<T>> = contestants.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        for (contestant, its) in in_turn(contestants.iter().zip(&mut all), round) {
+            its.push(measure(contestant)?);
+        }
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +103,19 @@ mod tests {
     fn the_median_round_is_one_that_was_run() {
         assert_eq!(median_round(vec![5, 1, 3, 9], |&n| f64::from(n)), Some(3));
         assert_eq!(median_round(Vec::<u8>::new(), |_| 0.0), None);
+    }
+
+    #[test]
+    fn contestants_take_turns_and_each_gets_its_rounds() {
+        let mut turns = String::new();
+        let rounds = take_turns(&["a", "b", "c"], 3, |name| {
+            turns.push_str(name);
+            Ok::<_, ()>(turns.len())
+        });
+        assert_eq!(turns, "abccbaabc");
+        assert_eq!(rounds.unwrap(), [[1, 6, 7], [2, 5, 8], [3, 4, 9]]);
+        let first = take_turns(&["a", "b"], 3, |name| Err::<(), _>(*name));
+        assert_eq!(first, Err("a"));
     }
 
     #[test]

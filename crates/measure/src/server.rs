@@ -108,7 +108,8 @@ impl Running {
 
     fn said(&self, what: &str) -> MeasureError {
         let said = self.output();
-        let mut lines: Vec<&str> = said.lines().rev().take(12).collect();
+        // A server that aborts prints its reason before a screen of its state.
+        let mut lines: Vec<&str> = said.lines().rev().take(80).collect();
         lines.reverse();
         MeasureError::Child(format!(
             "({}) {what} and said: {}",

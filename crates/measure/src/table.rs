@@ -1,62 +1,67 @@
 //! Figures for people: aligned tables, and numbers with three digits.
 
 use crate::disk::Speed;
+use comfy_table::{CellAlignment, presets::NOTHING};
 
 /// A table: a head, and rows of as many cells. The first column is left-aligned, all others right-aligned.
-pub struct Table {
-    rows: Vec<Vec<String>>,
-}
+pub struct Table(comfy_table::Table);
 
 impl Table {
     /// A table with this head.
     #[must_use]
-    pub fn new(head: &[&str]) -> Self {
-        Self {
-            rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()],
+    pub fn new(head: &[impl ToString]) -> Self {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(NOTHING);
+        table.set_header(head.iter().map(ToString::to_string));
+        for (at, column) in table.column_iter_mut().enumerate() {
+            let (alignment, left) = match at {
+                0 => (CellAlignment::Left, 0),
+                _ => (CellAlignment::Right, 2),
+            };
+            column.set_padding((left, 0)).set_cell_alignment(alignment);
         }
+        Self(table)
+    }
+
+    /// A table of `rows` with these columns: the name of each, and what it says of a row.
+    pub fn of<R>(columns: &[Column<R>], rows: impl IntoIterator<Item = R>) -> Self {
+        let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let mut table = Self::new(&head);
+        for row in rows {
+            table.row(columns.iter().map(|(_, cell)| cell(&row)).collect());
+        }
+        table
     }
 
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.0.add_row(cells);
     }
 
     /// True if there is nothing but the head.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rows.len() == 1
+        self.0.is_empty()
     }
 
     /// The table as lines.
     #[must_use]
     pub fn render(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
-            .map(|column| {
-                let cells = self.rows.iter().filter_map(|row| row.get(column));
-                cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-            })
-            .collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let padding = " ".repeat(width - cell.chars().count());
-                if column == 0 {
-                    line.push_str(cell);
-                    line.push_str(&padding);
-                } else {
-                    line.push_str("  ");
-                    line.push_str(&padding);
-                    line.push_str(cell);
-                }
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
+        self.0.trim_fmt() + "\n"
+    }
+
+    /// The same with an empty line behind it; nothing of a table without rows.
+    #[must_use]
+    pub fn paragraph(&self) -> String {
+        match self.is_empty() {
+            true => String::new(),
+            false => self.render() + "\n",
         }
-        text
     }
 }
+
+/// A column of a table of `R`.
+pub type Column<R> = (&'static str, fn(&R) -> String);
 
 /// A figure with about three significant digits; a dash for none.
 #[must_use]

@@ -164,8 +164,11 @@ fn a_flush_is_told_of_a_drain_that_failed_after_it_was_called_and_of_no_earlier_
         flush.join().unwrap().unwrap();
         lane.append(1, &[IoSlice::new(b"record")]).unwrap();
         let flush = scope.spawn(|| lane.wait_drained(lane.seal()));
-        thread::sleep(Duration::from_millis(20));
-        lane.drain_failed(Instant::now(), "the disk is full".into());
+        // Only a drain that failed after the wait had begun ends it.
+        while !flush.is_finished() {
+            lane.drain_failed(Instant::now(), "the disk is full".into());
+            thread::sleep(Duration::from_millis(1));
+        }
         let full = AppendError::Stalled("the disk is full".into());
         assert_eq!(flush.join().unwrap(), Err(full));
     });

@@ -1,7 +1,6 @@
 //! What surrounds every call of the client: errno, cancellation, and the mark by which the client's own file calls are known.
 #![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
 
-use crate::{layer, pages};
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
@@ -65,13 +64,6 @@ pub(crate) fn checked<T: PartialOrd + From<i8>>(result: T) -> Result<T, Errno> {
 pub(crate) fn cancellation_point() {
     // SAFETY: it may unwind, and nothing of ours on the stack has to be dropped.
     unsafe { pthread_testcancel() }
-}
-
-/// True if what is done to `fd` is the kernel's business alone: it is neither absorbed nor behind a flash cache, nor does a [layer](crate::layer)
-/// see it. Costs three loads.
-#[inline]
-pub(crate) fn is_plain(fd: c_int) -> bool {
-    !client::absorbs(fd) && !pages::is_cached(fd) && !layer::sees(fd)
 }
 
 /// True if this is the client calling (or a signal handler above it): whatever it does with paths must not come back to it.

@@ -3,9 +3,10 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, checked, client, is_plain, missing},
+    call_context::{Failed, checked, client, missing},
     layer::{self, Done},
     memory, pages,
+    plain::is_plain,
     real::hooks,
     times,
 };

@@ -15,6 +15,7 @@ use crate::{
 use forebay_files::client;
 use forebay_pages::{is_redo_log, path_of};
 use libc::c_int;
+use rustix::{fd::BorrowedFd, io::Errno};
 use std::{
     ffi::CStr,
     os::unix::ffi::OsStrExt,
@@ -34,6 +35,19 @@ pub(crate) fn opened(fd: c_int, path: &CStr) {
     }
 }
 
+/// Whether a shared mapping of `fd` that can be written to is refused, behind a flash cache: checkpoints would be written to memory, and nothing come before them. The server writes
+/// to its log, then.
+pub(crate) fn refuses_mapping(fd: c_int, protection: c_int) -> bool {
+    protection & libc::PROT_WRITE != 0
+        && may_come()
+        && pages::is_configured()
+        && is_log(pages::borrow(fd)) == Ok(true)
+}
+
+fn is_log(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(is_redo_log(path_of(file)?.as_os_str().as_bytes()))
+}
+
 /// Whether a write may be one of a checkpoint. Costs a load.
 #[inline]
 pub(crate) fn may_come() -> bool {
@@ -49,7 +63,8 @@ pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), Failed> {
         return Ok(());
     }
     let log = pages::borrow(fd);
-    if !path_of(log).is_ok_and(|path| is_redo_log(path.as_os_str().as_bytes())) {
+    // Of a file whose path cannot be told (without /proc, for example) it may be one.
+    if is_log(log) == Ok(false) {
         return Ok(());
     }
     pages::sync_all()?;

@@ -6,10 +6,11 @@
 
 use crate::{
     call_context::{
-        cancellation_point, checked, client, errno, is_plain, missing, set_errno, tell_client,
+        cancellation_point, checked, client, errno, missing, set_errno, tell_client,
         without_cancellation,
     },
     layer, pages,
+    plain::is_plain,
     real::hooks,
 };
 use forebay_files::client;

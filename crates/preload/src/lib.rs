@@ -29,6 +29,7 @@ mod message;
 mod name;
 mod open;
 mod pages;
+mod plain;
 mod position;
 mod process;
 mod real;

@@ -1,14 +1,15 @@
 //! `mmap`, `munmap`, `mprotect`, `mremap`. The client's own memory ([`client::is_own_memory`]) stays mapped, whatever a program finds and unmaps.
 //!
-//! A [layer](crate::layer) may guard a mapping, or refuse it. A shared mapping of an absorbed file, which is open for writing, can be written to now or
+//! A [layer](crate::layer) may guard a mapping, or refuse it; so may what a [checkpoint] needs. A shared mapping of an absorbed file, which is open for writing, can be written to now or
 //! after `mprotect`: the file is retired, if the kernel makes the mapping at all.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{self, missing, set_errno},
+    call_context::{missing, set_errno},
     change::retire,
+    checkpoint,
     layer::{self, Done},
-    pages,
+    pages, plain,
     real::hooks,
 };
 use forebay_files::client;
@@ -20,7 +21,7 @@ hooks! {
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
-        if is_shared(flags) && layer::refuses_mapping(fd, protection, flags) {
+        if is_shared(flags) && (layer::refuses_mapping(fd, protection, flags) || checkpoint::refuses_mapping(fd, protection)) {
             set_errno(libc::EOPNOTSUPP);
             return libc::MAP_FAILED;
         }
@@ -129,7 +130,8 @@ fn is_anonymous(flags: c_int) -> bool {
 
 /// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
-    !is_anonymous(flags) && !call_context::is_plain(fd)
+    !is_anonymous(flags) && !plain::is_plain(fd)
+        || is_shared(flags) && checkpoint::may_come()
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }
 

@@ -4,9 +4,10 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{cancellation_point, checked, client, is_plain, missing},
+    call_context::{cancellation_point, checked, client, missing},
     layer::{self, Done},
     pages,
+    plain::is_plain,
     real::hooks,
 };
 use forebay_files::client;

@@ -4,8 +4,8 @@
 
 use crate::{
     asynchronous,
-    call_context::{self, client, missing, without_cancellation},
-    change, descriptor, identity, layer, map, memory, message, name, open, pages, position,
+    call_context::{client, missing, without_cancellation},
+    change, descriptor, identity, layer, map, memory, message, name, open, pages, plain, position,
     real::hooks,
     sync, write,
 };
@@ -35,7 +35,7 @@ hooks! {
 
 /// Whether a descriptor argument is one whose calls have hooks that do something.
 fn is_ours(fd: c_long) -> bool {
-    !call_context::is_plain(fd as c_int)
+    !plain::is_plain(fd as c_int)
 }
 
 fn is_plain(fd: c_long) -> bool {

@@ -8,10 +8,10 @@
 )]
 
 use crate::{
-    call_context::{self, cancellation_point, client, missing},
+    call_context::{cancellation_point, client, missing},
     checkpoint,
     layer::{self, Done},
-    memory, pages,
+    memory, pages, plain,
     real::hooks,
 };
 use forebay_files::client;
@@ -69,7 +69,7 @@ hooks! {
 /// Whether there is nothing to do before a write to `fd`, nor instead of it. Costs a few loads.
 #[inline]
 pub(crate) fn is_plain(fd: c_int) -> bool {
-    call_context::is_plain(fd) && !layer::guards_memory() && !checkpoint::may_come()
+    plain::is_plain(fd) && !layer::guards_memory() && !checkpoint::may_come()
 }
 
 /// Where a write goes.

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Bench, small, within};
 use forebay_store::{ScanRange, Store, Variant};
-use std::{collections::VecDeque, thread, time::Duration};
+use std::{collections::VecDeque, fs, thread, time::Duration};
 
 fn key(number: u32) -> Vec<u8> {
     format!("key {number:08}").into_bytes()
@@ -38,7 +38,7 @@ fn an_index_of_which_every_key_is_deleted_has_no_entries_left() {
 fn pop(store: &Store, queue: &mut VecDeque<u32>, next: &mut u32, pops: u32) -> u64 {
     let before = store.stats().scan_passed_keys;
     for _ in 0..pops {
-        let first = store.scan(ScanRange::all()).unwrap().next();
+        let first = store.scan(ScanRange::prefix(b"key ")).unwrap().next();
         let (first, _) = first.unwrap().unwrap();
         assert_eq!(first, key(queue.pop_front().unwrap()));
         store.delete(&first).unwrap();
@@ -72,6 +72,38 @@ fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
             assert!(each < 100, "{memtable_bytes}, {round}: {each} a pop");
         }
     }
+}
+
+#[test]
+fn a_pop_passes_over_few_deleted_keys_while_their_chunk_waits_to_be_ingested() {
+    const LIVE: u32 = 300;
+    within(Duration::from_secs(120), "popping", || {
+        let bench = Bench::new();
+        let store = bench.open(&small(Variant::DOUBLE));
+        let mut queue: VecDeque<u32> = (0..LIVE).collect();
+        (queue.iter()).for_each(|&i| store.put(&key(i), b"task").unwrap());
+        // As long as its directory is away nothing can be ingested.
+        let (index, away) = (bench.path().join("index"), bench.path().join("away"));
+        fs::rename(&index, &away).unwrap();
+        // They fill the queue's chunk, which is frozen.
+        for other in 0..900u32 {
+            store.put(format!("other {other}").as_bytes(), b"").unwrap();
+        }
+        assert_eq!(store.stats().index.entries, 0);
+        let mut next = LIVE;
+        let passed = pop(&store, &mut queue, &mut next, LIVE);
+        let each = passed / u64::from(LIVE);
+        assert!(each <= 20, "{each} a pop");
+        fs::rename(&away, &index).unwrap();
+        // Once it is in the tables nothing of it is met either.
+        while store.gc().is_err() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        pop(&store, &mut queue, &mut next, LIVE);
+        let left = store.scan(ScanRange::prefix(b"key ").keys_only()).unwrap();
+        let left: Vec<_> = left.map(|pair| pair.unwrap().0).collect();
+        assert_eq!(left, queue.iter().map(|&i| key(i)).collect::<Vec<_>>());
+    });
 }
 
 #[test]

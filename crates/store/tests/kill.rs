@@ -30,6 +30,8 @@ const WRITERS: u64 = 3;
 /// Operations of each writer in one life of the child, which then closes the store.
 const OPERATIONS: u64 = 1000;
 const KILLS: u64 = 24;
+/// Of the tiny stores of the tests.
+const SEGMENT_BYTES: u64 = 64 << 10;
 const ORDER: &str = "FOREBAY_STORE_KILL_TEST";
 
 /// As many segments mean a resident store.
@@ -40,22 +42,27 @@ fn way(number: u64) -> Variant {
     VARIANTS.get(number as usize).copied().unwrap_or(RESIDENT)
 }
 
-fn options(variant: Variant) -> StoreOptions {
+/// Segments, files and most values are so many times longer than the tiny ones.
+fn options(variant: Variant, longer: u64) -> StoreOptions {
     tiny(variant)
+        .segment_size(SEGMENT_BYTES * longer)
+        .file_size(longer << 20)
         .space_amplification_max(1.3)
         .resident(variant == RESIDENT)
 }
 
-fn open(dir: &Path, variant: Variant) -> Store {
+fn open(dir: &Path, variant: Variant, longer: u64) -> Store {
     let pool = PoolOptions::new()
         .emulated(true)
         .open(dir.join("pool"))
         .unwrap();
-    options(variant).open(dir.join("store"), &pool).unwrap()
+    options(variant, longer)
+        .open(dir.join("store"), &pool)
+        .unwrap()
 }
 
-fn writers_operations(seed: u64, writer: u64) -> Vec<Vec<common::oracle::Change>> {
-    operations(writer, &mut Rng(seed + writer), OPERATIONS, 1)
+fn writers_operations(seed: u64, writer: u64, longer: u64) -> Vec<Vec<common::oracle::Change>> {
+    operations(writer, &mut Rng(seed + writer), OPERATIONS, longer)
 }
 
 #[test]
@@ -67,15 +74,16 @@ fn child() {
     let mut words = order.split(' ');
     let seed: u64 = words.next().unwrap().parse().unwrap();
     let variant: Variant = words.next().unwrap().parse().unwrap();
+    let longer: u64 = words.next().unwrap().parse().unwrap();
     let dir = PathBuf::from(words.next().unwrap());
-    let store = open(&dir, variant);
+    let store = open(&dir, variant, longer);
     thread::scope(|scope| {
         for writer in 0..WRITERS {
             let (store, socket) = (&store, dir.join("socket"));
             scope.spawn(move || {
                 let mut parent = UnixStream::connect(socket).unwrap();
                 parent.write_all(&(writer as u32).to_le_bytes()).unwrap();
-                for (done, operation) in (1u32..).zip(writers_operations(seed, writer)) {
+                for (done, operation) in (1u32..).zip(writers_operations(seed, writer, longer)) {
                     perform(store, &operation);
                     parent.write_all(&done.to_le_bytes()).unwrap();
                 }
@@ -85,7 +93,11 @@ fn child() {
     store.close().unwrap();
 }
 
-/// Hears how many operations each writer has had acknowledged, until a connection says nothing.
+/// What the parent's last connection says instead of a writer's number.
+const LAST: u32 = u32::MAX;
+
+/// Hears how many operations each writer has had acknowledged, until a connection says that it is the last.
+/// One that says nothing is of a child that was killed before it could.
 fn listen(listener: &UnixListener) -> HashMap<u32, u32> {
     let heard = Mutex::new(HashMap::new());
     thread::scope(|scope| {
@@ -96,8 +108,10 @@ fn listen(listener: &UnixListener) -> HashMap<u32, u32> {
                 let complete = connection.read_exact(&mut bytes).is_ok();
                 complete.then_some(u32::from_le_bytes(bytes))
             };
-            let Some(writer) = number() else {
-                break;
+            let writer = match number() {
+                Some(LAST) => break,
+                Some(writer) => writer,
+                None => continue,
             };
             let heard = &heard;
             scope.spawn(move || {
@@ -118,14 +132,14 @@ enum End {
 }
 
 /// Starts a child and kills it after `lives`; what its writers had acknowledged.
-fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<u32, u32>, End) {
+fn strike(dir: &Path, order: &str, lives: Duration) -> (HashMap<u32, u32>, End) {
     let socket = dir.join("socket");
     // Nothing is there the first time.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "child"])
-        .env(ORDER, format!("{seed} {variant} {}", dir.display()))
+        .env(ORDER, format!("{order} {}", dir.display()))
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -135,11 +149,12 @@ fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<
         child.kill().unwrap();
         let status = child.wait().unwrap();
         // The last connection in the queue, behind all of the child's.
-        drop(UnixStream::connect(&socket).unwrap());
+        let mut last = UnixStream::connect(&socket).unwrap();
+        last.write_all(&LAST.to_le_bytes()).unwrap();
         let end = match status.code() {
             None => End::Killed,
             Some(0) => End::Closed,
-            Some(code) => panic!("the child failed with {code}: seed {seed}, {variant}"),
+            Some(code) => panic!("the child failed with {code}: {order}"),
         };
         (heard.join().unwrap(), end)
     })
@@ -149,7 +164,7 @@ fn strike(dir: &Path, seed: u64, variant: Variant, lives: Duration) -> (HashMap<
 fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
     let pool = PoolOptions::new().emulated(true);
     within(Duration::from_secs(300), "killing", || {
-        kill_again_and_again(pool)
+        kill_again_and_again(pool, 1)
     });
 }
 
@@ -157,15 +172,24 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
 fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_there() {
     let pool = PoolOptions::new().on_disk(true);
     within(Duration::from_secs(300), "killing", || {
-        kill_again_and_again(pool)
+        kill_again_and_again(pool, 1)
     });
 }
 
-fn kill_again_and_again(pool: PoolOptions) {
+#[test]
+fn kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write() {
+    let pool = PoolOptions::new().emulated(true);
+    within(Duration::from_secs(300), "killing", || {
+        kill_again_and_again(pool, 16)
+    });
+}
+
+fn kill_again_and_again(pool: PoolOptions, longer: u64) {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 8;
     let mut rng = Rng(seed);
     let dir = tempfile::tempdir().unwrap();
-    let pool = pool.size(4 << 20).segment_size(64 << 10).lanes(4);
+    let pool = pool.size(longer * (4 << 20)).lanes(4);
+    let pool = pool.segment_size(longer * SEGMENT_BYTES);
     drop(pool.create(dir.path().join("pool")).unwrap());
     let mut known = Known::nothing(WRITERS);
     let (mut killed, mut closed, mut acknowledged) = (0, 0, 0);
@@ -181,7 +205,8 @@ fn kill_again_and_again(pool: PoolOptions) {
         } else {
             rng.below(700)
         };
-        let (heard, end) = strike(dir.path(), seed, variant, Duration::from_millis(lives_ms));
+        let order = format!("{seed} {variant} {longer}");
+        let (heard, end) = strike(dir.path(), &order, Duration::from_millis(lives_ms));
         match end {
             End::Killed => killed += 1,
             End::Closed => closed += 1,
@@ -190,7 +215,7 @@ fn kill_again_and_again(pool: PoolOptions) {
             let done = heard.get(&(writer as u32)).copied().unwrap_or(0) as usize;
             acknowledged += done;
             let mut state = known.writers[writer as usize][0].clone();
-            let operations = writers_operations(seed, writer);
+            let operations = writers_operations(seed, writer, longer);
             operations[..done]
                 .iter()
                 .for_each(|op| apply(&mut state, op));
@@ -202,7 +227,7 @@ fn kill_again_and_again(pool: PoolOptions) {
             known.writers[writer as usize] = allowed;
         }
         let when = format!("round {round}: {variant}, {end:?} after {lives_ms} ms");
-        let store = open(dir.path(), way(rng.below(7)));
+        let store = open(dir.path(), way(rng.below(7)), longer);
         let states = known.judge(&store, &when);
         known.writers = states.into_iter().map(|state| vec![state]).collect();
         if rng.chance(6) {

@@ -1,29 +1,29 @@
 //! Emulated devices: what a program sees of one, beside what its profile says (P5's Fig. 3 and 4 for the memory behind a fabric).
 //!
-//! A child process under `forebay-lab run --device` does plain file I/O past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequential and random, reads and
-//! writes, and times each call. The figure is the median: what the machine does to single calls is not the device's.
+//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequentially and at random, and logs each
+//! call's latency. The figure is the median: what the machine does to single calls is not the device's.
 
 use crate::{
     BenchError,
-    place::lab_program,
-    processes::Process,
+    place::on_device,
+    processes::{find_program, output, said_by},
+    report::{Column, Table, figure},
     rounds::median,
-    scratch::{ScratchDir, memory_dir},
+    scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use forebay_device::Profile;
-use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
+use forebay_measure::server::option;
+use serde::Serialize;
 use std::{
-    fs::{File, OpenOptions},
-    io::Read,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    fmt, fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    process::Command,
 };
 
 /// Sizes of requests that are measured, as in the paper.
-pub const SIZES: [usize; 2] = [4 << 10, 1 << 20];
+const SIZES: [usize; 2] = [4 << 10, 1 << 20];
+/// Seconds after which a kind is over, whatever the number of calls.
+const SECONDS_MAX: u32 = 2;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -55,18 +55,8 @@ impl Config {
     }
 }
 
-/// What a child is to do.
-#[derive(Serialize, Deserialize)]
-struct Order {
-    file: PathBuf,
-    file_bytes: u64,
-    calls: usize,
-    /// Seconds after which a kind is over, whatever the number of calls (but not before the third).
-    seconds_max: f64,
-}
-
 /// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Kind {
     /// Bytes of a request.
     pub bytes: usize,
@@ -74,6 +64,19 @@ pub struct Kind {
     pub sequential: bool,
     /// Writes; false: reads.
     pub write: bool,
+}
+
+/// As `random read, 4 KiB`.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = if self.sequential {
+            "sequential"
+        } else {
+            "random"
+        };
+        let access = if self.write { "write" } else { "read" };
+        write!(f, "{order} {access}, {} KiB", self.bytes >> 10)
+    }
 }
 
 /// One kind of request to one device.
@@ -107,38 +110,18 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// What a child measured of one kind: median microseconds.
-#[derive(Serialize, Deserialize)]
-struct Measured {
-    kind: Kind,
-    calls: usize,
-    us: f64,
-}
-
-/// A child that hangs is ended.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// Measures one device after the other, saying which to `progress`.
 ///
 /// # Errors
-/// [`BenchError::Config`] for a profile that is none; I/O errors; [`BenchError::Child`].
+/// [`BenchError::Config`] for a profile that is none; [`BenchError::Missing`] without fio; I/O errors; [`BenchError::Child`].
 pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchError> {
+    let named = |name: &String| Profile::named(name).map_err(|e| BenchError::Config(e.to_string()));
     // All of them before the first is measured.
-    let mut profiles = Vec::new();
-    for name in &config.profiles {
-        let profile =
-            Profile::named(name).map_err(|error| BenchError::Config(error.to_string()))?;
-        profiles.push((name, profile));
-    }
+    let profiles: Result<Vec<_>, _> = config.profiles.iter().map(named).collect();
     let mut rows = Vec::new();
-    for (name, profile) in profiles {
+    for (name, profile) in config.profiles.iter().zip(profiles?) {
         progress(&profile.name);
-        let dir = ScratchDir::new_in(&config.dir)?;
-        rows.extend(
-            of_child(config, name, dir.path())?
-                .into_iter()
-                .map(|measured| row(&profile, &measured)),
-        );
+        rows.extend(of_device(config, name, &profile)?);
     }
     Ok(Report {
         bench: "device",
@@ -146,153 +129,129 @@ pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchErro
     })
 }
 
-fn row(profile: &Profile, measured: &Measured) -> Row {
-    let kind = measured.kind;
-    let cost = if kind.write {
-        &profile.write
-    } else {
-        &profile.read
+/// Every kind of request to one device, by one fio that does them one after the other.
+fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>, BenchError> {
+    let scratch = ScratchDir::new_in(&config.dir)?;
+    let device = scratch.path().join("device");
+    let log = scratch.path().join("log");
+    let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
+    fio.arg(option("--write_lat_log=", &log))
+        .arg(format!("--runtime={SECONDS_MAX}"));
+    let mut kinds = Vec::new();
+    for write in [false, true] {
+        for bytes in SIZES {
+            kinds.extend([true, false].map(|sequential| Kind {
+                bytes,
+                sequential,
+                write,
+            }));
+        }
+    }
+    for kind in &kinds {
+        let order = if kind.sequential { "" } else { "rand" };
+        let access = if kind.write { "write" } else { "read" };
+        fio.args(["--name=requests", "--stonewall"])
+            .arg(format!("--rw={order}{access}"))
+            .arg(format!("--bs={}", kind.bytes))
+            .arg(format!("--io_size={}", config.calls * kind.bytes));
+    }
+    said_by("fio", output(&mut fio)?)?;
+    let rows = kinds.into_iter().zip(1..).map(|(kind, job)| {
+        let path = scratch.path().join(format!("log_lat.{job}.log"));
+        let text = fs::read_to_string(&path).map_err(BenchError::io("reading", &path))?;
+        Ok(row(profile, kind, &latencies_us(&text)))
+    });
+    rows.collect()
+}
+
+fn row(profile: &Profile, kind: Kind, measured: &[f64]) -> Row {
+    let cost = match kind.write {
+        true => &profile.write,
+        false => &profile.read,
     };
     let (fixed, transfer) = cost.of(kind.bytes as u64, kind.sequential);
     let profile_us = (fixed + transfer) as f64 / 1e3;
+    let measured_us = median(measured);
     Row {
         profile: profile.name.clone(),
         kind,
-        calls: measured.calls,
+        calls: measured.len(),
         profile_us,
-        measured_us: measured.us,
-        deviation_percent: (measured.us / profile_us - 1.0) * 100.0,
+        measured_us,
+        deviation_percent: (measured_us / profile_us - 1.0) * 100.0,
         profile_mb_s: kind.bytes as f64 / profile_us,
-        measured_mb_s: kind.bytes as f64 / measured.us,
+        measured_mb_s: kind.bytes as f64 / measured_us,
     }
 }
 
-fn of_child(config: &Config, profile: &str, dir: &Path) -> Result<Vec<Measured>, BenchError> {
-    let child = |what: String| BenchError::Child(format!("for {profile} {what}"));
-    let order = Order {
-        file: dir.join("file"),
-        file_bytes: config.file_bytes,
-        calls: config.calls,
-        seconds_max: 2.0,
-    };
-    let order = serde_json::to_string(&order).map_err(|e| child(e.to_string()))?;
-    let mut placed = dir.as_os_str().to_owned();
-    placed.push("=");
-    placed.push(profile);
-    let program = lab_program(&config.program);
-    let mut command = Command::new(&program);
-    command
-        .args(["run", "--no-pool", "--device"])
-        .arg(placed)
-        .arg("--");
-    command.arg(&program).args(["internal", "requests", &order]);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut process = Process::spawn(&mut command)?;
-    let mut said = String::new();
-    let mut complaint = String::new();
-    if let Some(mut stdout) = process.child().stdout.take() {
-        stdout
-            .read_to_string(&mut said)
-            .map_err(|e| child(e.to_string()))?;
-    }
-    if let Some(mut stderr) = process.child().stderr.take() {
-        stderr
-            .read_to_string(&mut complaint)
-            .map_err(|e| child(e.to_string()))?;
-    }
-    let status = process.wait(PATIENCE)?;
-    if !status.success() {
-        return Err(child(format!("ended with {status}: {}", complaint.trim())));
-    }
-    serde_json::from_str(&said).map_err(|e| child(format!("said {said:?}: {e}")))
+/// fio's log: a line a call, `milliseconds since the start, nanoseconds, …`.
+fn latencies_us(log: &str) -> Vec<f64> {
+    let ns = log
+        .lines()
+        .filter_map(|line| line.split(", ").nth(1)?.parse::<f64>().ok());
+    ns.map(|ns| ns / 1e3).collect()
 }
 
-/// What the child does: the requests of `order`; their times as JSON.
+/// The report for people.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let columns: [Column<&Row>; 7] = [
+        ("device", |row| row.profile.clone()),
+        ("request", |row| row.kind.to_string()),
+        ("profile µs", |row| figure(Some(row.profile_us))),
+        ("measured µs", |row| figure(Some(row.measured_us))),
+        ("deviation %", |row| {
+            format!("{:+.1}", row.deviation_percent)
+        }),
+        ("profile MB/s", |row| figure(Some(row.profile_mb_s))),
+        ("measured MB/s", |row| figure(Some(row.measured_mb_s))),
+    ];
+    Table::of(&columns, &report.rows).render()
+}
+
+/// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a call at a time. Which calls is to be added.
 ///
 /// # Errors
-/// I/O errors.
-pub fn requests(order: &str) -> Result<String, BenchError> {
-    let failed = |e: serde_json::Error| BenchError::Child(format!("got a wrong order: {e}"));
-    let order: Order = serde_json::from_str(order).map_err(failed)?;
-    let doing = || BenchError::io("measuring requests to", &order.file);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .custom_flags(OFlags::DIRECT.bits().cast_signed())
-        .open(&order.file)
-        .map_err(doing())?;
-    let mut buffer = Aligned::new();
-    for at in (0..order.file_bytes).step_by(SIZES[1]) {
-        file.write_all_at(buffer.bytes(SIZES[1]), at)
-            .map_err(doing())?;
-    }
-    let mut all = Vec::new();
-    for write in [false, true] {
-        for bytes in SIZES {
-            for sequential in [true, false] {
-                let kind = Kind {
-                    bytes,
-                    sequential,
-                    write,
-                };
-                all.push(of_kind(&file, kind, &order, &mut buffer).map_err(doing())?);
-            }
-        }
-    }
-    serde_json::to_string(&all).map_err(failed)
+/// [`BenchError::Missing`] if it is not installed; I/O errors.
+pub(crate) fn fio(
+    forebay: &Path,
+    dir: &Path,
+    profile: &str,
+    file_bytes: u64,
+) -> Result<Command, BenchError> {
+    let fio = find_program("fio").ok_or_else(|| {
+        BenchError::Missing("fio is not installed: apt-get install fio".to_owned())
+    })?;
+    fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
+    let file = dir.join("file");
+    let bytes = vec![1; usize::try_from(file_bytes).unwrap_or(usize::MAX)];
+    fs::write(&file, bytes).map_err(BenchError::io("writing", &file))?;
+    sync_file_system(dir)?;
+    let mut command = on_device(forebay, dir, profile);
+    command
+        .arg(fio)
+        .args([
+            "--thread",
+            "--direct=1",
+            "--ioengine=psync",
+            "--overwrite=1",
+        ])
+        .arg("--output-format=json")
+        .arg(format!("--size={file_bytes}"))
+        .arg(option("--filename=", &file));
+    Ok(command)
 }
 
-fn of_kind(
-    file: &File,
-    kind: Kind,
-    order: &Order,
-    buffer: &mut Aligned,
-) -> std::io::Result<Measured> {
-    /// Coprime to every number of places that is a power of two, and not next to each other.
-    const STRIDE: u64 = 7;
-    let places = order.file_bytes / kind.bytes as u64;
-    let step = if kind.sequential { 1 } else { STRIDE };
-    let begun = Instant::now();
-    let mut times = Vec::new();
-    for call in 0..order.calls as u64 {
-        if call >= 3 && begun.elapsed().as_secs_f64() > order.seconds_max {
-            break;
-        }
-        let offset = call * step % places * kind.bytes as u64;
-        let started = Instant::now();
-        if kind.write {
-            file.write_all_at(buffer.bytes(kind.bytes), offset)?;
-        } else {
-            file.read_exact_at(buffer.bytes(kind.bytes), offset)?;
-        }
-        times.push(started.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(Measured {
-        kind,
-        calls: times.len(),
-        us: median(&times),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Bytes at an address as `O_DIRECT` wants it.
-struct Aligned {
-    memory: Vec<u8>,
-    from: usize,
-}
-
-impl Aligned {
-    fn new() -> Self {
-        const PAGE: usize = 4096;
-        let memory = vec![0x5a; SIZES[1] + PAGE];
-        let from = memory.as_ptr().align_offset(PAGE).min(PAGE);
-        Self { memory, from }
-    }
-
-    fn bytes(&mut self, bytes: usize) -> &mut [u8] {
-        &mut self.memory[self.from..self.from + bytes]
+    #[test]
+    fn latencies_are_the_second_column_of_the_log() {
+        assert_eq!(
+            latencies_us("0, 11500, 0, 4096, 0\n3, 9600, 0, 4096, 4096\n"),
+            [11.5, 9.6]
+        );
+        assert_eq!(latencies_us("fio: no such option\n"), [0.0; 0]);
     }
 }

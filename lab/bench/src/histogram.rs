@@ -1,14 +1,14 @@
 //! Latencies and their percentiles.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Latencies of one thread, or several merged, in nanoseconds, to three significant digits.
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
 
 /// Percentiles of a set of latencies, in microseconds. All `None` where none was recorded.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Median.
     pub p50_us: Option<f64>,

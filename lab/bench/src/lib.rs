@@ -1,30 +1,29 @@
 //! Everything behind `forebay-lab`: workloads, the measurement of the device they run on, peers, reports.
 //!
 //! A benchmark here is a library call that takes a plain configuration and returns a report which serialises to
-//! JSON ([`report`] prints the same as tables). Three rules hold for all of them, and docs/benchmarks.md
+//! JSON (each benchmark has a `table` of the same, for people). Three rules hold for all of them, and docs/benchmarks.md
 //! says how each figure is made:
 //!
 //! * *Interleaved.* Contestants take turns, round after round; a figure is that of the median round.
 //! * *Counted to the end.* The clock of a write workload stops when the data is on the disk.
 //! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
 //!
-//! The modules: [`clock`], [`histogram`], [`live`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`contest`] (databases in turns, and their report); [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`sql`] with [`mariadb`] and [`postgres`], [`emulated`], [`fam`] (benchmarks); [`crash`] (writers that are killed, and who remembers what they were promised); [`peers`]; [`report`];
+//! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
+//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`server`] (databases' servers);
+//! [`contest`] (databases in turns, and their report); [`pool_bench`], [`wisckey`], [`redis`],
+//! [`rocksdb`], [`sql`] with [`mariadb`] and [`postgres`], [`sqlite`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`];
 //! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
 pub mod clock;
 pub mod contest;
-pub mod crash;
 pub mod emulated;
 pub mod fam;
 pub mod histogram;
-pub mod live;
 pub mod mariadb;
 pub mod paper;
 pub mod peers;
-pub mod perf;
-pub mod place;
+mod perf;
+mod place;
 pub mod pool_bench;
 pub mod postgres;
 pub mod processes;
@@ -32,8 +31,11 @@ pub mod redis;
 pub mod report;
 pub mod rocksdb;
 pub mod scratch;
+mod server;
 pub mod sql;
-pub mod units;
+pub mod sqlite;
+mod threads;
+mod units;
 pub mod wisckey;
 
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};

@@ -4,6 +4,7 @@ pub use forebay_measure::server::forebay_run;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// What a workload's files are on.
@@ -17,7 +18,6 @@ pub enum Place {
 
 impl Place {
     /// Its name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Here => "this disk",
@@ -26,7 +26,6 @@ impl Place {
     }
 
     /// The emulated device's profile.
-    #[must_use]
     pub fn profile(self) -> Option<&'static str> {
         match self {
             Self::Here => None,
@@ -36,7 +35,6 @@ impl Place {
 }
 
 /// The value of `--device`: `DIR=PROFILE`.
-#[must_use]
 pub fn device_argument(dir: &Path, profile: &str) -> OsString {
     let mut value = dir.as_os_str().to_owned();
     value.push("=");
@@ -45,7 +43,16 @@ pub fn device_argument(dir: &Path, profile: &str) -> OsString {
 }
 
 /// The laboratory's program, which lies beside `forebay`: for runs on emulated devices, and measurements that start it again.
-#[must_use]
 pub fn lab_program(forebay: &Path) -> PathBuf {
     forebay.with_file_name("forebay-lab")
+}
+
+/// A command line that runs the words to be added on an emulated device: what they do below `dir`, without a pool.
+pub fn on_device(forebay: &Path, dir: &Path, profile: &str) -> Command {
+    let mut command = Command::new(lab_program(forebay));
+    command
+        .args(["run", "--no-pool", "--device"])
+        .arg(device_argument(dir, profile))
+        .arg("--");
+    command
 }

@@ -10,7 +10,7 @@
 use crate::{
     BenchError,
     histogram::Latencies,
-    rounds::{Span, median, span},
+    rounds::{Span, median, span, take_turns},
     scratch::{PoolSource, ScratchMedia, ScratchPool},
 };
 use forebay_device::memory::Profile;
@@ -20,10 +20,12 @@ pub use members::serve;
 use serde::Serialize;
 use slices::{Slice, appended, copies, drain_all, timed, with_drain};
 use std::time::Duration;
+pub use table::table;
 use uuid::Uuid;
 
 mod members;
 mod slices;
+mod table;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -61,6 +63,37 @@ impl Default for Config {
             rounds: 7,
             slice_seconds: 0.2,
         }
+    }
+}
+
+impl Config {
+    fn check(&self) -> Result<(), BenchError> {
+        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
+        if self.rounds == 0 || self.slice_seconds <= 0.0 || self.threads.contains(&0) {
+            return bad("at least one round, one thread and some time are needed");
+        }
+        if self.processes.contains(&0) || !self.processes.is_empty() && self.profile.is_some() {
+            return bad("processes are measured at the pool's own speed, and at least one");
+        }
+        Ok(())
+    }
+
+    /// The rows, size by size, as far as the sizes fit.
+    fn cases(&self, payload_max: usize) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &bytes in self.sizes.iter().filter(|&&bytes| bytes <= payload_max) {
+            let case = |writers, processes| Case {
+                bytes,
+                writers,
+                processes,
+            };
+            let processes = self.processes.iter();
+            let in_one = processes.clone().filter(|&&writers| writers > 1);
+            cases.extend(self.threads.iter().map(|&writers| case(writers, None)));
+            cases.extend(in_one.map(|&writers| case(writers, Some(1))));
+            cases.extend(processes.map(|&writers| case(writers, Some(writers))));
+        }
+        cases
     }
 }
 
@@ -123,16 +156,7 @@ pub struct Row {
 /// # Errors
 /// Those of the pool.
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
-    if config.rounds == 0 || config.slice_seconds <= 0.0 || config.threads.contains(&0) {
-        return Err(BenchError::Config(
-            "at least one round, one thread and some time are needed".to_owned(),
-        ));
-    }
-    if config.processes.contains(&0) || !config.processes.is_empty() && config.profile.is_some() {
-        return Err(BenchError::Config(
-            "processes are measured at the pool's own speed, and at least one".to_owned(),
-        ));
-    }
+    config.check()?;
     let lanes = 1 + u64::from(!config.processes.is_empty());
     let scratch = ScratchPool::new(
         &config.pool,
@@ -159,28 +183,8 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     if pool.is_emulated() {
         notes.push("the pool is emulated: the speed is that of ordinary memory".to_owned());
     }
-    let sizes = config
-        .sizes
-        .iter()
-        .filter(|&&bytes| bytes <= lane.payload_max());
-    let case = |bytes, writers, processes| Case {
-        bytes,
-        writers,
-        processes,
-    };
-    let fitting = sizes.clone().count();
-    let cases: Vec<Case> = sizes
-        .flat_map(|&bytes| {
-            let threads = config.threads.iter();
-            let processes = config.processes.iter();
-            let in_one = processes.clone().filter(|&&writers| writers > 1);
-            threads
-                .map(move |&writers| case(bytes, writers, None))
-                .chain(in_one.map(move |&writers| case(bytes, writers, Some(1))))
-                .chain(processes.map(move |&writers| case(bytes, writers, Some(writers))))
-        })
-        .collect();
-    if fitting < config.sizes.len() {
+    let cases = config.cases(lane.payload_max());
+    if config.sizes.iter().any(|&bytes| bytes > lane.payload_max()) {
         notes.push(format!(
             "sizes above {} bytes do not fit into half a segment and were left out",
             lane.payload_max()
@@ -204,10 +208,10 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     }
     drain_all(&lane)?;
     if !lane.remove() {
-        notes.push(
-            "the lane could not be removed from the pool: something in it was not drained"
-                .to_owned(),
-        );
+        let why = "something in it was not drained";
+        notes.push(format!(
+            "the lane could not be removed from the pool: {why}"
+        ));
     }
     Ok(Report {
         bench: "pool",
@@ -246,32 +250,35 @@ fn measure(
     note: &dyn Fn(&str),
 ) -> Result<Vec<Row>, BenchError> {
     let slice = Duration::from_secs_f64(config.slice_seconds);
-    let mut rounds: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
-    for round in 1..=config.rounds {
-        for (case, done) in cases.iter().zip(&mut rounds) {
-            let processes = match case.processes {
-                Some(processes) => format!("{processes} processes of "),
-                None => String::new(),
-            };
-            note(&format!(
-                "round {round} of {}: {} bytes, {processes}{} threads",
-                config.rounds,
-                case.bytes,
-                case.threads()
-            ));
-            if let Some(floor) = floor {
-                done.floors.push(copies(*case, &*floor.media, slice)?);
+    let rounds = take_turns(cases, config.rounds, |case| {
+        let processes = match case.processes {
+            Some(processes) => format!("{processes} processes of "),
+            None => String::new(),
+        };
+        let threads = case.threads();
+        note(&format!(
+            "{} bytes, {processes}{threads} threads",
+            case.bytes
+        ));
+        let floor = floor.map(|floor| copies(*case, &*floor.media, slice));
+        let (append, latencies) = match (members.as_mut(), case.processes) {
+            (Some(members), Some(processes)) => {
+                let append = members.appended(*case, processes, slice)?;
+                (append, Latencies::new())
             }
-            if let (Some(members), Some(processes)) = (members.as_mut(), case.processes) {
-                done.appends
-                    .push(members.appended(*case, processes, slice)?);
-                continue;
-            }
-            done.appends.push(appended(*case, lane, slice)?);
-            done.latencies.merge(&timed(*case, lane, slice / 2)?);
-        }
-    }
-    let mut rows: Vec<Row> = cases.iter().zip(rounds).map(|(c, r)| row(*c, &r)).collect();
+            _ => (
+                appended(*case, lane, slice)?,
+                timed(*case, lane, slice / 2)?,
+            ),
+        };
+        Ok::<_, BenchError>(Round {
+            floor: floor.transpose()?,
+            append,
+            latencies,
+        })
+    })?;
+    let cases = cases.iter().zip(rounds);
+    let mut rows: Vec<Row> = cases.map(|(case, rounds)| row(*case, &rounds)).collect();
     let key = |row: &Row| (row.bytes, row.processes.is_some());
     let alone: Vec<_> = rows
         .iter()
@@ -285,36 +292,34 @@ fn measure(
     Ok(rows)
 }
 
-/// What the rounds of one case gave.
-#[derive(Default)]
-struct Rounds {
-    appends: Vec<Slice>,
-    floors: Vec<Slice>,
+/// What a round of a case gives.
+struct Round {
+    floor: Option<Slice>,
+    append: Slice,
     latencies: Latencies,
 }
 
-fn row(case: Case, rounds: &Rounds) -> Row {
-    let Rounds {
-        appends, floors, ..
-    } = rounds;
-    let append_ns: Vec<f64> = appends.iter().map(Slice::ns).collect();
-    let floor_ns: Vec<f64> = floors.iter().map(Slice::ns).collect();
-    let ratios: Vec<f64> = append_ns
-        .iter()
-        .zip(&floor_ns)
-        .map(|(a, f)| a / f)
-        .collect();
-    let measured = !floors.is_empty();
+fn row(case: Case, rounds: &[Round]) -> Row {
+    let append_ns: Vec<f64> = rounds.iter().map(|round| round.append.ns()).collect();
+    let floors = rounds.iter().filter_map(|round| round.floor.as_ref());
+    let floor_ns: Vec<f64> = floors.map(Slice::ns).collect();
+    let ratios = append_ns.iter().zip(&floor_ns);
+    let ratios: Vec<f64> = ratios.map(|(append, floor)| append / floor).collect();
+    let mut latencies = Latencies::new();
+    for round in rounds {
+        latencies.merge(&round.latencies);
+    }
+    let measured = !floor_ns.is_empty();
     Row {
         bytes: case.bytes,
         threads: case.threads(),
         processes: case.processes,
-        ops: appends.iter().map(|s| s.ops).sum(),
+        ops: rounds.iter().map(|round| round.append.ops).sum(),
         append_ns: median(&append_ns),
         append_ns_span: span(&append_ns),
         append_mb_s: case.bytes as f64 * case.writers as f64 * 1e3 / median(&append_ns),
         of_one_thread: None,
-        append_p999_us: rounds.latencies.percentiles().p999_us,
+        append_p999_us: latencies.percentiles().p999_us,
         floor_ns: measured.then(|| median(&floor_ns)),
         floor_ns_span: measured.then(|| span(&floor_ns)),
         ratio: measured.then(|| median(&ratios)),

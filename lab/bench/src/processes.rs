@@ -1,25 +1,7 @@
-//! Processes of a measurement ([`forebay_measure::processes`]), and libeatmydata, which the laboratory loads before some of them.
+//! Processes of a measurement ([`forebay_measure::processes`]), and how libeatmydata is loaded before those that an emulated device would charge.
 
-pub use forebay_measure::processes::*;
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    path::{Path, PathBuf},
-};
-
-/// libeatmydata, which makes fsync do nothing.
-#[must_use]
-pub fn find_eatmydata() -> Option<PathBuf> {
-    let triple = format!("{}-linux-gnu", env::consts::ARCH);
-    [
-        format!("/usr/lib/{triple}/libeatmydata.so"),
-        "/usr/lib64/libeatmydata.so".to_owned(),
-        "/usr/lib/libeatmydata.so".to_owned(),
-    ]
-    .into_iter()
-    .map(PathBuf::from)
-    .find(|library| library.is_file())
-}
+pub use forebay_measure::{processes::*, server::said_by};
+use std::{ffi::OsString, fs, path::Path};
 
 /// Has libeatmydata loaded before anything else: libforebay_lab.so would charge the emulated device's syncs.
 pub(crate) fn eat_syncs(
@@ -36,13 +18,10 @@ pub(crate) fn eat_syncs(
     }
 }
 
-/// `library` before what is to be loaded before a program anyway.
-#[must_use]
-pub fn preload(library: &Path) -> OsString {
-    let mut value = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        value.push(OsStr::new(":"));
-        value.push(others);
-    }
-    value
+/// A size in the kernel's status of a process, as `RssAnon:`, in bytes.
+pub(crate) fn status_bytes(process: &str, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }

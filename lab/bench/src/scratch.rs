@@ -67,14 +67,8 @@ impl ScratchMedia {
         bytes: u64,
         profile: Option<Profile>,
     ) -> Result<Option<Self>, BenchError> {
-        let parent = match source {
-            PoolSource::Emulated => memory_dir(),
-            PoolSource::OnDisk(dir) => dir.clone(),
-            PoolSource::At(path) => match path.parent() {
-                _ if !path.is_file() => return Ok(None),
-                Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-                _ => PathBuf::from("."),
-            },
+        let Some(parent) = dir_beside(source) else {
+            return Ok(None);
         };
         let dir = ScratchDir::new_in(&parent)?;
         let path = dir.path().join("floor");
@@ -93,6 +87,19 @@ impl ScratchMedia {
             None => media,
         };
         Ok(Some(Self { media, _dir: dir }))
+    }
+}
+
+/// A directory in memory of the kind that pools from `source` are in; none beside a devdax device.
+#[must_use]
+pub fn dir_beside(source: &PoolSource) -> Option<PathBuf> {
+    match source {
+        PoolSource::Emulated => Some(memory_dir()),
+        PoolSource::OnDisk(dir) => Some(dir.clone()),
+        PoolSource::At(path) => path.is_file().then(|| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `forebay-lab redis`, `rocksdb`, `mariadb` and `postgres` have in common.
+//! What `forebay-lab redis`, `rocksdb`, `sqlite`, `mariadb` and `postgres` have in common.
 
 use clap::Args;
 use forebay_bench::{

@@ -1,7 +1,7 @@
 //! `forebay-lab device`.
 
 use clap::Args;
-use forebay_bench::{emulated, report};
+use forebay_bench::emulated;
 use forebay_cli::{failure::Failure, output};
 use std::path::PathBuf;
 
@@ -43,6 +43,6 @@ impl Device {
         bar.set_style(indicatif::ProgressStyle::default_spinner());
         let measured = emulated::run(&config, &|name| bar.set_message(name.to_owned()))?;
         bar.finish_and_clear();
-        output::report(self.json, &measured, report::emulated)
+        output::report(self.json, &measured, emulated::table)
     }
 }

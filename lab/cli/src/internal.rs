@@ -1,16 +1,11 @@
 //! Hidden subcommands: the processes that benchmarks start and kill.
 
 use clap::Subcommand;
-use forebay_bench::{crash, emulated, pool_bench, wisckey};
+use forebay_bench::{pool_bench, wisckey};
 use forebay_cli::{failure::Failure, measuring::own_program};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Write to a store, acknowledging each operation on standard output, until killed
-    Write {
-        /// What to do, as JSON
-        order: String,
-    },
     /// Fill a store, say so, and go on until killed
     Fill {
         /// What to do, as JSON
@@ -21,20 +16,13 @@ pub enum Command {
         /// Descriptors of the pool and of the lane's state, and the member's number
         order: String,
     },
-    /// Do requests to a file, and say how long they took
-    Requests {
-        /// What to do, as JSON
-        order: String,
-    },
 }
 
 impl Command {
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Write { order } => crash::write_until_killed(&order)?,
             Self::Fill { order } => wisckey::fill_until_killed(&order)?,
             Self::Append { order } => pool_bench::serve(&order)?,
-            Self::Requests { order } => println!("{}", emulated::requests(&order)?),
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod report;
 mod rocksdb;
 mod run;
 mod sql;
+mod sqlite;
 mod wisckey;
 
 use clap::{Args, Parser, Subcommand};
@@ -51,6 +52,7 @@ enum Command {
     Mariadb(sql::Mariadb),
     #[command(name = "postgres")]
     Postgresql(sql::Postgresql),
+    Sqlite(sqlite::Sqlite),
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
@@ -78,6 +80,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Redis(redis) => redis.run(),
         Command::Rocksdb(rocksdb) => rocksdb.run(),
         Command::Mariadb(mariadb) => mariadb.run(),
+        Command::Sqlite(sqlite) => sqlite.run(),
         Command::Postgresql(postgresql) => postgresql.run(),
         Command::Fam(fam) => fam.run(),
         Command::Paper(paper) => paper.run(),

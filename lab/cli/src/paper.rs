@@ -3,8 +3,8 @@
 use crate::progress::Progress;
 use clap::Args;
 use forebay_bench::{
-    paper::{self, Plan, Size, catalogue},
-    report::Table,
+    paper::{self, Experiment, Plan, Size, catalogue},
+    report::{Column, Table},
     scratch::PoolSource,
 };
 use forebay_cli::{failure::Failure, measuring::default_dir, output};
@@ -73,7 +73,9 @@ impl Paper {
             forebay: crate::forebay()?,
         };
         let progress = Progress::new();
-        let written = paper::run(&plan, &progress, &|line| progress.say(line))?;
+        let written = paper::run(&plan, &|what| progress.note(what), &|line| {
+            progress.say(line)
+        })?;
         drop(progress);
         output::report(self.json, &written, |written| {
             written
@@ -99,20 +101,20 @@ fn list(json: bool) -> Result<(), Failure> {
         })
         .collect();
     output::report(json, &rows, |_| {
-        let mut table = Table::new(&["experiment", "what the paper shows", "--quick", "full"]);
-        for experiment in catalogue::ALL.iter() {
-            let minutes = |seconds: u32| match seconds {
+        fn minutes(seconds: u32) -> String {
+            match seconds {
                 ..100 => format!("{seconds} s"),
                 _ => format!("{} min", seconds.div_ceil(60)),
-            };
-            let [_, quick, full] = experiment.seconds;
-            table.row(vec![
-                experiment.id.clone(),
-                format!("{} {}", experiment.paper, experiment.title),
-                minutes(quick),
-                minutes(full),
-            ]);
+            }
         }
-        table.render()
+        let columns: [Column<&Experiment>; 4] = [
+            ("experiment", |it| it.id.clone()),
+            ("what the paper shows", |it| {
+                format!("{} {}", it.paper, it.title)
+            }),
+            ("--quick", |it| minutes(it.seconds[1])),
+            ("full", |it| minutes(it.seconds[2])),
+        ];
+        Table::of(&columns, catalogue::ALL.iter()).render()
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::{Slowed, internal};
 use clap::Args;
-use forebay_bench::{pool_bench, report, scratch::PoolSource};
+use forebay_bench::{pool_bench, scratch::PoolSource};
 use forebay_cli::{failure::Failure, output, size};
 use std::path::PathBuf;
 
@@ -78,6 +78,6 @@ impl Pool {
         bar.set_style(indicatif::ProgressStyle::default_spinner());
         let measured = pool_bench::run(&config, &|note| bar.set_message(note.to_owned()))?;
         bar.finish_and_clear();
-        output::report(self.json, &measured, report::pool)
+        output::report(self.json, &measured, pool_bench::table)
     }
 }

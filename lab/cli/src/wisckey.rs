@@ -4,10 +4,9 @@ use crate::{Slowed, internal, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
-    peers::{other::Other, rocksdb},
-    report,
+    peers::Peer,
     scratch::PoolSource,
-    wisckey::{self, Config, Limit},
+    wisckey::{self, Config, Limit, Workload},
 };
 use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
 use forebay_store::Variant;
@@ -76,7 +75,7 @@ pub struct Wisckey {
     rounds: Option<usize>,
     /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob, leveldb, lmdb, fjall, redb (Puts)
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL_PEERS)]
-    peers: Option<Vec<String>>,
+    peers: Option<Vec<Peer>>,
     /// Leave the Puts out
     #[arg(long)]
     no_puts: bool,
@@ -132,20 +131,9 @@ impl Wisckey {
             self.configs()?
         };
         let progress = Progress::new();
-        let measured = wisckey::run(&configs, &progress)?;
+        let measured = wisckey::run(&configs, &|what| progress.note(what))?;
         drop(progress);
-        output::report(self.json, &measured, report::wisckey)
-    }
-
-    /// The peers that are asked for: whether RocksDB, and which others.
-    fn peers(&self) -> Result<(bool, Vec<Other>), Failure> {
-        let names = self.peers.iter().flatten();
-        let (rocksdb, others): (Vec<_>, Vec<_>) = names.partition(|name| *name == rocksdb::NAME);
-        let others = others.into_iter().map(|name| name.parse());
-        let others = others
-            .collect::<Result<_, String>>()
-            .map_err(|what| Failure::Usage(format!("--peers: {what}")))?;
-        Ok((!rocksdb.is_empty(), others))
+        output::report(self.json, &measured, wisckey::table)
     }
 
     /// What all configurations have in common.
@@ -163,14 +151,12 @@ impl Wisckey {
             cache_bytes: self.cache,
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
             latencies: !self.no_latencies,
-            peers: self.peers()?.0,
-            others: self.peers()?.1,
+            peers: self.peers.clone().unwrap_or_default(),
             effort: if self.quick {
                 Effort::QUICK
             } else {
                 Effort::FULL
             },
-            puts: false,
             child: internal::command("fill")?,
             ..Config::default()
         })
@@ -180,10 +166,7 @@ impl Wisckey {
     fn configs(&self) -> Result<Vec<Config>, Failure> {
         let base = self.base()?;
         let limit = match (self.ops, self.seconds) {
-            (None, None) if self.quick => Limit {
-                ops: Some(2000),
-                seconds: None,
-            },
+            (None, None) if self.quick => Limit::of_ops(2000),
             (None, None) => Limit::PAPER,
             (ops, seconds) => Limit { ops, seconds },
         };
@@ -197,47 +180,40 @@ impl Wisckey {
             };
             if !self.no_puts {
                 configs.extend(self.threads.iter().map(|&threads| Config {
-                    puts: true,
                     threads,
                     preload_bytes: self.preload.unwrap_or(0),
                     ..sized.clone()
                 }));
             }
-            if self.reads || self.overwrite || self.reopen {
-                configs.push(Config {
-                    reads: self.reads,
-                    overwrite: self.overwrite,
-                    reopen: self.reopen,
-                    preload_bytes: self.preload.unwrap_or(toy_or_data),
-                    cache_bytes: if self.quick {
-                        TOY_BYTES / 2
-                    } else {
-                        base.cache_bytes
-                    },
-                    read_ops: if self.quick { 500 } else { base.read_ops },
-                    ..sized
-                });
-            }
+            let others = [
+                (self.overwrite, Workload::Overwrite),
+                (self.reads, Workload::Reads),
+                (self.reopen, Workload::Reopen),
+            ];
+            let wanted = others.into_iter().filter(|(is_wanted, _)| *is_wanted);
+            configs.extend(wanted.map(|(_, workload)| Config {
+                workload,
+                preload_bytes: self.preload.unwrap_or(toy_or_data),
+                cache_bytes: if self.quick {
+                    TOY_BYTES / 2
+                } else {
+                    base.cache_bytes
+                },
+                read_ops: if self.quick { 500 } else { base.read_ops },
+                ..sized.clone()
+            }));
         }
-        let counted = |ops| Config {
-            limit: Limit {
-                ops: Some(self.ops.unwrap_or(if self.quick { TOY_OPS } else { ops })),
-                seconds: None,
-            },
+        let counted = [
+            (self.stalls, Workload::Stalls, STALL_PUTS),
+            (self.queue, Workload::Queue, QUEUE_POPS),
+            (self.scans, Workload::Scans, SCANNED_PUTS),
+        ];
+        let wanted = counted.into_iter().filter(|(is_wanted, ..)| *is_wanted);
+        configs.extend(wanted.map(|(_, workload, ops)| Config {
+            workload,
+            limit: Limit::of_ops(self.ops.unwrap_or(if self.quick { TOY_OPS } else { ops })),
             rounds: self.rounds.unwrap_or(1),
             ..base.clone()
-        };
-        configs.extend(self.stalls.then(|| Config {
-            stalls: true,
-            ..counted(STALL_PUTS)
-        }));
-        configs.extend(self.queue.then(|| Config {
-            queue: true,
-            ..counted(QUEUE_POPS)
-        }));
-        configs.extend(self.scans.then(|| Config {
-            scans: true,
-            ..counted(SCANNED_PUTS)
         }));
         if configs.is_empty() {
             return Err(Failure::Usage(
@@ -256,10 +232,8 @@ impl Wisckey {
             ops: Some(ops),
             seconds: Some(seconds),
         };
-        let puts = Config {
-            puts: true,
-            ..base.clone()
-        };
+        let peers = base.peers.iter().copied();
+        let rocksdb = peers.filter(|peer| *peer == Peer::RocksDb);
         // The last variant, as the other workloads have it: what more threads cost is the same for all that have a pool.
         let threads = [1, 2, 4, 8, 16].into_iter().flat_map(|threads| {
             [100, 4096].map(|value_bytes| Config {
@@ -267,9 +241,9 @@ impl Wisckey {
                 value_bytes,
                 threads,
                 variants: vec![base.main_variant()],
-                others: Vec::new(),
+                peers: rocksdb.clone().collect(),
                 limit: limit(2_000_000, 5.0),
-                ..puts.clone()
+                ..base.clone()
             })
         });
         let threads: Vec<Config> = threads.collect();
@@ -277,27 +251,31 @@ impl Wisckey {
             Config {
                 run: "sustained".to_owned(),
                 limit: limit(SUSTAINED_BYTES / 4096, 60.0),
-                ..puts.clone()
+                ..base.clone()
             },
             Config {
                 run: "short".to_owned(),
                 limit: limit(262_144, 60.0),
-                ..puts.clone()
+                ..base.clone()
             },
             Config {
                 run: "small".to_owned(),
                 value_bytes: 100,
                 limit: limit(10_000_000, 20.0),
-                ..puts.clone()
+                ..base.clone()
             },
             Config {
-                reads: true,
-                overwrite: true,
+                workload: Workload::Overwrite,
                 preload_bytes: DATA_BYTES,
                 ..base.clone()
             },
             Config {
-                reopen: true,
+                workload: Workload::Reads,
+                preload_bytes: DATA_BYTES,
+                ..base.clone()
+            },
+            Config {
+                workload: Workload::Reopen,
                 preload_bytes: SUSTAINED_BYTES,
                 ..base.clone()
             },

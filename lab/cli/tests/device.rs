@@ -14,10 +14,13 @@ const SLOW: &str =
 fn the_benchmark_shows_each_kind_of_request_beside_the_profile() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.file("device.toml"), SLOW).unwrap();
-    let ran = sandbox
-        .run("device --quick --json --profile device.toml --dir .")
-        .ok();
-    let report = ran.json();
+    let ran = sandbox.run("device --quick --json --profile device.toml --dir .");
+    if ran.stderr.contains("fio is not installed") {
+        assert!(std::env::var_os("CI").is_none(), "{}", ran.stderr);
+        println!("skipped: {}", ran.stderr.trim());
+        return;
+    }
+    let report = ran.ok().json();
     assert_eq!(report["bench"], "device");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 8);

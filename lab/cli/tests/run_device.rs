@@ -6,7 +6,7 @@ mod common;
 use common::{FOREBAY, Ran, Sandbox};
 use forebay_bench::{
     mariadb::server::{self, Launch, Server},
-    peers::leveldb,
+    peers::Peer,
     scratch::{ScratchDir, memory_dir},
 };
 use forebay_pool::PoolOptions;
@@ -214,7 +214,7 @@ fn readers_of_a_mapping_see_the_bytes_and_are_charged_page_by_page() {
 #[test]
 fn leveldbs_tables_are_charged_and_its_pairs_are_right() {
     let sandbox = Sandbox::new();
-    if let Err(missing) = leveldb::check() {
+    if let Err(missing) = Peer::LevelDb.check() {
         assert!(std::env::var_os("CI").is_none(), "{missing}");
         println!("skipped: leveldb is {missing}");
         return;

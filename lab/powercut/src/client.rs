@@ -1,9 +1,7 @@
 //! The client outside the guest: sends transactions, several at a time, and says to the ledger what was acknowledged.
 
-use crate::{
-    ledger::{Ledger, Transaction},
-    wire::{Reply, Wire},
-};
+use crate::ledger::{Ledger, Transaction};
+use forebay_bench::redis::resp::{Connection, Reply, unexpected};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -28,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connected client.
 pub struct Client {
-    wire: Wire,
+    wire: Connection,
     dialect: Dialect,
     /// Replies that are missing to each transaction in flight.
     missing: VecDeque<usize>,
@@ -38,22 +36,18 @@ fn name(key: u64) -> Vec<u8> {
     format!("key:{key}").into_bytes()
 }
 
-fn refused(reply: &Reply) -> io::Error {
-    io::Error::other(format!("the server answered {reply:?}"))
-}
-
 impl Client {
     /// Connects and waits for an answer, for `wait`. The guest's port is open for connections long before a server listens.
     pub fn connect(port: u16, dialect: Dialect, wait: Duration) -> io::Result<Self> {
-        let mut wire = Wire::connect(port)?;
+        let mut wire = Connection::new(port)?;
         wire.send(&[b"DBSIZE"])?;
         match wire.reply(wait)? {
-            Some(Reply::Number(_)) => Ok(Self {
+            Some(Reply::Integer(_)) => Ok(Self {
                 wire,
                 dialect,
                 missing: VecDeque::new(),
             }),
-            Some(other) => Err(refused(&other)),
+            Some(other) => Err(unexpected(&other)),
             None => Err(io::ErrorKind::TimedOut.into()),
         }
     }
@@ -68,11 +62,11 @@ impl Client {
         let Some(reply) = self.wire.reply(wait)? else {
             return Ok(false);
         };
-        let refuses = |reply: &Reply| matches!(reply, Reply::Error(_) | Reply::Bytes(None));
+        let refuses = |reply: &Reply| matches!(reply, Reply::Error(_) | Reply::Null);
         match &reply {
-            Reply::Several(all) if !all.iter().any(refuses) => {}
-            Reply::Status(_) | Reply::Number(_) => {}
-            _ => return Err(refused(&reply)),
+            Reply::Array(all) if !all.iter().any(refuses) => {}
+            Reply::SimpleString(_) | Reply::Integer(_) => {}
+            _ => return Err(unexpected(&reply)),
         }
         if let Some(missing) = self.missing.front_mut() {
             *missing -= 1;
@@ -86,7 +80,7 @@ impl Client {
 
     /// Sends a transaction; how many replies it gets.
     fn send(&mut self, ledger: &Ledger, transaction: &Transaction) -> io::Result<usize> {
-        let change = |wire: &mut Wire, key: u64, number: Option<u64>| match number {
+        let change = |wire: &mut Connection, key: u64, number: Option<u64>| match number {
             Some(number) => wire.send(&[b"SET", &name(key), &ledger.value(number)]),
             None => wire.send(&[b"DEL", &name(key)]),
         };
@@ -122,7 +116,7 @@ impl Client {
 
     fn expect(&mut self) -> io::Result<Reply> {
         match self.wire.reply(PATIENCE)? {
-            Some(Reply::Error(text)) => Err(refused(&Reply::Error(text))),
+            Some(reply @ Reply::Error(_)) => Err(unexpected(&reply)),
             Some(reply) => Ok(reply),
             None => Err(io::ErrorKind::TimedOut.into()),
         }
@@ -138,14 +132,14 @@ impl Client {
             }
             for key in these {
                 match self.expect()? {
-                    Reply::Bytes(Some(value)) => drop(found.insert(key, value)),
-                    Reply::Bytes(None) => {}
-                    other => return Err(refused(&other)),
+                    Reply::BulkString(value) => drop(found.insert(key, value)),
+                    Reply::Null => {}
+                    other => return Err(unexpected(&other)),
                 }
             }
         }
         match self.ask(&[b"DBSIZE"])? {
-            Reply::Number(number) if number == found.len() as i64 => Ok(found),
+            Reply::Integer(number) if number == found.len() as i64 => Ok(found),
             other => Err(io::Error::other(format!(
                 "the server says {other:?} to DBSIZE, and has {} of the keys",
                 found.len()

@@ -1,9 +1,9 @@
 //! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
 //! and looks for everything that was acknowledged. lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client` and
-//! `wire`; `workload` lists what runs and when it is cut, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
+//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `boots`, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client`; `workload` lists what runs and when it is cut, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
 
+mod boots;
 mod chain;
 mod client;
 mod cycle;
@@ -19,7 +19,6 @@ mod moment;
 mod nbd;
 mod postgres;
 mod report;
-mod wire;
 mod workload;
 
 use chain::Chain;

@@ -2,8 +2,8 @@
 
 use crate::{
     Failure,
+    boots::{archive, run},
     initramfs::Initramfs,
-    lab::{archive, run},
 };
 use forebay_bench::mariadb::server::{self, Launch, Server};
 use std::{

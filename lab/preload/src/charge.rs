@@ -1,7 +1,7 @@
 //! What reads, writes, syncs and mappings of a descriptor wait for: the device is asked, and the caller waits until it would have been done.
 
 use crate::{
-    device::{borrow, get},
+    devices::{borrow, get},
     guard::{self, Mapping},
     table,
 };

@@ -2,14 +2,15 @@
 //!
 //! The real call is made first and is what it always is; then the device is asked when it would have been done with it, and the caller waits until
 //! then ([`charge`](crate::charge)). Where a file lies is asked once, when it is opened.
-#![expect(unsafe_code, reason = "borrows descriptors for system calls")]
+#![expect(unsafe_code, reason = "closes a descriptor")]
 
 use crate::{
     charge::{Operation, key, kind},
+    devices::{self, borrow},
     guard, table,
 };
 use forebay::layer::{self, Done, Layer, Name};
-use forebay_device::{Device, Devices, FileKey, clock};
+use forebay_device::{Devices, FileKey, clock};
 use forebay_files::client;
 use libc::c_int;
 use rustix::{
@@ -17,9 +18,7 @@ use rustix::{
     fs::{AtFlags, FileType, OFlags},
     io::Errno,
 };
-use std::sync::{OnceLock, atomic::AtomicU16};
-
-static DEVICES: OnceLock<Devices> = OnceLock::new();
+use std::sync::atomic::AtomicU16;
 
 /// The directory of links to this thread's descriptors.
 const LINKS: &str = "/proc/thread-self/fd";
@@ -28,7 +27,7 @@ const LINKS: &str = "/proc/thread-self/fd";
 pub(crate) fn install() {
     match Devices::of_environment() {
         Ok(Some(devices)) => {
-            let _ = DEVICES.set(devices);
+            devices::set(devices);
             if !layer::install(&OnDevices) {
                 complain("there is another layer");
             }
@@ -44,17 +43,6 @@ fn complain(why: &str) {
     let _ = borrow(2).map(|stderr| rustix::io::write(stderr, what.as_bytes()));
 }
 
-/// The device with this number.
-pub(crate) fn get(number: usize) -> Option<Device<'static>> {
-    DEVICES.get()?.get(number)
-}
-
-/// A descriptor of the program, for system calls, which say `EBADF` if it is none.
-pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1, and it is used for system calls only, which take any number.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
 /// The number of the device that an open file or directory lies on.
 fn number_of(devices: &Devices, fd: BorrowedFd<'_>) -> Option<u8> {
     let link = format!("{LINKS}/{}", fd.as_raw_fd());
@@ -64,7 +52,7 @@ fn number_of(devices: &Devices, fd: BorrowedFd<'_>) -> Option<u8> {
 
 /// Notes where `fd`, just opened, lies. True if it is on a device.
 fn note(fd: c_int) -> bool {
-    let (Some(devices), Some(raw)) = (DEVICES.get(), borrow(fd)) else {
+    let (Some(devices), Some(raw)) = (devices::all(), borrow(fd)) else {
         return false;
     };
     let Ok(stat) = rustix::fs::fstat(raw) else {
@@ -105,7 +93,7 @@ struct Named {
 }
 
 fn named((dir, path): Name<'_>) -> Option<Named> {
-    let devices = DEVICES.get()?;
+    let devices = devices::all()?;
     let dir = borrow(dir).unwrap_or(rustix::fs::CWD);
     let stat = rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -118,7 +106,7 @@ fn named((dir, path): Name<'_>) -> Option<Named> {
 
 /// A file lost its name: if that was the last, nothing of it is written back.
 fn unlinked(named: Option<Named>) {
-    if let (Some(devices), Some(key)) = (DEVICES.get(), named.and_then(|named| named.last_name)) {
+    if let (Some(devices), Some(key)) = (devices::all(), named.and_then(|named| named.last_name)) {
         devices.unlinked(key);
     }
 }

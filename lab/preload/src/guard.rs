@@ -12,7 +12,7 @@
     reason = "changes the protection of memory, in a signal handler"
 )]
 
-use crate::device;
+use crate::devices;
 use forebay::layer::guard_memory;
 use forebay_device::{FileKey, clock};
 use handler::install;
@@ -184,7 +184,7 @@ impl Guard {
 
 /// Charges the page at `address`, and those around it that are read with it, and makes them accessible.
 fn resolve(guard: &Guard, address: usize, toucher: Toucher) {
-    let Some(device) = device::get(guard.device.load(Relaxed)) else {
+    let Some(device) = devices::get(guard.device.load(Relaxed)) else {
         return;
     };
     let begun = clock::now_ns();

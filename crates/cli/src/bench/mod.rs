@@ -4,6 +4,7 @@
 //! measures, in more modes and beside more peers, is `forebay-lab` (lab/).
 
 mod commits;
+mod mariadb;
 mod pool;
 mod postgres;
 pub mod redis;
@@ -20,6 +21,7 @@ pub enum Command {
     Redis(redis::Redis),
     Rocksdb(rocksdb::Rocksdb),
     Postgres(postgres::Postgres),
+    Mariadb(mariadb::Mariadb),
     Sqlite(sqlite::Sqlite),
 }
 
@@ -31,6 +33,7 @@ impl Command {
             Self::Redis(redis) => redis.run(),
             Self::Rocksdb(rocksdb) => rocksdb.run(),
             Self::Postgres(postgres) => postgres.run(),
+            Self::Mariadb(mariadb) => mariadb.run(),
             Self::Sqlite(sqlite) => sqlite.run(),
         }
     }

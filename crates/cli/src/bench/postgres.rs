@@ -19,10 +19,10 @@ use std::{
 /// Measure PostgreSQL: plain, and under forebay run
 #[derive(Args)]
 #[command(
-    long_about = "Runs pgbench's simple update (pgbench -N) against a PostgreSQL server that is started for the purpose and is reached by a Unix \
-                  socket only, with a write-ahead log that is synced for each transaction: plain, and under forebay run. The two take turns, \
-                  round after round, each on a fresh copy of one data directory; figures are medians of the rounds. postgres, initdb and \
-                  pgbench have to be installed (Debian: postgresql).\n\n\
+    long_about = "Runs pgbench's simple update (pgbench -N) against a PostgreSQL server that is started for the purpose and is reached by a \
+                  Unix socket only, with a write-ahead log that is synced for each transaction: plain, under forebay run, and, where \
+                  libeatmydata is installed, with syncs that do nothing. They take turns, round after round, each on a fresh copy of one data \
+                  directory; figures are medians of the rounds. postgres, initdb and pgbench have to be installed (Debian: postgresql).\n\n\
                   PostgreSQL does not run as root: then server and forebay run as the user postgres, or as nobody.",
     after_long_help = "Examples:\n  \
         forebay bench postgres --dir /var/lib\n  \

@@ -20,9 +20,10 @@ use std::{
 /// Measure Redis with appendfsync always: plain, and under forebay run
 #[derive(Args)]
 #[command(
-    long_about = "Runs redis-benchmark's SETs against a redis-server on loopback that is started for the purpose, with an append-only file that is \
-                  synced at each write: plain, and under forebay run. The two take turns, round after round, each on fresh files; figures are \
-                  medians of the rounds. Both programs have to be installed (Debian: redis-server).",
+    long_about = "Runs redis-benchmark's SETs against a redis-server on loopback that is started for the purpose, with an append-only file that \
+                  is synced at each write: plain, under forebay run, and, where libeatmydata is installed, with syncs that do nothing. They \
+                  take turns, round after round, each on fresh files; figures are medians of the rounds. Both programs have to be installed \
+                  (Debian: redis-server).",
     after_long_help = "Examples:\n  \
         forebay bench redis --dir /var/lib\n  \
         forebay bench redis --pool /mnt/pmem/forebay.pool --clients 50 --json\n  \

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 /// Measure RocksDB with a write-ahead log that is synced at each Put: plain, and under forebay run
 #[derive(Args)]
 #[command(
-    long_about = "Runs db_bench's fillrandom (Debian: rocksdb-tools) with a write-ahead log that is synced at each Put: plain, and under forebay \
-                  run. The two take turns, round after round, each on fresh files; figures are medians of the rounds.",
+    long_about = "Runs db_bench's fillrandom (Debian: rocksdb-tools) with a write-ahead log that is synced at each Put: plain, under forebay \
+                  run, and, where libeatmydata is installed, with syncs that do nothing. They take turns, round after round, each on fresh \
+                  files; figures are medians of the rounds.",
     after_long_help = "Examples:\n  \
         forebay bench rocksdb --dir /var/lib\n  \
         forebay bench rocksdb --pool-disk /fast --threads 8 --json"

@@ -1,4 +1,4 @@
-//! A database, plain and under `forebay run`, in turns: round after round, each time on fresh files.
+//! A database, plain, with libeatmydata, and under `forebay run`, in turns: round after round, each time on fresh files.
 
 use crate::{
     failure::Failure,
@@ -8,6 +8,7 @@ use crate::{
 use clap::Args;
 use forebay_measure::{
     disk::{self, Effort, Speed},
+    processes::{find_eatmydata, preload},
     rounds::{Span, in_turn, median_round, span},
     scratch::{PoolSource, ScratchDir, ScratchPool},
     server::forebay_run,
@@ -42,6 +43,9 @@ pub struct Options {
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
+    /// Measure with libeatmydata beside, where that is installed
+    #[arg(skip = true)]
+    pub eatmydata: bool,
 }
 
 impl Options {
@@ -174,15 +178,52 @@ const IN_MEMORY: u64 = 8;
 /// Segments of a pool on a disk that is made: 128 MiB, as docs/operations.md recommends.
 const ON_DISK: u64 = 16;
 
-/// One mode: its name, where its pool is, if it has one, and what its rounds gave.
+/// Of what libeatmydata acknowledges.
+const EATEN: &str = "survives a process crash, not a power cut: fsync does nothing";
+
+/// One mode: its name, what it runs with, and what its rounds gave.
 struct Mode {
     name: String,
+    /// Where its pool is, if it has one.
     source: Option<PoolSource>,
+    /// A library that is loaded before the program, if there is one.
+    library: Option<PathBuf>,
     survives: String,
     samples: Vec<Sample>,
 }
 
-/// Measures `database` plain and under Forebay.
+impl Mode {
+    fn new(name: &str, survives: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            source: None,
+            library: None,
+            survives: survives.to_owned(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// All of them, the plain one first.
+    fn all(plain: &str, options: &Options) -> Vec<Self> {
+        let library = options.eatmydata.then(find_eatmydata).flatten();
+        let eaten = library.map(|library| Self {
+            library: Some(library),
+            ..Self::new("eatmydata", EATEN)
+        });
+        // What these survive, their pools say.
+        let ours = options.pools().into_iter().map(|(name, source)| Self {
+            source: Some(source),
+            ..Self::new(&name, "")
+        });
+        [Self::new("plain", plain)]
+            .into_iter()
+            .chain(eaten)
+            .chain(ours)
+            .collect()
+    }
+}
+
+/// Measures `database` in all modes.
 pub fn run<D: Database>(mut database: D, options: &Options) -> Result<Report, Failure> {
     let dir = options.dir();
     let scratch = ScratchDir::new_in(&dir)?;
@@ -195,19 +236,7 @@ pub fn run<D: Database>(mut database: D, options: &Options) -> Result<Report, Fa
     let template = ScratchDir::new_in(scratch.path())?;
     give(database.user(), template.path())?;
     database.prepare(template.path())?;
-    let plain = Mode {
-        name: "plain".to_owned(),
-        source: None,
-        survives: D::PLAIN.to_owned(),
-        samples: Vec::new(),
-    };
-    let ours = options.pools().into_iter().map(|(name, source)| Mode {
-        name,
-        source: Some(source),
-        survives: String::new(),
-        samples: Vec::new(),
-    });
-    let mut modes: Vec<Mode> = [plain].into_iter().chain(ours).collect();
+    let mut modes = Mode::all(D::PLAIN, options);
     let rounds = options.rounds();
     for round in 0..rounds {
         for mode in in_turn(&mut modes, round) {
@@ -248,6 +277,11 @@ fn measure<D: Database>(database: &D, scratch: &Path, mode: &mut Mode) -> Result
         }
         around.wrapper = forebay_run(&own_program()?, Some((pool.path(), SEGMENTS)), []);
         around._pool = Some(pool);
+    }
+    if let Some(library) = &mode.library {
+        around
+            .environment
+            .push(("LD_PRELOAD".into(), preload(library)));
     }
     give(database.user(), around.dir())?;
     // What the round before left for the disk to do is not this one's.

@@ -75,6 +75,7 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
         rounds: Some(1),
         quick: true,
         json: false,
+        eatmydata: false,
     };
     let sets = Sets {
         clients: 1,

@@ -106,6 +106,10 @@ fn line(standing: &Standing) -> String {
             "{directory}: the pool {pool} holds {records} records of a run that was cut off, acknowledged writes for the files there among them. Start the program \
              under forebay run with this pool, or first: forebay recover --pool {pool}\n"
         ),
+        State::Older { records } => format!(
+            "{directory}: the pool {pool} holds {records} records of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
+             --pool {pool} drops them\n"
+        ),
         State::Unknown { why } => format!(
             "{directory}: a run that did not end in the orderly way used the pool {pool}, which may hold acknowledged writes for the files there and cannot be looked \
              at ({why}). Bring the pool back; if it is gone for good: setfattr -x user.forebay.pools {directory}\n"

@@ -258,6 +258,9 @@ fn lane(report: &LaneReport) -> Vec<String> {
         Outcome::Synced => format!("{held}, which they had already: synced"),
         Outcome::Replayed => format!("{held}: written to them and synced"),
         Outcome::Refused => format!("{held}: REFUSED, and kept in the pool"),
+        Outcome::Newer => format!(
+            "{held}: older than they are, since the program went on without the pool when its disk had failed, and dropped"
+        ),
         Outcome::Discarded => format!("{held}: GIVEN UP, as asked for"),
     };
     let head = format!("lane {} of {}: {done}", report.lane, report.owner);

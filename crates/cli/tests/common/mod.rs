@@ -12,5 +12,14 @@ pub mod writers;
 
 pub use sandbox::{Ran, Sandbox, pools_on_disk};
 
+use std::{path::Path, process::Command};
+
 /// The program under test.
 pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+
+/// Copies a program, by one of its own: had this process the copy open for writing, a child that another thread starts at that
+/// moment would have so, too, and the copy could not be executed.
+pub fn copy(program: &str, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
+    assert!(copied.success());
+}

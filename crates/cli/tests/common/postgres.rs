@@ -42,7 +42,7 @@ pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
     }
     launch.wrapper = forebay_run(pool.path());
     launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.join("run").into())];
-    launch.settings = [
+    launch.options = [
         "max_wal_size=8MB",
         "min_wal_size=4MB",
         "shared_buffers=16MB",
@@ -63,10 +63,8 @@ pub fn launch_in(sandbox: &Sandbox, pool: &ScratchPool) -> Option<Launch> {
 /// Sets a setting, or sets it anew.
 pub fn set(launch: &mut Launch, name: &str, value: &str) {
     let ours = format!("{name}=");
-    launch
-        .settings
-        .retain(|setting| !setting.starts_with(&ours));
-    launch.settings.push(ours + value);
+    launch.options.retain(|setting| !setting.starts_with(&ours));
+    launch.options.push(ours + value);
 }
 
 /// Makes the table that [`Writer`]s write to.
@@ -80,7 +78,7 @@ pub fn make_table(server: &Server) {
 
 /// Has the writers write until so many more transactions are acknowledged.
 pub fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
-    writers::write_some::<Connection>(&server.socket(), writers, transactions);
+    writers::write_some::<Connection>(server.socket(), writers, transactions);
 }
 
 /// Everything that was acknowledged is in the table, each transaction whole; at most one more of each writer; table and index are sound. From now on
@@ -92,7 +90,7 @@ pub fn check(server: &Server, writers: &mut [Writer]) {
 
 /// As [`check`]: what is wrong.
 pub fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
-    let mut connection = Connection::connect(&server.socket()).map_err(|e| e.to_string())?;
+    let mut connection = Connection::connect(server.socket()).map_err(|e| e.to_string())?;
     let found = writers::found(&mut connection).map_err(|e| e.to_string())?;
     writers::compare(&found, writers)?;
     let index = "SELECT bt_index_check('ledger.t_pkey', heapallindexed => true)";

@@ -4,7 +4,7 @@
 //! handler changes is in the kernel only, and is newer than the lane's records of that file. Before the handler hears that it is durable:
 //!
 //! 1. The file has *strayed*: nothing is logged of it any more, by any thread or process.
-//! 2. The handler waits, [`Session::slack`] at most, for the supervisor to make it plain. Then the lane has nothing of it.
+//! 2. The handler waits, [`Session::silence`] at most, for the supervisor to make it plain. Then the lane has nothing of it.
 //! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than that after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.
 
@@ -99,7 +99,7 @@ fn let_go_at(config: &Config, (dir, path): (c_int, &CStr)) {
     }
 }
 
-/// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of it for a [replay's slack](Session::slack).
+/// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of it for [long enough](Session::silence).
 fn let_go(config: &Config, key: Key) {
     let ours = session::there().and_then(|session| Some((session, session.page.find(key)?)));
     if let Some((session, (number, stamp))) = ours {
@@ -112,7 +112,7 @@ fn let_go(config: &Config, key: Key) {
     }
 }
 
-/// From now on nothing of the file is logged. Waits until it is plain, or was not logged for a replay's slack; true in the first case.
+/// From now on nothing of the file is logged. Waits until it is plain, or was not logged for that long; true in the first case.
 fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     let file = &session.page.files[number];
     if !file.stray(generation) {
@@ -123,7 +123,7 @@ fn outlast(session: &Session, number: usize, generation: u32) -> bool {
         let _ = config.address.foreign_at_once(file.key());
     }
     let begun = Instant::now();
-    while begun.elapsed() < session.slack() {
+    while begun.elapsed() < session.silence() {
         let stamp = file.stamp();
         if stamp.generation != generation || stamp.state == State::Free {
             return true;

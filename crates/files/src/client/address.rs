@@ -14,10 +14,10 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long something that has no answer may take to be said.
+/// How long the supervisor may take to hear something that has no answer.
 const TELL_WAIT: Duration = Duration::from_secs(2);
 /// How long the supervisor may take to have a file let go of, asked by a signal handler.
-const LET_GO_WAIT: Duration = Duration::from_secs(5);
+const LET_GO_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to be welcomed by a supervisor that has too many connections.
 const WELCOME_ATTEMPTS: u32 = 500;
 
@@ -33,10 +33,12 @@ impl Address {
         wire::connect(&self.socket, limit)
     }
 
-    /// Tells the supervisor something that has no answer, by a connection of its own.
+    /// Tells the supervisor something that has no answer, by a connection of its own, which it closes once it knows: the process may end at once.
     pub(super) fn tell(&self, request: &Request) {
-        if let Ok(socket) = self.connect(Some(TELL_WAIT)) {
-            let _ = wire::send(socket.as_fd(), request, &[]);
+        if let Ok(socket) = self.connect(Some(TELL_WAIT))
+            && wire::send(socket.as_fd(), request, &[]).is_ok()
+        {
+            let _ = wire::receive::<Answer>(socket.as_fd());
         }
     }
 

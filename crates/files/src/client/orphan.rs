@@ -11,18 +11,23 @@
 
 use super::{
     lookup::{Key, key},
-    process,
+    own, process,
     session::Session,
     table,
 };
 use crate::{
     identity,
     log::{Kept, LOOK, paths},
+    record::slack,
     replay::{self, Mark, write_at},
-    shared::{Gone, State},
-    sys,
+    shared::{Gone, SharedFile, State},
+    sys, void,
 };
-use rustix::{fs::OFlags, io::Errno};
+use forebay_pool::PoolError;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use std::{
     ffi::c_int,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
@@ -81,19 +86,27 @@ impl Session {
         }
     }
 
+    /// Files, by number, that the lane may have something of and that are in a directory still.
+    fn in_lane(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
+        let files = self.page.files.iter().enumerate();
+        files.filter(|(_, file)| file.stamp().state.is_in_lane() && file.gone() != Gone::Yes)
+    }
+
     fn sync_all(&self) {
-        let interrupted = self.page.was_syncing();
+        if let Some(interrupted) = self.page.was_syncing()
+            && self.page.files[interrupted].error().is_none()
+        {
+            // Until it is written again. Whoever goes on if this process dies of it knows that, too.
+            self.page.fail(interrupted, Errno::IO);
+        }
         let mut all = true;
-        for (number, file) in self.page.files.iter().enumerate() {
-            let is_in_lane = file.stamp().state.is_in_lane()
-                && file.named_in().is_some()
-                && file.gone() != Gone::Yes;
-            if !is_in_lane {
+        for (number, file) in self.in_lane() {
+            if file.named_in().is_none() {
                 continue;
             }
-            let synced = match interrupted == Some(number) || file.error().is_some() {
+            let synced = match file.error().is_some() {
                 true => self.write_again(number),
-                false => self.with_descriptor(number, Use::Sync, sync),
+                false => self.sync_one(number),
             };
             if synced.is_ok() {
                 self.page.repaired(number);
@@ -108,14 +121,101 @@ impl Session {
             true => Mark::None,
             false => Mark::Failed,
         };
-        let settled = match all {
-            true => self.lane.settle(),
-            false => Ok(()),
+        let (settled, said) = {
+            // No handler may jump away from here, nor wait above it.
+            let _masked = sys::mask();
+            // The pool's descriptor may have another number than the last time, and another file its number.
+            let stays = own::connection();
+            self.lane.moved(stays.pool());
+            let settled = match all {
+                true => self.lane.settle(),
+                false => Ok(()),
+            };
+            (settled, self.lane.relabel(&replay::label(mark, &whose)))
         };
-        let said = self.lane.relabel(&replay::label(mark, &whose));
-        if let Err(e) = settled.and(said) {
+        if let Err(e) = &said {
             sys::complain(&format!("the lane in the pool: {e}"));
         }
+        if said.is_err() && !all {
+            self.mark_failed();
+        }
+        let told = match settled {
+            Ok(()) => all,
+            Err(unwritten) => self.mark_void(&unwritten),
+        };
+        if !told {
+            self.outlast_the_lane();
+        }
+    }
+
+    /// What follows is plain, and a recovery finds the lane: it is to see that the files which need nothing of it were changed later, whatever is or was
+    /// written to them, and whether that moves their times on the disk or not.
+    fn outlast_the_lane(&self) {
+        std::thread::sleep(self.silence());
+        for (number, file) in self.in_lane() {
+            if file.error().is_none() {
+                let _ = self.with_descriptor(number, Use::Sync, |fd| {
+                    sys::set_changed_now(fd)?;
+                    rustix::fs::fsync(fd)
+                });
+            }
+        }
+    }
+
+    /// Syncs a file; one that cannot be found, and may have another name, with its whole file system.
+    fn sync_one(&self, number: usize) -> Result<(), Errno> {
+        let done = self.with_descriptor(number, Use::Sync, sync);
+        if done != Err(Errno::NOENT) {
+            return done;
+        }
+        let file = &self.page.files[number];
+        let (device, _) = file.key();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let paths = paths(file);
+        let above = paths
+            .iter()
+            .flat_map(|path| path.as_path().ancestors().skip(1));
+        let mut directories = above.filter_map(|path| {
+            let open = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+            let stat = rustix::fs::fstat(&open).ok()?;
+            (key(&stat).0 == device).then_some(open)
+        });
+        let directory = directories.next().ok_or(Errno::IO)?;
+        sys::sync_fault().map_or_else(|| rustix::fs::syncfs(&directory), Err)?;
+        sys::confirm_sync(&directory)
+    }
+
+    /// A sync failed, and the pool cannot be told: says it in the files.
+    fn mark_failed(&self) {
+        let owner = self.lane.owner();
+        for (number, file) in self.in_lane() {
+            if file.error().is_some() {
+                // If that is not taken either, there is nothing left to say it by.
+                let mark = |fd: BorrowedFd<'_>| void::mark_failed(fd, owner);
+                let _ = self.with_descriptor(number, Use::Sync, mark);
+            }
+        }
+    }
+
+    /// Everything is synced, and the pool cannot be told: says in every file that what the lane has of it is void. A file of which that cannot be said
+    /// fails, since a recovery could write older bytes over what is newer. True if it was said of all.
+    fn mark_void(&self, unwritten: &PoolError) -> bool {
+        let owner = self.lane.owner();
+        let mut all = true;
+        for (number, file) in self.in_lane() {
+            let marked = self.with_descriptor(number, Use::Sync, |fd| void::mark(fd, owner));
+            if let Err(errno) = marked {
+                all = false;
+                self.page.fail(number, Errno::IO);
+                let path = file.path.get();
+                sys::complain(&format!(
+                    "{unwritten}; and {} cannot be marked as newer than the pool (an extended attribute: {errno}): its sync fails, since a \
+                     recovery could write older bytes over newer ones. Stop the program, and see to the pool's disk",
+                    String::from_utf8_lossy(&path)
+                ));
+            }
+        }
+        all
     }
 
     /// Before the process ends.
@@ -150,11 +250,26 @@ impl Session {
             State::Absorbed | State::Leaving => {
                 let kept = Kept::of(number, |each| self.lane.records(each));
                 let parts = kept.parts(file);
-                self.with_descriptor(number, Use::Write, |fd| {
+                let slack = slack(self.lane.needs_commit()).as_nanos() as u64;
+                // What was written and not logged has moved the file's time, too.
+                let is_all_logged = file.newer().is_none();
+                let until = kept.last().filter(|_| is_all_logged);
+                let until = until.map(|last| last.saturating_add(slack));
+                let written = self.with_descriptor(number, Use::Write, |fd| {
+                    let modified = sys::modified(&rustix::fs::fstat(fd)?);
+                    if until.is_some_and(|until| modified > until) {
+                        // Another process has written to it since: what it wrote is newer.
+                        sync(fd)?;
+                        return Err(Errno::IO);
+                    }
                     for (at, bytes) in &parts {
                         write_at(fd, bytes, *at)?;
                     }
                     sync(fd)
+                });
+                written.map_err(|errno| match errno {
+                    Errno::NOENT => Errno::IO,
+                    errno => errno,
                 })
             }
             // The kernel may have what is newer. A replay is to see that it was changed.
@@ -208,7 +323,7 @@ impl Session {
         }
         let paths = paths(file);
         let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
-        let Some(again) = identity::open(&known, &paths)? else {
+        let Some(again) = identity::open(&known, &paths, file.key().0)? else {
             // It was unlinked and is closed: nobody can miss it.
             return Ok(());
         };

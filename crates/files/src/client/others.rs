@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     absorbed::View,
+    record::silence,
     sys,
     wire::{self, Answer, Request},
 };
@@ -29,9 +30,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing
-/// either, and a replay sees that the file was changed later.
-const ORPHAN_WAIT: Duration = Duration::from_secs(2);
 /// How long to try to be heard by a supervisor that lives.
 const HEARD_WAIT: Duration = Duration::from_secs(30);
 /// How long it may take to answer.
@@ -84,7 +82,9 @@ impl Config {
         while self.is_absorbed(file) {
             if self.table.as_ref().is_some_and(|table| !table.is_alive()) {
                 let alone = alone.get_or_insert_with(Instant::now);
-                if alone.elapsed() >= ORPHAN_WAIT {
+                // So long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing either, and a replay
+                // sees that the file was changed later. The pool may be on a disk.
+                if alone.elapsed() >= silence(true) {
                     return Ok(());
                 }
             } else if self.ask_for(file).is_ok() {

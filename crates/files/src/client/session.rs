@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     log::{ENDED, LOOK, Log},
-    record::slack,
+    record::silence,
     shared::SharedPage,
     sys,
     wire::{self, Answer, Request},
@@ -192,9 +192,8 @@ impl Session {
     }
 
     /// A file that changes so long after its last record was changed later, for a replay.
-    pub(super) fn slack(&self) -> Duration {
-        // A record may be late itself.
-        slack(self.lane.needs_commit()) + Duration::from_secs(2)
+    pub(super) fn silence(&self) -> Duration {
+        silence(self.lane.needs_commit())
     }
 
     /// The same for everything that was logged before.

@@ -2,7 +2,7 @@
 //!
 //! | the file | then |
 //! |---|---|
-//! | holds what the lane says | it is synced; if a sync of it failed in this boot, the same bytes are written first |
+//! | holds what the lane says | it is synced; if a sync of it failed, or may have in this boot, the same bytes are written first |
 //! | holds something else, and was not changed after the last record | the lane's records are written |
 //! | holds something else, in this boot, its mount was there all the time, and the pool is on a disk | it is the truth: synced |
 //! | was changed later, in this boot, and its mount was there all the time | it is the truth: synced |
@@ -30,6 +30,7 @@ use std::{
 };
 
 /// What a recovery knows before it looks at the files.
+#[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
     /// The page cache may have everything that was written.
     pub(super) same_boot: bool,
@@ -125,10 +126,11 @@ impl Situation<'_> {
                 .is_in(&target.file)
                 .map_err(FilesError::io(format!("reading {path}")))?;
         if is_in {
-            let again = match self.same_boot {
-                true if self.mark.failed() => Again::Must,
-                true => Again::IfAlone,
-                false => Again::No,
+            let again = match self.mark {
+                // The sync may have failed in this boot, though the lane is of an earlier one: a recovery's.
+                mark if mark.failed() || mark == Mark::Denied => Again::Must,
+                mark if self.same_boot || matches!(mark, Mark::Replay(_)) => Again::IfAlone,
+                _ => Again::No,
             };
             return Ok(Plan::Sync(target, again));
         }

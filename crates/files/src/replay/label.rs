@@ -57,6 +57,18 @@ impl Mark {
         )
     }
 
+    /// The same, and a sync failed.
+    pub(super) fn and_failed(self) -> Self {
+        match self {
+            Self::Replay(replay) => Self::Replay(Replaying {
+                failed: true,
+                ..replay
+            }),
+            Self::None | Self::Failed => Self::Failed,
+            Self::Denied => Self::Denied,
+        }
+    }
+
     /// True if a replay that was cut may have given a file this modification time.
     pub(super) fn made(self, time: Duration) -> bool {
         let Self::Replay(replay) = self else {

@@ -3,7 +3,8 @@
 //!
 //! 1. Claim the lane; the pool recovers its records (`logged`).
 //! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
-//! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be recovered, refuse the lane and change nothing.
+//! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be recovered, refuse the lane and change nothing. If one says
+//!    that the lane is void (`void`), there is nothing to do.
 //! 4. Mark the lane (`label`), write and sync (`write`).
 //! 5. Give the lane back. Every step may be cut and repeated.
 
@@ -21,14 +22,18 @@ pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
-use crate::{FilesError, boot, sys};
+use crate::{FilesError, boot, sys, void};
 use decide::{Plan, Situation};
-use find::{ByHandle, Way, find};
+use find::{ByHandle, Found, Way, find};
 use forebay_pool::{ClaimOptions, Pool, media::Durability};
 use logged::{Logged, read};
 use rights::Rights;
+use rustix::io::Errno;
 use serde::Serialize;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use uuid::Uuid;
 use write::{Done, Work};
 
@@ -53,6 +58,8 @@ pub enum Outcome {
     Replayed,
     /// What it holds is kept; see the files' reasons.
     Refused,
+    /// Its files were synced when the pool's disk failed, and may be newer: nothing was written to them.
+    Newer,
     /// What could not be brought to its files was given up, as asked for.
     Discarded,
     /// Its owner is alive.
@@ -148,6 +155,7 @@ pub(crate) fn recover_lane(
                 mark,
                 options,
             },
+            owner,
             files: &files,
             // A thread with fewer rights cannot ask for the handles' files itself.
             ways: match rights {
@@ -180,6 +188,8 @@ fn device(pool: &Pool) -> Option<u64> {
 
 /// The recovery of one lane's files, by a thread with its owner's rights.
 struct Recovery<'a> {
+    /// The lane's.
+    owner: Uuid,
     situation: Situation<'a>,
     files: &'a [Logged<'a>],
     ways: Option<Vec<Way>>,
@@ -201,7 +211,21 @@ impl Recovery<'_> {
             };
             return (outcome, reports);
         }
-        let plans: Vec<Plan> = (0..files.len()).map(|at| self.plan(at)).collect();
+        let found: Vec<Found> = (0..files.len()).map(|at| self.find(at)).collect();
+        let said: Vec<_> = found.iter().map(|found| self.said_in(found)).collect();
+        // All of them were synced before the first one was marked.
+        if said.iter().any(|said| matches!(said, Ok(Said::Void))) {
+            for report in &mut reports {
+                report.note = Some(newer(&report.path));
+            }
+            return (Outcome::Newer, reports);
+        }
+        let plans: Vec<Plan> = (files.iter().zip(found).zip(said))
+            .map(|((file, found), said)| match said {
+                Ok(said) => self.plan(file, found, said == Said::Failed),
+                Err(errno) => Plan::Refuse(untold(file.path(), errno)),
+            })
+            .collect();
         for (report, plan) in reports.iter_mut().zip(&plans) {
             match plan {
                 Plan::Refuse(why) => report.refused = Some(why.clone()),
@@ -234,11 +258,39 @@ impl Recovery<'_> {
         (outcome, reports)
     }
 
-    /// What is to become of a file.
-    fn plan(&self, at: usize) -> Plan {
-        let file = &self.files[at];
-        let found = find(file, self.ways.as_ref().and_then(|ways| ways.get(at)));
-        let decided = self.situation.decide(file, found);
+    fn find(&self, at: usize) -> Found {
+        let ways = self.ways.as_ref();
+        find(&self.files[at], ways.and_then(|ways| ways.get(at)))
+    }
+
+    /// What is said of the lane's records in a file.
+    fn said_in(&self, found: &Found) -> Result<Said, Errno> {
+        let Found::Here(seen) = found else {
+            return Ok(Said::Nothing);
+        };
+        let read = || match () {
+            () if void::is_marked(seen, self.owner)? => Ok(Said::Void),
+            () if void::is_failed(seen, self.owner)? => Ok(Said::Failed),
+            () => Ok(Said::Nothing),
+        };
+        match read() {
+            // A pool that is memory takes what is to be said, but for one that is damaged.
+            Err(_) if !self.situation.on_disk || self.situation.options.force => Ok(Said::Nothing),
+            said => said,
+        }
+    }
+
+    /// What is to become of a file, of which a sync `failed` that the lane does not know of.
+    fn plan(&self, file: &Logged<'_>, found: Found, failed: bool) -> Plan {
+        let mark = match failed {
+            true => self.situation.mark.and_failed(),
+            false => self.situation.mark,
+        };
+        let situation = Situation {
+            mark,
+            ..self.situation
+        };
+        let decided = situation.decide(file, found);
         decided.unwrap_or_else(|e| Plan::Refuse(format!("{e}. Remedy that, then recover again")))
     }
 
@@ -251,6 +303,33 @@ impl Recovery<'_> {
                 .to_owned()
         })
     }
+}
+
+/// What is said of the lane's records in a file, where the pool took nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    /// None is needed.
+    Void,
+    /// A sync of the file failed.
+    Failed,
+}
+
+/// In words: why nothing is done with a file.
+fn untold(path: &Path, errno: Errno) -> String {
+    format!(
+        "whether the pool's disk failed while {} was in use cannot be told: reading its extended attributes: {errno}. Remedy that (as a user who may \
+         read it), then recover again; `forebay recover --force` writes what the pool has without knowing it",
+        path.display()
+    )
+}
+
+/// In words: why a file gets nothing of what the lane has of it.
+fn newer(path: &Path) -> String {
+    format!(
+        "{} was synced when the pool's disk had failed, and the program went on without the pool: what that has of it is older, and is dropped",
+        path.display()
+    )
 }
 
 fn report(file: &Logged<'_>) -> FileReport {

@@ -110,13 +110,7 @@ impl<'a> Work<'a> {
         let path = file.path().display();
         match failed {
             Failed::Sync(errno) => {
-                self.mark = match self.mark {
-                    Mark::Replay(replay) => Mark::Replay(super::label::Replaying {
-                        failed: true,
-                        ..replay
-                    }),
-                    _ => Mark::Failed,
-                };
+                self.mark = self.mark.and_failed();
                 self.lane.relabel(&relabelled(self.label, self.mark));
                 format!(
                     "{path} cannot be synced: {errno}. Remedy that, then recover again: its writes are kept in the pool until then"
@@ -258,7 +252,7 @@ impl<'a> Work<'a> {
         accessed: (i64, i64),
         modified: Duration,
     ) -> Result<(), Failed> {
-        rustix::fs::fsync(open).map_err(Failed::Sync)?;
+        fsync(open)?;
         step();
         let times = Timestamps {
             last_access: Timespec {
@@ -288,9 +282,14 @@ fn errno_of(error: std::io::Error) -> Errno {
 
 /// Syncs a file, and the directories that have its names.
 fn sync(file: &Logged<'_>, open: &File) -> Result<(), Failed> {
-    rustix::fs::fsync(open).map_err(Failed::Sync)?;
+    fsync(open)?;
     sync_parents(file)?;
     sys::confirm_sync(open).map_err(Failed::Sync)
+}
+
+fn fsync(open: &File) -> Result<(), Failed> {
+    let done = sys::sync_fault().map_or_else(|| rustix::fs::fsync(open), Err);
+    done.map_err(Failed::Sync)
 }
 
 fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {

@@ -23,7 +23,7 @@ use crate::{
     log::Kept,
     replay::{Mark, write_at},
     shared::{Gone, State},
-    sys,
+    sys, void,
 };
 use forebay_pool::Lsn;
 use rustix::{fs::OFlags, io::Errno};
@@ -96,7 +96,16 @@ pub(super) fn run(shared: &Shared, run: &Run) {
     let mut last_tail = 0;
     loop {
         let seen = run.lane.turned();
-        if let Some(last) = run.lane.complete().last() {
+        let is_sound = run.lane.is_sound();
+        if !is_sound && run.page.failing() {
+            // No sync of any file succeeds until all do.
+            if !run.repair_all(shared) {
+                return;
+            }
+            continue;
+        }
+        // What is complete in one that is not sound cannot be released.
+        if let Some(last) = run.lane.complete().last().filter(|_| is_sound) {
             if forebay_pool::fault_enabled!("release-early") {
                 run.lane.release(last.end);
             }
@@ -209,7 +218,12 @@ impl Run {
     /// Says that a file could not be synced, with what error.
     fn failed(&self, number: usize, known: &Known, errno: Errno) -> Errno {
         // First of all, and where it outlives us: nobody else gets this error from the kernel.
-        self.mark(Mark::Failed);
+        if self.mark(Mark::Failed).is_err()
+            && let Some(file) = &known.file
+        {
+            // If that is not taken either, there is nothing left to say it by.
+            let _ = void::mark_failed(file.as_fd(), self.lane.owner());
+        }
         self.page.fail(number, errno);
         let what_now = match self.page.files[number].stamp().state {
             State::Strayed => {
@@ -312,7 +326,8 @@ impl Run {
         if done.is_ok() {
             self.page.repaired(number);
             if !self.page.failing() {
-                self.mark(Mark::None);
+                // What stays marked is looked at more closely by a recovery.
+                let _ = self.mark(Mark::None);
             }
             self.changed.notify_all();
         }
@@ -342,20 +357,7 @@ fn key_of(file: &File) -> Option<Key> {
 }
 
 fn sync_data(file: &File) -> std::io::Result<()> {
-    fault().map_or_else(|| file.sync_data(), Err)
-}
-
-/// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`; the largest count: always).
-fn fault() -> Option<std::io::Error> {
-    let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;
-    let text = std::fs::read_to_string(&path).ok()?;
-    let (errno, count) = text.trim().split_once(' ')?;
-    let (errno, count): (i32, u64) = (errno.parse().ok()?, count.parse().ok()?);
-    let left = count.checked_sub(1)?;
-    if count < u64::MAX {
-        std::fs::write(&path, format!("{errno} {left}")).ok()?;
-    }
-    Some(std::io::Error::from_raw_os_error(errno))
+    sys::sync_fault().map_or_else(|| file.sync_data(), |errno| Err(errno.into()))
 }
 
 /// Copies a file's content below `to`, at its own path; whole or not at all.

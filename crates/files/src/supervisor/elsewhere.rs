@@ -8,6 +8,7 @@ use super::Shared;
 use crate::{
     absorbed::{self, Key, View},
     processes,
+    record::silence,
     wire::{self, Answer, Request},
 };
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long another run may take to answer: its process has [`FOREIGN_WAIT`](super::let_go::FOREIGN_WAIT) to let go.
+/// How long another run may take to answer: its process has a [silence] to let go.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 /// Attempts to reach it.
 const ATTEMPTS: u32 = 5;
@@ -86,8 +87,8 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), stat: &Stat) -> Elsewher
             found = Elsewhere::LetGo(format!("{who} absorbed it"));
         } else {
             if processes::is_process(pid) {
-                // It lets go at its next call; one that does nothing logs nothing.
-                thread::sleep(super::let_go::FOREIGN_WAIT);
+                // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a disk.
+                thread::sleep(silence(true));
             }
             found = Elsewhere::LetGo(format!(
                 "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"

@@ -1,23 +1,24 @@
 //! Files that are to be plain, because a process that is no member is to write to them. docs/files-protocol.md, "Whoever else writes".
 
 use super::{Shared, elsewhere};
-use crate::absorbed::Key;
-use std::{path::PathBuf, time::Duration};
+use crate::{absorbed::Key, record::silence};
+use std::{path::PathBuf, thread, time::Duration};
 
-/// How long who wants to write to an absorbed file plainly waits for it to be plain: a member that is stopped in the middle of a write cannot
-/// be waited for. But nothing is logged of the file in that time, so a replay sees that it was changed later.
-pub(super) const FOREIGN_WAIT: Duration = Duration::from_secs(2);
+/// How long a member that is in the middle of a write is waited for, and the disk.
+const RETIRE_WAIT: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// Makes the file plain, if the run absorbs it, and returns when it is, or after [`FOREIGN_WAIT`].
+    /// Makes the file plain, if the run absorbs it, and returns when it is. Or else, since a member that is stopped in the middle of a write cannot be waited
+    /// for, nor a disk that fails, after a [silence]: nothing is logged of the file in that time, so a replay sees that it was changed later.
     pub(super) fn let_go(&self, key: Key) {
         let Some(run) = self.running() else { return };
         // A file that is being registered is so by a process that has it open already.
         if let Some((number, stamp, _)) = run.find(key) {
-            let retired = run.retire(self, number, stamp.generation, FOREIGN_WAIT);
+            let retired = run.retire(self, number, stamp.generation, RETIRE_WAIT);
             // It cannot be synced, or a member is stopped in the middle of a write: it is written to past the lane nevertheless.
             if retired.is_err() {
                 run.page.files[number].stray(stamp.generation);
+                thread::sleep(silence(self.pool.needs_commit()));
             }
         }
     }

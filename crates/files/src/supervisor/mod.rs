@@ -1,6 +1,6 @@
 //! The supervisor: the database's parent, which makes durable behind it what the pool made durable at once.
 //!
-//! It listens on a Unix socket for members (processes of the database) and for those who look at it. A run has one lane (`run`): each member has a
+//! It listens on a Unix socket for members (processes of the database) and for those who look at it. A run has one lane (`run`; `settle` where it fails): each member has a
 //! thread that answers it (`member`, `register`), and two threads of the run prepare its segments and sync its files (`drain`). What keeps a file
 //! from being absorbed twice is in `accept` (who may say what), `elsewhere` (other runs) and `watch`, `hold`, `notice` (processes outside).
 //! When the last member has ended, what the lane holds is synced, and the lane goes back to the pool.
@@ -16,6 +16,7 @@ mod member;
 mod notice;
 mod register;
 mod run;
+mod settle;
 mod status;
 mod watch;
 

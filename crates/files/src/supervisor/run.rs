@@ -9,7 +9,7 @@ use crate::{
     shared::{Gone, SharedPage, Stamp, State},
     sys,
 };
-use forebay_pool::{ClaimOptions, Pool, PoolOptions, SharedLane};
+use forebay_pool::{ClaimOptions, Pool, PoolError, PoolOptions, SharedLane};
 use parking_lot::{Condvar, Mutex};
 use rustix::{fs::Stat, io::Errno};
 use std::{
@@ -142,8 +142,11 @@ impl Run {
     }
 
     /// Marks the lane, for a recovery.
-    pub(super) fn mark(&self, mark: Mark) {
-        self.lane.relabel(&replay::label(mark, &self.whose));
+    ///
+    /// # Errors
+    /// The pool's disk failed.
+    pub(super) fn mark(&self, mark: Mark) -> Result<(), PoolError> {
+        self.lane.relabel(&replay::label(mark, &self.whose))
     }
 
     /// The lane, to log by.
@@ -231,6 +234,11 @@ impl Run {
             if end.is_some_and(|end| self.lane.usage().head >= end) {
                 return Ok(());
             }
+            if !self.lane.is_sound() {
+                // What is not released by now never is.
+                drop(drained);
+                return self.settle(shared);
+            }
             if let Some(errno) = self.page.failure() {
                 return Err(errno);
             }
@@ -239,43 +247,6 @@ impl Run {
             }
             self.changed.wait_for(&mut drained, LOOK);
         }
-    }
-
-    /// The lane has ended before the run, because the pool's disk failed or a process damaged the memory that all share: syncs every file really, after
-    /// which nothing in the lane is needed.
-    ///
-    /// # Errors
-    /// That of a file that cannot be synced: then the lane stays as it is.
-    fn settle(&self, shared: &Shared) -> Result<(), Errno> {
-        let _one = self.repairing.lock();
-        if self.lane.is_settled() {
-            return Ok(());
-        }
-        if let Some(errno) = self.page.failure() {
-            return Err(errno);
-        }
-        let (why, remedy) = match self.lane.failure() {
-            Some(error) => (
-                format!(
-                    "the disk of the pool {} failed ({error})",
-                    self.pool.path().display()
-                ),
-                "See to that disk, and restart the program",
-            ),
-            None => (
-                "a process of the run has damaged the memory that all of them share".to_owned(),
-                "Restart the program, and look into what it writes to",
-            ),
-        };
-        sys::complain(&format!(
-            "{why}: nothing is absorbed any more, and every sync is a real one. What was acknowledged is not lost. {remedy}"
-        ));
-        self.sync_files(shared, |_| true)?;
-        self.lane.settle().map_err(|e| {
-            // A recovery would write what the pool has over what is newer.
-            sys::complain(&format!("{e}. Nothing is lost, and no sync succeeds any more: stop the program, and see to the pool's disk"));
-            Errno::IO
-        })
     }
 
     /// All members are gone: drains the lane, and gives it back.
@@ -301,7 +272,13 @@ impl Run {
             let _ = thread.join();
         }
         self.ended.store(true, Release);
-        if drained.is_ok() && self.lane.give_back() {
+        // Of one that is settled nothing is needed, though the pool's disk may not take that it is free.
+        let is_done = || {
+            self.lane.give_back()
+                || self.lane.is_settled()
+                || self.lane.failure().is_some() && self.settle(shared).is_ok()
+        };
+        if drained.is_ok() && is_done() {
             (0..FILES_MAX).for_each(|number| self.forget(shared, number, false));
             return Ok(());
         }
@@ -312,7 +289,10 @@ impl Run {
         });
         let why = failed.unwrap_or_else(|| match drained {
             Err(errno) => format!("its files cannot be synced: {errno}"),
-            Ok(()) => "something was written while it ended".to_owned(),
+            Ok(()) => match self.lane.failure() {
+                Some(error) => format!("the pool's disk failed: {error}"),
+                None => "something was written while it ended".to_owned(),
+            },
         });
         *self.left.lock() = Some(why.clone());
         Err(why)

@@ -170,7 +170,17 @@ impl Lab {
 
     /// Recovers as if in `boot` (this one, if none): the reports.
     pub fn recover(&self, boot: Option<&str>, options: &[&str]) -> Vec<Value> {
+        self.recover_with(boot, options, |_| {})
+    }
+
+    pub fn recover_with(
+        &self,
+        boot: Option<&str>,
+        options: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Vec<Value> {
         let mut command = self.recover_command(options);
+        change(&mut command);
         if let Some(boot) = boot {
             command
                 .env("FOREBAY_TEST_BOOT_ID", boot)
@@ -362,4 +372,11 @@ pub fn seed() -> u64 {
 
 pub fn output_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Copies a program, by one of its own: had this process the copy open for writing, a child that another thread starts at that
+/// moment would have so, too, and the copy could not be executed.
+pub fn copy(program: &str, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
+    assert!(copied.success());
 }

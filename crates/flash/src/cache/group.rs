@@ -27,9 +27,11 @@ pub(super) struct Group {
     capacity: u32,
     count: AtomicU32,
     pub(super) bytes: RwLock<Buffer>,
-    /// Failed syncs when it was written whole; `None` if it was not.
+    /// Failed syncs when it was written whole; `None` if it was not, [`GONE`] once it is recorded: its slots may be another group's by now.
     written: Mutex<Option<u64>>,
 }
+
+const GONE: Option<u64> = Some(u64::MAX);
 
 impl Group {
     /// Position behind its last page.
@@ -196,7 +198,7 @@ impl Cache {
     pub(super) fn write_group(&self, group: &Group) -> Result<(), FlashError> {
         let mut written = group.written.lock();
         let failures = self.flash_failures.load(Relaxed);
-        if *written == Some(failures) {
+        if *written == Some(failures) || *written == GONE {
             return Ok(());
         }
         let bytes = group.bytes.read();
@@ -214,6 +216,7 @@ impl Cache {
 
     /// A group that is durable and recorded leaves memory; its buffer is used again if nobody reads it.
     pub(super) fn recycle(&self, group: Arc<Group>) {
+        *group.written.lock() = GONE;
         if let Ok(group) = Arc::try_unwrap(group) {
             let mut tail = self.tail.lock();
             if tail.spare.len() < self.options.groups_unsynced_max as usize {

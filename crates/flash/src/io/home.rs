@@ -86,17 +86,22 @@ impl Home for HomeFiles {
         }
         let next = AtomicUsize::new(0);
         let failed = Mutex::new(None);
-        thread::scope(|scope| {
-            for _ in 0..self.in_flight.min(pages.len()) {
-                scope.spawn(|| {
-                    while let Some(page) = pages.get(next.fetch_add(1, Relaxed)) {
-                        if let Err(e) = self.write_one(page) {
-                            failed.lock().get_or_insert(e);
-                            next.store(pages.len(), Relaxed);
-                        }
-                    }
-                });
+        let write = || {
+            while let Some(page) = pages.get(next.fetch_add(1, Relaxed)) {
+                if let Err(e) = self.write_one(page) {
+                    failed.lock().get_or_insert(e);
+                    next.store(pages.len(), Relaxed);
+                }
             }
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.in_flight.min(pages.len()) {
+                // Where the system has no thread left, the others do it, this one at least.
+                if thread::Builder::new().spawn_scoped(scope, write).is_err() {
+                    break;
+                }
+            }
+            write();
         });
         failed.into_inner().map_or(Ok(()), Err)
     }

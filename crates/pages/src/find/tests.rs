@@ -75,6 +75,8 @@ fn renamed_files_are_found_and_deleted_ones_forgotten() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd", "db/c.ibd"]);
     let db = world.data().join("db");
     fs::rename(db.join("a.ibd"), db.join("z.ibd")).unwrap();
+    // Open, so that its number is not given to another within the same tick of the clock.
+    let _old = fs::File::open(db.join("b.ibd")).unwrap();
     fs::remove_file(db.join("b.ibd")).unwrap();
     // The same name, and another file.
     fs::write(db.join("b.ibd"), vec![9; BYTES]).unwrap();

@@ -115,7 +115,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Makes `state` the lane's state, durably. `entry` is the entry as last read or written.
+    /// Makes `state` the lane's state, durably. `entry` is the entry as last read or written; if the medium fails, it stays so.
     pub fn write_lane(&self, lane: u32, entry: &mut LaneEntry, state: LaneState) {
         let sequence = entry.state.map_or(1, |s| s.sequence + 1);
         let state = LaneState { sequence, ..state };
@@ -125,6 +125,9 @@ impl Tables<'_> {
         let at = self.geometry.lane_entry(lane) + (entry.next_slot * LINE) as u64;
         self.media.stream(at, &[IoSlice::new(&bytes)], 0);
         self.media.fence();
+        if self.media.check().is_err() {
+            return;
+        }
         entry.state = Some(state);
         entry.next_slot = 1 - entry.next_slot;
     }

@@ -8,7 +8,8 @@
 //! * everything else when it is [written back](Media::write_back). Blocks that are durable are never written again before their segment is
 //!   released, so that a torn write hurts none of them.
 //!
-//! A disk that fails once is written to no more ([`Media::check`]): what it has from before stays what a recovery finds.
+//! A disk that fails once is written to no more ([`Media::check`]): what it has from before stays what a recovery finds. One thing is tried again
+//! ([`Media::try_again`]): to say in the tables that a lane is not needed any more.
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
@@ -167,12 +168,16 @@ fn sealed(bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// In tests: an error instead of a write, while the file that the environment names is there.
+/// In tests: an error instead of a write, while the file that the environment names is there, or as often as it says.
 fn fault() -> Option<io::Error> {
     static FAULT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path = FAULT.get_or_init(|| std::env::var_os("FOREBAY_TEST_DISK_FAULT").map(PathBuf::from));
-    let is_there = path.as_ref().is_some_and(|path| path.exists());
-    is_there.then(|| io::Error::from_raw_os_error(libc::EIO))
+    let path = path.as_ref()?;
+    let often = std::fs::read_to_string(path).ok()?;
+    if let Ok(often) = often.trim().parse::<u64>() {
+        std::fs::write(path, often.checked_sub(1)?.to_string()).ok()?;
+    }
+    Some(io::Error::from_raw_os_error(libc::EIO))
 }
 
 fn write_durably(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
@@ -315,6 +320,10 @@ impl Media for DiskMedia {
             0 => Ok(()),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
+    }
+
+    fn try_again(&self) {
+        self.failed.store(0, Release);
     }
 
     fn shared_memory(&self) -> Option<BorrowedFd<'_>> {

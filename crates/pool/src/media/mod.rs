@@ -182,6 +182,9 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
+    /// A medium that failed is written to once more: the caller has ended every log that relied on it.
+    fn try_again(&self) {}
+
     /// The memory, for another process to open the same medium with.
     fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
         None

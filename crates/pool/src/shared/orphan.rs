@@ -12,6 +12,7 @@ use crate::{
     lane::split,
 };
 use std::sync::atomic::Ordering::Acquire;
+use uuid::Uuid;
 
 impl Member {
     /// Calls `each` with the published records of the segments that are not released, in log order. The lane was
@@ -35,14 +36,22 @@ impl Member {
         }
     }
 
+    /// Whose log it is: the same for no other lane, of whatever pool.
+    #[must_use]
+    pub fn owner(&self) -> Uuid {
+        self.owner
+    }
+
     /// Changes the lane's label, durably.
     ///
     /// # Errors
     /// If the lane is not in the pool's table.
     pub fn relabel(&self, label: &str) -> Result<(), PoolError> {
         let (lane, ..) = self.entry()?;
+        // The disk may have failed in one place only, or for a while.
+        self.core.media.try_again();
         self.core.tables().write_label(lane, label);
-        Ok(())
+        self.core.check()
     }
 
     /// The lane was [abandoned](Self::abandon), and everything in it is durable elsewhere: a recovery finds nothing in it. Its segments
@@ -60,6 +69,8 @@ impl Member {
             return Err(self.damaged("its tail is in no segment"));
         };
         let head = start + geometry.segment_bytes;
+        // The disk may have failed in one place only, or for a while.
+        self.core.media.try_again();
         self.core
             .tables()
             .write_lane(lane, &mut entry, LaneState { head, ..state });

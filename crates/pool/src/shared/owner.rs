@@ -24,6 +24,7 @@ use std::{
     sync::atomic::Ordering::{Acquire, SeqCst},
     time::{Duration, Instant},
 };
+use uuid::Uuid;
 
 /// How long the owner waits for what members do without waiting themselves.
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
@@ -116,13 +117,18 @@ impl SharedLane {
         media.stream(control.offsets[slot], &[IoSlice::new(&header.encode())], 0);
         media.fence();
         // The head may come to this segment before anything in it is committed.
-        if media.write_back(control.offsets[slot], PAGE).is_err() {
-            self.state().close();
+        if let Err(error) = media.write_back(control.offsets[slot], PAGE) {
+            self.fail(&error);
             return None;
         }
         self.state().set_segment(slot, control.offsets[slot], start);
         control.order.push_back((slot, start));
         Some(slot)
+    }
+
+    /// The medium failed: the lane ends.
+    fn fail(&self, error: &io::Error) {
+        self.state().fail(error.raw_os_error().unwrap_or(libc::EIO));
     }
 
     /// What members join by.
@@ -251,28 +257,23 @@ impl SharedLane {
         let Some(mark) = self.sane_mark(&control) else {
             return;
         };
-        let mut freed = Vec::new();
-        let mut head = None;
-        while let Some(&(slot, start)) = control.order.front()
-            && start + bytes <= end
-            && start + bytes < mark
-        {
-            control.order.pop_front();
-            freed.push(slot);
-            head = Some(start + bytes);
-        }
+        let is_free = |start: Lsn| start + bytes <= end && start + bytes < mark;
+        let freed = (control.order.iter()).take_while(|(_, start)| is_free(*start));
+        let freed: Vec<_> = freed.copied().collect();
+        let head = freed.last().map(|(_, start)| start + bytes);
         if let (Some(head), Some(state)) = (head, control.entry.state) {
             crate::failpoint!("pool:release-entry");
             let tables = self.us.core.tables();
             tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
-            if self.us.core.check().is_err() {
-                // A recovery begins where the head was: what is there stays there.
-                self.state().close();
+            if let Err(error) = self.us.core.media.check() {
+                // A recovery begins where the head was: what is there stays there, and is not released.
+                self.fail(&error);
                 return;
             }
             self.committed_to(head);
             crate::failpoint!("pool:release-free");
-            for slot in freed {
+            for (slot, _) in freed {
+                control.order.pop_front();
                 self.state().set_segment(slot, control.offsets[slot], NONE);
                 control.free.push(slot);
             }
@@ -315,9 +316,24 @@ impl SharedLane {
         of_a_member.or_else(|| self.us.core.media.check().err())
     }
 
+    /// Whose log it is: the same for no other lane, of whatever pool.
+    #[must_use]
+    pub fn owner(&self) -> Uuid {
+        self.us.owner
+    }
+
     /// Changes the label, durably.
-    pub fn relabel(&self, label: &str) {
-        self.us.core.tables().write_label(self.lane, label);
+    ///
+    /// # Errors
+    /// The medium failed, so that a recovery may find the label as it was.
+    pub fn relabel(&self, label: &str) -> Result<(), PoolError> {
+        let core = &self.us.core;
+        if self.state().is_closed() {
+            // The disk may have failed in one place only, or for a while.
+            core.media.try_again();
+        }
+        core.tables().write_label(self.lane, label);
+        core.check()
     }
 
     /// Nothing is appended from now on: members are told that the lane is closed. What is being appended is finished.
@@ -340,10 +356,19 @@ impl SharedLane {
         };
         let head = last + self.segment_bytes();
         let tables = self.us.core.tables();
+        // The disk may have failed in one place only, or for a while.
+        self.us.core.media.try_again();
         tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
         self.us.core.check()?;
         control.settled = true;
         Ok(())
+    }
+
+    /// As [`settle`](Self::settle) where that cannot be written to the medium: the caller has noted elsewhere, durably, that nothing which a recovery finds in the lane is
+    /// needed.
+    pub fn settled_elsewhere(&self) {
+        self.state().abandon();
+        self.control.lock().settled = true;
     }
 
     /// True once the lane is [settled](Self::settle).
@@ -352,8 +377,8 @@ impl SharedLane {
         self.control.lock().settled
     }
 
-    /// Closes the lane and gives it back to the pool, if everything in it was released, or it is [settled](Self::settle). False otherwise: then it stays its owner's, with
-    /// everything in it. The caller knows that no member lives.
+    /// Closes the lane and gives it back to the pool, if everything in it was released, or it is [settled](Self::settle). False otherwise, or if the medium fails: then it
+    /// stays its owner's, with everything in it. The caller knows that no member lives.
     #[must_use]
     pub fn give_back(&self) -> bool {
         self.close();
@@ -374,6 +399,10 @@ impl SharedLane {
         };
         let tables = self.us.core.tables();
         tables.write_lane(self.lane, &mut control.entry, freed);
+        if let Err(error) = self.us.core.media.check() {
+            self.fail(&error);
+            return false;
+        }
         control.given_back = true;
         control.order.clear();
         true

@@ -25,8 +25,8 @@ mod threads;
 mod world;
 
 use harness::{
-    SECONDS_MAX, SEED, TRANSCRIPT, assert_all_called, assert_same, make_pool, plain, program,
-    run_with_pool, run_worker, seeds, side_by_side,
+    SECONDS_MAX, SEED, TRANSCRIPT, assert_same, compare_until_all_are_called, make_pool, plain,
+    program, run_with_pool, run_worker, side_by_side,
 };
 use std::{path::Path, process::Command};
 
@@ -50,13 +50,11 @@ fn under_forebay(worker: &Path, dir: &Path) -> Command {
 
 #[test]
 fn the_same_calls_do_the_same() {
-    let compare = |seed| {
+    compare_until_all_are_called(|seed| {
         let (plain, forebay) = side_by_side(seed, plain, under_forebay);
         assert_same(seed, &plain, &forebay);
         plain
-    };
-    let outcomes: Vec<_> = seeds().into_iter().map(compare).collect();
-    assert_all_called(&outcomes);
+    });
 }
 
 /// Not a test: what the other runs, in a process of its own.

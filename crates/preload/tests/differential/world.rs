@@ -110,7 +110,9 @@ pub struct World {
     pub is_unshared: bool,
     pub transcript: String,
     pub called: BTreeSet<&'static str>,
-    turns: BTreeMap<&'static str, usize>,
+    /// How often each list of names was asked for. Two lists may begin with the same name: with one count for both, one of them would get
+    /// only every other turn.
+    turns: BTreeMap<&'static [&'static str], usize>,
     pub foreign: foreign::Libraries,
 }
 
@@ -307,8 +309,8 @@ impl World {
     }
 
     /// One of a function's names, each in its turn.
-    pub fn spelling(&mut self, names: &[&'static str]) -> &'static str {
-        let turn = self.turns.entry(names[0]).or_default();
+    pub fn spelling(&mut self, names: &'static [&'static str]) -> &'static str {
+        let turn = self.turns.entry(names).or_default();
         *turn += 1;
         names[(*turn - 1) % names.len()]
     }

@@ -1,9 +1,9 @@
-//! [`DeadStarts`]: where scans of a range may begin in the tables, because all that is before is deleted in memory.
+//! [`DeadStarts`]: where scans of a range may begin in what is older than the active chunk, because all that is before is deleted.
 //!
-//! A queue is scanned from its start for every pop, and what was popped is still in the tables, hidden by deletes in memory, until
-//! an ingestion and a merge. A key of the tables that is hidden once stays hidden, by the same chunk or a newer one, as long as the
-//! tables hold the same: a key that is put again is found in the chunk. So what one scan has found hidden at its start, later scans of
-//! the same range skip. What the tables hold follows from their watermark; a higher one makes everything here void.
+//! A queue is scanned from its start for every pop, and what was popped is still in the frozen chunks and in the tables, hidden by deletes in
+//! newer ones, until an ingestion and a merge. A key there that is hidden once stays hidden, by the same chunk, by what that chunk became, or by a
+//! newer one, until another chunk is frozen: a key that is put again is found in the active one. So what one scan has found hidden at its start,
+//! later scans of the same range skip. Where the active chunk starts says what is older; a later one makes everything here void.
 
 use super::scan::ScanRange;
 use forebay_pool::Lsn;
@@ -20,8 +20,8 @@ pub(super) struct DeadStarts(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// Of the tables.
-    watermark: Lsn,
+    /// Where the active chunk starts.
+    active: Lsn,
     starts: Vec<Start>,
 }
 
@@ -32,7 +32,7 @@ struct Start {
     first: First,
 }
 
-/// The first key of a range that the tables have and that is not known to be hidden.
+/// The first key of a range that what is older than the active chunk has and that is not known to be hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum First {
     Key(Vec<u8>),
@@ -40,22 +40,22 @@ pub(super) enum First {
 }
 
 impl DeadStarts {
-    /// Where a scan of `range`, which sees what is below `limit`, begins in the tables of `watermark`; `None` if nothing is known.
-    pub(super) fn find(&self, range: &ScanRange, limit: Lsn, watermark: Lsn) -> Option<First> {
+    /// Where a scan of `range`, which sees what is below `limit`, begins in what is older than the chunk from `active` on; `None` if nothing is known.
+    pub(super) fn find(&self, range: &ScanRange, limit: Lsn, active: Lsn) -> Option<First> {
         let known = self.0.lock();
         let mut starts = known.starts.iter();
         let start = starts.find(|start| start.range == *range && start.limit <= limit)?;
-        (known.watermark == watermark).then(|| start.first.clone())
+        (known.active == active).then(|| start.first.clone())
     }
 
     /// Remembers what such a scan has found.
-    pub(super) fn note(&self, range: &ScanRange, limit: Lsn, watermark: Lsn, first: First) {
+    pub(super) fn note(&self, range: &ScanRange, limit: Lsn, active: Lsn, first: First) {
         let mut known = self.0.lock();
-        if known.watermark > watermark {
+        if known.active > active {
             return;
         }
-        if known.watermark < watermark || known.starts.len() >= RANGES_MAX {
-            known.watermark = watermark;
+        if known.active < active || known.starts.len() >= RANGES_MAX {
+            known.active = active;
             known.starts.clear();
         }
         known.starts.retain(|start| start.range != *range);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_is_known_for_its_range_its_tables_and_whoever_sees_as_much() {
+    fn a_start_is_known_for_its_range_its_active_chunk_and_whoever_sees_as_much() {
         let dead = DeadStarts::default();
         let (range, other) = (ScanRange::prefix(b"a"), ScanRange::prefix(b"b"));
         let first = First::Key(b"a7".to_vec());

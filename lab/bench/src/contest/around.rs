@@ -1,13 +1,13 @@
 //! What stands around a database's program: what its command line begins with, its environment, and its pool.
 
-use super::{Contender, Pools, Syncs};
+use super::{Contender, Pools, Setup, Syncs};
 use crate::{
     BenchError,
     place::{device_argument, forebay_run, lab_program},
     processes::{eat_syncs, find_eatmydata},
     scratch::ScratchPool,
-    sql::User,
 };
+use forebay_measure::user::User;
 use serde::Serialize;
 use std::{
     ffi::OsString,
@@ -55,12 +55,21 @@ pub struct Behind {
     pub real_sync_seconds: f64,
 }
 
+impl Setup {
+    /// How a contender's program is to be run, by `user` if not by ourselves.
+    pub fn setting<'a>(&'a self, contender: &'a Contender, user: Option<&'a User>) -> Setting<'a> {
+        Setting {
+            forebay: &self.forebay,
+            contender,
+            pools: &self.pools,
+            user,
+        }
+    }
+}
+
 impl Setting<'_> {
     /// Makes the pool, and says what stands before the program. `devices`: directories, and the emulated devices that they are on; `options`: more of
     /// `forebay run`, which then stands there in any case.
-    ///
-    /// # Errors
-    /// Those of the pool.
     pub fn around(
         &self,
         devices: &[(&Path, &str)],
@@ -106,7 +115,6 @@ impl Setting<'_> {
 
 impl Around {
     /// Bytes of a pool in memory that are the program's, used or not: its lane's segments.
-    #[must_use]
     pub fn nvm_bytes(&self) -> Option<u64> {
         let pool = self.pool.as_ref().filter(|_| self.in_memory)?.pool();
         let lanes = pool.lanes();
@@ -115,14 +123,12 @@ impl Around {
     }
 
     /// The same of a program that has ended, whose lane is given back: what it had at least.
-    #[must_use]
     pub fn lane_bytes(&self, buffers: u16) -> Option<u64> {
         let pool = self.pool.as_ref().filter(|_| self.in_memory)?.pool();
         Some(u64::from(buffers) * pool.geometry().segment_bytes)
     }
 
     /// What `forebay status` says of the program, if it runs under `forebay run`.
-    #[must_use]
     pub fn behind(&self) -> Option<Behind> {
         self.pool.as_ref()?;
         let said = Command::new(&self.forebay)

@@ -4,7 +4,7 @@
 //! of several kinds and sizes are contenders of their own. A [`Cell`] of the report's table is what all contenders are measured at, in turn,
 //! round after round; [`Contest`] lets them. What stands before a database's program for that is in [`around`].
 
-pub mod around;
+pub(crate) mod around;
 mod pools;
 mod report;
 
@@ -18,8 +18,9 @@ use crate::{
     device::{self, Effort},
     histogram::Percentiles,
     processes::find_eatmydata,
-    rounds::in_turn,
+    rounds::take_turns,
     scratch::ScratchDir,
+    units::named,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -55,28 +56,34 @@ pub struct Mode {
 }
 
 /// As the database is, every sync by the disk.
-pub const PLAIN: Mode = Mode {
-    name: "plain",
-    survives: "a power cut",
-    settings: &[],
-    syncs: Syncs::Disk,
-};
+pub const PLAIN: Mode = Mode::new("plain", "a power cut", &[]);
 /// The same, with libeatmydata.
-pub const EATMYDATA: Mode = Mode {
-    name: "eatmydata",
-    survives: "a process crash",
-    settings: &[],
-    syncs: Syncs::Eaten,
-};
+pub const EATMYDATA: Mode = Mode::new("eatmydata", "a process crash", &[]).by(Syncs::Eaten);
 /// The same, under `forebay run`.
-pub const FOREBAY: Mode = Mode {
-    name: "forebay",
-    survives: "what the pool does",
-    settings: &[],
-    syncs: Syncs::Forebay,
-};
+pub const FOREBAY: Mode = Mode::new("forebay", "what the pool does", &[]).by(Syncs::Forebay);
 
 impl Mode {
+    /// A mode of this name, whose syncs the disk serves.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        survives: &'static str,
+        settings: &'static [&'static str],
+    ) -> Self {
+        Self {
+            name,
+            survives,
+            settings,
+            syncs: Syncs::Disk,
+        }
+    }
+
+    /// The same mode, with its syncs served so.
+    #[must_use]
+    pub const fn by(self, syncs: Syncs) -> Self {
+        Self { syncs, ..self }
+    }
+
     /// The same mode of a database with these settings.
     #[must_use]
     pub const fn with(self, settings: &'static [&'static str]) -> Self {
@@ -88,11 +95,7 @@ impl Mode {
     /// # Errors
     /// In words: that there is none, and which there are.
     pub fn named(all: &[Self], name: &str) -> Result<Self, String> {
-        let found = all.iter().find(|mode| mode.name == name);
-        found.copied().ok_or_else(|| {
-            let names: Vec<_> = all.iter().map(|mode| mode.name).collect();
-            format!("there is no such mode; there are {}", names.join(", "))
-        })
+        named("mode", all, name)
     }
 }
 
@@ -277,21 +280,18 @@ impl<'a> Contest<'a> {
     ) -> Result<(), BenchError> {
         let modes = self.modes.iter().copied().filter(wanted);
         let contenders = self.setup.pools.contenders(modes);
-        let mut rounds: Vec<Vec<Sample>> = contenders.iter().map(|_| Vec::new()).collect();
-        for round in 0..self.setup.rounds {
-            for at in in_turn(0..contenders.len(), round) {
-                let sample = measure(self.scratch.path(), &contenders[at])?;
-                self.note(&format!(
-                    "{} {}, {cell}: {:.0} {}/s, p99 {:.0} µs",
-                    self.report.bench,
-                    report::name(&contenders[at]),
-                    sample.ops_per_s,
-                    self.report.unit,
-                    sample.latency.p99_us.unwrap_or(0.0)
-                ));
-                rounds[at].push(sample);
-            }
-        }
+        let rounds = take_turns(&contenders, self.setup.rounds, |contender| {
+            let sample = measure(self.scratch.path(), contender)?;
+            self.note(&format!(
+                "{} {}, {cell}: {:.0} {}/s, p99 {:.0} µs",
+                self.report.bench,
+                report::name(contender),
+                sample.ops_per_s,
+                self.report.unit,
+                sample.latency.p99_us.unwrap_or(0.0)
+            ));
+            Ok::<_, BenchError>(sample)
+        })?;
         for (contender, rounds) in contenders.into_iter().zip(rounds) {
             self.report.add(cell, contender, rounds);
         }

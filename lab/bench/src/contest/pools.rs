@@ -4,9 +4,9 @@ use super::{Contender, Mode, Syncs};
 use crate::{
     BenchError,
     scratch::{PoolSource, ScratchPool},
-    sql::User,
 };
 use forebay_device::memory::Profile;
+use forebay_measure::user::User;
 use forebay_pool::SEGMENTS_MAX;
 use std::path::PathBuf;
 

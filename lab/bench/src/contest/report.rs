@@ -4,7 +4,7 @@ use super::{Behind, Contender, Sample, Setup};
 use crate::{
     device::Speed,
     histogram::Percentiles,
-    report::{Table, device, figure, min_max},
+    report::{Table, device, figure, min_max, notes, object},
     rounds::{Span, median, median_round, span},
     units::bytes_name,
 };
@@ -60,14 +60,11 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell of these columns, in the order of their names.
+    /// A cell of these columns, an object.
     #[must_use]
-    pub fn new(tag: String, columns: &[(&str, Value)]) -> Self {
-        let columns = columns
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.clone()));
+    pub fn new(tag: String, columns: Value) -> Self {
         Self {
-            columns: columns.collect(),
+            columns: object(columns),
             tag,
         }
     }
@@ -161,18 +158,14 @@ impl Report {
         if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {
             notes.push("vm.overcommit_memory is 2: a fork may fail for want of memory".to_owned());
         }
-        let settings = [
-            ("rounds", json!(setup.rounds)),
-            ("buffers", json!(setup.pools.buffers)),
-            ("buffer_bytes", json!(setup.pools.buffer_bytes)),
-            ("pool", json!(setup.pools.source.to_string())),
-            ("pool_disks", json!(setup.pools.disks)),
-            (
-                "processors",
-                json!(std::thread::available_parallelism().map_or(1, usize::from)),
-            ),
-        ];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value));
+        let settings = json!({
+            "rounds": setup.rounds,
+            "buffers": setup.pools.buffers,
+            "buffer_bytes": setup.pools.buffer_bytes,
+            "pool": setup.pools.source.to_string(),
+            "pool_disks": setup.pools.disks,
+            "processors": std::thread::available_parallelism().map_or(1, usize::from),
+        });
         Self {
             bench,
             unit,
@@ -181,9 +174,15 @@ impl Report {
             rows: Vec::new(),
             missing: Vec::new(),
             ratios: BTreeMap::new(),
-            settings: settings.into_iter().collect(),
+            settings: object(settings),
             notes,
         }
+    }
+
+    /// Adds settings, an object, and what to know when reading the figures.
+    pub fn tell(&mut self, settings: Value, note: &str) {
+        self.settings.extend(object(settings));
+        self.notes.push(note.to_owned());
     }
 
     /// Says that something was not measured.
@@ -273,10 +272,7 @@ impl Report {
         for missing in &self.missing {
             let _ = writeln!(text, "{}: {}", missing.name, missing.error);
         }
-        for note in &self.notes {
-            let _ = writeln!(text, "note: {note}");
-        }
-        text
+        text + &notes(&self.notes)
     }
 
     fn rows_table(&self) -> String {
@@ -300,7 +296,7 @@ impl Report {
             format!("min-max {rate}"),
             "what is acknowledged survives".to_owned(),
         ]);
-        let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut table = Table::new(&head);
         for row in &self.rows {
             let latency = row.latency;
             let mut cells = vec![row.name()];
@@ -345,10 +341,8 @@ impl Report {
 /// What a row says of a pool: the bytes of it, and what the supervisor did.
 #[must_use]
 pub(crate) fn of_pool(nvm_bytes: Option<u64>, behind: Option<Behind>) -> Map<String, Value> {
-    let mut more = Map::new();
-    more.insert("nvm_bytes_peak".to_owned(), json!(nvm_bytes));
-    if let Some(behind) = behind {
-        more.insert("behind".to_owned(), json!(behind));
+    match behind {
+        Some(behind) => object(json!({"nvm_bytes_peak": nvm_bytes, "behind": behind})),
+        None => object(json!({"nvm_bytes_peak": nvm_bytes})),
     }
-    more
 }

@@ -8,114 +8,32 @@ mod ours;
 mod report;
 mod table;
 
+pub use forebay_device::fabric::Policy;
 pub use report::{Comparison, Missing, Reduction, Report, Row};
 pub use table::fam as table;
 
 use crate::{
-    BenchError, peers,
-    rounds::{median, span},
+    BenchError,
+    rounds::{median, span, take_turns},
     scratch::ScratchDir,
 };
-use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::path::{Path, PathBuf};
 
-/// How the processor's cache stands before the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Policy {
-    /// Uncached.
-    Uc,
-    /// Write-through: reads are cached, each write goes to the device.
-    Wt,
-    /// Write-combining: writes leave in bursts, reads are uncached.
-    Wc,
-}
+/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
+/// device.
+const STORES: [&str; 2] = [OURS, LEVELDB];
+const OURS: &str = "forebay";
+const LEVELDB: &str = "leveldb";
 
-impl Policy {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Uc, Self::Wt, Self::Wc];
-
-    /// The device's profile under this policy.
-    #[must_use]
-    pub fn profile(self) -> String {
-        format!("gen-z-{self}")
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uc => "uc",
-            Self::Wt => "wt",
-            Self::Wc => "wc",
-        })
-    }
-}
-
-impl FromStr for Policy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|policy| policy.to_string() == text)
-            .ok_or_else(|| "there is no such cache policy; there are uc, wt and wc".to_owned())
-    }
-}
-
-/// What is done with all pairs, one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Workload {
-    /// Puts in the order of the keys.
-    SequentialPut,
-    /// Puts in random order.
-    RandomPut,
-    /// Puts in random order, each synced. Ours are durable in any case.
-    RandomPutSync,
-    /// Gets in the order of the keys.
-    SequentialGet,
-    /// Gets in random order.
-    RandomGet,
-}
-
-impl Workload {
-    /// All of them, in the paper's order.
-    pub const ALL: [Self; 5] = [
-        Self::SequentialPut,
-        Self::RandomPut,
-        Self::RandomPutSync,
-        Self::SequentialGet,
-        Self::RandomGet,
-    ];
-
-    fn is_get(self) -> bool {
-        matches!(self, Self::SequentialGet | Self::RandomGet)
-    }
-
-    /// As it stands in the JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SequentialPut => "sequential_put",
-            Self::RandomPut => "random_put",
-            Self::RandomPutSync => "random_put_sync",
-            Self::SequentialGet => "sequential_get",
-            Self::RandomGet => "random_get",
-        }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|workload| workload.name() == name)
-    }
-}
+/// What is done with all pairs, one after the other, in the paper's order. Our puts are durable in
+/// any case: synced ones are random ones once more.
+pub const WORKLOADS: [&str; 5] = [
+    "sequential_put",
+    "random_put",
+    "random_put_sync",
+    "sequential_get",
+    "random_get",
+];
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -184,27 +102,8 @@ impl Config {
     }
 }
 
-/// Who is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Contestant {
-    /// Our store, resident in the memory.
-    Forebay,
-    /// LevelDB, with its directory on the device.
-    Leveldb,
-}
-
-impl fmt::Display for Contestant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Forebay => "forebay",
-            Self::Leveldb => peers::leveldb::NAME,
-        })
-    }
-}
-
 /// Microseconds an operation, by workload.
-type Measured = Vec<(Workload, f64)>;
+type Measured = Vec<(&'static str, f64)>;
 
 /// Runs it all. `note` is told what is being done.
 ///
@@ -214,66 +113,61 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let scratch = ScratchDir::new_in(&config.dir)?;
     let mut missing = Vec::new();
-    let mut leveldb = match leveldb::Runner::new(config, scratch.path()) {
-        Ok(runner) => Some(runner),
+    let mut leveldb = match leveldb::program(scratch.path()) {
+        Ok(program) => Some(program),
         Err(BenchError::Config(error)) => {
             missing.push(Missing {
-                store: Contestant::Leveldb,
+                store: LEVELDB,
                 error,
             });
             None
         }
         Err(error) => return Err(error),
     };
-    let mut rounds: BTreeMap<(Contestant, u64, Policy, Workload), Vec<f64>> = BTreeMap::new();
-    let turns = config.rounds * config.sizes.len() * config.policies.len();
-    let mut turn = 0;
-    for _ in 0..config.rounds {
-        for &pair_bytes in &config.sizes {
-            for &policy in &config.policies {
-                turn += 1;
-                note(&format!(
-                    "{turn} of {turns}: pairs of {pair_bytes} bytes, {policy}"
-                ));
-                let mut take = |contestant, measured: Measured| {
-                    for (workload, us) in measured {
-                        let key = (contestant, pair_bytes, policy, workload);
-                        rounds.entry(key).or_default().push(us);
-                    }
-                };
-                take(
-                    Contestant::Forebay,
-                    ours::measure(config, scratch.path(), policy, pair_bytes)?,
-                );
-                match leveldb.as_ref().map(|it| it.measure(policy, pair_bytes)) {
-                    None => {}
-                    Some(Ok(measured)) => take(Contestant::Leveldb, measured),
-                    // Ours are measured all the same.
-                    Some(Err(error)) => {
-                        leveldb = None;
-                        missing.push(Missing {
-                            store: Contestant::Leveldb,
-                            error: format!(
-                                "not measured from pairs of {pair_bytes} bytes under {policy} on: {error}"
-                            ),
-                        });
-                    }
-                }
+    let mut cases = Vec::new();
+    for &pair_bytes in &config.sizes {
+        for &policy in &config.policies {
+            cases.extend(STORES.map(|store| (store, pair_bytes, policy)));
+        }
+    }
+    let rounds = take_turns(&cases, config.rounds, |&(store, pair_bytes, policy)| {
+        note(&format!("{store}: pairs of {pair_bytes} bytes, {policy}"));
+        if store == OURS {
+            return ours::measure(config, scratch.path(), policy, pair_bytes);
+        }
+        let Some(program) = &leveldb else {
+            return Ok(Measured::new());
+        };
+        leveldb::measure(config, scratch.path(), program, (policy, pair_bytes)).or_else(|error| {
+            // Ours are measured all the same.
+            leveldb = None;
+            let from = format!("from pairs of {pair_bytes} bytes under {policy} on");
+            missing.push(Missing {
+                store,
+                error: format!("not measured {from}: {error}"),
+            });
+            Ok(Measured::new())
+        })
+    })?;
+    let mut rows = Vec::new();
+    for (&(store, pair_bytes, policy), rounds) in cases.iter().zip(rounds) {
+        for workload in WORKLOADS {
+            let its = rounds.iter().flatten().filter(|(of, _)| *of == workload);
+            let us: Vec<f64> = its.map(|(_, us)| *us).collect();
+            if !us.is_empty() {
+                rows.push(Row {
+                    store,
+                    policy,
+                    workload,
+                    pair_bytes,
+                    ops: config.pairs,
+                    us_per_op: median(&us),
+                    us_per_op_span: span(&us),
+                });
             }
         }
     }
-    let rows = rounds
-        .into_iter()
-        .map(|((store, pair_bytes, policy, workload), us)| Row {
-            store,
-            policy,
-            workload,
-            pair_bytes,
-            ops: config.pairs,
-            us_per_op: median(&us),
-            us_per_op_span: span(&us),
-        })
-        .collect();
+    rows.sort_by_key(|row| (row.store, row.pair_bytes, row.policy));
     Ok(Report::new(config, rows, missing))
 }
 

@@ -1,6 +1,6 @@
 //! Our store, resident in a pool on the emulated memory. Each write workload has a pool of its own, made for the data.
 
-use super::{Config, Measured, Policy, Workload};
+use super::{Config, Measured, Policy};
 use crate::{
     BenchError,
     data::{Random, Values},
@@ -34,7 +34,7 @@ impl Bench {
         policy: Policy,
         pair_bytes: u64,
     ) -> Result<Self, BenchError> {
-        let profile = Profile::named(&policy.profile())
+        let profile = Profile::named(policy.profile())
             .ok_or_else(|| BenchError::Wrong(format!("no profile {}", policy.profile())))?;
         let record = record_bytes(usize::try_from(OP_BYTES + pair_bytes).unwrap_or(usize::MAX));
         let least = (4 * record).max(64 << 10);
@@ -115,19 +115,19 @@ pub(super) fn measure(
     let values = Values::new(value_bytes);
     let new = || Bench::new(config, scratch, policy, pair_bytes);
     let mut measured = vec![
-        (Workload::SequentialPut, new()?.put_all(&in_order, &values)?),
+        ("sequential_put", new()?.put_all(&in_order, &values)?),
         (
-            Workload::RandomPutSync,
+            "random_put_sync",
             new()?.put_all(&shuffled(config.pairs), &values)?,
         ),
     ];
     let bench = new()?;
     let put_us = bench.put_all(&shuffled(config.pairs), &values)?;
-    measured.push((Workload::RandomPut, put_us));
+    measured.push(("random_put", put_us));
     bench.get_all(&in_order, value_bytes)?;
     let get_us = bench.get_all(&in_order, value_bytes)?;
-    measured.push((Workload::SequentialGet, get_us));
+    measured.push(("sequential_get", get_us));
     let get_us = bench.get_all(&shuffled(config.pairs), value_bytes)?;
-    measured.push((Workload::RandomGet, get_us));
+    measured.push(("random_get", get_us));
     Ok(measured)
 }

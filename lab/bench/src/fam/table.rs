@@ -1,8 +1,8 @@
 //! The same figures as tables for people.
 
-use super::{Contestant, Policy, Report, Workload};
+use super::{Comparison, Policy, Report, STORES, WORKLOADS};
 use crate::{
-    report::{Table, figure},
+    report::{Column, Table, figure, notes},
     rounds::Span,
 };
 use std::fmt::Write;
@@ -14,40 +14,27 @@ pub fn fam(report: &Report) -> String {
         "{} pairs, median of {} rounds, microseconds an operation; in brackets per cent below uc\n",
         report.pairs, report.rounds
     );
-    for store in [Contestant::Forebay, Contestant::Leveldb] {
-        for workload in Workload::ALL {
+    for store in STORES {
+        for workload in WORKLOADS {
             let table = of_workload(report, store, workload);
             if !table.is_empty() {
-                write_line(&mut text, &format!("\n{store}, {}\n", workload.name()));
-                text.push_str(&table.render());
+                let title = format!("\n{store}, {}\n", workload);
+                text += &(title + &table.render());
             }
         }
     }
-    let mut table = Table::new(&["against uc", "", "paper", "here"]);
-    for line in &report.comparison {
-        table.row(vec![
-            line.what.to_owned(),
-            line.store.to_string(),
-            percent(Some(line.paper_percent)),
-            percent(line.measured_percent),
-        ]);
-    }
-    write_line(&mut text, &format!("\n{}", table.render()));
+    let columns: [Column<&Comparison>; 4] = [
+        ("against uc", |line| line.what.to_owned()),
+        ("", |line| line.store.to_string()),
+        ("paper", |line| percent(Some(line.paper_percent))),
+        ("here", |line| percent(line.measured_percent)),
+    ];
+    let against_uc = Table::of(&columns, &report.comparison).render();
+    let _ = write!(text, "\n{against_uc}");
     for missing in &report.missing {
-        write_line(
-            &mut text,
-            &format!("\n{}: {}\n", missing.store, missing.error),
-        );
+        let _ = writeln!(text, "\n{}: {}", missing.store, missing.error);
     }
-    for note in &report.notes {
-        write_line(&mut text, &format!("note: {note}\n"));
-    }
-    text
-}
-
-fn write_line(text: &mut String, line: &str) {
-    // Writing to a string cannot fail.
-    let _ = text.write_str(line);
+    text + &notes(&report.notes)
 }
 
 fn percent(span: Option<Span>) -> String {
@@ -58,7 +45,7 @@ fn percent(span: Option<Span>) -> String {
 }
 
 /// A line for each size, a column for each policy.
-fn of_workload(report: &Report, store: Contestant, workload: Workload) -> Table {
+fn of_workload(report: &Report, store: &str, workload: &str) -> Table {
     let rows: Vec<_> = report
         .rows
         .iter()

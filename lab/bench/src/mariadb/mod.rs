@@ -11,18 +11,15 @@ pub mod workload;
 use crate::{
     BenchError,
     contest::{Mode, Sample},
-    sql::{Config, Database, Load, Round, modes},
+    sql::{Config, Database, Load, modes},
 };
 use load::Size;
 use server::{Launch, Server};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// MariaDB, as [`crate::sql::run`] measures it.
 #[derive(Clone, Copy, Debug)]
 pub struct MariaDb;
-
-/// What all servers have: the binary log, and room in memory for the whole data set.
-const OPTIONS: [&str; 2] = ["--log-bin=binlog", "--innodb-buffer-pool-size=512M"];
 
 /// Redo log and binary log are synced for each transaction.
 const SYNCED: &[&str] = &["--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"];
@@ -33,6 +30,8 @@ impl Database for MariaDb {
     const NAME: &'static str = "mariadb";
     const LOAD: &'static str = "sysbench oltp_write_only over a Unix socket, with a binary log";
     const MODES: [Mode; 4] = modes(SYNCED, NOT_SYNCED);
+    const MEMORY: &'static str = "--innodb-buffer-pool-size=512M";
+    const OPTIONS: &'static [&'static str] = &["--log-bin=binlog"];
     type Size = Size;
 
     fn check(config: &Config<Size>) -> Result<(), BenchError> {
@@ -54,35 +53,23 @@ impl Database for MariaDb {
         }
     }
 
-    fn prepare(size: Size, dir: &Path) -> Result<PathBuf, BenchError> {
-        let mut launch = Launch::new(dir).map_err(BenchError::Config)?;
-        server::create(&launch.data())?;
-        launch.options = vec![OPTIONS[1].to_owned()];
-        let server = Server::start(&launch)?;
-        size.prepare(&server)?;
-        server.stop()?;
-        Ok(launch.data())
+    fn launch(dir: &Path) -> Result<Launch, BenchError> {
+        Launch::new(dir).map_err(BenchError::Config)
     }
 
-    fn measure(round: Round<'_, Size>) -> Result<Sample, BenchError> {
-        let mut launch = Launch::new(round.dir).map_err(BenchError::Config)?;
-        launch.wrapper = round.around.wrapper.clone();
-        launch.processors = round.processors;
-        launch.environment = round.around.environment.clone();
-        launch.options = OPTIONS
-            .iter()
-            .chain(round.mode.settings)
-            .map(|&word| word.to_owned())
-            .collect();
-        let server = Server::start(&launch)?;
-        // Pages and plans are in memory then.
-        let warm_up = Load {
-            seconds: 1,
-            ..round.load
-        };
-        load::run(load::WRITE_ONLY, &warm_up, &server)?;
-        let measured = load::run(load::WRITE_ONLY, &round.load, &server)?;
-        server.stop()?;
-        Ok(measured)
+    fn create(launch: &Launch) -> Result<(), BenchError> {
+        server::create(&launch.data())
+    }
+
+    fn start(launch: &Launch) -> Result<Server, BenchError> {
+        Server::start(launch)
+    }
+
+    fn prepare(size: Size, server: &Server) -> Result<(), BenchError> {
+        size.prepare(server)
+    }
+
+    fn work(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
+        load::run(load::WRITE_ONLY, load, server)
     }
 }

@@ -3,21 +3,18 @@
 //! What `forebay-lab mariadb` measures, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
 //! is started on it, [`Server`] is one that runs.
 
-use super::client::Connection;
+use super::{MariaDb, client::Connection};
 use crate::{
     BenchError,
-    processes::{Handle, find_program, output},
-    sql::{
-        Client,
-        running::{Running, command_line, option, pinned},
-    },
+    processes::{find_program, output},
+    server::{self, Program},
+    sql::{Client, running::option},
 };
-use rustix::process::Signal;
 use std::{
     ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
-    process::{Command, ExitStatus},
+    process::Command,
 };
 
 pub use crate::sql::running::{copy, said_by};
@@ -48,25 +45,15 @@ pub fn lacking() -> Option<String> {
 /// # Errors
 /// [`BenchError::Config`] if it is not installed, [`BenchError::Child`] with what it said.
 pub fn create(data: &Path) -> Result<(), BenchError> {
-    let mut datadir = OsString::from("--datadir=");
-    datadir.push(data);
     // Its own: a server that starts deletes what others have in the directory of temporary files.
     let temporary = tempfile::tempdir().map_err(BenchError::io("making", &std::env::temp_dir()))?;
-    let done = output(
-        Command::new(program("mariadb-install-db").map_err(BenchError::Config)?)
-            .args(["--no-defaults", "--skip-test-db", &own_user()])
-            .arg("--auth-root-authentication-method=normal")
-            .arg(datadir)
-            .env("TMPDIR", temporary.path()),
-    )?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(BenchError::Child(format!(
-            "(mariadb-install-db) ended with {} and said: {}",
-            done.status,
-            String::from_utf8_lossy(&done.stderr).trim()
-        ))),
-    }
+    let mut command = Command::new(program("mariadb-install-db").map_err(BenchError::Config)?);
+    command
+        .args(["--no-defaults", "--skip-test-db", &own_user()])
+        .arg("--auth-root-authentication-method=normal")
+        .arg(option("--datadir=", data))
+        .env("TMPDIR", temporary.path());
+    said_by("mariadb-install-db", output(&mut command)?).map(drop)
 }
 
 /// `--user` with the user that we are: as root the server asks for it.
@@ -76,24 +63,16 @@ fn own_user() -> String {
     format!("--user={}", name.unwrap_or_default())
 }
 
-/// How a server is started.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// The server's program.
-    pub program: PathBuf,
-    /// Where its data directory is (`data`), its socket (`socket`), and its output (`server.out`).
-    pub dir: PathBuf,
-    /// What stands before it on the command line: a program that starts it as its child. May be empty.
-    pub wrapper: Vec<OsString>,
-    /// Processors that it, and what stands before it, may run on, as `taskset` has them.
-    pub processors: Option<String>,
-    /// Environment on top of ours.
-    pub environment: Vec<(OsString, OsString)>,
-    /// Its file of options; none of the machine's are read without.
-    pub defaults: Option<PathBuf>,
-    /// Its options.
-    pub options: Vec<String>,
+impl Program for MariaDb {
+    const NAME: &'static str = "mariadbd";
+    const IN_ITS_DIR: bool = false;
+    type Address = PathBuf;
 }
+
+/// How a server is started.
+pub type Launch = server::Launch<MariaDb>;
+/// A running server.
+pub type Server = server::Server<MariaDb>;
 
 impl Launch {
     /// `mariadbd` with no option in `dir`.
@@ -101,21 +80,7 @@ impl Launch {
     /// # Errors
     /// In words, that it is not installed.
     pub fn new(dir: &Path) -> Result<Self, String> {
-        Ok(Self {
-            program: program("mariadbd")?,
-            dir: dir.to_owned(),
-            wrapper: Vec::new(),
-            processors: None,
-            environment: Vec::new(),
-            defaults: None,
-            options: Vec::new(),
-        })
-    }
-
-    /// The data directory.
-    #[must_use]
-    pub fn data(&self) -> PathBuf {
-        self.dir.join("data")
+        Ok(Self::of(program("mariadbd")?, dir))
     }
 
     /// The socket.
@@ -129,9 +94,8 @@ impl Launch {
         self.dir.join("tmp")
     }
 
-    fn command(&self) -> Command {
-        let before = pinned(self.processors.as_ref());
-        let mut command = command_line(before, &self.wrapper, &self.program);
+    fn server(&self) -> Command {
+        let mut command = self.command(&self.wrapper, &self.program);
         match &self.defaults {
             Some(file) => command.arg(option("--defaults-file=", file)),
             None => command.arg("--no-defaults"),
@@ -142,17 +106,9 @@ impl Launch {
             .arg(option("--socket=", &self.socket()))
             .arg(option("--pid-file=", &self.dir.join("pid")))
             .args(&self.options)
-            .env("TMPDIR", self.temporary())
-            .envs(self.environment.iter().cloned());
+            .env("TMPDIR", self.temporary());
         command
     }
-}
-
-/// A running server, killed when this is dropped, and what stands before it too.
-#[derive(Debug)]
-pub struct Server {
-    socket: PathBuf,
-    running: Running,
 }
 
 impl Server {
@@ -166,21 +122,8 @@ impl Server {
         drop(fs::remove_file(&socket));
         let temporary = launch.temporary();
         fs::create_dir_all(&temporary).map_err(BenchError::io("making", &temporary))?;
-        let serves = || Connection::connect(&socket).is_ok();
-        let running = Running::start(
-            "mariadbd",
-            launch.command(),
-            launch.dir.join("server.out"),
-            !launch.wrapper.is_empty(),
-            serves,
-        )?;
-        Ok(Self { socket, running })
-    }
-
-    /// Its socket.
-    #[must_use]
-    pub fn socket(&self) -> &Path {
-        &self.socket
+        let serves = |socket: &PathBuf| Connection::connect(socket).is_ok();
+        Self::run(launch, socket, launch.server(), serves)
     }
 
     /// A command line of MariaDB's client programs that leads to this server, as root.
@@ -191,7 +134,7 @@ impl Server {
         let mut command = Command::new(program(name).map_err(BenchError::Config)?);
         command
             .args(["--no-defaults", "--user=root"])
-            .arg(option("--socket=", &self.socket));
+            .arg(option("--socket=", self.socket()));
         Ok(command)
     }
 
@@ -202,7 +145,7 @@ impl Server {
             script.to_owned(),
             "--mysql-user=root".into(),
             format!("--mysql-db={DATABASE}").into(),
-            option("--mysql-socket=", &self.socket),
+            option("--mysql-socket=", self.socket()),
         ]
     }
 
@@ -217,39 +160,5 @@ impl Server {
             client.arg(database);
         }
         said_by("mariadb", output(&mut client)?)
-    }
-
-    /// The server process itself.
-    #[must_use]
-    pub fn server(&self) -> &Handle {
-        self.running.server()
-    }
-
-    /// What was started: the server, or what stands before it.
-    #[must_use]
-    pub fn outer(&self) -> &Handle {
-        self.running.outer()
-    }
-
-    /// What both of them have printed so far.
-    #[must_use]
-    pub fn output(&self) -> String {
-        self.running.output()
-    }
-
-    /// Has the server end in the orderly way, and waits for the end of all. Gives what they have printed.
-    ///
-    /// # Errors
-    /// [`BenchError::Child`] if they do not end, or end with an error.
-    pub fn stop(mut self) -> Result<String, BenchError> {
-        self.running.stop(Signal::TERM)
-    }
-
-    /// Waits for the end of all without asking for it.
-    ///
-    /// # Errors
-    /// [`BenchError::Child`] if they do not end.
-    pub fn wait(&mut self) -> Result<ExitStatus, BenchError> {
-        self.running.wait()
     }
 }

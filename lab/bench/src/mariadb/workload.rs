@@ -10,36 +10,20 @@ use std::{
     process::Command,
 };
 
-/// The scripts' files, by their path in `lab/sysbench/`.
-const FILES: [(&str, &str); 7] = [
-    (
-        "lib/workload.lua",
-        include_str!("../../../sysbench/lib/workload.lua"),
-    ),
-    (
-        "linkbench/linkbench.lua",
-        include_str!("../../../sysbench/linkbench/linkbench.lua"),
-    ),
-    (
-        "tpcc/checks.lua",
-        include_str!("../../../sysbench/tpcc/checks.lua"),
-    ),
-    (
-        "tpcc/load.lua",
-        include_str!("../../../sysbench/tpcc/load.lua"),
-    ),
-    (
-        "tpcc/random.lua",
-        include_str!("../../../sysbench/tpcc/random.lua"),
-    ),
-    (
-        "tpcc/tpcc.lua",
-        include_str!("../../../sysbench/tpcc/tpcc.lua"),
-    ),
-    (
-        "tpcc/transactions.lua",
-        include_str!("../../../sysbench/tpcc/transactions.lua"),
-    ),
+/// Files of `lab/sysbench/`, each with its path there.
+macro_rules! files {
+    ($($path:literal),*) => { [$(($path, include_str!(concat!("../../../sysbench/", $path)))),*] };
+}
+
+/// The scripts.
+const FILES: [(&str, &str); 7] = files![
+    "lib/workload.lua",
+    "linkbench/linkbench.lua",
+    "tpcc/checks.lua",
+    "tpcc/load.lua",
+    "tpcc/random.lua",
+    "tpcc/tpcc.lua",
+    "tpcc/transactions.lua"
 ];
 
 /// MyRocks, as a storage engine.

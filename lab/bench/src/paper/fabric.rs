@@ -18,8 +18,7 @@ pub(super) fn device(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         let x = format!("{access} {}, {order}", bytes_name(kind.bytes as u64));
         let ratio = row.measured_us / row.profile_us;
         for (panel, figure) in [("time", row.measured_us), ("deviation", ratio)] {
-            let row = Row::of(panel, Place::Here.name(), &row.profile, &x, &[figure]);
-            measured.rows.push(row);
+            measured.round(panel, Place::Here.name(), &row.profile, &x, figure);
         }
     }
     Ok(measured)
@@ -33,17 +32,17 @@ pub(super) fn fam(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let here = Place::Here.name();
     for row in &report.rows {
         let series = format!("{} {}", row.store, row.policy);
-        let (panel, x) = (row.workload.name(), bytes_name(row.pair_bytes));
+        let (panel, x) = (row.workload, bytes_name(row.pair_bytes));
         let row = Row::spanned(panel, here, &series, &x, row.us_per_op, row.us_per_op_span);
         measured.rows.push(row);
     }
     for missing in &report.missing {
-        let store = missing.store.to_string();
-        let row = |it: fam::Workload| Row::missing(it.name(), here, &store, "", &missing.error);
-        measured.rows.extend(fam::Workload::ALL.map(row));
+        for workload in fam::WORKLOADS {
+            measured.missing(workload, here, missing.store, "", &missing.error);
+        }
     }
     for note in report.notes {
-        measured.note(&[], note);
+        measured.note(note);
     }
     Ok(measured)
 }

@@ -1,15 +1,13 @@
 //! P4, figure 10: SETs under `forebay run` with a pool as slow as other memories.
 
-use super::{Lab, Measured, Row, policies};
+use super::{Lab, Measured, policies};
 use crate::{
     BenchError,
     place::Place,
     redis::{Config, modes::FOREBAY},
     rounds::in_turn,
-    units::bytes_name,
 };
 use forebay_device::memory::Profile;
-use std::collections::BTreeMap;
 
 /// P4's memories.
 const MEMORIES: [&str; 4] = ["dram", "pcm", "xpoint-mm", "xpoint-sm"];
@@ -19,7 +17,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.server()?;
     let mut measured = Measured::default();
     // One round of each memory after the other, so that they take turns.
-    let mut rounds: BTreeMap<(&str, String), Vec<f64>> = BTreeMap::new();
     for round in 0..lab.rounds() {
         for memory in in_turn(MEMORIES, round) {
             let mut config = Config {
@@ -31,19 +28,14 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             let mut one = Measured::default();
             policies::add(lab, &config, Place::Here, "", &mut one)?;
             measured.devices.append(&mut one.devices);
-            for row in one.rows.into_iter().filter(|row| row.panel == "sets") {
-                rounds.entry((memory, row.x)).or_default().extend(row.value);
+            for row in one.rows.iter().filter(|row| row.panel == "sets") {
+                if let Some(rate) = row.value {
+                    measured.round("sets", Place::Here.name(), memory, &row.x, rate);
+                }
             }
         }
     }
-    for memory in MEMORIES {
-        for size in SIZES.map(bytes_name) {
-            let figures = rounds.remove(&(memory, size.clone())).unwrap_or_default();
-            let row = Row::of("sets", Place::Here.name(), memory, &size, &figures);
-            measured.rows.push(row);
-        }
-    }
-    measured.note(&[],
+    measured.note(
         "the pool's accesses wait as long as P4's wrapper does beyond DRAM (50/50 ns read/write): pcm 0/450, xpoint-mm 50/50, xpoint-sm 150/150 \
          ns, once for each stretch of memory that is written, not once for each cache line",
     );

@@ -10,7 +10,7 @@
 //!
 //! Then the server is started on it, and every key is looked for.
 
-use super::{Lab, Measured, Row, SERVER};
+use super::{Lab, Measured, SERVER};
 use crate::{
     BenchError,
     contest::{Mode, Pools, Syncs, around::Setting},
@@ -19,8 +19,7 @@ use crate::{
     redis::{
         mix,
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
-        resp::Reply,
-        server::Server,
+        resp::{Connection, Reply, expect_ok, unexpected},
         stage::{Rewrites, Stage},
     },
     scratch::ScratchDir,
@@ -36,6 +35,8 @@ use std::{
 };
 
 const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
+/// Has the supervisor keep a copy of each file as of its last sync, in this directory.
+const SYNCED: &str = "FOREBAY_TEST_SYNCED";
 const VALUE: &[u8] = b"thirty-two bytes, as P4's values";
 
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
@@ -43,32 +44,29 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let x = format!("{keys} keys");
     lab.server()?;
     let mut measured = Measured::default();
+    let here = Place::Here.name();
     for mode in MODES {
-        let mut lost = Vec::new();
-        let mut why = None;
         for _ in 0..lab.rounds() {
             match one(lab, mode, keys)? {
                 Ok(percent) => {
                     lab.note(&format!(
                         "{SERVER} {mode}: {percent:.2} % of {keys} acknowledged keys lost"
                     ));
-                    lost.push(percent);
+                    measured.round("lost", here, mode.name, &x, percent);
                 }
-                Err(missing) => why = Some(missing),
+                Err(why) => {
+                    measured.missing("lost", here, mode.name, &x, &why);
+                    break;
+                }
             }
         }
-        let here = Place::Here.name();
-        measured.rows.push(match why {
-            Some(why) => Row::missing("lost", here, mode.name, &x, &why),
-            None => Row::of("lost", here, mode.name, &x, &lost),
-        });
     }
-    measured.note(&[],
+    measured.note(
         "killed with SIGKILL after the last acknowledgement; the append-only file is then put back to what was really synced (by the times of \
          strace for plain servers, by the supervisor's own copies under forebay), as after a power cut with nothing written back by the kernel \
          itself; under forebay the restart replays the pool, as after another boot",
     );
-    measured.note(&[],
+    measured.note(
         "what everysec loses is what came after its last sync began: a share that depends on how many seconds the keys took",
     );
     Ok(measured)
@@ -92,18 +90,18 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
     let traced = mode.syncs == Syncs::Disk;
     let trace = scratch.path().join("syncs");
     let copies = scratch.path().join("synced");
+    let launch = stage.launch_mut();
     if traced {
         let Some(strace) = find_program("strace") else {
-            return Ok(Err(
-                "strace is not installed: apt-get install strace".to_owned()
-            ));
+            let why = "strace is not installed: apt-get install strace";
+            return Ok(Err(why.to_owned()));
         };
-        stage.launch_mut().wrapper = tracer(&strace, &trace);
+        launch.wrapper = tracer(&strace, &trace);
     }
     if mode == FOREBAY {
         fs::create_dir_all(&copies).map_err(BenchError::io("creating", &copies))?;
-        let variable = (OsString::from("FOREBAY_TEST_SYNCED"), copies.clone().into());
-        stage.launch_mut().environment.push(variable);
+        let variable = (SYNCED.into(), copies.clone().into());
+        launch.environment.push(variable);
     }
     let mut server = match stage.start() {
         Err(BenchError::Child(said)) if traced => {
@@ -111,8 +109,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
         }
         other => other?,
     };
-    let promised =
-        promise(&server, keys).map_err(BenchError::io("talking to", Path::new("the server")))?;
+    let promised = server.talk(|connection| promise(connection, keys))?;
     // Its supervisor first, which would write on.
     if mode == FOREBAY {
         server.outer().signal(Signal::KILL);
@@ -133,41 +130,25 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
             put_back(stage.data_dir(), &copies)
                 .map_err(BenchError::io("putting back files in", stage.data_dir()))?;
             let environment = &mut stage.launch_mut().environment;
-            environment.retain(|(name, _)| name != "FOREBAY_TEST_SYNCED");
-            environment.push((
-                "FOREBAY_TEST_BOOT_ID".into(),
-                uuid::Uuid::new_v4().to_string().into(),
-            ));
+            environment.retain(|(name, _)| name != SYNCED);
+            let boot = uuid::Uuid::new_v4().to_string();
+            environment.push(("FOREBAY_TEST_BOOT_ID".into(), boot.into()));
             // The pool is emulated, and stands for one on persistent memory.
             environment.push(("FOREBAY_TEST_POOL_SURVIVED".into(), "1".into()));
         }
         _ => {}
     }
     let server = stage.start()?;
-    let found =
-        count(&server, keys).map_err(BenchError::io("talking to", Path::new("the server")))?;
+    let found = server.talk(|connection| count(connection, keys))?;
     server.stop()?;
     Ok(Ok((keys - found) as f64 / keys as f64 * 100.0))
 }
 
 /// What stands before a server to have its syncs noted, and nothing else slowed.
 fn tracer(strace: &Path, output: &Path) -> Vec<OsString> {
+    let options = "-f --seccomp-bpf -qq -y -ttt -e trace=fsync,fdatasync -e signal=none -o";
     let mut words = vec![strace.as_os_str().to_owned()];
-    words.extend(
-        [
-            "-f",
-            "--seccomp-bpf",
-            "-qq",
-            "-y",
-            "-ttt",
-            "-e",
-            "trace=fsync,fdatasync",
-            "-e",
-            "signal=none",
-            "-o",
-        ]
-        .map(OsString::from),
-    );
+    words.extend(options.split(' ').map(OsString::from));
     words.push(output.into());
     words
 }
@@ -185,29 +166,25 @@ fn now() -> f64 {
 }
 
 /// Sets every key, one after the other.
-fn promise(server: &Server, keys: u64) -> io::Result<Promised> {
-    let mut connection = server.connect()?;
+fn promise(connection: &mut Connection, keys: u64) -> io::Result<Promised> {
     let (mut sent, mut acknowledged) = (Vec::new(), Vec::new());
     for number in 0..keys {
         sent.push(now());
         let reply = connection.command(&[b"SET", mix::key(number).as_bytes(), VALUE])?;
-        if !reply.is_ok() {
-            return Err(io::Error::other(format!("the server answered {reply:?}")));
-        }
+        expect_ok(reply)?;
         acknowledged.push(now());
     }
     Ok(Promised { sent, acknowledged })
 }
 
 /// Keys that are there with their value.
-fn count(server: &Server, keys: u64) -> io::Result<u64> {
-    let mut connection = server.connect()?;
+fn count(connection: &mut Connection, keys: u64) -> io::Result<u64> {
     let mut found = 0;
     for number in 0..keys {
         match connection.command(&[b"GET", mix::key(number).as_bytes()])? {
-            Reply::Bytes(Some(value)) if value == VALUE => found += 1,
-            Reply::Bytes(None) => {}
-            other => return Err(io::Error::other(format!("key {number} became {other:?}"))),
+            Reply::BulkString(value) if value == VALUE => found += 1,
+            Reply::Null => {}
+            other => return Err(unexpected(&other)),
         }
     }
     Ok(found)

@@ -1,17 +1,17 @@
 //! P4, figure 8: DRAM and NVM in use by number of pairs.
 
-use super::{Lab, Measured, Row, SERVER, policies};
+use super::{Lab, Measured, SERVER, policies};
 use crate::{
     BenchError,
     contest::Mode,
     place::Place,
+    processes::status_bytes,
     redis::{
-        mix,
+        load, mix,
         modes::{EVERYSEC, FOREBAY, NVM},
         stage::Rewrites,
     },
 };
-use std::{fs, path::Path};
 
 /// Bytes of a pair's value: with its key of 16 bytes it is P4's pair of 32 B and a little more.
 const VALUE_BYTES: u64 = 16;
@@ -34,48 +34,39 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     for mode in MODES {
         let stage = lab.stage(mode, Place::Here, Rewrites::Automatic, lab.dir)?;
         let server = stage.start()?;
-        let talking = || BenchError::io("talking to", Path::new("the server"));
-        let mut connection = server.connect().map_err(talking())?;
         let mut from = 0;
         for &pairs in &pairs {
             lab.note(&format!("{SERVER} {mode}: {pairs} pairs"));
-            mix::load(&mut connection, from, pairs, VALUE_BYTES).map_err(talking())?;
+            server.talk(|connection| {
+                mix::load(connection, from, pairs, VALUE_BYTES)?;
+                load::wait_rewritten(connection)
+            })?;
             from = pairs;
-            crate::redis::load::wait_rewritten(&mut connection).map_err(talking())?;
             let mut processes = vec![server.server().pid()];
             if server.outer().pid() != server.server().pid() {
                 processes.push(server.outer().pid());
             }
             let dram: u64 = processes.into_iter().filter_map(resident_bytes).sum();
-            let mut row = |panel, bytes: u64| {
-                let mib = bytes as f64 / f64::from(1 << 20);
-                let (here, x) = (Place::Here.name(), name(pairs));
-                let row = Row::of(panel, here, mode.name, &x, &[mib]);
-                measured.rows.push(row);
-            };
-            row("dram", dram);
-            if let Some(bytes) = stage.nvm_bytes() {
-                row("nvm", bytes);
+            for (panel, bytes) in [("dram", Some(dram)), ("nvm", stage.nvm_bytes())] {
+                if let Some(bytes) = bytes {
+                    let mib = bytes as f64 / f64::from(1 << 20);
+                    measured.round(panel, Place::Here.name(), mode.name, &name(pairs), mib);
+                }
             }
         }
         server.stop()?;
     }
-    measured.note(&[],
+    measured.note(
         "a pair is a key of 16 bytes and a value of 16, SET with 200 in flight; DRAM is resident memory of the server and, under forebay, of \
          its supervisor; NVM is what the server's lane may take, used or not, and for nvm its append-only files. One run each",
     );
-    measured.note(&[], policies::ALL_IN_NVM);
+    measured.note(policies::ALL_IN_NVM);
     Ok(measured)
 }
 
 /// Memory of the process that is its own: not files that it has mapped, as the pool.
 fn resident_bytes(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+    status_bytes(&pid.to_string(), "RssAnon:")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! P4, figure 9: mixes of SETs and GETs, by a client of our own in memtier's place.
 
-use super::{Lab, Measured, Row, SERVER, SIZES, Size, policies};
+use super::{Lab, Measured, SERVER, SIZES, Size, policies};
 use crate::{
     BenchError,
     contest::Mode,
@@ -8,12 +8,11 @@ use crate::{
     redis::{
         mix::{self, Mix},
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
-        resp::Connection,
+        resp::expect_ok,
         stage::Rewrites,
     },
     rounds::in_turn,
 };
-use std::{collections::BTreeMap, io, path::Path};
 
 const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
 const CLIENTS: u64 = 50;
@@ -55,7 +54,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 sets,
                 gets,
             };
-            let mut figures: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
             for round in 0..lab.rounds_on(place) {
                 for mode in in_turn(MODES, round) {
                     let rate = measure(lab, mode, place, mix)?;
@@ -63,23 +61,18 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                         "{SERVER} {mode} on {}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s",
                         place.name()
                     ));
-                    figures.entry(mode.name).or_default().push(rate);
+                    measured.round(&panel, place.name(), mode.name, &x, rate);
                 }
-            }
-            for mode in MODES {
-                let rates = figures.remove(mode.name).unwrap_or_default();
-                let row = Row::of(&panel, place.name(), mode.name, &x, &rates);
-                measured.rows.push(row);
             }
         }
     }
-    measured.note(&[], format!(
+    measured.note(format!(
         "{} requests a round ({} on the emulated disk) after every key was SET once, {CLIENTS} connections, one request in flight on each; the append-only file is \
          rewritten by the server's default rule (when it has doubled, from 64 MiB on)",
         crate::report::grouped(policies::requests(lab.size) as i64),
         crate::report::grouped(on_emulated(lab.size) as i64)
     ));
-    measured.note(&[], policies::ALL_IN_NVM);
+    measured.note(policies::ALL_IN_NVM);
     Ok(measured)
 }
 
@@ -87,32 +80,19 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 fn measure(lab: &Lab<'_>, mode: Mode, place: Place, mix: Mix) -> Result<f64, BenchError> {
     let stage = lab.stage(mode, place, Rewrites::Automatic, lab.dir)?;
     let server = stage.start()?;
-    let mut connection = server.connect().map_err(talking)?;
-    // The keys are there before the clock starts: what their syncs take is not asked, and one at the end does for all.
-    tell(&mut connection, "CONFIG SET appendfsync no")?;
-    mix::load(&mut connection, 0, mix.keys, mix.value_bytes).map_err(talking)?;
     let policy = match mode == EVERYSEC {
         true => "CONFIG SET appendfsync everysec",
         false => "CONFIG SET appendfsync always",
     };
-    tell(&mut connection, policy)?;
-    tell(&mut connection, "SET synced now")?;
+    server.talk(|connection| {
+        // The keys are there before the clock starts: what their syncs take is not asked, and one at
+        // the end does for all.
+        expect_ok(connection.line("CONFIG SET appendfsync no")?)?;
+        mix::load(connection, 0, mix.keys, mix.value_bytes)?;
+        expect_ok(connection.line(policy)?)?;
+        expect_ok(connection.line("SET synced now")?)
+    })?;
     let measured = mix.run(server.port())?;
     server.stop()?;
     Ok(measured.ops_per_s)
-}
-
-fn talking(error: io::Error) -> BenchError {
-    BenchError::io("talking to", Path::new("the server"))(error)
-}
-
-/// Sends a command that is answered with `OK`.
-fn tell(connection: &mut Connection, line: &str) -> Result<(), BenchError> {
-    let reply = connection.line(line).map_err(talking)?;
-    if reply.is_ok() {
-        return Ok(());
-    }
-    Err(BenchError::Child(format!(
-        "the server answers {line:?} with {reply:?}"
-    )))
 }

@@ -36,7 +36,6 @@ use crate::{
         stage::{Rewrites, Stage},
     },
     scratch::PoolSource,
-    wisckey::Watch,
 };
 use claims::Claim;
 use serde::{Deserialize, Serialize};
@@ -196,7 +195,7 @@ pub(crate) struct Lab<'a> {
     /// How much.
     pub size: Size,
     /// Who is told of progress.
-    pub watch: &'a dyn Watch,
+    pub note: &'a dyn Fn(&str),
 }
 
 /// What a measurement gives: rows of all experiments that it is shared by.
@@ -216,7 +215,7 @@ struct Note {
 
 impl Measured {
     /// Nothing, since something is not installed: a row of each panel says so.
-    fn missing(experiments: &[&Experiment], why: &str) -> Self {
+    fn all_missing(experiments: &[&Experiment], why: &str) -> Self {
         let panels = experiments.iter().flat_map(|it| &it.panels);
         let row = |panel: &Panel| Row::missing(&panel.id, Place::Here.name(), "", "", why);
         Self {
@@ -225,8 +224,13 @@ impl Measured {
         }
     }
 
-    /// Notes something about the figures of `panels`; of none means of all.
-    pub fn note(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
+    /// Notes something about all figures.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.note_of(&[], text);
+    }
+
+    /// Notes something about the figures of `panels`.
+    pub fn note_of(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
         self.notes.push(Note {
             panels,
             text: text.into(),
@@ -249,7 +253,7 @@ impl Measured {
 
 impl Lab<'_> {
     pub(crate) fn note(&self, what: &str) {
-        self.watch.note(what);
+        (self.note)(what);
     }
 
     /// Rounds of each figure.

@@ -1,6 +1,6 @@
 //! What an experiment gave: one JSON file each, which reports are made from (docs/benchmarks.md, "Experiments").
 
-use super::{Size, machine::Machine};
+use super::{Measured, Size, machine::Machine};
 use crate::{BenchError, device::Speed, rounds};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -110,6 +110,28 @@ impl Row {
     }
 }
 
+impl Measured {
+    /// Adds a round to the row of that panel, place, series and x, which is made with its first.
+    pub fn round(&mut self, panel: &str, place: &str, series: &str, x: &str, figure: f64) {
+        let is_it = |row: &Row| {
+            (&*row.panel, &*row.place, &*row.series, &*row.x) == (panel, place, series, x)
+        };
+        match self.rows.iter_mut().find(|row| is_it(row)) {
+            Some(row) => {
+                row.rounds.push(figure);
+                *row = Row::of(panel, place, series, x, &row.rounds);
+            }
+            None => self.rows.push(Row::of(panel, place, series, x, &[figure])),
+        }
+    }
+
+    /// Adds a row that says why there is no figure.
+    pub fn missing(&mut self, panel: &str, place: &str, series: &str, x: &str, why: &str) {
+        let row = Row::missing(panel, place, series, x, why);
+        self.rows.push(row);
+    }
+}
+
 impl Outcome {
     /// The file of an experiment in `dir`.
     #[must_use]
@@ -186,6 +208,22 @@ mod tests {
             ],
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn rounds_make_one_row_in_the_order_of_the_first() {
+        let mut measured = Measured::default();
+        for (series, figure) in [("a", 3.0), ("b", 9.0), ("b", 7.0), ("a", 1.0), ("a", 2.0)] {
+            measured.round("puts", "this disk", series, "4 KiB", figure);
+        }
+        let [a, b] = &measured.rows[..] else {
+            panic!("{:?}", measured.rows);
+        };
+        assert_eq!(
+            *a,
+            Row::of("puts", "this disk", "a", "4 KiB", &[3.0, 1.0, 2.0])
+        );
+        assert_eq!((b.value, &b.rounds[..]), (Some(8.0), &[9.0, 7.0][..]));
     }
 
     #[test]

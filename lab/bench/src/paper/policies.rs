@@ -70,11 +70,11 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         ..config(lab, &[EVERYSEC, ALWAYS, FOREBAY], Place::Here)
     };
     add(lab, &valkey, Place::Here, "valkey ", &mut measured)?;
-    measured.note(&[], format!(
+    measured.note(format!(
         "{} SETs of random keys a round, {CLIENTS} connections; always has at most 2,000 a connection",
         grouped(requests(lab.size) as i64)
     ));
-    measured.note(&[], ALL_IN_NVM);
+    measured.note(ALL_IN_NVM);
     Ok(measured)
 }
 
@@ -112,8 +112,7 @@ pub(super) fn add(
             "" => &missing.name,
             prefix => prefix,
         };
-        let row = Row::missing("sets", place.name(), name, "", &missing.error);
-        measured.rows.push(row);
+        measured.missing("sets", place.name(), name, "", &missing.error);
     }
     if place == Place::Here {
         measured.devices.push(report.device);
@@ -148,9 +147,7 @@ pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         };
         row.series = rewriting.unwrap_or_else(|| row.series.clone());
     }
-    measured.note(
-        &[],
-        format!(
+    measured.note(format!(
             "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done; a lane takes what is free of its pool while the \
              disk is behind",
             grouped(requests(lab.size) as i64)

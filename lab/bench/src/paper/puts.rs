@@ -6,24 +6,16 @@ use super::{Lab, Measured, Row};
 use crate::{
     BenchError,
     device::Effort,
-    live::Live,
-    peers::{other::Other, rocksdb},
-    perf::Sampler,
-    place::{Place, device_argument, lab_program},
-    processes,
-    rounds::Span,
+    peers::Peer,
+    place::{Place, lab_program, on_device},
+    processes::{output, said_by},
+    rounds::{Span, in_turn},
     scratch::ScratchDir,
     units::bytes_name,
-    wisckey::{self, Config, Figures, Limit, Watch},
+    wisckey::{self, Config, Limit},
 };
 use forebay_store::Variant;
 use serde_json::Value;
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::Command,
-    sync::{Arc, Mutex, PoisonError},
-};
 
 /// Bytes of a value.
 const VALUE_BYTES: u64 = 4096;
@@ -39,9 +31,6 @@ struct Sample {
     fsync_percent: Option<f64>,
     us_per_kib: Option<f64>,
 }
-
-/// Samples by contestant.
-type Samples = BTreeMap<String, Vec<Sample>>;
 
 /// Bytes loaded, and Puts.
 pub(super) fn workload(lab_size: super::Size) -> (u64, u64) {
@@ -59,10 +48,7 @@ fn config(lab: &Lab<'_>) -> Config {
         dir: lab.dir.to_owned(),
         pool: lab.pool.clone(),
         value_bytes: VALUE_BYTES as usize,
-        limit: Limit {
-            ops: Some(ops),
-            seconds: None,
-        },
+        limit: Limit::of_ops(ops),
         preload_bytes,
         rounds: 1,
         effort: lab.size.pick(Effort::QUICK, Effort::SHORT, Effort::FULL),
@@ -73,50 +59,42 @@ fn config(lab: &Lab<'_>) -> Config {
 /// Figures 5, 7 and 8: the four variants, and RocksDB.
 pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let config = Config {
-        peers: true,
+        peers: vec![Peer::RocksDb],
         ..config(lab)
     };
     let names: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
     let x = bytes_name(VALUE_BYTES);
     let mut measured = Measured::default();
-    measured.note(&[], format!(
+    measured.note(format!(
         "{} of data are loaded before the clock starts, then {} Puts; it stops when all is on the disk",
         bytes_name(config.preload_bytes),
         config.limit.ops.unwrap_or(0)
     ));
     for place in PLACES {
-        let samples = rounds(lab, &config, place, &mut measured)?;
-        let peers = samples.keys().filter(|name| !names.contains(name));
-        for name in names.iter().chain(peers) {
-            let samples = samples.get(name).map_or(&[][..], Vec::as_slice);
-            let all = |figure: fn(&Sample) -> Option<f64>| {
-                samples.iter().filter_map(figure).collect::<Vec<_>>()
-            };
-            let mut row = |panel, figures: Vec<f64>| {
-                if !figures.is_empty() {
-                    measured
-                        .rows
-                        .push(Row::of(panel, place.name(), name, &x, &figures));
+        for (name, sample) in rounds(lab, &config, place, &mut measured)? {
+            let mut round = |panel, figure: Option<f64>| {
+                if let Some(figure) = figure {
+                    measured.round(panel, place.name(), &name, &x, figure);
                 }
             };
-            row("puts", all(|sample| Some(sample.ops_per_s)));
-            row("latency", all(|sample| sample.us_per_kib));
-            if names.contains(name) {
-                row("share", all(|sample| sample.fsync_percent));
+            round("puts", Some(sample.ops_per_s));
+            round("latency", sample.us_per_kib);
+            if names.contains(&name) {
+                round("share", sample.fsync_percent);
             }
         }
     }
-    if let Err(missing) = rocksdb::find() {
-        measured.rows.push(Row::missing(
+    if let Err(missing) = Peer::RocksDb.check() {
+        measured.missing(
             "puts",
             Place::Here.name(),
-            rocksdb::NAME,
+            Peer::RocksDb.name(),
             &x,
             &missing,
-        ));
+        );
     }
     sampled(lab, &config, &mut measured)?;
-    measured.note(&["latency"],
+    measured.note_of(&["latency"],
         "device latency is of the whole machine's writes to the device, waiting in the queue included (/proc/diskstats); an emulated \
          device has none",
     );
@@ -134,13 +112,12 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             seconds: Some(lab.size.pick(0.3, 2.0, 5.0)),
             ..config(lab).limit
         },
-        peers: true,
-        others: Other::ALL.to_vec(),
+        peers: Peer::ALL.to_vec(),
         rounds: lab.rounds(),
         ..config(lab)
     };
     let x = bytes_name(VALUE_BYTES);
-    let report = wisckey::run(std::slice::from_ref(&config), lab.watch)?;
+    let report = wisckey::run(std::slice::from_ref(&config), lab.note)?;
     for (name, figures) in report.all_rows() {
         let rate = figures.ops_per_s;
         let span = figures.ops_per_s_span.unwrap_or(Span {
@@ -157,13 +134,10 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         ));
     }
     for (name, why) in report.missing_peers() {
-        let row = Row::missing("puts", Place::Here.name(), name, &x, why);
-        measured.rows.push(row);
+        measured.missing("puts", Place::Here.name(), name, &x, why);
     }
     measured.devices.push(report.device);
-    measured.note(
-        &[],
-        format!(
+    measured.note(format!(
             "{} Puts into an empty database, or as many as {} seconds allow; a sync of what was not synced is counted in",
             crate::report::grouped(config.limit.ops.unwrap_or(0) as i64),
             config.limit.seconds.unwrap_or(0.0)
@@ -175,15 +149,8 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 /// Figure 7 by perf: one more round in which every variant is sampled, so that sampling slows no other figure.
 fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<(), BenchError> {
     let place = Place::Here.name();
-    let dir = ScratchDir::new_in(lab.dir)?;
-    let watch = Sampling {
-        inner: lab.watch,
-        dir: dir.path(),
-        running: Mutex::default(),
-        shares: Mutex::default(),
-    };
     let config = Config {
-        peers: false,
+        peers: Vec::new(),
         preload_bytes: 0,
         // Long enough for some thousand samples of what is fast, and an end to what is slow.
         limit: Limit {
@@ -192,36 +159,24 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
         },
         effort: Effort::QUICK,
         latencies: false,
+        is_sampled: true,
         ..config.clone()
     };
-    wisckey::run(std::slice::from_ref(&config), &watch)?;
-    let shares = watch
-        .shares
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let report = wisckey::run(std::slice::from_ref(&config), lab.note)?;
+    let x = bytes_name(VALUE_BYTES);
     let mut failed = None;
-    for (variant, share) in config.variants.iter().zip(shares) {
-        match share {
-            Ok(share) => measured.rows.push(Row::of(
-                "perf",
-                place,
-                &variant.to_string(),
-                &bytes_name(VALUE_BYTES),
-                &[share * 100.0],
-            )),
-            Err(why) => {
-                measured.rows.push(Row::missing(
-                    "perf",
-                    place,
-                    &variant.to_string(),
-                    &bytes_name(VALUE_BYTES),
-                    &format!("{why}; its substitute is the share by accounted time"),
-                ));
-                failed = Some(why);
+    for wisckey::Row { variant, figures } in &report.rows {
+        match &figures.fsync_sample_share {
+            Some(Ok(share)) => measured.round("perf", place, variant, &x, share * 100.0),
+            Some(Err(why)) => {
+                let why_missing = format!("{why}; its substitute is the share by accounted time");
+                measured.missing("perf", place, variant, &x, &why_missing);
+                failed = Some(why.clone());
             }
+            None => {}
         }
     }
-    measured.note(
+    measured.note_of(
         &["perf", "share"],
         format!(
             "shares by perf are of one more round without loaded data, sampled with kernel stacks; accounted shares are those of the rounds of fig. 5: \
@@ -230,42 +185,6 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
         ),
     );
     Ok(())
-}
-
-/// Passes everything on, and samples this process while Puts run.
-struct Sampling<'a> {
-    inner: &'a dyn Watch,
-    dir: &'a Path,
-    running: Mutex<Option<Result<Sampler, String>>>,
-    shares: Mutex<Vec<Result<f64, String>>>,
-}
-
-impl Watch for Sampling<'_> {
-    fn note(&self, what: &str) {
-        self.inner.note(what);
-    }
-
-    fn begin(&self, what: &str, limit: Limit, live: &Arc<Live>) {
-        self.inner.begin(&format!("{what}, sampled"), limit, live);
-        let sampler = Sampler::start(std::process::id(), self.dir);
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
-    }
-
-    fn end(&self, figures: &Figures) {
-        let sampler = self
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(sampler) = sampler {
-            let share = sampler.and_then(Sampler::share);
-            self.shares
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(share);
-        }
-        self.inner.end(figures);
-    }
 }
 
 /// Figure 6: run time over the size of a buffer, relative to that of the same variant with 1 MiB.
@@ -282,25 +201,17 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 effort: Effort::QUICK,
                 ..config(lab)
             };
-            let samples = rounds(lab, &config, place, &mut measured)?;
-            for name in config.variants.iter().map(Variant::to_string) {
-                let samples = samples.get(&name).map_or(&[][..], Vec::as_slice);
-                let seconds: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
-                measured
-                    .rows
-                    .push(Row::of("time", place.name(), &name, &x, &seconds));
+            for (name, sample) in rounds(lab, &config, place, &mut measured)? {
+                measured.round("time", place.name(), &name, &x, sample.seconds);
             }
         }
     }
-    measured.note(&[],
+    measured.note(
         "the run time has the drain of what the buffers hold at the end; with few Puts large buffers absorb most of them, and the drain is a \
          larger part",
     );
     if lab.size == super::Size::Paper {
-        measured.note(
-            &[],
-            "1 GiB is loaded, not 8 GB, as it is loaded for every bar",
-        );
+        measured.note("1 GiB is loaded, not 8 GB, as it is loaded for every bar");
     }
     Ok(measured)
 }
@@ -311,38 +222,30 @@ fn rounds(
     config: &Config,
     place: Place,
     measured: &mut Measured,
-) -> Result<Samples, BenchError> {
-    let mut samples = Samples::new();
+) -> Result<Vec<(String, Sample)>, BenchError> {
+    let mut samples = Vec::new();
     for round in 0..lab.rounds_on(place) {
-        let mut config = config.clone();
-        if round % 2 == 1 {
-            config.variants.reverse();
+        let config = Config {
+            variants: in_turn(config.variants.iter().copied(), round),
+            ..config.clone()
+        };
+        if let Some(profile) = place.profile() {
+            samples.extend(emulated(lab, &config, profile)?);
+            continue;
         }
-        match place.profile() {
-            None => here(lab, &config, &mut samples, measured)?,
-            Some(profile) => emulated(lab, &config, profile, &mut samples)?,
-        }
+        let report = wisckey::run(std::slice::from_ref(&config), lab.note)?;
+        samples.extend(report.all_rows().map(|(name, figures)| {
+            let sample = Sample {
+                ops_per_s: figures.ops_per_s,
+                seconds: figures.seconds,
+                fsync_percent: figures.fsync_cpu_share.map(|share| share * 100.0),
+                us_per_kib: figures.number("device_write_us_per_kib"),
+            };
+            (name, sample)
+        }));
+        measured.devices.push(report.device);
     }
     Ok(samples)
-}
-
-fn here(
-    lab: &Lab<'_>,
-    config: &Config,
-    samples: &mut Samples,
-    measured: &mut Measured,
-) -> Result<(), BenchError> {
-    let report = wisckey::run(std::slice::from_ref(config), lab.watch)?;
-    for (name, figures) in report.all_rows() {
-        samples.entry(name).or_default().push(Sample {
-            ops_per_s: figures.ops_per_s,
-            seconds: figures.seconds,
-            fsync_percent: figures.fsync_cpu_share.map(|share| share * 100.0),
-            us_per_kib: figures.device_write_us_per_kib,
-        });
-    }
-    measured.devices.push(report.device);
-    Ok(())
 }
 
 /// One round by this program as a process under `forebay-lab run --device`.
@@ -350,18 +253,13 @@ fn emulated(
     lab: &Lab<'_>,
     config: &Config,
     profile: &str,
-    samples: &mut Samples,
-) -> Result<(), BenchError> {
+) -> Result<Vec<(String, Sample)>, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
     lab.note(&format!("Puts on {profile}"));
     let variants: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
-    let program = lab_program(lab.forebay);
-    let mut command = Command::new(&program);
+    let mut command = on_device(lab.forebay, scratch.path(), profile);
     command
-        .args(["run", "--no-pool", "--device"])
-        .arg(device_argument(scratch.path(), profile))
-        .arg("--")
-        .arg(&program)
+        .arg(lab_program(lab.forebay))
         .args([
             "wisckey",
             // Its measurement of the device is not used.
@@ -377,25 +275,17 @@ fn emulated(
         .args(["--buffer-size", &config.buffer_bytes.to_string()])
         .arg("--dir")
         .arg(scratch.path());
-    let said = processes::output(&mut command)?;
-    let report: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
-    let Some(rows) = report["rows"].as_array().filter(|_| said.status.success()) else {
-        return Err(BenchError::Child(format!(
-            "forebay-lab wisckey on {profile} ended with {}: {}",
-            said.status,
-            String::from_utf8_lossy(&said.stderr).trim()
-        )));
+    let said = said_by("forebay-lab wisckey", output(&mut command)?)?;
+    let report: Value = serde_json::from_str(&said).unwrap_or_default();
+    let rows = report["rows"].as_array().ok_or_else(|| {
+        BenchError::Child(format!("forebay-lab wisckey on {profile} said: {said}"))
+    })?;
+    let sample = |row: &Value| Sample {
+        ops_per_s: row["ops_per_s"].as_f64().unwrap_or(0.0),
+        seconds: row["seconds"].as_f64().unwrap_or(0.0),
+        fsync_percent: row["fsync_cpu_share"].as_f64().map(|share| share * 100.0),
+        us_per_kib: None,
     };
-    for row in rows {
-        samples
-            .entry(row["variant"].as_str().unwrap_or_default().to_owned())
-            .or_default()
-            .push(Sample {
-                ops_per_s: row["ops_per_s"].as_f64().unwrap_or(0.0),
-                seconds: row["seconds"].as_f64().unwrap_or(0.0),
-                fsync_percent: row["fsync_cpu_share"].as_f64().map(|share| share * 100.0),
-                us_per_kib: None,
-            });
-    }
-    Ok(())
+    let name = |row: &Value| row["variant"].as_str().unwrap_or_default().to_owned();
+    Ok(rows.iter().map(|row| (name(row), sample(row))).collect())
 }

@@ -1,7 +1,7 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
 use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, needs};
-use crate::{BenchError, device::Speed, scratch::PoolSource, wisckey::Watch};
+use crate::{BenchError, device::Speed, scratch::PoolSource};
 use std::{
     fs,
     path::PathBuf,
@@ -76,12 +76,16 @@ impl Experiment {
     }
 }
 
-/// Runs what `plan` says; returns the files written. `say` is told which experiment begins and how long all will take, `watch` of the progress of
+/// Runs what `plan` says; returns the files written. `say` is told which experiment begins and how long all will take, `note` of the progress of
 /// each. What was finished before an error or an interruption stays.
 ///
 /// # Errors
 /// Unknown experiments and want of room before anything starts; then the first thing that goes wrong. A peer that is not installed is a row.
-pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<PathBuf>, BenchError> {
+pub fn run(
+    plan: &Plan,
+    note: &dyn Fn(&str),
+    say: &dyn Fn(&str),
+) -> Result<Vec<PathBuf>, BenchError> {
     let left = plan.left()?;
     for dir in [&plan.out, &plan.dir] {
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
@@ -94,17 +98,7 @@ pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<Pat
         ));
     }
     let needs = needs::check(&left, plan.size, &plan.dir)?;
-    // Experiments of one measurement are one step.
-    let mut steps: Vec<Vec<&'static Experiment>> = Vec::new();
-    for experiment in left {
-        match steps
-            .iter_mut()
-            .find(|step| step[0].measurement == experiment.measurement)
-        {
-            Some(step) => step.push(experiment),
-            None => steps.push(vec![experiment]),
-        }
-    }
+    let steps = steps(left);
     let estimate = |steps: &[Vec<&Experiment>]| {
         steps
             .iter()
@@ -143,17 +137,30 @@ pub fn run(plan: &Plan, watch: &dyn Watch, say: &dyn Fn(&str)) -> Result<Vec<Pat
             show(pace.corrected(estimate(&steps[at..])))
         ));
         let start = Instant::now();
-        written.extend(measure(plan, step, watch, busy.as_deref())?);
+        written.extend(measure(plan, step, note, busy.as_deref())?);
         pace.add(step[0].estimate(plan.size), start.elapsed());
     }
     Ok(written)
+}
+
+/// Experiments of one measurement are one step.
+fn steps(experiments: Vec<&'static Experiment>) -> Vec<Vec<&'static Experiment>> {
+    let mut steps: Vec<Vec<&'static Experiment>> = Vec::new();
+    for experiment in experiments {
+        let mut same = steps.iter_mut();
+        match same.find(|step| step[0].measurement == experiment.measurement) {
+            Some(step) => step.push(experiment),
+            None => steps.push(vec![experiment]),
+        }
+    }
+    steps
 }
 
 /// Measures one step and saves its results.
 fn measure(
     plan: &Plan,
     step: &[&'static Experiment],
-    watch: &dyn Watch,
+    note: &dyn Fn(&str),
     busy: Option<&str>,
 ) -> Result<Vec<PathBuf>, BenchError> {
     let lab = Lab {
@@ -161,14 +168,14 @@ fn measure(
         pool: &plan.pool,
         forebay: &plan.forebay,
         size: plan.size,
-        watch,
+        note,
     };
     let start = Instant::now();
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     let measured = match step[0].measurement.run(&lab) {
-        Err(BenchError::Missing(why)) => Measured::missing(step, &why),
+        Err(BenchError::Missing(why)) => Measured::all_missing(step, &why),
         measured => measured?,
     };
     let seconds = start.elapsed().as_secs_f64();

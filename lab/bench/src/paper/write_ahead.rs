@@ -5,7 +5,7 @@
 //! (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of each is checked in the end. Everything is in memory: an emulated
 //! device only adds to what a call takes anyway.
 
-use super::{Lab, Measured, Row, Size};
+use super::{Lab, Measured, Size};
 use crate::{
     BenchError,
     contest::{self, Around, Contender, Pools, around::Setting},
@@ -20,7 +20,6 @@ use crate::{
 };
 use rustix::process::Signal;
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     path::{Path, PathBuf},
 };
@@ -167,8 +166,7 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
         template: &template,
         scratch: scratch.path(),
     };
-    let mut rates: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
-    let mut latencies: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
+    let [rate, p99] = mix.panels();
     for (is_synced, all_clients) in settings(lab.size) {
         for &clients in all_clients {
             let x = x(clients, is_synced);
@@ -178,16 +176,10 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 for one in in_turn(&series, turn) {
                     let (log, done) = (one.log.name(), setup.turn(one, clients)?);
                     lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
-                    rates
-                        .entry((x.clone(), log))
-                        .or_default()
-                        .push(done.operations_per_s);
+                    measured.round(rate, DATA, log, &x, done.operations_per_s);
                     if is_synced && Some(&clients) == CLIENTS.last() {
                         for kind in done.operations.iter().filter(|kind| kind.count > 0) {
-                            latencies
-                                .entry((kind.operation.clone(), log))
-                                .or_default()
-                                .push(kind.p99_us);
+                            measured.round(p99, DATA, log, &kind.operation, kind.p99_us);
                         }
                     }
                 }
@@ -199,21 +191,13 @@ pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
             }
         }
     }
-    let [rate, latency] = mix.panels();
-    for (panel, figures) in [(rate, rates), (latency, latencies)] {
-        for log in LOGS {
-            let mine = figures.iter().filter(|((_, name), _)| *name == log.name());
-            let rows = mine.map(|((x, name), figures)| Row::of(panel, DATA, name, x, figures));
-            measured.rows.extend(rows);
-        }
-    }
     let disk = device::measure(lab.dir, Effort::QUICK)?;
-    measured.note(&[], format!(
+    measured.note(format!(
         "a pool on this disk is a file of 128 MiB in {}, which writes 4 KiB and syncs in {:.0} µs",
         disk.name.as_deref().unwrap_or("a directory"),
         disk.fsync_us
     ));
-    measured.note(&[], format!(
+    measured.note(format!(
         "{workload:?} on MyRocks ({}); {} turns of {} s for each series; the paper has 10 million ids and 200 warehouses",
         "READ COMMITTED, no binary log",
         turns(lab.size),
@@ -299,8 +283,7 @@ impl Setup<'_> {
         server::copy(&self.template.join("wal"), &wal)?;
         sync_file_system(dir.path())?;
         let around = self.around(log, dir.path(), &wal)?;
-        launch.wrapper = around.wrapper.clone();
-        launch.environment = around.environment.clone();
+        launch.stand_in(&around);
         launch.options = options(&wal);
         let durability = match (log, is_synced) {
             (Log::Off, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],

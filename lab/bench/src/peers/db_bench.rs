@@ -1,6 +1,12 @@
 //! Running `db_bench` and reading what it prints.
 
-use crate::{BenchError, contest::Around, histogram::Percentiles, processes::Process};
+use super::Peer;
+use crate::{
+    BenchError,
+    contest::{Around, Mode},
+    histogram::Percentiles,
+    processes::Process,
+};
 use std::{
     io::{BufRead, BufReader, Read},
     path::Path,
@@ -8,6 +14,32 @@ use std::{
     thread,
     time::Instant,
 };
+
+/// Logged and synced.
+pub(crate) const SYNC: Mode = Mode::new("sync", "a power cut", &["--sync=1", "--disable_wal=0"]);
+/// Logged.
+pub(crate) const NO_SYNC: Mode = Mode::new(
+    "no_sync",
+    "a process crash",
+    &["--sync=0", "--disable_wal=0"],
+);
+/// No log at all.
+pub(crate) const NO_WAL: Mode = Mode::new("no_wal", "nothing", &["--sync=0", "--disable_wal=1"]);
+
+/// The options of a run: what all of them have, and numbers by their names.
+pub(crate) fn options(db: &Path, benchmarks: &str, numbers: &[(&str, u64)]) -> Vec<String> {
+    let mut options = vec![
+        format!("--db={}", db.display()),
+        format!("--benchmarks={benchmarks}"),
+        format!("--seed={}", crate::data::fresh_seed() >> 1),
+        "--compression_type=none".to_owned(),
+    ];
+    let numbers = numbers
+        .iter()
+        .map(|(name, number)| format!("--{name}={number}"));
+    options.extend(numbers);
+    options
+}
 
 /// What one benchmark of a run printed. Of a benchmark that ran twice, the later.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,27 +71,18 @@ impl Printed {
     }
 }
 
-/// Runs `program` with `arguments` and returns what the benchmark `name` printed.
-pub(crate) fn run(program: &Path, arguments: &[String], name: &str) -> Result<Printed, BenchError> {
-    run_in(&Around::default(), program, arguments, name)
-}
-
-/// The same in some surroundings.
+/// Runs it with these options and returns what the benchmark `name` printed.
 ///
 /// `stdbuf` makes it print line by line, so that the time between two lines can be taken.
-pub(crate) fn run_in(
-    around: &Around,
-    program: &Path,
-    arguments: &[String],
-    name: &str,
-) -> Result<Printed, BenchError> {
-    let failed = || BenchError::io("running", program);
+pub(crate) fn run(around: &Around, options: &[String], name: &str) -> Result<Printed, BenchError> {
+    let program = Peer::RocksDb.program(Path::new(""))?;
+    let failed = || BenchError::io("running", &program);
     let mut process = Process::spawn(
         Command::new("stdbuf")
             .arg("-oL")
             .args(&around.wrapper)
-            .arg(program)
-            .args(arguments)
+            .arg(&program)
+            .args(options)
             .envs(around.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -7,16 +7,15 @@ use super::{
     BUFFERS, Case,
     slices::{KIND, Slice, in_threads},
 };
-use crate::BenchError;
+use crate::{BenchError, processes::Process, threads::beside};
 use forebay_pool::{ClaimOptions, Pool, PoolOptions, SharedLane};
 use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader, IoSlice, Write},
     os::fd::{AsFd, AsRawFd},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    thread,
     time::Duration,
 };
 use uuid::Uuid;
@@ -27,18 +26,11 @@ pub(super) struct Members {
     members: Vec<Member>,
 }
 
+/// It ends when its orders do, too; it may be waiting for room.
 struct Member {
-    child: Child,
+    _process: Process,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // It ends when its orders do, too; it may be waiting for room.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Members {
@@ -60,7 +52,8 @@ impl Members {
             rustix::io::dup(file).and_then(|f| Ok((f, rustix::io::dup(lane.state_fd())?)));
         let (file, state) = inherited.map_err(|e| failed(e.into()))?;
         let members = (1..=count).map(|number| {
-            let mut child = Command::new(program)
+            let mut command = Command::new(program);
+            command
                 .args(arguments)
                 .arg(format!(
                     "{} {} {number}",
@@ -68,12 +61,12 @@ impl Members {
                     state.as_raw_fd()
                 ))
                 .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .map_err(BenchError::io("starting a member on", pool.path()))?;
+                .stdout(Stdio::piped());
+            let mut process = Process::spawn(&mut command)?;
+            let child = process.child();
             match (child.stdin.take(), child.stdout.take()) {
                 (Some(orders), Some(answers)) => Ok(Member {
-                    child,
+                    _process: process,
                     orders,
                     answers: BufReader::new(answers),
                 }),
@@ -94,33 +87,28 @@ impl Members {
         let lost = |e| BenchError::Child(format!("a member of the lane is gone: {e}"));
         let members = &mut self.members[..processes];
         let lane = &self.lane;
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Relaxed) {
-                    let seen = lane.turned();
-                    release(lane);
-                    lane.wait(seen, Duration::from_millis(2));
-                }
-            });
-            let mut run = || {
-                for member in &mut *members {
-                    let (bytes, ns, threads) = (case.bytes, slice.as_nanos(), case.threads());
-                    writeln!(member.orders, "{bytes} {ns} {threads}").map_err(lost)?;
-                }
-                let mut all = Slice::default();
-                for member in &mut *members {
-                    let mut line = String::new();
-                    member.answers.read_line(&mut line).map_err(lost)?;
-                    let [ops, thread_ns] = numbers(&line)?;
-                    all.add(&Slice { ops, thread_ns });
-                }
-                Ok(all)
-            };
-            let done = run();
-            over.store(true, Relaxed);
-            done
-        })
+        let drain = |done: &AtomicBool| {
+            while !done.load(Relaxed) {
+                let seen = lane.turned();
+                release(lane);
+                lane.wait(seen, Duration::from_millis(2));
+            }
+        };
+        let run = || {
+            for member in &mut *members {
+                let (bytes, ns, threads) = (case.bytes, slice.as_nanos(), case.threads());
+                writeln!(member.orders, "{bytes} {ns} {threads}").map_err(lost)?;
+            }
+            let mut all = Slice::default();
+            for member in &mut *members {
+                let mut line = String::new();
+                member.answers.read_line(&mut line).map_err(lost)?;
+                let [ops, thread_ns] = numbers(&line)?;
+                all.add(&Slice { ops, thread_ns });
+            }
+            Ok(all)
+        };
+        beside(drain, run).1
     }
 
     /// Ends the processes and gives the lane back. False if it could not be.

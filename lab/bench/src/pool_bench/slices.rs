@@ -1,16 +1,17 @@
 //! Slices of time: appends and bare copies by as many threads as a case has.
 
 use super::Case;
-use crate::{BenchError, clock::lap_ns, data::Values, histogram::Latencies};
+use crate::{
+    BenchError,
+    clock::lap_ns,
+    data::Values,
+    histogram::Latencies,
+    threads::{self, beside},
+};
 use forebay_pool::{Lane, media::Media, persist::LINE};
 use std::{
     io::IoSlice,
-    panic::resume_unwind,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -41,20 +42,14 @@ pub(super) const KIND: u16 = 1;
 
 /// The latency of each append.
 pub(super) fn timed(case: Case, lane: &Lane, slice: Duration) -> Result<Latencies, BenchError> {
-    let latencies: Vec<Mutex<Latencies>> = (0..case.writers).map(|_| Mutex::default()).collect();
-    in_threads(case, slice, |(thread, _), payload| {
-        // Never waited for: it is this thread's own.
-        let mut own = latencies[thread as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    let mut all = Latencies::new();
+    for (_, latencies) in each_thread(case, slice, |latencies: &mut Latencies, _, payload| {
         let mut last = Instant::now();
         lane.append(KIND, &[IoSlice::new(payload)])?;
-        own.record(lap_ns(&mut last));
+        latencies.record(lap_ns(&mut last));
         Ok(())
-    })?;
-    let mut all = Latencies::new();
-    for one in latencies {
-        all.merge(&one.into_inner().unwrap_or_else(PoisonError::into_inner));
+    })? {
+        all.merge(&latencies);
     }
     Ok(all)
 }
@@ -83,54 +78,46 @@ pub(super) fn in_threads(
     slice: Duration,
     operation: impl Fn((u64, u64), &[u8]) -> Result<(), BenchError> + Sync,
 ) -> Result<Slice, BenchError> {
-    // Reading the clock costs about as much as a small copy: look at it once in a few microseconds.
-    let step = step(case.bytes);
-    let values = Values::new(case.bytes);
-    let outcomes: Vec<Result<Slice, BenchError>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..case.writers as u64)
-            .map(|thread| {
-                let (operation, values) = (&operation, &values);
-                scope.spawn(move || {
-                    let mut last = Instant::now();
-                    let mut done = Slice::default();
-                    while done.thread_ns < slice.as_nanos() as u64 {
-                        for _ in 0..step {
-                            operation((thread, done.ops), values.value(done.ops))?;
-                            done.ops += 1;
-                        }
-                        done.thread_ns += lap_ns(&mut last);
-                    }
-                    Ok(done)
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
-    });
     let mut all = Slice::default();
-    for outcome in outcomes {
-        all.add(&outcome?);
+    for (done, ()) in each_thread(case, slice, |(), at, payload| operation(at, payload))? {
+        all.add(&done);
     }
     Ok(all)
 }
 
+/// The same, with something that each thread has for itself: what each did, and that.
+fn each_thread<T: Default + Send>(
+    case: Case,
+    slice: Duration,
+    operation: impl Fn(&mut T, (u64, u64), &[u8]) -> Result<(), BenchError> + Sync,
+) -> Result<Vec<(Slice, T)>, BenchError> {
+    // Reading the clock costs about as much as a small copy: look at it once in a few microseconds.
+    let step = step(case.bytes);
+    let values = Values::new(case.bytes);
+    threads::in_threads(case.writers, |thread| {
+        let (mut done, mut own) = (Slice::default(), T::default());
+        let mut last = Instant::now();
+        while done.thread_ns < slice.as_nanos() as u64 {
+            for _ in 0..step {
+                operation(&mut own, (thread, done.ops), values.value(done.ops))?;
+                done.ops += 1;
+            }
+            done.thread_ns += lap_ns(&mut last);
+        }
+        Ok((done, own))
+    })
+}
+
 /// Runs `work` beside a drain that releases whatever is sealed.
 pub(super) fn with_drain<T>(lane: &Lane, work: impl FnOnce() -> T) -> T {
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Relaxed) {
-                if let Some(sealed) = lane.take_sealed(Duration::from_millis(20)) {
-                    sealed.release();
-                }
+    let drain = |done: &AtomicBool| {
+        while !done.load(Relaxed) {
+            if let Some(sealed) = lane.take_sealed(Duration::from_millis(20)) {
+                sealed.release();
             }
-        });
-        let outcome = work();
-        done.store(true, Relaxed);
-        outcome
-    })
+        }
+    };
+    beside(drain, work).1
 }
 
 /// Empties the lane: nothing in it is of use to anybody.

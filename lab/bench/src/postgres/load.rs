@@ -4,12 +4,11 @@ use super::server::Server;
 use crate::{
     BenchError,
     contest::Sample,
-    histogram::Percentiles,
+    histogram::Latencies,
     processes::output,
     scratch::{ScratchDir, memory_dir},
     sql::{Load, running::said_by},
 };
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::{
     fmt,
@@ -93,15 +92,9 @@ pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
     };
     let ops_per_s = rate(&said).ok_or_else(unread)?;
     let latencies = latencies(logs.path())?.ok_or_else(unread)?;
-    let at = |quantile| Some(latencies.value_at_quantile(quantile) as f64);
     Ok(Sample {
         ops_per_s,
-        latency: Percentiles {
-            p50_us: at(0.5),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            max_us: Some(latencies.max() as f64),
-        },
+        latency: latencies.percentiles(),
         ..Sample::default()
     })
 }
@@ -116,27 +109,25 @@ fn rate(report: &str) -> Option<f64> {
     number("tps = ").filter(|rate| failed == 0.0 && *rate > 0.0)
 }
 
-/// Microseconds of each transaction in the files of `dir`, where each thread wrote one; none of none.
-fn latencies(dir: &Path) -> Result<Option<Histogram<u64>>, BenchError> {
+/// Of each transaction in the files of `dir`, where each thread wrote one; none of none.
+fn latencies(dir: &Path) -> Result<Option<Latencies>, BenchError> {
     let failed = || BenchError::io("reading", dir);
-    let Ok(mut all) = Histogram::<u64>::new(3) else {
-        return Ok(None);
-    };
+    let mut all = Latencies::new();
     for entry in fs::read_dir(dir).map_err(failed())? {
         let file = entry.and_then(|entry| File::open(entry.path()));
         for line in BufReader::new(file.map_err(failed())?).lines() {
-            if add(&mut all, &line.map_err(failed())?).is_none() {
-                return Ok(None);
+            match microseconds(&line.map_err(failed())?) {
+                Some(us) => all.record(us * 1000),
+                None => return Ok(None),
             }
         }
     }
-    Ok((!all.is_empty()).then_some(all))
+    Ok((all.at_most(u64::MAX) > 0).then_some(all))
 }
 
 /// A line of the log: client, number of its transaction, microseconds, script, time in seconds and microseconds.
-fn add(all: &mut Histogram<u64>, line: &str) -> Option<()> {
-    let us = line.split_whitespace().nth(2)?.parse().ok()?;
-    all.record(us).ok()
+fn microseconds(line: &str) -> Option<u64> {
+    line.split_whitespace().nth(2)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -167,7 +158,8 @@ mod tests {
         );
         write("pgbench_log.17.1", "1 1 300 0 1700000000 7\n");
         let read = latencies(dir.path()).unwrap().unwrap();
-        assert_eq!((read.len(), read.value_at_quantile(0.5)), (3, 200));
+        let p50_us = read.percentiles().p50_us.unwrap();
+        assert_eq!((read.at_most(u64::MAX), p50_us.round()), (3, 200.0));
         write("pgbench_log.17.2", "1 1 skipped 0 1700000000 7\n");
         assert!(latencies(dir.path()).unwrap().is_none());
     }

@@ -9,18 +9,15 @@ pub mod server;
 use crate::{
     BenchError,
     contest::{Mode, Sample},
-    sql::{Config, Database, Load, Round, User, modes},
+    sql::{Config, Database, Load, User, modes},
 };
 use load::Size;
 use server::{Launch, Server};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// PostgreSQL, as [`crate::sql::run`] measures it.
 #[derive(Clone, Copy, Debug)]
 pub struct Postgres;
-
-/// Room in memory for the whole data set.
-const BUFFERS: &str = "shared_buffers=512MB";
 
 const SYNCED: &[&str] = &["synchronous_commit=on"];
 const NOT_SYNCED: &[&str] = &["synchronous_commit=off"];
@@ -29,6 +26,8 @@ impl Database for Postgres {
     const NAME: &'static str = "postgres";
     const LOAD: &'static str = "pgbench --skip-some-updates --protocol=prepared over a Unix socket";
     const MODES: [Mode; 4] = modes(SYNCED, NOT_SYNCED);
+    const MEMORY: &'static str = "shared_buffers=512MB";
+    const OPTIONS: &'static [&'static str] = &[];
     type Size = Size;
 
     fn check(config: &Config<Size>) -> Result<(), BenchError> {
@@ -45,36 +44,32 @@ impl Database for Postgres {
         User::unprivileged()
     }
 
-    fn prepare(size: Size, dir: &Path) -> Result<PathBuf, BenchError> {
-        let mut launch = Launch::new(dir)?;
-        server::create(&launch, &[])?;
-        launch.settings = vec![BUFFERS.to_owned()];
-        let server = Server::start(&launch)?;
-        size.prepare(&server)?;
-        server.stop()?;
-        Ok(launch.data())
+    fn launch(dir: &Path) -> Result<Launch, BenchError> {
+        Launch::new(dir)
     }
 
-    fn measure(round: Round<'_, Size>) -> Result<Sample, BenchError> {
-        let mut launch = Launch::new(round.dir)?;
-        launch.wrapper = round.around.wrapper.clone();
-        launch.processors = round.processors;
-        launch.environment = round.around.environment.clone();
-        let settings = [BUFFERS]
-            .into_iter()
-            .chain(round.mode.settings.iter().copied());
-        launch.settings = settings.map(str::to_owned).collect();
-        let server = Server::start(&launch)?;
-        load::warm_up(&server)?;
-        // Plans, and the system's tables.
-        let warm_up = Load {
-            seconds: 1,
-            ..round.load
-        };
-        load::run(&warm_up, &server)?;
-        let measured = load::run(&round.load, &server)?;
-        // Its pages are not wanted any more, and a slow device would take minutes for them.
-        server.abandon()?;
-        Ok(measured)
+    fn create(launch: &Launch) -> Result<(), BenchError> {
+        server::create(launch, &[])
+    }
+
+    fn start(launch: &Launch) -> Result<Server, BenchError> {
+        Server::start(launch)
+    }
+
+    fn prepare(size: Size, server: &Server) -> Result<(), BenchError> {
+        size.prepare(server)
+    }
+
+    fn warm_up(server: &Server) -> Result<(), BenchError> {
+        load::warm_up(server)
+    }
+
+    fn work(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
+        load::run(load, server)
+    }
+
+    /// Its pages are not wanted any more, and a slow device would take minutes for them.
+    fn end(server: Server) -> Result<String, BenchError> {
+        server.abandon()
     }
 }

@@ -6,13 +6,17 @@
 
 pub use forebay_measure::processes::find_of_postgres as program;
 
-use super::client::{Connection, DATABASE, SUPERUSER};
+use super::{
+    Postgres,
+    client::{Connection, DATABASE, SUPERUSER},
+};
 use crate::{
     BenchError,
-    processes::{Handle, output},
+    processes::output,
+    server::{self, Program},
     sql::{
         Client, Columns, User,
-        running::{Running, command_line, pinned, said_by},
+        running::{Running, said_by},
     },
 };
 use rustix::process::Signal;
@@ -20,12 +24,8 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    process::{Command, ExitStatus},
-    time::Duration,
+    process::Command,
 };
-
-/// How long a server gets to end its processes when it is given up.
-const GIVEN_UP: Duration = Duration::from_secs(10);
 
 /// What running a server needs and is not installed, in words, with the remedy.
 #[must_use]
@@ -34,24 +34,19 @@ pub fn lacking() -> Option<String> {
     programs.iter().find_map(|name| program(name).err())
 }
 
-/// How a server is started.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// The server's program.
-    pub program: PathBuf,
-    /// Where its data directory is (`data`), its socket (`.s.PGSQL.5432`), and its output (`server.out`).
-    pub dir: PathBuf,
-    /// Whom it, and what stands before it, runs as, if not as ourselves.
-    pub user: Option<User>,
-    /// What stands before it on the command line: a program that starts it as its child. May be empty.
-    pub wrapper: Vec<OsString>,
-    /// Processors that it, and what stands before it, may run on, as `taskset` has them.
-    pub processors: Option<String>,
-    /// Environment on top of ours.
-    pub environment: Vec<(OsString, OsString)>,
-    /// Its settings, `name=value`.
-    pub settings: Vec<String>,
+impl Program for Postgres {
+    const NAME: &'static str = "postgres";
+    /// A fast shutdown.
+    const ENDS_BY: Signal = Signal::INT;
+    /// An immediate shutdown: its processes and its shared memory go with it.
+    const GIVEN_UP_BY: Option<Signal> = Some(Signal::QUIT);
+    type Address = PathBuf;
 }
+
+/// How a server is started.
+pub type Launch = server::Launch<Postgres>;
+/// A running server.
+pub type Server = server::Server<Postgres>;
 
 impl Launch {
     /// `postgres` with no setting in `dir`, which is made, and given to the user that it is to run as.
@@ -60,13 +55,8 @@ impl Launch {
     /// I/O errors; [`BenchError::Config`] that it is not installed, or that there is no user for it.
     pub fn new(dir: &Path) -> Result<Self, BenchError> {
         let launch = Self {
-            program: program("postgres").map_err(BenchError::Config)?,
-            dir: dir.to_owned(),
             user: User::unprivileged()?,
-            wrapper: Vec::new(),
-            processors: None,
-            environment: Vec::new(),
-            settings: Vec::new(),
+            ..Self::of(program("postgres").map_err(BenchError::Config)?, dir)
         };
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
         if let Some(user) = &launch.user {
@@ -76,28 +66,10 @@ impl Launch {
         Ok(launch)
     }
 
-    /// The data directory.
-    #[must_use]
-    pub fn data(&self) -> PathBuf {
-        self.dir.join("data")
-    }
-
     /// The socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.join(".s.PGSQL.5432")
-    }
-
-    /// A command line of the user that the server runs as.
-    #[must_use]
-    pub fn command(&self, wrapper: &[OsString], program: &Path) -> Command {
-        let user = self.user.iter().flat_map(User::words);
-        let before = pinned(self.processors.as_ref()).chain(user);
-        let mut command = command_line(before, wrapper, program);
-        command
-            .envs(self.environment.iter().cloned())
-            .current_dir(&self.dir);
-        command
     }
 
     /// A command line of one of PostgreSQL's programs, of the same user, which leads to this server if it is one for that.
@@ -120,7 +92,7 @@ impl Launch {
         for setting in ["listen_addresses=", "jit=off"] {
             command.args(["-c", setting]);
         }
-        for setting in &self.settings {
+        for setting in &self.options {
             command.args(["-c", setting]);
         }
         command
@@ -142,13 +114,6 @@ pub fn create(launch: &Launch, options: &[&str]) -> Result<(), BenchError> {
     said_by("initdb", output(&mut command)?).map(drop)
 }
 
-/// A running server. When this is dropped, it is told to end at once, its processes with it, then killed, and what stands before it too.
-#[derive(Debug)]
-pub struct Server {
-    launch: Launch,
-    running: Running,
-}
-
 impl Server {
     /// Starts it and waits until it serves.
     ///
@@ -158,25 +123,8 @@ impl Server {
         let socket = launch.socket();
         // One that a killed server left is not to be taken for this one's.
         drop(fs::remove_file(&socket));
-        let serves = || Connection::connect(&socket).is_ok();
-        let output = launch.dir.join("server.out");
-        let is_wrapped = !launch.wrapper.is_empty();
-        Ok(Self {
-            running: Running::start("postgres", launch.server(), output, is_wrapped, serves)?,
-            launch: launch.clone(),
-        })
-    }
-
-    /// How it was started.
-    #[must_use]
-    pub fn launch(&self) -> &Launch {
-        &self.launch
-    }
-
-    /// Its socket.
-    #[must_use]
-    pub fn socket(&self) -> PathBuf {
-        self.launch.socket()
+        let serves = |socket: &PathBuf| Connection::connect(socket).is_ok();
+        Self::run(launch, socket, launch.server(), serves)
     }
 
     /// The rows that `statements` give.
@@ -184,7 +132,7 @@ impl Server {
     /// # Errors
     /// [`BenchError::Child`] with what the server said.
     pub fn sql(&self, statements: &str) -> Result<Vec<Columns>, BenchError> {
-        Connection::connect(&self.socket())
+        Connection::connect(self.socket())
             .and_then(|mut connection| connection.query(statements))
             .map_err(|e| BenchError::Child(format!("(postgres) refused {statements:?}: {e}")))
     }
@@ -216,37 +164,10 @@ impl Server {
         let program = program(name).map_err(BenchError::Config)?;
         let mut command = crate::sql::running::on_processor(processor, &program);
         command
-            .env("PGHOST", &self.launch.dir)
+            .env("PGHOST", &self.launch().dir)
             .env("PGUSER", SUPERUSER)
             .env("PGDATABASE", DATABASE);
         Ok(command)
-    }
-
-    /// The server process itself: the one that starts all others.
-    #[must_use]
-    pub fn server(&self) -> &Handle {
-        self.running.server()
-    }
-
-    /// What was started: the server, or what stands before it.
-    #[must_use]
-    pub fn outer(&self) -> &Handle {
-        self.running.outer()
-    }
-
-    /// What both of them have printed so far.
-    #[must_use]
-    pub fn output(&self) -> String {
-        self.running.output()
-    }
-
-    /// Has the server end in the orderly way without waiting for clients (a fast shutdown), and waits for the end of all. Gives what they have
-    /// printed.
-    ///
-    /// # Errors
-    /// [`BenchError::Child`] if they do not end, or end with an error.
-    pub fn stop(mut self) -> Result<String, BenchError> {
-        self.running.stop(Signal::INT)
     }
 
     /// Has the server end at once, without writing its pages (an immediate shutdown), and waits for the end of all. Gives what they have printed.
@@ -254,22 +175,6 @@ impl Server {
     /// # Errors
     /// [`BenchError::Child`] if they do not end, or end with an error.
     pub fn abandon(mut self) -> Result<String, BenchError> {
-        self.running.stop(Signal::QUIT)
-    }
-
-    /// Waits for the end of all without asking for it.
-    ///
-    /// # Errors
-    /// [`BenchError::Child`] if they do not end.
-    pub fn wait(&mut self) -> Result<ExitStatus, BenchError> {
-        self.running.wait()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // An immediate shutdown: it takes its processes and its shared memory with it. Nothing happens if it has ended.
-        self.running.server().signal(Signal::QUIT);
-        let _ = self.running.server().wait_gone(GIVEN_UP);
+        Running::stop(&mut self, Signal::QUIT)
     }
 }

@@ -1,11 +1,17 @@
 //! The load: redis-benchmark, and rewrites of the append-only file meanwhile.
 
 use super::{resp::Connection, server::Server};
-use crate::{BenchError, contest::Sample, histogram::Percentiles, processes::find_program};
+use crate::{
+    BenchError,
+    contest::Sample,
+    histogram::Percentiles,
+    processes::{find_program, output, said_by},
+    threads::beside,
+};
 use forebay_measure::csv;
 use std::{
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
@@ -39,9 +45,9 @@ impl Load {
     /// # Errors
     /// [`BenchError::Config`] without redis-benchmark, [`BenchError::Child`] if it fails.
     pub fn run(&self, server: &Server) -> Result<Sample, BenchError> {
-        let program = program().map_err(BenchError::Config)?;
         let number = |n: u64| n.to_string();
-        let output = Command::new(&program)
+        let mut command = Command::new(program().map_err(BenchError::Config)?);
+        command
             .args(["-h", "127.0.0.1", "-p", &server.port().to_string()])
             .args(["-t", "set", "--csv"])
             .args([
@@ -50,58 +56,37 @@ impl Load {
                 "-d",
                 &number(self.value_bytes),
             ])
-            .args(["-c", &number(self.clients), "-r", &number(self.keys)])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(BenchError::io("running", &program))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        match parse(&text) {
-            Some(measured) if output.status.success() => Ok(measured),
-            _ => Err(BenchError::Child(format!(
-                "redis-benchmark ended with {} and said: {} {}",
-                output.status,
-                text.trim(),
-                String::from_utf8_lossy(&output.stderr).trim()
-            ))),
-        }
+            .args(["-c", &number(self.clients), "-r", &number(self.keys)]);
+        let said = said_by("redis-benchmark", output(&mut command)?)?;
+        let unread = || {
+            format!(
+                "(redis-benchmark) said what cannot be read: {}",
+                said.trim()
+            )
+        };
+        parse(&said).ok_or_else(|| BenchError::Child(unread()))
     }
 
     /// The same while the append-only file is rewritten again and again. Also the number of rewrites that were done by the end.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
     pub fn run_during_rewrites(&self, server: &Server) -> Result<(Sample, u64), BenchError> {
-        let done = AtomicBool::new(false);
-        let failed = |e| BenchError::io("talking to", &PathBuf::from("the server"))(e);
-        thread::scope(|scope| {
-            let rewriter = scope.spawn(|| rewrite_until(server, &done));
-            let measured = self.run(server);
-            done.store(true, Relaxed);
-            let rewrites = rewriter
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                .map_err(failed)?;
-            Ok((measured?, rewrites))
-        })
+        let rewrite = |done: &AtomicBool| server.talk(|connection| rewrite_until(connection, done));
+        let (rewrites, measured) = beside(rewrite, || self.run(server));
+        Ok((measured?, rewrites?))
     }
 }
 
 /// Asks for one rewrite after the other; returns how many came to their end.
-fn rewrite_until(server: &Server, done: &AtomicBool) -> std::io::Result<u64> {
-    let mut connection = server.connect()?;
+fn rewrite_until(connection: &mut Connection, done: &AtomicBool) -> std::io::Result<u64> {
     let mut rewrites = 0;
     while !done.load(Relaxed) {
         connection.line("BGREWRITEAOF")?;
-        wait_rewritten(&mut connection)?;
+        wait_rewritten(connection)?;
         rewrites += 1;
     }
     Ok(rewrites)
 }
 
 /// Waits until no rewrite is running.
-///
-/// # Errors
-/// I/O errors.
 pub fn wait_rewritten(connection: &mut Connection) -> std::io::Result<()> {
     loop {
         thread::sleep(Duration::from_millis(5));

@@ -6,16 +6,16 @@
 //!
 //! [`stage`] is a server's directory and command line; [`mix`] is a client of our own for mixes of SETs and GETs. [`server`] and [`resp`] are also what the end-to-end tests talk to servers with.
 
-pub mod load;
-pub mod mix;
+pub(crate) mod load;
+pub(crate) mod mix;
 pub mod modes;
 pub mod resp;
 pub mod server;
-pub mod stage;
+pub(crate) mod stage;
 
 use crate::{
     BenchError,
-    contest::{Cell, Contender, Contest, Mode, Report, Sample, Setup, around::Setting, of_pool},
+    contest::{Cell, Contender, Contest, Mode, Report, Sample, Setup, of_pool},
 };
 use load::Load;
 use serde_json::json;
@@ -63,38 +63,6 @@ impl Config {
     }
 }
 
-/// One cell of the table, to be measured in all modes.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    server: Kind,
-    program: &'a Path,
-    value_bytes: u64,
-    clients: u64,
-    during_rewrite: bool,
-}
-
-impl At<'_> {
-    fn cell(self) -> Cell {
-        let rewriting = match self.during_rewrite {
-            true => "_during_rewrite",
-            false => "",
-        };
-        let tag = format!(
-            "{}_{}_{}{rewriting}",
-            self.server, self.value_bytes, self.clients
-        );
-        Cell::new(
-            tag,
-            &[
-                ("server", json!(self.server)),
-                ("value_bytes", json!(self.value_bytes)),
-                ("clients", json!(self.clients)),
-                ("during_rewrite", json!(self.during_rewrite)),
-            ],
-        )
-    }
-}
-
 /// Runs it all. `note` is told what is being done.
 ///
 /// # Errors
@@ -102,10 +70,8 @@ impl At<'_> {
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let mut contest = Contest::begin("redis", "SETs", &config.setup, note)?;
-    let settings = &mut contest.report.settings;
-    settings.insert("keys".to_owned(), json!(config.keys));
     let fewer = "always has fewer requests than the other modes, so that a round takes seconds";
-    contest.report.notes.push(fewer.to_owned());
+    contest.report.tell(json!({"keys": config.keys}), fewer);
     for &server in &config.servers {
         let program = match server.program() {
             Ok(program) => program,
@@ -118,52 +84,53 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         for (value_bytes, during_rewrite) in sizes.chain(config.during_rewrite.map(|it| (it, true)))
         {
             for &clients in &config.clients {
-                let at = At {
-                    server,
-                    program: &program,
+                let load = Load {
+                    requests: config.requests,
                     value_bytes,
                     clients,
-                    during_rewrite,
+                    keys: config.keys,
                 };
+                let during = ["", "_during_rewrite"][usize::from(during_rewrite)];
+                let columns = json!({
+                    "server": server,
+                    "value_bytes": value_bytes,
+                    "clients": clients,
+                    "during_rewrite": during_rewrite,
+                });
+                let tag = format!("{server}_{value_bytes}_{clients}{during}");
                 // Without a file there is nothing to rewrite.
                 let wanted = |mode: &Mode| !during_rewrite || *mode != modes::OFF;
-                let measure =
-                    |scratch: &Path, contender: &Contender| measure(config, scratch, at, contender);
-                contest.cell(&at.cell(), wanted, measure)?;
+                let measure = |scratch: &Path, contender: &Contender| {
+                    measure(config, scratch, (&program, load, during_rewrite), contender)
+                };
+                contest.cell(&Cell::new(tag, columns), wanted, measure)?;
             }
         }
     }
     Ok(contest.end())
 }
 
-/// One contender in one cell, once, on a fresh server.
+/// One contender in one cell, once, on a fresh server. `load`: with its number of SETs at most.
 fn measure(
     config: &Config,
     scratch: &Path,
-    at: At<'_>,
+    (program, load, during_rewrite): (&Path, Load, bool),
     contender: &Contender,
 ) -> Result<Sample, BenchError> {
-    let setting = Setting {
-        forebay: &config.setup.forebay,
-        contender,
-        pools: &config.setup.pools,
-        user: None,
-    };
+    let setting = config.setup.setting(contender, None);
     let device = config.setup.device.as_deref();
-    let stage = Stage::new(&setting, device, at.program, Rewrites::Asked, scratch)?;
+    let stage = Stage::new(&setting, device, program, Rewrites::Asked, scratch)?;
     let server = stage.start()?;
     let load = Load {
-        requests: config.requests_of(contender.mode, at.clients),
-        value_bytes: at.value_bytes,
-        clients: at.clients,
-        keys: config.keys,
+        requests: config.requests_of(contender.mode, load.clients),
+        ..load
     };
     let warm_up = Load {
         requests: (load.requests / 10).max(1),
         ..load
     };
     warm_up.run(&server)?;
-    let (mut sample, rewrites) = match at.during_rewrite {
+    let (mut sample, rewrites) = match during_rewrite {
         true => {
             let (sample, rewrites) = load.run_during_rewrites(&server)?;
             (sample, Some(rewrites))

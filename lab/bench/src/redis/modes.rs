@@ -5,42 +5,25 @@ use crate::contest::{self, Mode, Syncs};
 const ALWAYS_SYNCED: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// No append-only file.
-pub const OFF: Mode = Mode {
-    name: "off",
-    survives: "nothing",
-    settings: &["--appendonly", "no"],
-    syncs: Syncs::Disk,
-};
+pub const OFF: Mode = Mode::new("off", "nothing", &["--appendonly", "no"]);
 /// Appended, never synced by the server.
-pub const NO: Mode = Mode {
-    name: "no",
-    survives: "a process crash",
-    settings: &["--appendonly", "yes", "--appendfsync", "no"],
-    syncs: Syncs::Disk,
-};
+pub const NO: Mode = Mode::new(
+    "no",
+    "a process crash",
+    &["--appendonly", "yes", "--appendfsync", "no"],
+);
 /// Synced once a second.
-pub const EVERYSEC: Mode = Mode {
-    name: "everysec",
-    survives: "a power cut, but for a second",
-    settings: &["--appendonly", "yes", "--appendfsync", "everysec"],
-    syncs: Syncs::Disk,
-};
+pub const EVERYSEC: Mode = Mode::new(
+    "everysec",
+    "a power cut, but for a second",
+    &["--appendonly", "yes", "--appendfsync", "everysec"],
+);
 /// Synced before it is acknowledged.
-pub const ALWAYS: Mode = Mode {
-    name: "always",
-    survives: "a power cut",
-    settings: ALWAYS_SYNCED,
-    syncs: Syncs::Disk,
-};
+pub const ALWAYS: Mode = Mode::new("always", "a power cut", ALWAYS_SYNCED);
 /// As `always`, but fsync does nothing (libeatmydata).
 pub const EATMYDATA: Mode = contest::EATMYDATA.with(ALWAYS_SYNCED);
 /// As `always`, with the server's whole directory in memory that stands for NVM: all pairs are there.
-pub const NVM: Mode = Mode {
-    name: "nvm",
-    survives: "what the memory does",
-    settings: ALWAYS_SYNCED,
-    syncs: Syncs::Memory,
-};
+pub const NVM: Mode = Mode::new("nvm", "what the memory does", ALWAYS_SYNCED).by(Syncs::Memory);
 /// As `always`, under `forebay run`.
 pub const FOREBAY: Mode = contest::FOREBAY.with(ALWAYS_SYNCED);
 

@@ -1,50 +1,71 @@
-//! As much of Redis's protocol as a client needs that remembers what it was promised.
+//! A connection to a Redis server, for clients that remember what they were promised: requests may be
+//! in flight while answers are waited for, for a while only.
 
+pub use redis_protocol::resp2::types::OwnedFrame as Reply;
+
+use redis_protocol::resp2::decode::decode;
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     net::TcpStream,
+    os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
-/// What a server answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// A short text, as in `OK`.
-    Status(String),
-    /// An error's text.
-    Error(String),
-    /// A number.
-    Number(i64),
-    /// Bytes, or none.
-    Bytes(Option<Vec<u8>>),
-    /// Several replies.
-    Several(Vec<Reply>),
+/// Nothing is waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// That a reply is no answer to what was asked.
+#[must_use]
+pub fn unexpected(reply: &Reply) -> io::Error {
+    io::Error::other(format!("the server answered {reply:?}"))
 }
 
-impl Reply {
-    /// True if it is the status `OK`.
-    #[must_use]
-    pub fn is_ok(&self) -> bool {
-        matches!(self, Self::Status(text) if text == "OK")
+/// True if a reply is the status `OK`.
+#[must_use]
+pub fn is_ok(reply: &Reply) -> bool {
+    matches!(reply, Reply::SimpleString(text) if text == b"OK")
+}
+
+/// Expects that.
+///
+/// # Errors
+/// What it is instead.
+pub fn expect_ok(reply: Reply) -> io::Result<()> {
+    match is_ok(&reply) {
+        true => Ok(()),
+        false => Err(unexpected(&reply)),
     }
 }
 
 /// A connection to a server on this machine.
 #[derive(Debug)]
-pub struct Connection(BufReader<TcpStream>);
+pub struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    /// Bytes of `input` that were replies already.
+    used: usize,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
 
 impl Connection {
-    /// Connects to the server on `port`. Nothing is waited for longer than half a minute.
+    /// Connects to the server on `port`.
     ///
     /// # Errors
     /// I/O errors.
     pub fn new(port: u16) -> io::Result<Self> {
-        const PATIENCE: Duration = Duration::from_secs(30);
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            used: 0,
+        })
     }
 
     /// Sends a command and waits for the answer.
@@ -76,7 +97,7 @@ impl Connection {
             message.extend(*word);
             message.extend(b"\r\n");
         }
-        self.0.get_mut().write_all(&message)
+        self.stream.write_all(&message)
     }
 
     /// Waits for the next answer.
@@ -84,35 +105,34 @@ impl Connection {
     /// # Errors
     /// I/O errors.
     pub fn receive(&mut self) -> io::Result<Reply> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not Redis's protocol");
-        let mut line = String::new();
-        if self.0.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let line = line.strip_suffix("\r\n").ok_or_else(wrong)?;
-        let (kind, rest) = line.split_at_checked(1).ok_or_else(wrong)?;
-        let number = || rest.parse::<i64>().map_err(|_| wrong());
-        match kind {
-            "+" => Ok(Reply::Status(rest.to_owned())),
-            "-" => Ok(Reply::Error(rest.to_owned())),
-            ":" => Ok(Reply::Number(number()?)),
-            "$" => match usize::try_from(number()?) {
-                Err(_) => Ok(Reply::Bytes(None)),
-                Ok(length) => {
-                    let mut bytes = vec![0; length + 2];
-                    self.0.read_exact(&mut bytes)?;
-                    bytes.truncate(length);
-                    Ok(Reply::Bytes(Some(bytes)))
-                }
-            },
-            "*" => {
-                let count = number()?.max(0);
-                (0..count)
-                    .map(|_| self.receive())
-                    .collect::<Result<_, _>>()
-                    .map(Reply::Several)
+        self.reply(PATIENCE)?
+            .ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+
+    /// The next answer; none if it has not come within `wait`, and then it may come later.
+    ///
+    /// # Errors
+    /// I/O errors, the end of the connection among them.
+    pub fn reply(&mut self, wait: Duration) -> io::Result<Option<Reply>> {
+        loop {
+            let read = decode(&self.input[self.used..]);
+            let read = read.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            if let Some((reply, bytes)) = read {
+                self.used += bytes;
+                return Ok(Some(reply));
             }
-            _ => Err(wrong()),
+            self.input.drain(..self.used);
+            self.used = 0;
+            self.stream.set_read_timeout(Some(wait))?;
+            let mut buffer = [0; 16 << 10];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.input.extend(&buffer[..read]),
+                Err(e) => match e.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
+                    _ => return Err(e),
+                },
+            }
         }
     }
 
@@ -121,7 +141,7 @@ impl Connection {
     /// # Errors
     /// I/O errors, `NotFound` if there is no such field.
     pub fn info(&mut self, section: &str, field: &str) -> io::Result<String> {
-        let Reply::Bytes(Some(text)) = self.command(&[b"INFO", section.as_bytes()])? else {
+        let Reply::BulkString(text) = self.command(&[b"INFO", section.as_bytes()])? else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         String::from_utf8_lossy(&text)

@@ -4,9 +4,9 @@ use super::server::{Launch, Server};
 use crate::{
     BenchError,
     contest::{Around, Behind, Syncs, around::Setting},
-    scratch::{PoolSource, ScratchDir, disk_bytes, memory_dir, sync_file_system},
+    scratch::{PoolSource, ScratchDir, dir_beside, disk_bytes, memory_dir, sync_file_system},
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// When the append-only file is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,14 @@ impl Stage {
         let mode = setting.contender.mode;
         let dir = ScratchDir::new_in(scratch)?;
         let memory = match mode.syncs {
-            Syncs::Memory => Some(ScratchDir::new_in(&nvm_dir(&setting.pools.source))?),
+            // On persistent memory, where the pool is a file there, or else in ordinary memory.
+            Syncs::Memory => {
+                let beside = match &setting.pools.source {
+                    PoolSource::OnDisk(_) => None,
+                    source => dir_beside(source),
+                };
+                Some(ScratchDir::new_in(&beside.unwrap_or_else(memory_dir))?)
+            }
             _ => None,
         };
         let data = memory.as_ref().unwrap_or(&dir).path().join("data");
@@ -52,14 +59,11 @@ impl Stage {
         if rewrites == Rewrites::Asked {
             options.extend(["--auto-aof-rewrite-percentage", "0"]);
         }
+        let mut launch = Launch::of(program.to_owned(), &data);
+        launch.stand_in(&around);
+        launch.options = options.into_iter().map(str::to_owned).collect();
         Ok(Self {
-            launch: Launch {
-                program: program.to_owned(),
-                wrapper: around.wrapper.clone(),
-                dir: data,
-                environment: around.environment.clone(),
-                options: options.into_iter().map(str::to_owned).collect(),
-            },
+            launch,
             around,
             _dir: dir,
             memory,
@@ -67,9 +71,6 @@ impl Stage {
     }
 
     /// Starts the server.
-    ///
-    /// # Errors
-    /// Those of [`Server::start`].
     pub fn start(&self) -> Result<Server, BenchError> {
         std::fs::create_dir_all(&self.launch.dir)
             .map_err(BenchError::io("creating", &self.launch.dir))?;
@@ -84,13 +85,11 @@ impl Stage {
     }
 
     /// The server's directory.
-    #[must_use]
     pub fn data_dir(&self) -> &Path {
         &self.launch.dir
     }
 
     /// Bytes of NVM that are the server's, used or not: its lane's segments, or all its files where they are in memory.
-    #[must_use]
     pub fn nvm_bytes(&self) -> Option<u64> {
         match self.memory {
             Some(_) => Some(disk_bytes(&self.launch.dir)),
@@ -99,19 +98,7 @@ impl Stage {
     }
 
     /// What `forebay status` says of the server, if it runs under `forebay run`.
-    #[must_use]
     pub fn behind(&self) -> Option<Behind> {
         self.around.behind()
-    }
-}
-
-/// Memory that files can be in: beside the pool, where that is a file on persistent memory, or else ordinary memory.
-fn nvm_dir(pool: &PoolSource) -> PathBuf {
-    match pool {
-        PoolSource::At(path) if path.is_file() => match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        },
-        _ => memory_dir(),
     }
 }

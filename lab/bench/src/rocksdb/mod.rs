@@ -5,43 +5,23 @@
 
 use crate::{
     BenchError,
-    contest::{
-        self, Cell, Contender, Contest, Mode, Report, Sample, Setup, Syncs, around::Setting,
-        of_pool,
+    contest::{self, Cell, Contender, Contest, Mode, Report, Sample, Setup, of_pool},
+    peers::{
+        Peer,
+        db_bench::{self, NO_SYNC, NO_WAL, SYNC},
     },
-    peers::{db_bench, rocksdb},
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use serde_json::json;
 use std::{fs, path::Path};
 
-const SYNCED: &[&str] = &["--sync=1", "--disable_wal=0"];
-
-/// Logged and synced.
-const SYNC: Mode = Mode {
-    name: "sync",
-    survives: "a power cut",
-    settings: SYNCED,
-    syncs: Syncs::Disk,
-};
-
 /// What RocksDB promises about an acknowledged Put.
 pub const MODES: [Mode; 5] = [
     SYNC,
-    Mode {
-        name: "no_sync",
-        survives: "a process crash",
-        settings: &["--sync=0", "--disable_wal=0"],
-        syncs: Syncs::Disk,
-    },
-    Mode {
-        name: "no_wal",
-        survives: "nothing",
-        settings: &["--sync=0", "--disable_wal=1"],
-        syncs: Syncs::Disk,
-    },
-    contest::EATMYDATA.with(SYNCED),
-    contest::FOREBAY.with(SYNCED),
+    NO_SYNC,
+    NO_WAL,
+    contest::EATMYDATA.with(SYNC.settings),
+    contest::FOREBAY.with(SYNC.settings),
 ];
 
 /// What is measured.
@@ -76,19 +56,16 @@ struct At<'a> {
 
 impl At<'_> {
     fn cell(self) -> Cell {
-        let mut columns = vec![
-            ("value_bytes", json!(self.value_bytes)),
-            ("threads", json!(self.threads)),
-        ];
+        let mut columns = json!({"value_bytes": self.value_bytes, "threads": self.threads});
         let mut tag = self.value_bytes.to_string();
         if self.threads > 1 {
             tag = format!("{tag}_threads_{}", self.threads);
         }
         if let Some(device) = self.wal_device {
-            columns.push(("wal_device", json!(device)));
+            columns["wal_device"] = json!(device);
             tag = format!("{tag}_{device}");
         }
-        Cell::new(tag, &columns)
+        Cell::new(tag, columns)
     }
 }
 
@@ -100,11 +77,10 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let counts = [config.puts_max, config.bytes, config.seconds_synced];
     let setup = &config.setup;
     setup.check(&[&config.sizes, &config.threads, &counts])?;
-    rocksdb::find()
-        .map_err(|missing| BenchError::Config(format!("{} is {missing}", rocksdb::NAME)))?;
+    Peer::RocksDb.program(&setup.dir)?;
     let mut contest = Contest::begin("rocksdb", "Puts", setup, note)?;
     let times = "sync writes for a time, the others so many Puts";
-    contest.report.notes.push(times.to_owned());
+    contest.report.tell(json!({}), times);
     let on = config.wal_devices.iter().map(|name| Some(&**name));
     let on: Vec<Option<&str>> = match config.wal_devices.is_empty() {
         true => vec![None],
@@ -148,34 +124,26 @@ fn measure(
         .into_iter()
         .chain(at.wal_device.map(|device| (wal, device)))
         .collect();
-    let setting = Setting {
-        forebay: &setup.forebay,
-        contender,
-        pools: &setup.pools,
-        user: None,
-    };
+    let setting = setup.setting(contender, None);
     let around = setting.around(&devices, [], dir.path().join("run"))?;
     sync_file_system(dir.path())?;
     let puts = (config.bytes / (KEY_BYTES + at.value_bytes)).clamp(1, config.puts_max);
-    let mut flags = vec![
-        format!("--db={}", database.display()),
-        format!("--wal_dir={}", wal.display()),
-        "--benchmarks=fillrandom".to_owned(),
-        format!("--key_size={KEY_BYTES}"),
-        format!("--value_size={}", at.value_bytes),
-        format!("--threads={}", at.threads),
-        format!("--num={puts}"),
-        format!("--seed={}", crate::data::fresh_seed() >> 1),
-        "--histogram=1".to_owned(),
-        "--compression_type=none".to_owned(),
-        match contender.mode == SYNC {
-            true => format!("--duration={}", config.seconds_synced),
-            false => format!("--writes={}", (puts / at.threads).max(1)),
-        },
+    let ends = match contender.mode == SYNC {
+        true => ("duration", config.seconds_synced),
+        false => ("writes", (puts / at.threads).max(1)),
+    };
+    let numbers = [
+        ("key_size", KEY_BYTES),
+        ("value_size", at.value_bytes),
+        ("threads", at.threads),
+        ("num", puts),
+        ("histogram", 1),
+        ends,
     ];
-    flags.extend(contender.mode.settings.iter().map(|&flag| flag.to_owned()));
-    let program = rocksdb::find().map_err(BenchError::Config)?;
-    let printed = db_bench::run_in(&around, &program, &flags, "fillrandom")?;
+    let mut options = db_bench::options(&database, "fillrandom", &numbers);
+    options.push(format!("--wal_dir={}", wal.display()));
+    options.extend(contender.mode.settings.iter().map(|&flag| flag.to_owned()));
+    let printed = db_bench::run(&around, &options, "fillrandom")?;
     let mut more = of_pool(around.lane_bytes(setup.pools.buffers), None);
     more.insert("ops".to_owned(), json!(printed.ops));
     Ok(Sample {

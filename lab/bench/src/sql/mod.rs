@@ -7,10 +7,10 @@ pub use forebay_measure::{server as running, user::User};
 
 use crate::{
     BenchError,
-    contest::{
-        self, Around, Cell, Contender, Contest, Mode, Report, Sample, Setup, around::Setting,
-    },
+    contest::{self, Cell, Contender, Contest, Mode, Report, Sample, Setup},
+    report::object,
     scratch::{ScratchDir, sync_file_system},
+    server::{Launch, Program, Server},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -51,20 +51,6 @@ pub struct Config<S> {
     pub seconds: u64,
 }
 
-/// A round of one mode, prepared so far that the server can be started.
-pub struct Round<'a, S> {
-    /// The server's directory, with a fresh copy of the data directory in `data`.
-    pub dir: &'a Path,
-    /// What stands around the server's program.
-    pub around: &'a Around,
-    /// The server's processors, as `taskset` has them.
-    pub processors: Option<String>,
-    /// What the server is to promise.
-    pub mode: Mode,
-    /// The load.
-    pub load: Load<S>,
-}
-
 /// A load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<S> {
@@ -79,41 +65,52 @@ pub struct Load<S> {
 }
 
 /// A server and the load that it gets.
-pub trait Database {
+pub trait Database: Program {
     /// Its name in reports.
     const NAME: &'static str;
     /// The load, in words.
     const LOAD: &'static str;
     /// What a server promises about an acknowledged transaction.
     const MODES: [Mode; 4];
+    /// What gives its servers room in memory for the whole data set.
+    const MEMORY: &'static str;
+    /// What else they have while they are measured.
+    const OPTIONS: &'static [&'static str];
     /// The size of the data set, in words too.
     type Size: Copy + Display + Serialize;
 
-    /// Whether it can be measured.
-    ///
-    /// # Errors
-    /// [`BenchError::Config`]: why not, and the remedy.
+    /// Whether it can be measured; otherwise why not, and the remedy.
     fn check(config: &Config<Self::Size>) -> Result<(), BenchError>;
 
     /// The user that servers run as, if not ours.
-    ///
-    /// # Errors
-    /// [`BenchError::Config`] if there is none.
     fn user() -> Result<Option<User>, BenchError> {
         Ok(None)
     }
 
-    /// Makes a data directory with the data set in `dir`: its path.
-    ///
-    /// # Errors
-    /// Those of the server.
-    fn prepare(size: Self::Size, dir: &Path) -> Result<PathBuf, BenchError>;
+    /// A server in `dir`, to be started without an option.
+    fn launch(dir: &Path) -> Result<Launch<Self>, BenchError>;
 
-    /// Starts the server, has it warm up and measures it.
-    ///
-    /// # Errors
-    /// Those of the server and of the load program.
-    fn measure(round: Round<'_, Self::Size>) -> Result<Sample, BenchError>;
+    /// Makes its data directory.
+    fn create(launch: &Launch<Self>) -> Result<(), BenchError>;
+
+    /// Starts it.
+    fn start(launch: &Launch<Self>) -> Result<Server<Self>, BenchError>;
+
+    /// Makes the data set.
+    fn prepare(size: Self::Size, server: &Server<Self>) -> Result<(), BenchError>;
+
+    /// Reads what the load works on into memory, where the load itself would be too slow at that.
+    fn warm_up(_: &Server<Self>) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    /// Runs the load.
+    fn work(load: &Load<Self::Size>, server: &Server<Self>) -> Result<Sample, BenchError>;
+
+    /// Ends it when it has been measured.
+    fn end(server: Server<Self>) -> Result<String, BenchError> {
+        server.stop()
+    }
 }
 
 /// Runs it all. `note` is told what is being done.
@@ -127,22 +124,15 @@ pub fn run<D: Database>(
     config.setup.check(&[&config.clients, &[config.seconds]])?;
     D::check(config)?;
     let user = D::user()?;
-    let mut contest = Contest::begin(D::NAME, "transactions", &config.setup, note)?;
-    for (name, value) in [
-        ("load", json!(D::LOAD)),
-        ("data set", json!(config.size.to_string())),
-        ("seconds", json!(config.seconds)),
-    ] {
-        contest
-            .report
-            .settings
-            .insert(name.replace(' ', "_"), value);
-    }
-    if let Ok(serde_json::Value::Object(size)) = serde_json::to_value(config.size) {
-        contest.report.settings.extend(size);
-    }
+    let mut contest = Contest::begin(<D as Database>::NAME, "transactions", &config.setup, note)?;
     let pinned = "one client is kept on a processor of its own, where there are two";
-    contest.report.notes.push(pinned.to_owned());
+    let settings = json!({
+        "load": D::LOAD,
+        "data_set": config.size.to_string(),
+        "seconds": config.seconds,
+    });
+    contest.report.tell(settings, pinned);
+    contest.report.settings.extend(object(json!(config.size)));
     contest.note("preparing the tables");
     let template = contest.scratch().join("template");
     std::fs::create_dir(&template).map_err(BenchError::io("creating", &template))?;
@@ -150,9 +140,15 @@ pub fn run<D: Database>(
         user.let_in(contest.scratch())?;
         user.give(&template)?;
     }
-    let template = D::prepare(config.size, &template)?;
+    let mut launch = D::launch(&template)?;
+    D::create(&launch)?;
+    launch.options = vec![D::MEMORY.to_owned()];
+    let server = D::start(&launch)?;
+    D::prepare(config.size, &server)?;
+    server.stop()?;
+    let template = launch.data();
     for &clients in &config.clients {
-        let cell = Cell::new(clients.to_string(), &[("clients", json!(clients))]);
+        let cell = Cell::new(clients.to_string(), json!({"clients": clients}));
         let measure = |scratch: &Path, contender: &Contender| {
             measure::<D>(
                 config,
@@ -183,12 +179,7 @@ fn measure<D: Database>(
     if let Some(user) = user {
         user.give(dir.path())?;
     }
-    let setting = Setting {
-        forebay: &config.setup.forebay,
-        contender,
-        pools: &config.setup.pools,
-        user,
-    };
+    let setting = config.setup.setting(contender, user);
     let device = config.setup.device.as_deref();
     let devices: Vec<_> = device.map(|it| (&*data, it)).into_iter().collect();
     let around = setting.around(&devices, [], dir.path().join("run"))?;
@@ -199,13 +190,18 @@ fn measure<D: Database>(
         seconds: config.seconds,
         processor: pinned.as_ref().map(|(_, client)| *client),
     };
-    let mut sample = D::measure(Round {
-        dir: dir.path(),
-        around: &around,
-        processors: pinned.map(|(server, _)| server),
-        mode: contender.mode,
-        load,
-    })?;
+    let mut launch = D::launch(dir.path())?;
+    launch.stand_in(&around);
+    launch.processors = pinned.map(|(server, _)| server);
+    let options = [&[D::MEMORY], D::OPTIONS, contender.mode.settings].concat();
+    launch.options = options.into_iter().map(str::to_owned).collect();
+    let server = D::start(&launch)?;
+    D::warm_up(&server)?;
+    // Pages, plans and the server's own tables are in memory then.
+    let second = Load { seconds: 1, ..load };
+    D::work(&second, &server)?;
+    let mut sample = D::work(&load, &server)?;
+    D::end(server)?;
     let is_pinned = json!(load.processor.is_some());
     sample.more.insert("is_pinned".to_owned(), is_pinned);
     Ok(sample)

@@ -1,10 +1,9 @@
-//! What a run measures, and who is told about its progress.
+//! What a run measures.
 
-use super::Figures;
-use crate::{BenchError, device::Effort, live::Live, peers::other::Other, scratch::PoolSource};
+use crate::{BenchError, device::Effort, peers::Peer, scratch::PoolSource};
 use forebay_device::memory::Profile;
 use forebay_store::{StoreOptions, Variant};
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 /// When a workload is done: whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,15 +16,42 @@ pub struct Limit {
 
 impl Limit {
     /// P1's number of Puts.
-    pub const PAPER: Self = Self {
-        ops: Some(262_144),
-        seconds: None,
-    };
+    pub const PAPER: Self = Self::of_ops(262_144);
+
+    /// So many operations.
+    #[must_use]
+    pub const fn of_ops(ops: u64) -> Self {
+        Self {
+            ops: Some(ops),
+            seconds: None,
+        }
+    }
+}
+
+/// What is done with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Puts of new keys in random order (P1).
+    Puts,
+    /// Overwriting a loaded data set with garbage collection on.
+    Overwrite,
+    /// Random gets and range scans.
+    Reads,
+    /// Reopening a store whose process was killed.
+    Reopen,
+    /// New keys beside busy processors, for the longest put. The limit says how many.
+    Stalls,
+    /// A queue, and a store of which every key is deleted. The limit says how many.
+    Queue,
+    /// New keys, alone and beside short scans. The limit says how many.
+    Scans,
 }
 
 /// What a run measures.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What is done.
+    pub workload: Workload,
     /// Name of the run, to tell rows of different lengths apart. May be empty.
     pub run: String,
     /// Where the stores are made, in a scratch directory that is removed again.
@@ -53,30 +79,16 @@ pub struct Config {
     pub rounds: usize,
     /// Record the latency of each operation (one reading of the clock).
     pub latencies: bool,
-    /// Run RocksDB too.
-    pub peers: bool,
-    /// Other peers in the Puts.
-    pub others: Vec<Other>,
+    /// Have our rows of writes sampled by perf ([`crate::perf`]), which slows them.
+    pub is_sampled: bool,
+    /// Peers: RocksDB in all workloads that have one, the others in the Puts.
+    pub peers: Vec<Peer>,
     /// How thoroughly the device is measured.
     pub effort: Effort,
-    /// Workload: Puts of new keys in random order (P1).
-    pub puts: bool,
-    /// Workload: overwriting a loaded data set with garbage collection on.
-    pub overwrite: bool,
     /// How often `overwrite` writes the data set again.
     pub overwrite_times: f64,
-    /// Workload: random gets and range scans.
-    pub reads: bool,
     /// Operations of a read row.
     pub read_ops: u64,
-    /// Workload: reopening a store whose process was killed.
-    pub reopen: bool,
-    /// Workload: new keys beside busy processors, for the longest put. `limit` says how many.
-    pub stalls: bool,
-    /// Workload: a queue, and a store of which every key is deleted. `limit` says how many.
-    pub queue: bool,
-    /// Workload: new keys, alone and beside short scans. `limit` says how many.
-    pub scans: bool,
     /// How to start the process that is killed: program and arguments, to which the reopen workload
     /// appends what [`fill_until_killed`](super::fill_until_killed) needs.
     pub child: Vec<String>,
@@ -85,6 +97,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            workload: Workload::Puts,
             run: String::new(),
             dir: PathBuf::from("."),
             pool: PoolSource::Emulated,
@@ -103,18 +116,11 @@ impl Default for Config {
             cache_bytes: 128 << 20,
             rounds: 3,
             latencies: true,
-            peers: false,
-            others: Vec::new(),
+            is_sampled: false,
+            peers: Vec::new(),
             effort: Effort::FULL,
-            puts: true,
-            overwrite: false,
             overwrite_times: 3.0,
-            reads: false,
             read_ops: 100_000,
-            reopen: false,
-            stalls: false,
-            queue: false,
-            scans: false,
             child: Vec::new(),
         }
     }
@@ -167,28 +173,9 @@ impl Config {
         if self.limit.ops == Some(0) || self.limit.seconds.is_some_and(|s| s <= 0.0) {
             return bad("no operation fits into zero operations or seconds");
         }
-        if self.puts && self.variants.is_empty() && !self.peers {
+        if self.workload == Workload::Puts && self.variants.is_empty() && self.peers.is_empty() {
             return bad("no variant to measure");
         }
         Ok(())
     }
-}
-
-/// Who is told about a run's progress.
-pub trait Watch: Sync {
-    /// Something that is not a row is being done.
-    fn note(&self, what: &str);
-    /// A round of a row begins. `live` counts its operations.
-    fn begin(&self, what: &str, limit: Limit, live: &Arc<Live>);
-    /// A round of a row is over.
-    fn end(&self, figures: &Figures);
-}
-
-/// Nobody.
-pub struct WatchNothing;
-
-impl Watch for WatchNothing {
-    fn note(&self, _: &str) {}
-    fn begin(&self, _: &str, _: Limit, _: &Arc<Live>) {}
-    fn end(&self, _: &Figures) {}
 }

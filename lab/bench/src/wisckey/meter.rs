@@ -1,13 +1,16 @@
 //! One round of a row on our store: opening it, and measuring around the operations.
 
-use super::{Config, Figures};
+use super::{config::Config, rows::Figures, writing::load};
 use crate::{
     BenchError, clock,
     device::{BlockDevice, Written},
     histogram::Latencies,
+    perf::Sampler,
+    processes::status_bytes,
     scratch::{ScratchPool, sync_file_system},
 };
-use forebay_store::{Stats, Store, Variant};
+use forebay_store::{Store, Variant};
+use serde_json::json;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -48,7 +51,7 @@ impl Subject {
         seed: u64,
     ) -> Result<Self, BenchError> {
         let loader = Self::new(config, scratch, Variant::NoSync)?;
-        super::puts::load(config, &loader.store, seed)?;
+        load(config, &loader.store, seed)?;
         loader.store.flush()?;
         loader.store.close()?;
         Self::new(config, scratch, variant)
@@ -77,92 +80,87 @@ pub(super) fn remove_dir(dir: &Path) -> Result<(), BenchError> {
     fs::remove_dir_all(dir).map_err(BenchError::io("removing", dir))
 }
 
-/// Counters at the start of a round.
-pub(super) struct Meter {
-    device: Option<(BlockDevice, Written)>,
-    stats: Stats,
-    cpu_seconds: f64,
-    start: Instant,
-}
+/// What the device writes from a moment on, if the directory is on one that counts.
+pub(super) struct OnDevice(Option<(BlockDevice, Written)>);
 
-/// A round that is over, except for what the device still writes.
-pub(super) struct Metered {
-    device: Option<(BlockDevice, Written)>,
-    figures: Figures,
-    bytes: u64,
-}
-
-impl Meter {
-    /// Starts the clock.
-    pub fn start(subject: &Subject) -> Result<Self, BenchError> {
-        sync_file_system(subject.dir())?;
-        let device = BlockDevice::holding(subject.dir());
-        Ok(Self {
-            device: device.and_then(|d| d.written().map(|w| (d, w))),
-            stats: subject.store.stats(),
-            cpu_seconds: clock::process_cpu_seconds(),
-            start: Instant::now(),
-        })
-    }
-
-    /// Drains the store and stops the clock.
-    pub fn stop(
-        self,
-        config: &Config,
-        workload: &'static str,
-        store: &Store,
-        ops: u64,
-        latencies: &Latencies,
-    ) -> Result<Metered, BenchError> {
-        store.flush()?;
-        let seconds = self.start.elapsed().as_secs_f64();
-        let cpu = clock::process_cpu_seconds() - self.cpu_seconds;
-        let stats = store.stats();
-        let bytes = ops * config.pair_bytes();
-        let figures = Figures {
-            workload,
-            value_bytes: config.value_bytes,
-            threads: config.threads,
-            ops,
-            seconds,
-            latency: latencies.percentiles(),
-            fsync_cpu_share: Some((stats.sync_cpu_seconds - self.stats.sync_cpu_seconds) / cpu),
-            fsync_wall_share: Some((stats.sync_seconds - self.stats.sync_seconds) / seconds),
-            sync_calls: Some(stats.sync_calls - self.stats.sync_calls),
-            resident_bytes_max: resident_bytes_max(),
-            waits: Some(stats.waits),
-            ..Figures::default()
-        };
-        Ok(Metered {
-            device: self.device,
-            figures: figures.rates(bytes),
-            bytes,
-        })
-    }
-}
-
-impl Metered {
-    /// Once the store is closed and everything it left to write is written: the device's figures.
-    pub fn finish(self, dir: &Path) -> Result<Figures, BenchError> {
+impl OnDevice {
+    /// From now on, when nothing is left to be written of what was before.
+    pub fn since_now(dir: &Path) -> Result<Self, BenchError> {
         sync_file_system(dir)?;
-        let mut figures = self.figures;
-        if let Some((device, before)) = self.device
+        let device = BlockDevice::holding(dir);
+        Ok(Self(device.and_then(|d| d.written().map(|w| (d, w)))))
+    }
+
+    /// The figures of so many Puts with their rates, and with what the device wrote for them once all is written.
+    pub fn added_to(
+        self,
+        figures: Figures,
+        dir: &Path,
+        config: &Config,
+    ) -> Result<Figures, BenchError> {
+        sync_file_system(dir)?;
+        let bytes = figures.ops * config.pair_bytes();
+        let mut figures = figures.rates(bytes);
+        if let Some((device, before)) = self.0
             && let Some(now) = device.written()
         {
             let written = now - before;
-            figures.write_amplification = Some(written.bytes as f64 / self.bytes as f64);
-            figures.device_write_us_per_kib = written.us_per_kib();
+            figures.write_amplification = Some(written.bytes as f64 / bytes as f64);
+            if let Some(us) = written.us_per_kib() {
+                figures.add(json!({"device_write_us_per_kib": us}));
+            }
         }
         Ok(figures)
     }
 }
 
-/// The largest resident set of this process so far.
-fn resident_bytes_max() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+/// The figures of a round of `work`, from the first of its operations until the store is drained. `work` gives how many there were, and their
+/// latencies; what else it has to say goes into the figures. `drained` is told of the directory before the store is closed.
+pub(super) fn metered(
+    config: &Config,
+    subject: Subject,
+    workload: &'static str,
+    work: impl FnOnce(&Store, &mut Figures) -> Result<(u64, Latencies), BenchError>,
+    drained: impl FnOnce(&Path),
+) -> Result<Figures, BenchError> {
+    let Subject { store, dir, .. } = &subject;
+    let mut figures = Figures::default();
+    let parent = dir.parent().unwrap_or(dir);
+    let sampler = config
+        .is_sampled
+        .then(|| Sampler::start(std::process::id(), parent));
+    let device = OnDevice::since_now(dir)?;
+    let before = store.stats();
+    let (cpu, start) = (clock::process_cpu_seconds(), Instant::now());
+    let (ops, latencies) = work(store, &mut figures)?;
+    store.flush()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let cpu = clock::process_cpu_seconds() - cpu;
+    let stats = store.stats();
+    let sampled = sampler.map(|sampler| sampler.and_then(Sampler::share));
+    drained(dir);
+    figures.add(json!({
+        "fsync_wall_share": (stats.sync_seconds - before.sync_seconds) / seconds,
+        "sync_calls": stats.sync_calls - before.sync_calls,
+    }));
+    if let Some(bytes) = status_bytes("self", "VmHWM:") {
+        figures.add(json!({"resident_bytes_max": bytes}));
+    }
+    let figures = Figures {
+        workload,
+        value_bytes: config.value_bytes,
+        threads: config.threads,
+        ops,
+        seconds,
+        latency: latencies.percentiles(),
+        fsync_cpu_share: Some((stats.sync_cpu_seconds - before.sync_cpu_seconds) / cpu),
+        fsync_sample_share: sampled,
+        waits: Some(stats.waits),
+        ..figures
+    };
+    let dir = subject.dir().to_owned();
+    subject.store.close()?;
+    let figures = device.added_to(figures, &dir, config)?;
+    remove_dir(&dir)?;
+    Ok(figures)
 }

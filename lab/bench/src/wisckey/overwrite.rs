@@ -1,61 +1,40 @@
 //! Uniform overwriting of a loaded data set, with garbage collection on: throughput and space.
 
 use super::{
-    Config, Figures, Limit, Report, Space, Watch,
-    contest::{Contestant, finalists, take_turns},
-    meter::{Meter, Subject, remove_dir},
-    puts::{Keys, join, write},
+    config::{Config, Limit},
+    contest::{Contestant, Run, finalists},
+    meter::{Subject, metered, remove_dir},
+    peer,
+    rows::{Figures, Report},
+    writing::{Keys, write},
 };
-use crate::{BenchError, data, live::Live, peers::rocksdb, scratch::disk_bytes};
+use crate::{BenchError, data, scratch::disk_bytes, threads::beside};
 use forebay_store::Variant;
+use serde_json::json;
 use std::{
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
 /// Runs it in our main variant and on the peer.
-pub(super) fn run(
-    config: &Config,
-    scratch: &Path,
-    contestants: &[Contestant],
-    watch: &dyn Watch,
-    report: &mut Report,
-) -> Result<(), BenchError> {
-    let finalists = finalists(config, contestants);
-    let limit = Limit {
-        ops: Some((config.data_keys() as f64 * config.overwrite_times) as u64),
-        seconds: None,
+pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
+    let (config, scratch) = (run.config, run.scratch);
+    let limit = Limit::of_ops((config.data_keys() as f64 * config.overwrite_times) as u64);
+    let turn = |contestant| match contestant {
+        Contestant::Ours(variant) => ours(config, scratch, variant, limit),
+        Contestant::Peer(peer, _) => {
+            let dir = scratch.join(peer.name());
+            let database = peer::Database { config, dir: &dir };
+            database.load()?;
+            let (max, figures) = watched(&dir, || database.overwrite(limit));
+            let figures = with_space(config, max, disk_bytes(&dir), figures?);
+            remove_dir(&dir)?;
+            Ok(figures)
+        }
     };
-    take_turns(config, &finalists, report, |contestant, _| {
-        let live = Arc::new(Live::default());
-        watch.note(&format!("loading, {contestant}"));
-        let figures = match contestant {
-            Contestant::Ours(variant) => ours(config, scratch, variant, limit, watch, &live)?,
-            Contestant::RocksDb(_) => {
-                let dir = scratch.join("rocksdb");
-                rocksdb::load(config, &dir)?;
-                watch.begin(&format!("overwrite, {contestant}"), limit, &live);
-                let watcher = SpaceWatch::default();
-                let mut figures =
-                    watcher.around(&dir, || rocksdb::overwrite(config, &dir, limit))?;
-                figures.space = Some(watcher.space(config, &dir));
-                remove_dir(&dir)?;
-                figures
-            }
-            Contestant::Other(other, _) => {
-                return Err(BenchError::Config(format!(
-                    "{other} takes part in the Puts only"
-                )));
-            }
-        };
-        watch.end(&figures);
-        Ok(figures)
-    })
+    run.take_turns(report, &finalists(config), "overwrite", turn)
 }
 
 fn ours(
@@ -63,62 +42,44 @@ fn ours(
     scratch: &Path,
     variant: Variant,
     limit: Limit,
-    watch: &dyn Watch,
-    live: &Arc<Live>,
 ) -> Result<Figures, BenchError> {
     let seed = data::fresh_seed();
     let subject = Subject::preloaded(config, scratch, variant, seed)?;
-    watch.begin(&format!("overwrite, {variant}"), limit, live);
-    let watcher = SpaceWatch::default();
     let dir = subject.dir().to_owned();
-    let metered = watcher.around(&dir, || {
-        let meter = Meter::start(&subject)?;
-        let keys = Keys::Among(config.data_keys());
-        let (ops, latencies) = write(config, &subject.store, seed, keys, limit, live)?;
-        meter.stop(config, "overwrite", &subject.store, ops, &latencies)
-    })?;
-    let space = watcher.space(config, &dir);
-    subject.store.close()?;
-    let mut figures = metered.finish(&dir)?;
-    figures.data_bytes = Some(config.data_keys() * config.pair_bytes());
-    figures.space = Some(space);
-    remove_dir(&dir)?;
-    Ok(figures)
-}
-
-/// Looks at a directory's size while something runs.
-#[derive(Default)]
-struct SpaceWatch {
-    bytes_max: std::sync::atomic::AtomicU64,
-}
-
-impl SpaceWatch {
-    fn around<T>(
-        &self,
-        dir: &Path,
-        work: impl FnOnce() -> Result<T, BenchError>,
-    ) -> Result<T, BenchError> {
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    self.bytes_max.fetch_max(disk_bytes(dir), Relaxed);
-                    thread::sleep(Duration::from_millis(50));
-                }
-            });
-            let outcome = work();
-            done.store(true, Relaxed);
-            join(watcher);
-            outcome
+    let keys = Keys::Among(config.data_keys());
+    let puts = |store: &_, _: &mut _| write(config, store, seed, keys, limit);
+    let mut left = 0;
+    let (max, figures) = watched(&dir, || {
+        metered(config, subject, "overwrite", puts, |dir| {
+            left = disk_bytes(dir)
         })
-    }
+    });
+    let figures = Figures {
+        data_bytes: Some(config.data_keys() * config.pair_bytes()),
+        ..figures?
+    };
+    Ok(with_space(config, max, left, figures))
+}
 
-    fn space(&self, config: &Config, dir: &Path) -> Space {
-        let live = (config.data_keys() * config.pair_bytes()) as f64;
-        let bytes = disk_bytes(dir);
-        Space {
-            space_amplification_max: self.bytes_max.load(Relaxed).max(bytes) as f64 / live,
-            space_amplification_final: bytes as f64 / live,
+/// The largest size of a directory while something runs, and what that gives.
+fn watched<T>(dir: &Path, work: impl FnOnce() -> T) -> (u64, T) {
+    let watch = |done: &AtomicBool| {
+        let mut max = 0;
+        while !done.load(Relaxed) {
+            max = max.max(disk_bytes(dir));
+            thread::sleep(Duration::from_millis(50));
         }
-    }
+        max
+    };
+    beside(watch, work)
+}
+
+/// Bytes on the disk over live bytes: the most while overwriting, and what was left in the end.
+fn with_space(config: &Config, max: u64, left: u64, mut figures: Figures) -> Figures {
+    let live = (config.data_keys() * config.pair_bytes()) as f64;
+    figures.add(json!({
+        "space_amplification_max": max.max(left) as f64 / live,
+        "space_amplification_final": left as f64 / live,
+    }));
+    figures
 }

@@ -2,34 +2,20 @@
 //! but in the page cache, and the latter from the device.
 
 use super::{
-    Config, Figures, Limit, Report, Watch,
-    contest::{Contestant, finalists, take_turns},
+    config::Config,
+    contest::{Contestant, Run, finalists},
     meter::{Subject, remove_dir},
-    puts::join,
+    peer::{self, Read},
+    rows::{Figures, Report},
 };
 use crate::{
-    BenchError, clock, data, histogram::Latencies, live::Live, peers::rocksdb,
-    scratch::drop_page_cache,
+    BenchError, clock, data, histogram::Latencies, scratch::drop_page_cache, threads::share_out,
 };
 use forebay_store::{ScanRange, Store, Variant};
-use std::{hint::black_box, ops::Bound, path::Path, sync::Arc, thread, time::Instant};
+use std::{hint::black_box, ops::Bound, time::Instant};
 
 /// One scan counts for so many gets when the number of operations is chosen.
 const GETS_PER_SCAN: u64 = 20;
-
-/// What is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// One key.
-    Get,
-    /// [`SCAN_KEYS`](Self::SCAN_KEYS) pairs after the one that it starts from.
-    Scan,
-}
-
-impl Read {
-    /// As db_bench's `--seek_nexts`.
-    pub(crate) const SCAN_KEYS: u64 = 100;
-}
 
 /// The row's name, and from where.
 const ROWS: [(&str, Read, bool); 4] = [
@@ -40,52 +26,42 @@ const ROWS: [(&str, Read, bool); 4] = [
 ];
 
 /// Runs all of them in our main variant and on the peer.
-pub(super) fn run(
-    config: &Config,
-    scratch: &Path,
-    contestants: &[Contestant],
-    watch: &dyn Watch,
-    report: &mut Report,
-) -> Result<(), BenchError> {
-    let cached = Config {
-        preload_bytes: config.cache_bytes / 2,
-        ..config.clone()
+pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
+    let config = &Config {
+        preload_bytes: run.config.cache_bytes / 2,
+        ..run.config.clone()
     };
-    sized(&cached, scratch, contestants, watch, report, &ROWS[..2])?;
-    sized(config, scratch, contestants, watch, report, &ROWS)
+    sized(Run { config, ..run }, report, &ROWS[..2])?;
+    sized(run, report, &ROWS)
 }
 
 /// Runs `rows` on one size of data set. Both stores are loaded once and then take turns.
 fn sized(
-    config: &Config,
-    scratch: &Path,
-    contestants: &[Contestant],
-    watch: &dyn Watch,
+    run: Run<'_>,
     report: &mut Report,
     rows: &[(&'static str, Read, bool)],
 ) -> Result<(), BenchError> {
-    let finalists = finalists(config, contestants);
+    let (config, scratch) = (run.config, run.scratch);
+    let finalists = finalists(config);
     let variant = config.main_variant();
     let peer_dir = scratch.join("rocksdb");
+    let peer = peer::Database {
+        config,
+        dir: &peer_dir,
+    };
     let seed = data::fresh_seed();
-    watch.note(&format!("loading {} MB", config.preload_bytes / 1_000_000));
+    (run.note)(&format!("loading {} MB", config.preload_bytes / 1_000_000));
     let subject = Subject::preloaded(config, scratch, variant, seed)?;
     let mut subject = Some(subject.reopened(config, variant)?);
     if finalists.len() > 1 {
-        rocksdb::load(config, &peer_dir)?;
+        peer.load()?;
     }
     for &(workload, read, cold) in rows {
         let ops = match read {
             Read::Get => config.read_ops,
             Read::Scan => (config.read_ops / GETS_PER_SCAN).max(1),
         };
-        let limit = Limit {
-            ops: Some(ops),
-            seconds: None,
-        };
-        take_turns(config, &finalists, report, |contestant, _| {
-            let live = Arc::new(Live::default());
-            watch.begin(&format!("{workload}, {contestant}"), limit, &live);
+        run.take_turns(report, &finalists, workload, |contestant| {
             let mut figures = match (contestant, subject.take()) {
                 (Contestant::Ours(_), Some(ready)) => {
                     let ready = if cold {
@@ -93,7 +69,14 @@ fn sized(
                     } else {
                         ready
                     };
-                    let outcome = ours(config, &ready.store, seed, read, ops, !cold, &live);
+                    let store = &ready.store;
+                    let reads = Reads {
+                        config,
+                        store,
+                        seed,
+                        read,
+                    };
+                    let outcome = reads.measure(ops, !cold);
                     subject = Some(ready);
                     outcome?
                 }
@@ -102,12 +85,11 @@ fn sized(
                     if cold {
                         drop_page_cache(&peer_dir)?;
                     }
-                    rocksdb::read(config, &peer_dir, read, ops, !cold)?
+                    peer.read(read, ops, !cold)?
                 }
             };
             figures.workload = workload;
             figures.data_bytes = Some(config.data_keys() * config.pair_bytes());
-            watch.end(&figures);
             Ok(figures)
         })?;
     }
@@ -127,93 +109,55 @@ fn chilled(config: &Config, subject: Subject, variant: Variant) -> Result<Subjec
     Ok(subject)
 }
 
-fn ours(
-    config: &Config,
-    store: &Store,
+/// Reads of one kind of a store.
+struct Reads<'a> {
+    config: &'a Config,
+    store: &'a Store,
     seed: u64,
     read: Read,
-    ops: u64,
-    warm_up: bool,
-    live: &Live,
-) -> Result<Figures, BenchError> {
-    if warm_up {
-        read_all(config, store, seed, read, ops, &Live::default())?;
-    }
-    let start = Instant::now();
-    let (bytes, latencies) = read_all(config, store, seed, read, ops, live)?;
-    let figures = Figures {
-        value_bytes: config.value_bytes,
-        threads: config.threads,
-        ops,
-        seconds: start.elapsed().as_secs_f64(),
-        latency: latencies.percentiles(),
-        ..Figures::default()
-    };
-    Ok(figures.rates(bytes))
 }
 
-/// Reads from all threads. Returns the bytes that came, and the latencies.
-fn read_all(
-    config: &Config,
-    store: &Store,
-    seed: u64,
-    read: Read,
-    ops: u64,
-    live: &Live,
-) -> Result<(u64, Latencies), BenchError> {
-    let threads = config.threads as u64;
-    let outcomes: Vec<Result<(u64, Latencies), BenchError>> = thread::scope(|scope| {
-        let readers: Vec<_> = (0..threads)
-            .map(|thread| {
-                let share = ops / threads + u64::from(thread < ops % threads);
-                scope.spawn(move || read_share(config, store, seed, read, share, live))
-            })
-            .collect();
-        readers.into_iter().map(join).collect()
-    });
-    let (mut bytes, mut latencies) = (0, Latencies::new());
-    for outcome in outcomes {
-        let (came, theirs) = outcome?;
-        bytes += came;
-        latencies.merge(&theirs);
-    }
-    Ok((bytes, latencies))
-}
-
-fn read_share(
-    config: &Config,
-    store: &Store,
-    seed: u64,
-    read: Read,
-    ops: u64,
-    live: &Live,
-) -> Result<(u64, Latencies), BenchError> {
-    let mut random = data::Random::new(data::fresh_seed());
-    let mut latencies = Latencies::new();
-    let mut buffer = Vec::new();
-    let mut bytes = 0;
-    let mut last = Instant::now();
-    for _ in 0..ops {
-        let key = data::key(seed, random.below(config.data_keys()));
-        bytes += match read {
-            Read::Get => {
-                let value = store.get_into(&key, &mut buffer)?;
-                let wrong =
-                    || BenchError::Wrong(format!("the key {key:x?} was written and is not found"));
-                value
-                    .map(<[u8]>::len)
-                    .filter(|&l| l == config.value_bytes)
-                    .ok_or_else(wrong)? as u64
-                    + 8
-            }
-            Read::Scan => scan(store, &key)?,
-        };
-        if config.latencies {
-            latencies.record(clock::lap_ns(&mut last));
+impl Reads<'_> {
+    fn measure(&self, ops: u64, warm_up: bool) -> Result<Figures, BenchError> {
+        if warm_up {
+            self.all(ops)?;
         }
-        live.add(1);
+        let start = Instant::now();
+        let (bytes, latencies) = self.all(ops)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let figures = Figures::of(self.config, ops, seconds, latencies.percentiles());
+        Ok(figures.rates(bytes))
     }
-    Ok((bytes, latencies))
+
+    /// Reads from all threads. Returns the bytes that came, and the latencies.
+    fn all(&self, ops: u64) -> Result<(u64, Latencies), BenchError> {
+        share_out(self.config.threads, ops, |_, share| self.share(share))
+    }
+
+    fn share(&self, ops: u64) -> Result<(u64, Latencies), BenchError> {
+        let Self { config, store, .. } = self;
+        let mut random = data::Random::new(data::fresh_seed());
+        let mut latencies = Latencies::new();
+        let mut buffer = Vec::new();
+        let mut bytes = 0;
+        let mut last = Instant::now();
+        for _ in 0..ops {
+            let key = data::key(self.seed, random.below(config.data_keys()));
+            bytes += match self.read {
+                Read::Get => {
+                    let value = store.get_into(&key, &mut buffer)?.map(<[u8]>::len);
+                    let value = value.filter(|&bytes| bytes == config.value_bytes);
+                    let wrong = || format!("the key {key:x?} was written and is not found");
+                    value.ok_or_else(|| BenchError::Wrong(wrong()))? as u64 + 8
+                }
+                Read::Scan => scan(store, &key)?,
+            };
+            if config.latencies {
+                latencies.record(clock::lap_ns(&mut last));
+            }
+        }
+        Ok((bytes, latencies))
+    }
 }
 
 /// Seeks `key` and goes on 100 times, and copies the beginning of each value, as db_bench does: 101 pairs.

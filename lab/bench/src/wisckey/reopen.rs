@@ -1,23 +1,22 @@
 //! Reopening a store whose process was killed with so many bytes written.
 
 use super::{
-    Config, Figures, Limit, Reopening, Report, Row, Watch,
+    config::{Config, Limit},
+    contest::Run,
     meter::remove_dir,
-    puts::{Keys, write},
+    rows::{Figures, Report},
+    writing::{Keys, write},
 };
-use crate::{
-    BenchError,
-    crash::{Child, die_with_parent},
-    data,
-    live::Live,
-    scratch::ScratchPool,
-};
+use crate::{BenchError, data, histogram::Percentiles, processes::Process, scratch::ScratchPool};
 use forebay_pool::PoolOptions;
 use forebay_store::Variant;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Instant,
 };
 
@@ -40,7 +39,10 @@ struct Fill {
 /// # Errors
 /// Those of the store.
 pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
-    die_with_parent()?;
+    // No writer is left over.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| {
+        BenchError::io("tying to its parent", Path::new("the child process"))(e.into())
+    })?;
     let fill: Fill = serde_json::from_str(order)
         .map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
     let variant: Variant = fill.variant.parse().map_err(BenchError::Config)?;
@@ -56,55 +58,24 @@ pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
         .map(|path| PoolOptions::new().open(&path))
         .transpose()?;
     let store = config.options(variant).open(&fill.dir, pool.as_ref())?;
-    let limit = Limit {
-        ops: Some(fill.keys),
-        seconds: None,
-    };
-    let live = Live::default();
-    write(&config, &store, fill.seed, Keys::New(0), limit, &live)?;
+    let limit = Limit::of_ops(fill.keys);
+    write(&config, &store, fill.seed, Keys::New(0), limit)?;
     let mut out = std::io::stdout();
     out.write_all(b"!")
         .and_then(|()| out.flush())
         .map_err(BenchError::io("reporting to", Path::new("the parent")))?;
-    write(
-        &config,
-        &store,
-        fill.seed,
-        Keys::New(fill.keys),
-        limit,
-        &live,
-    )?;
-    Ok(())
+    write(&config, &store, fill.seed, Keys::New(fill.keys), limit).map(drop)
 }
 
 /// Runs it in our main variant.
-pub(super) fn run(
-    config: &Config,
-    scratch: &Path,
-    watch: &dyn Watch,
-    report: &mut Report,
-) -> Result<(), BenchError> {
+pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
+    let config = run.config;
     let variant = config.main_variant();
-    let mut rounds = Vec::new();
-    for _ in 0..config.rounds {
-        watch.note(&format!(
-            "writing {} MB, killing the writer, reopening",
-            config.preload_bytes / 1_000_000
-        ));
-        let figures = once(config, scratch, variant)?;
-        watch.note(&format!(
-            "reopened and read from in {:.3} s",
-            figures.seconds
-        ));
-        rounds.push(figures);
-    }
-    if let Some(figures) = Figures::of_rounds(rounds) {
-        report.rows.push(Row {
-            variant: variant.to_string(),
-            figures,
-        });
-    }
-    Ok(())
+    let what = format!(
+        "writing {} MB, killing the writer, reopening",
+        config.preload_bytes / 1_000_000
+    );
+    run.alone(report, &what, || once(config, run.scratch, variant))
 }
 
 fn once(config: &Config, scratch: &Path, variant: Variant) -> Result<Figures, BenchError> {
@@ -123,11 +94,23 @@ fn once(config: &Config, scratch: &Path, variant: Variant) -> Result<Figures, Be
         buffer_bytes: config.buffer_bytes,
         cache_bytes: config.cache_bytes,
     };
-    let mut child = Child::spawn(&config.child, &order)?;
+    let failed = |e: serde_json::Error| BenchError::Child(format!("gets no order: {e}"));
+    let [program, arguments @ ..] = &config.child[..] else {
+        return Err(BenchError::Config("no command for the child".to_owned()));
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .arg(serde_json::to_string(&order).map_err(failed)?)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut child = Process::spawn(&mut command)?;
     // One byte when it is done; none if it failed, which its standard error says.
-    let told = child.output.read(&mut [0]);
-    child.kill()?;
-    if !told.is_ok_and(|bytes| bytes == 1) {
+    let output = child.child().stdout.as_mut();
+    let told = output.and_then(|output| output.read(&mut [0]).ok());
+    child.kill();
+    let was_killed = child.ended().is_some_and(|status| status.code().is_none());
+    if told != Some(1) || !was_killed {
         return Err(BenchError::Child("could not fill the store".to_owned()));
     }
     let start = Instant::now();
@@ -143,19 +126,15 @@ fn once(config: &Config, scratch: &Path, variant: Variant) -> Result<Figures, Be
     store.close()?;
     remove_dir(&order.dir)?;
     let written_bytes = config.data_keys() * config.pair_bytes();
-    let figures = Figures {
+    let mut figures = Figures {
         workload: "reopen",
-        value_bytes: config.value_bytes,
-        threads: config.threads,
-        ops: 1,
-        seconds: first_get_seconds,
         data_bytes: Some(written_bytes),
-        reopening: Some(Reopening {
-            open_seconds,
-            first_get_seconds,
-            written_bytes,
-        }),
-        ..Figures::default()
+        ..Figures::of(config, 1, first_get_seconds, Percentiles::default())
     };
+    figures.add(json!({
+        "open_seconds": open_seconds,
+        "first_get_seconds": first_get_seconds,
+        "written_bytes": written_bytes,
+    }));
     Ok(figures.rates(0))
 }

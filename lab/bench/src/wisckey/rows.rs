@@ -1,14 +1,16 @@
 //! The report: what is printed as JSON, and what tables are made of.
 
-use super::{Config, Deleted, Scanned, Step};
+use super::config::Config;
 use crate::{
     device::Speed,
     histogram::Percentiles,
+    report::{figure, object},
     rounds::{Span, median_round, span},
 };
 use forebay_store::Waits;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, fmt};
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -20,33 +22,16 @@ pub struct Report {
     /// Our rows.
     pub rows: Vec<Row>,
     /// The peers' rows.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerRow>,
     /// Ratios that the rows give, by name: ours over the other's.
     pub ratios: BTreeMap<String, f64>,
     /// Settings that the rows do not show.
-    pub settings: Settings,
+    pub settings: Value,
     /// What to know when reading the figures.
     pub notes: Vec<String>,
     /// The device in each round of Puts.
     #[serde(skip)]
     pub(super) device_rounds: Vec<Speed>,
-}
-
-/// Settings of a run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// Bytes of one buffer of an emulated pool.
-    pub buffer_bytes: u64,
-    /// Bytes in the store before the clock starts; size of the data set of the other workloads.
-    pub preload_bytes: u64,
-    /// Bytes of the block cache, ours and the peers'.
-    pub cache_bytes: u64,
-    /// Rounds.
-    pub rounds: usize,
-    /// The pool in words.
-    pub pool: String,
-    /// What one reading of the clock costs, nanoseconds: a part of every latency.
-    pub clock_reading_ns: f64,
 }
 
 /// One of our rows.
@@ -61,40 +46,18 @@ pub struct Row {
 
 /// A row of a peer, or why there is none.
 #[derive(Clone, Debug, Serialize)]
-pub struct Peer {
+pub struct PeerRow {
     /// The peer.
     pub name: &'static str,
-    /// Its row.
+    /// How it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Its figures.
     #[serde(flatten)]
-    pub outcome: PeerOutcome,
-}
-
-/// What became of a peer.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub enum PeerOutcome {
-    /// It ran.
-    Ran {
-        /// How it ran.
-        mode: String,
-        /// Its figures.
-        #[serde(flatten)]
-        figures: Box<Figures>,
-    },
-    /// It did not.
-    Missing {
-        /// Why, and the remedy.
-        error: String,
-    },
-}
-
-impl Peer {
-    pub(super) fn missing(name: &'static str, error: String) -> Self {
-        Self {
-            name,
-            outcome: PeerOutcome::Missing { error },
-        }
-    }
+    pub figures: Option<Box<Figures>>,
+    /// Why it did not run, and the remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// The figures of one row. What was not, or cannot be, measured is `null`.
@@ -125,27 +88,12 @@ pub struct Figures {
     pub fsync_cpu_share: Option<f64>,
     /// Bytes that the device wrote (machine-wide) over bytes of keys and values.
     pub write_amplification: Option<f64>,
-    /// Wall time inside sync calls, summed over threads, over wall time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fsync_wall_share: Option<f64>,
-    /// Sync calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sync_calls: Option<u64>,
-    /// P1's figure 8: time that the device's writes took per KiB, queueing included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_write_us_per_kib: Option<f64>,
-    /// Largest resident memory of our process so far, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resident_bytes_max: Option<u64>,
+    /// The same by samples of perf, or why there are none; where it was asked for.
+    #[serde(skip)]
+    pub fsync_sample_share: Option<Result<f64, String>>,
     /// Size of the data set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_bytes: Option<u64>,
-    /// Space on the disk (`overwrite`).
-    #[serde(flatten)]
-    pub space: Option<Space>,
-    /// How many operations took how long (`stalls`).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub histogram: Vec<Step>,
     /// What writers waited for in the store, by its own account (our rows of writes).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
@@ -153,40 +101,50 @@ pub struct Figures {
     /// beside; `put` by several threads, as many that compute for as long as a put takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Percentiles>,
-    /// What deleted keys cost (`queue`, `delete_all`).
+    /// What else the workload has (docs/benchmarks.md).
     #[serde(flatten)]
-    pub deleted: Option<Deleted>,
-    /// What scans beside cost (`scans`).
-    #[serde(flatten)]
-    pub scanned: Option<Scanned>,
-    /// Restart (`reopen`).
-    #[serde(flatten)]
-    pub reopening: Option<Reopening>,
+    pub more: Map<String, Value>,
     /// Operations a second, slowest and fastest round.
     pub ops_per_s_span: Option<Span>,
 }
 
-/// Space that a data set takes.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Space {
-    /// Largest bytes on disk over live bytes, while overwriting.
-    pub space_amplification_max: f64,
-    /// The same when the overwriting is over and everything is on the disk.
-    pub space_amplification_final: f64,
-}
-
-/// A restart after SIGKILL.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Reopening {
-    /// Until the store was open.
-    pub open_seconds: f64,
-    /// Until it had answered a first get.
-    pub first_get_seconds: f64,
-    /// Bytes of keys and values that had been written.
-    pub written_bytes: u64,
+/// As progress has them.
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [seconds, ops_per_s, mb_per_s] =
+            [self.seconds, self.ops_per_s, self.mb_per_s].map(|it| figure(Some(it)));
+        let ops = self.ops;
+        write!(
+            f,
+            "{ops} ops in {seconds} s, {ops_per_s} ops/s, {mb_per_s} MB/s"
+        )
+    }
 }
 
 impl Figures {
+    /// Those of so many operations of a run.
+    pub(super) fn of(config: &Config, ops: u64, seconds: f64, latency: Percentiles) -> Self {
+        Self {
+            value_bytes: config.value_bytes,
+            threads: config.threads,
+            ops,
+            seconds,
+            latency,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what else the workload has: an object.
+    pub(super) fn add(&mut self, more: Value) {
+        self.more.extend(object(more));
+    }
+
+    /// A number of what else the workload has.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.more.get(name)?.as_f64()
+    }
+
     /// Rates from counts.
     pub(crate) fn rates(mut self, bytes: u64) -> Self {
         self.ops_per_s = self.ops as f64 / self.seconds;
@@ -226,14 +184,15 @@ impl Report {
             rows: Vec::new(),
             peers: Vec::new(),
             ratios: BTreeMap::new(),
-            settings: Settings {
-                buffer_bytes: config.buffer_bytes,
-                preload_bytes: config.preload_bytes,
-                cache_bytes: config.cache_bytes,
-                rounds: config.rounds,
-                pool,
-                clock_reading_ns: crate::clock::reading_ns(),
-            },
+            settings: json!({
+                "buffer_bytes": config.buffer_bytes,
+                "preload_bytes": config.preload_bytes,
+                "cache_bytes": config.cache_bytes,
+                "rounds": config.rounds,
+                "pool": pool,
+                // A part of every latency.
+                "clock_reading_ns": crate::clock::reading_ns(),
+            }),
             notes,
             device_rounds: Vec::new(),
         }
@@ -285,10 +244,8 @@ impl Report {
 
     /// The peers that ran: name, mode and figures.
     pub fn peer_rows(&self) -> impl Iterator<Item = (&'static str, &str, &Figures)> {
-        self.peers.iter().filter_map(|peer| match &peer.outcome {
-            PeerOutcome::Ran { mode, figures } => Some((peer.name, mode.as_str(), &**figures)),
-            PeerOutcome::Missing { .. } => None,
-        })
+        let peers = self.peers.iter();
+        peers.filter_map(|peer| Some((peer.name, peer.mode.as_deref()?, peer.figures.as_deref()?)))
     }
 
     /// Those who ran, ours and then the peers: who, and the figures.
@@ -305,19 +262,8 @@ impl Report {
 
     /// The peers that did not, and why.
     pub fn missing_peers(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.peers.iter().filter_map(|peer| match &peer.outcome {
-            PeerOutcome::Ran { .. } => None,
-            PeerOutcome::Missing { error } => Some((peer.name, error.as_str())),
-        })
-    }
-
-    /// The row of that workload and variant.
-    #[must_use]
-    pub fn row(&self, workload: &str, variant: &str) -> Option<&Figures> {
-        self.rows
-            .iter()
-            .find(|row| row.figures.workload == workload && row.variant == variant)
-            .map(|row| &row.figures)
+        let peers = self.peers.iter();
+        peers.filter_map(|peer| Some((peer.name, peer.error.as_deref()?)))
     }
 }
 

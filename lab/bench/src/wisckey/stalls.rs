@@ -6,126 +6,65 @@
 //! that always wants a processor from having one, and stands beside the longest put as its floor.
 
 use super::{
-    Config, Figures, Report, Watch,
-    contest::{ours_alone, take_turns},
-    meter::{Meter, Subject, remove_dir},
-    puts::join,
+    contest::Run,
+    meter::{Subject, metered},
+    rows::{Figures, Report},
+    writing::{Keys, write},
 };
-use crate::{BenchError, clock, data, histogram::Latencies, live::Live};
-use forebay_store::Variant;
-use serde::Serialize;
+use crate::{
+    BenchError, clock, data,
+    histogram::Latencies,
+    threads::{beside, share_out},
+};
+use serde_json::{Value, json};
 use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Instant,
 };
 
-/// Bytes of a value.
-const VALUE_BYTES: usize = 100;
 /// Threads that keep processors busy.
 const BUSY: usize = 2;
-/// Operations between two notes of progress.
-const STEP: u64 = 1024;
 /// Upper bounds of the histogram's steps, microseconds.
 const STEPS_US: [u64; 10] = [
     10, 100, 250, 500, 1000, 5000, 10_000, 20_000, 50_000, 100_000,
 ];
 
-/// A step of the histogram.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Step {
-    /// Operations that took at most this long, and longer than the step before; `null` for any longer.
-    pub up_to_us: Option<u64>,
-    /// How many.
-    pub ops: u64,
-}
-
 /// Runs it in our main variant.
-pub(super) fn run(
-    config: &Config,
-    scratch: &Path,
-    watch: &dyn Watch,
-    report: &mut Report,
-) -> Result<(), BenchError> {
-    let config = &Config {
-        value_bytes: VALUE_BYTES,
-        threads: 1,
-        ..config.clone()
-    };
-    take_turns(config, &ours_alone(config), report, |contestant, _| {
-        let live = Arc::new(Live::default());
-        watch.begin(&format!("stalls, {contestant}"), config.limit, &live);
-        let (figures, floor) =
-            beside_busy_threads(|| one(config, scratch, config.main_variant(), &live));
-        let figures = Figures {
-            floor: Some(floor.percentiles()),
+pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
+    let (config, scratch) = (run.config, run.scratch);
+    run.alone(report, "stalls", || {
+        let (floor, figures) = beside(keep_busy, || {
+            let subject = Subject::new(config, scratch, config.main_variant())?;
+            let measured = |store: &_, figures: &mut Figures| {
+                let (keys, seed) = (Keys::Long, data::fresh_seed());
+                let (ops, latencies) = write(config, store, seed, keys, config.limit)?;
+                figures.add(json!({"histogram": histogram(&latencies)}));
+                Ok((ops, latencies))
+            };
+            metered(config, subject, "stalls", measured, |_| ())
+        });
+        Ok(Figures {
+            floor: Some(floor?.percentiles()),
             ..figures?
-        };
-        watch.end(&figures);
-        Ok(figures)
+        })
     })
 }
 
-/// Does `work` beside threads that never rest; how long each look at the clock took them meanwhile.
-fn beside_busy_threads<T>(work: impl FnOnce() -> T) -> (T, Latencies) {
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let busy: Vec<_> = (0..BUSY)
-            .map(|_| {
-                scope.spawn(|| {
-                    let (mut gaps, mut last) = (Latencies::new(), Instant::now());
-                    while !done.load(Relaxed) {
-                        gaps.record(clock::lap_ns(&mut last));
-                    }
-                    gaps
-                })
-            })
-            .collect();
-        let outcome = work();
-        done.store(true, Relaxed);
-        let mut gaps = Latencies::new();
-        for thread in busy {
-            gaps.merge(&join(thread));
+/// Has threads never rest; how long each look at the clock took them meanwhile.
+fn keep_busy(done: &AtomicBool) -> Result<Latencies, BenchError> {
+    let (_, gaps) = share_out(BUSY, 0, |_, _| {
+        let (mut gaps, mut last) = (Latencies::new(), Instant::now());
+        while !done.load(Relaxed) {
+            gaps.record(clock::lap_ns(&mut last));
         }
-        (outcome, gaps)
-    })
+        Ok((0, gaps))
+    })?;
+    Ok(gaps)
 }
 
-fn one(
-    config: &Config,
-    scratch: &Path,
-    variant: Variant,
-    live: &Live,
-) -> Result<Figures, BenchError> {
-    let subject = Subject::new(config, scratch, variant)?;
-    let meter = Meter::start(&subject)?;
-    let (seed, values) = (data::fresh_seed(), data::Values::new(VALUE_BYTES));
-    let ops = config.limit.ops.unwrap_or(u64::MAX);
-    let mut latencies = Latencies::new();
-    let mut key = *b"the key 12345678";
-    let mut last = Instant::now();
-    for index in 0..ops {
-        key[8..].copy_from_slice(&data::key(seed, index));
-        subject.store.put(&key, values.value(index))?;
-        latencies.record(clock::lap_ns(&mut last));
-        if index % STEP == 0 {
-            live.add(STEP);
-        }
-    }
-    let metered = meter.stop(config, "stalls", &subject.store, ops, &latencies)?;
-    let dir = subject.dir().to_owned();
-    subject.store.close()?;
-    let mut figures = metered.finish(&dir)?;
-    figures.histogram = histogram(&latencies);
-    remove_dir(&dir)?;
-    Ok(figures)
-}
-
-fn histogram(latencies: &Latencies) -> Vec<Step> {
+/// How many took at most so many microseconds and longer than the step before; the last step has no
+/// end.
+fn histogram(latencies: &Latencies) -> Vec<Value> {
     let mut below = 0;
     let bounds = STEPS_US.into_iter().map(Some).chain([None]);
     bounds
@@ -133,7 +72,7 @@ fn histogram(latencies: &Latencies) -> Vec<Step> {
             let up_to = latencies.at_most(up_to_us.map_or(u64::MAX, |us| us * 1000));
             let ops = up_to - below;
             below = up_to;
-            Step { up_to_us, ops }
+            json!({"up_to_us": up_to_us, "ops": ops})
         })
         .collect()
 }
@@ -149,7 +88,10 @@ mod tests {
             latencies.record(us * 1000);
         }
         let steps = histogram(&latencies);
-        let ops: Vec<u64> = steps.iter().map(|step| step.ops).collect();
+        let ops: Vec<u64> = steps
+            .iter()
+            .map(|step| step["ops"].as_u64().unwrap())
+            .collect();
         assert_eq!(ops, [2, 1, 0, 0, 1, 0, 0, 0, 1, 0, 1]);
     }
 }

@@ -1,8 +1,8 @@
 //! `--device`: directories on emulated devices.
 
-use forebay_bench::report::{Table, grouped};
+use forebay_bench::report::{Column, Table, grouped};
 use forebay_cli::{failure::Failure, size};
-use forebay_device::{Devices, Placed};
+use forebay_device::{Counts, Devices, Placed};
 use std::sync::Arc;
 
 /// For the command line: what is wrong with the value, and what to do.
@@ -29,30 +29,21 @@ pub fn make(placed: &[Placed]) -> Result<Option<Arc<Devices>>, Failure> {
 
 /// What each device was asked for.
 pub fn summary(devices: &Devices) -> String {
-    let count = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    let mut table = Table::new(&[
-        "directory",
-        "device",
-        "reads",
-        "read",
-        "reads from memory",
-        "writes",
-        "written",
-        "syncs",
-        "flushes",
-    ]);
-    for (placed, counts) in devices.placed().iter().zip(devices.counts()) {
-        table.row(vec![
-            placed.dir.display().to_string(),
-            placed.profile.name.clone(),
-            count(counts.reads),
-            size::show(counts.read_bytes),
-            count(counts.cached_reads),
-            count(counts.writes),
-            size::show(counts.write_bytes),
-            count(counts.syncs),
-            count(counts.flushes),
-        ]);
+    fn count(number: u64) -> String {
+        grouped(i64::try_from(number).unwrap_or(i64::MAX))
     }
-    table.render()
+    let columns: [Column<(&Placed, Counts)>; 9] = [
+        ("directory", |(placed, _)| placed.dir.display().to_string()),
+        ("device", |(placed, _)| placed.profile.name.clone()),
+        ("reads", |(_, counts)| count(counts.reads)),
+        ("read", |(_, counts)| size::show(counts.read_bytes)),
+        ("reads from memory", |(_, counts)| {
+            count(counts.cached_reads)
+        }),
+        ("writes", |(_, counts)| count(counts.writes)),
+        ("written", |(_, counts)| size::show(counts.write_bytes)),
+        ("syncs", |(_, counts)| count(counts.syncs)),
+        ("flushes", |(_, counts)| count(counts.flushes)),
+    ];
+    Table::of(&columns, devices.placed().iter().zip(devices.counts())).render()
 }

@@ -1,5 +1,6 @@
 //! Latency profiles of memories slower than DRAM. docs/devices-memory.md says where their figures are from.
 
+use crate::fabric::Policy;
 use std::time::Duration;
 
 /// How the processor's cache stands before a memory (x86's page attributes). docs/devices-memory.md.
@@ -58,48 +59,20 @@ const fn memory(
     }
 }
 
-/// Fabric-attached memory behind a cache policy. A 4 KiB write takes 25 µs and one of 1 MiB 3.5 ms, reads 35 µs and 6.5 ms: a latency
-/// and a bandwidth solve each pair. One queue of depth 1.
-const fn fabric_memory(name: &'static str, source: &'static str, cache: CachePolicy) -> Profile {
-    Profile {
-        name,
-        source,
-        read_latency_ns: 9_600,
-        write_latency_ns: 11_400,
-        read_mb_per_s: 161,
-        write_mb_per_s: 301,
-        cache,
-        one_at_a_time: true,
-    }
-}
-
-/// Last-level cache of the processor that the fabric-attached memory was measured with, a Threadripper 1950X.
-const FABRIC_CACHE_BYTES: usize = 32 << 20;
-
 impl Profile {
     /// Every profile, in the order `--help` lists them.
     ///
     /// The first memories are given as access latencies beside DRAM's 50/50 ns; what stands here is the
-    /// difference. The fabric-attached memory is one device; its three policies differ in the cache before it, not in figures.
+    /// difference. The fabric-attached memory is one device ([`crate::fabric`]); its three policies differ in the cache before it, not in figures.
     pub const ALL: [Self; 8] = [
         memory("dram", "P4: 50/50 ns", 0, 0),
         memory("nvdimm-n", "P1: DRAM speed", 0, 0),
         memory("pcm", "P4: 50/500 ns", 0, 450),
         memory("xpoint-mm", "P4: 100/100 ns", 50, 50),
         memory("xpoint-sm", "P4: 200/200 ns", 150, 150),
-        fabric_memory("gen-z-uc", "P5: uncached", CachePolicy::Uncached),
-        fabric_memory(
-            "gen-z-wt",
-            "P5: write-through",
-            CachePolicy::WriteThrough {
-                cache_bytes: FABRIC_CACHE_BYTES,
-            },
-        ),
-        fabric_memory(
-            "gen-z-wc",
-            "P5: write-combining",
-            CachePolicy::WriteCombining,
-        ),
+        Policy::Uc.memory(),
+        Policy::Wt.memory(),
+        Policy::Wc.memory(),
     ];
 
     /// The profile of that name.
@@ -132,19 +105,6 @@ fn cost(latency_ns: u32, mb_per_s: u32, bytes: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::Profile;
-
-    #[test]
-    fn the_fabric_memory_profile_gives_the_papers_four_device_figures() {
-        let device = Profile::named("gen-z-uc").unwrap();
-        let within = |got: std::time::Duration, us: f64| {
-            let ratio = got.as_secs_f64() * 1e6 / us;
-            assert!((0.97..1.03).contains(&ratio), "{got:?} against {us} µs");
-        };
-        within(device.write_cost(4096), 25.0);
-        within(device.write_cost(1 << 20), 3_500.0);
-        within(device.read_cost(4096), 35.0);
-        within(device.read_cost(1 << 20), 6_500.0);
-    }
 
     #[test]
     fn every_profile_is_found_by_its_name() {

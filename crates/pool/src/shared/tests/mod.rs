@@ -243,7 +243,8 @@ fn dies_beside(dies: &'static str, stands: &'static str, fill: usize) {
             }
             let waits = !thread.is_finished();
             if waits {
-                go.0.send(()).unwrap();
+                // A thread that was only slow is beyond the step that waits.
+                let _ = go.0.send(());
             }
             (thread.join().unwrap(), waits)
         });

@@ -4,7 +4,7 @@
 //! within the stretch in which they lie, it is asked itself ([`Hiding`]). Keys are taken in batches: [`Keys::pin`] holds the chunks for one, and
 //! [`Keys::end_batch`] notes behind which key the next begins, so that it may begin in other sources.
 //!
-//! What is hidden at the start of the tables' part is noted for later scans ([`dead`](crate::db::dead)).
+//! What is hidden at the start of what is older than the active chunk is noted for later scans ([`dead`](crate::db::dead)).
 
 use super::{
     range::ScanRange,
@@ -25,12 +25,12 @@ use std::{
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
 };
 
-/// The start of a scan in the tables.
+/// The start of a scan in what is older than the active chunk.
 struct Start {
     range: ScanRange,
-    /// Of the tables.
-    watermark: Lsn,
-    /// Keys of theirs that memory hides.
+    /// Where the active chunk starts.
+    active: Lsn,
+    /// Keys of older sources that newer ones hide.
     hidden: u64,
 }
 
@@ -51,7 +51,9 @@ pub(super) struct Keys {
     /// Newest first.
     sources: Vec<Source>,
     hiding: Vec<Hiding>,
-    /// As long as the tables have given nothing: what is known of their start.
+    /// How many of the view's chunks are active: one, or none in a snapshot's view.
+    active: usize,
+    /// As long as nothing older than the active chunk was given: what is known of its start.
     start: Option<Start>,
     /// Keys that were passed over in this batch, and how many of them are the tables'.
     passed: u64,
@@ -66,6 +68,7 @@ impl Keys {
             view: Weak::new(),
             sources: Vec::new(),
             hiding: Vec::new(),
+            active: 0,
             start: None,
             passed: 0,
             hidden: 0,
@@ -93,6 +96,7 @@ impl Keys {
         }
         self.view = Arc::downgrade(&view);
         (self.sources, self.hiding) = (Vec::new(), Vec::new());
+        let older = self.older_than_active(&view);
         let mut pins = Vec::new();
         for (age, chunk) in view.chunks().enumerate() {
             let order = chunk.ordered();
@@ -101,8 +105,16 @@ impl Keys {
                 chunk: Arc::downgrade(chunk),
                 left,
             }));
+            let range = if age < self.active {
+                Some(&self.range)
+            } else {
+                older.as_ref()
+            };
+            let Some(range) = range else {
+                continue;
+            };
             for run in order.runs {
-                let (low, high) = self.range.positions(chunk, &run);
+                let (low, high) = range.positions(chunk, &run);
                 if low == high {
                     continue;
                 }
@@ -117,7 +129,14 @@ impl Keys {
                 pins.push(Some((Arc::clone(chunk), run)));
             }
         }
-        let from = From::Tables(self.tables(&view));
+        let tables: Iter = match &older {
+            None => Box::new(std::iter::empty()),
+            Some(range) => view.tables.range((
+                range.from.as_ref().map(Vec::as_slice),
+                range.to.as_ref().map(Vec::as_slice),
+            )),
+        };
+        let from = From::Tables(tables);
         self.sources.push(Source { from, next: None });
         pins.push(None);
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
@@ -127,53 +146,63 @@ impl Keys {
         Ok((view, pins))
     }
 
-    /// What the tables have of the range, or of that part of it that is not known to be hidden.
-    fn tables(&mut self, view: &View) -> Iter {
+    /// The part of the range in which what is older than the active chunk may have any key that is not hidden. `None` if there is none.
+    fn older_than_active(&mut self, view: &View) -> Option<ScanRange> {
+        self.active = usize::from(view.active.is_some());
+        self.start = None;
         let mut range = self.range.clone();
-        let watermark = view.tables.watermark();
+        // Without it what is older than which chunk is not known.
+        let Some(active) = view.active.as_ref().map(|active| active.start()) else {
+            return Some(range);
+        };
         let dead = &self.snapshot.shared().background.dead_starts;
-        match dead.find(&range, self.snapshot.view().limit(), watermark) {
+        match dead.find(&range, self.snapshot.view().limit(), active) {
             None => {}
-            Some(First::None) => return Box::new(std::iter::empty()),
+            Some(First::None) => return None,
             Some(First::Key(key)) if range.reversed => range.to = Bound::Included(key),
             Some(First::Key(key)) => range.from = Bound::Included(key),
         }
         self.start = Some(Start {
             range: self.range.clone(),
-            watermark,
+            active,
             hidden: 0,
         });
-        let bounds = (
-            range.from.as_ref().map(Vec::as_slice),
-            range.to.as_ref().map(Vec::as_slice),
-        );
-        view.tables.range(bounds)
+        Some(range)
     }
 
-    /// The tables give `first` of the range, and nothing before: what was hidden there need not be looked at again.
+    /// What is older than the active chunk gives `first` of the range, and nothing before: what was hidden there need not be looked at again.
     fn note_start(&mut self, first: First) {
         if let Some(start) = self.start.take()
             && start.hidden >= HIDDEN_MIN
         {
             let shared = self.snapshot.shared();
             let (limit, dead) = (self.snapshot.view().limit(), &shared.background.dead_starts);
-            dead.note(&start.range, limit, start.watermark, first);
+            dead.note(&start.range, limit, start.active, first);
         }
     }
 
-    /// A key of the tables is hidden by memory.
-    fn note_hidden(&mut self) {
-        if let Some(start) = &mut self.start {
+    /// True for a source that is older than the active chunk.
+    fn is_older(&self, source: usize) -> bool {
+        self.sources[source].age() >= self.active
+    }
+
+    /// A key of that source is hidden by a newer one.
+    fn note_hidden(&mut self, source: usize) {
+        if self.is_older(source)
+            && let Some(start) = &mut self.start
+        {
             start.hidden += 1;
         }
-        self.hidden += 1;
         self.passed += 1;
+        // Of the tables, which come last.
+        if source + 1 == self.sources.len() {
+            self.hidden += 1;
+        }
     }
 
     /// The next key that is not deleted.
     pub(super) fn next(&mut self, pins: &[Pin]) -> Result<Option<Found>, IndexError> {
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
-        let tables = self.sources.len() - 1;
         loop {
             let mut first: Option<(usize, &[u8])> = None;
             for (number, source) in self.sources.iter().enumerate() {
@@ -201,16 +230,14 @@ impl Keys {
                 return Ok(None);
             };
             let dead = found.1.form == Form::Tombstone;
-            let mut hides = false;
-            let sources = self.sources.iter_mut().zip(pins).enumerate();
-            for (at, (source, pin)) in sources.skip(number + 1) {
+            for (at, pin) in pins.iter().enumerate().skip(number + 1) {
+                let source = &mut self.sources[at];
                 if source.next.as_ref().is_some_and(|(key, _)| *key == found.0) {
                     source.advance(pin, limit, reversed)?;
-                    hides |= at == tables && dead;
+                    if dead {
+                        self.note_hidden(at);
+                    }
                 }
-            }
-            if hides {
-                self.note_hidden();
             }
             if dead {
                 self.passed += 1;
@@ -218,12 +245,12 @@ impl Keys {
                     chunk.note_passed(1);
                 }
             } else if !self.is_hidden(&found.0, self.sources[number].age()) {
-                if number == tables && self.start.is_some() {
+                if self.start.is_some() && self.is_older(number) {
                     self.note_start(First::Key(found.0.clone()));
                 }
                 return Ok(Some(found));
-            } else if number == tables {
-                self.note_hidden();
+            } else {
+                self.note_hidden(number);
             }
         }
     }
@@ -243,12 +270,19 @@ impl Keys {
 
     /// A batch is over, whose last key was `last`.
     pub(super) fn end_batch(&mut self, last: Option<&[u8]>) {
-        if let Some(tables) = self.sources.last() {
-            // Only what is before the next key of the tables was looked at.
-            let first = match &tables.next {
-                Some((key, _)) => First::Key(key.clone()),
-                None => First::None,
+        if self.start.is_some() {
+            // Only what is before the older sources' next key was looked at.
+            let older = self
+                .sources
+                .iter()
+                .filter(|source| source.age() >= self.active);
+            let keys = older.filter_map(|source| Some(&source.next.as_ref()?.0));
+            let first = if self.range.reversed {
+                keys.max()
+            } else {
+                keys.min()
             };
+            let first = first.cloned().map_or(First::None, First::Key);
             self.note_start(first);
         }
         let shared = self.snapshot.shared();

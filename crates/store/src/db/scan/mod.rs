@@ -1,11 +1,10 @@
 //! [`Scan`]: a range of keys, in order, with their values. docs/store-format.md, "Snapshots and scans".
 //!
 //! A merge over the snapshot's chunks and tables gives keys and addresses (`keys`, of the `source`s that have any of the `range`). Between two batches a
-//! scan holds no chunk: if its snapshot has
-//! left one for the tables meanwhile, it goes on behind its last key in those. Values are read some keys ahead of the caller
-//!: those at hand in the pool or the page cache are read at once; for all others the
-//! kernel is asked to read them together, in parallel, and they are waited for when their turn comes. The batch grows as the
-//! scan goes on, so that a short scan does not pay for a long one.
+//! scan holds no chunk: if its snapshot has left one for the tables meanwhile, it goes on behind its last key in those. Keys are collected some ahead of
+//! the caller; a value is read when its turn comes, so that a scan which ends early has read none in vain. The first that is neither in the pool, nor in
+//! a cache, nor in the page cache has the kernel asked for all of its batch that are not, so that these are read together, in parallel. The
+//! batch grows as the scan goes on, so that a short scan does not pay for a long one.
 
 mod keys;
 mod range;
@@ -29,10 +28,19 @@ const AHEAD_BYTES: u64 = 4 << 20;
 /// An iterator over keys and values, in key order. After an error it ends.
 pub struct Scan {
     keys: Keys,
-    /// Keys that are not given yet, with their values as far as those were at hand; the others are asked for.
-    ahead: VecDeque<(Found, Option<Value>)>,
+    /// Keys that are not given yet.
+    ahead: VecDeque<(Found, Ahead)>,
     ahead_next: usize,
     failed: bool,
+}
+
+/// What is done about the value of a key that is not given yet.
+enum Ahead {
+    Nothing,
+    /// The kernel was asked to read it.
+    Asked,
+    /// It was at hand when others were asked for.
+    Read(Value),
 }
 
 impl Store {
@@ -70,29 +78,39 @@ impl Scan {
         }
     }
 
-    /// Collects the next keys with the values that are at hand, and asks for the others.
+    /// Collects the next keys.
     fn read_ahead(&mut self) -> Result<(), StoreError> {
         let mut bytes = 0;
-        let mut absent = Vec::new();
         let (_view, pins) = self.keys.pin()?;
         while self.ahead.len() < self.ahead_next && bytes < AHEAD_BYTES {
             let Some(found) = self.keys.next(&pins)? else {
                 break;
             };
             bytes += u64::from(found.1.len);
-            let value = if self.keys.only() {
-                Some(Value::default())
-            } else {
-                self.keys.shared().value_at_hand(&found.0, found.1)?
+            let ahead = match self.keys.only() {
+                true => Ahead::Read(Value::default()),
+                false => Ahead::Nothing,
             };
-            if value.is_none() {
-                absent.push(found.1);
-            }
-            self.ahead.push_back((found, value));
+            self.ahead.push_back((found, ahead));
         }
         let last = self.ahead.back().map(|((key, _), _)| &key[..]);
         self.keys.end_batch(last);
         self.ahead_next = (self.ahead_next * 2).min(AHEAD.1);
+        Ok(())
+    }
+
+    /// Has the value at `address`, which is not at hand, read together with those of the keys behind it that are not either.
+    fn ask_with_rest(&mut self, address: Address) -> Result<(), StoreError> {
+        let mut absent = vec![address];
+        for (found, ahead) in &mut self.ahead {
+            *ahead = match self.keys.shared().value_at_hand(&found.0, found.1)? {
+                Some(value) => Ahead::Read(value),
+                None => {
+                    absent.push(found.1);
+                    Ahead::Asked
+                }
+            };
+        }
         if absent.len() > 1 {
             self.ask_for(absent);
         }
@@ -122,10 +140,21 @@ impl Scan {
         if self.ahead.is_empty() {
             self.read_ahead()?;
         }
-        let Some(((key, address), value)) = self.ahead.pop_front() else {
+        let Some(((key, address), ahead)) = self.ahead.pop_front() else {
             return Ok(None);
         };
-        let value = match value {
+        let at_hand = match ahead {
+            Ahead::Read(value) => Some(value),
+            Ahead::Asked => None,
+            Ahead::Nothing => {
+                let at_hand = self.keys.shared().value_at_hand(&key, address)?;
+                if at_hand.is_none() {
+                    self.ask_with_rest(address)?;
+                }
+                at_hand
+            }
+        };
+        let value = match at_hand {
             Some(value) => value,
             None => self.keys.shared().value_at(&key, address)?,
         };

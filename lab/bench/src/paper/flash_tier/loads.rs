@@ -73,14 +73,14 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             let told = tell(&stage, &standing, &figures);
             stage.end(standing, |server| check(size, server))?;
             lab.note(&told);
-            measured.note(&[], told);
+            measured.note(told);
             rows(case, &figures, &original, &mut measured);
             if variant == Variant::Original {
                 original = figures;
             }
         }
     }
-    measured.note(&[], format!("{size}: {}", stage.describe()));
+    measured.note(format!("{size}: {}", stage.describe()));
     Ok(measured)
 }
 

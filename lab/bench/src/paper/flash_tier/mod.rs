@@ -173,9 +173,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         of_size(*case, steady, &mut measured);
     }
     cost::rows(lab.size, &mut measured)?;
-    measured.note(&[], tpcc.describe());
+    measured.note(tpcc.describe());
     if let Some(note) = lab.pool.note() {
-        measured.note(&[], note);
+        measured.note(note);
     }
     Ok(measured)
 }
@@ -190,7 +190,7 @@ fn row(tpcc: &Tpcc<'_>, case: Case, measured: &mut Measured) -> Result<Steady, B
         Row::of(panel, place, name, X, &steady.tpmc),
         Row::of("p99", place, name, short, &steady.new_order_p99_ms),
     ]);
-    measured.note(&[], format!("{name}, {short} ({place}): {steady}"));
+    measured.note(format!("{name}, {short} ({place}): {steady}"));
     let is_followed = matches!(case.variant, Variant::Original | Variant::Dirty);
     if case.ground == Ground::Apart(SSD) && is_followed {
         killed::rows(tpcc, &mut server, &steady, measured)?;

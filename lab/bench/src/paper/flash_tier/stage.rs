@@ -156,8 +156,7 @@ impl<'a> Stage<'a> {
             Ground::Here => Vec::new(),
         };
         let around = self.around(case, dir.path(), &devices, true)?;
-        launch.wrapper = around.wrapper.clone();
-        launch.environment = around.environment.clone();
+        launch.stand_in(&around);
         let doublewrite = case.variant == Variant::Original;
         launch.options = options(self.pool_mib(), self.log_mib(), doublewrite);
         let server = Some(Server::start(&launch)?);
@@ -244,8 +243,7 @@ impl<'a> Stage<'a> {
         }
         let around = self.around(standing.case, standing.dir.path(), &[], false)?;
         let mut launch = standing.launch.clone();
-        launch.wrapper = around.wrapper.clone();
-        launch.environment = around.environment.clone();
+        launch.stand_in(&around);
         launch.options = options(512, self.log_mib(), false);
         let server = Server::start(&launch)?;
         check(&server)?;

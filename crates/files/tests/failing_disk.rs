@@ -1,0 +1,368 @@
+//! A pool on a disk that fails, or the data's disk beside it: no acknowledged write is lost, no recovery writes older bytes over newer ones, and nothing waits
+//! for ever.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use common::*;
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, SystemTime},
+};
+
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+const OTHER_BOOT: &str = "11111111-2222-3333-4444-555555555555";
+
+/// A run whose pool's disk fails while there is a file `disk-fault`, as often as that says.
+fn run_with_faults(lab: &Lab, more: &[(&str, &str)]) -> Running {
+    let fault = lab.home.path().join("disk-fault");
+    lab.run_with(|command| {
+        command
+            .env("FOREBAY_TEST_DISK_FAULT", fault)
+            .envs(more.iter().copied());
+    })
+}
+
+/// From now on the pool's disk fails: always, or so often.
+fn fail_disk(lab: &Lab, often: &str) {
+    fs::write(lab.home.path().join("disk-fault"), often).unwrap();
+}
+
+/// It fails no more.
+fn mend_disk(lab: &Lab) {
+    fs::remove_file(lab.home.path().join("disk-fault")).unwrap();
+}
+
+/// As if the file had been changed last before anything in the pool was logged: its time says nothing of what is newer.
+fn set_back(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    file.set_modified(long_ago).unwrap();
+}
+
+/// A file with `content(1, 3000)` that is synced: where it is. The program has it open as `a`.
+fn acknowledge(lab: &Lab, run: &mut Running) -> PathBuf {
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    path
+}
+
+#[test]
+fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it() {
+    for supervisor_dies in [false, true] {
+        let lab = Lab::on_disk();
+        let mut run = run_with_faults(&lab, &[]);
+        let [a, b, gone] = ["a.log", "b.log", "gone.log"].map(|name| lab.data(name));
+        for (handle, path) in [("a", &a), ("b", &b), ("gone", &gone)] {
+            run.open(handle, path, RDWR);
+            run.call(format!("write {handle} 1 3000")).unwrap();
+            run.call(format!("sync {handle}")).unwrap();
+        }
+        fail_disk(&lab, "");
+        run.call("pwrite a 0 2 3000").unwrap();
+        if supervisor_dies {
+            run.kill_supervisor();
+        }
+        assert_eq!(run.call("sync a"), Ok(0));
+        if !supervisor_dies {
+            // The supervisor's syncs are those of what was acknowledged, of all files.
+            assert!(fs::read(lab.synced(&a)).unwrap() == content(2, 3000));
+            assert!(fs::read(lab.synced(&b)).unwrap() == content(1, 3000));
+        }
+        for (handle, seed) in [("a", 3), ("b", 4), ("gone", 5)] {
+            run.call(format!("pwrite {handle} 0 {seed} 3000")).unwrap();
+            assert_eq!(run.call(format!("sync {handle}")), Ok(0));
+            assert_eq!(run.call(format!("absorbs {handle}")), Ok(0));
+        }
+        run.call(format!("unlink {}", gone.display())).unwrap();
+        run.kill_both();
+        mend_disk(&lab);
+        assert_eq!(lab.lanes(), 1, "the pool could not be told");
+        let standing = forebay_files::marks::standing(a.parent().unwrap()).unwrap();
+        assert!(standing.iter().all(|one| one.is_harmless()), "{standing:?}");
+        assert!(!standing.is_empty());
+        for path in [&a, &b] {
+            set_back(path);
+        }
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        assert_eq!(reports[0]["outcome"], "newer", "{reports:?}");
+        assert!(fs::read(&a).unwrap() == content(3, 3000));
+        assert!(fs::read(&b).unwrap() == content(4, 3000));
+        assert!(!gone.exists());
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever() {
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[]);
+    let path = acknowledge(&lab, &mut run);
+    fail_disk(&lab, "");
+    run.call("pwrite a 0 2 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.end();
+    mend_disk(&lab);
+    lab.recover(None, &[]);
+    assert_eq!(lab.lanes(), 0);
+    // The mark in the file says nothing of this run's lane.
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("pwrite a 0 3 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    assert!(fs::read(&path).unwrap() == content(2, 3000));
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(3, 3000));
+}
+
+#[test]
+fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+    let path = acknowledge(&lab, &mut run);
+    run.call("pwrite a 0 2 3000").unwrap();
+    fail_disk(&lab, "1");
+    assert_eq!(run.call("sync a"), Ok(0));
+    run.call("pwrite a 0 3 3000").unwrap();
+    assert_eq!(run.call("sync a"), Ok(0));
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    run.kill_both();
+    set_back(&path);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "empty", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(3, 3000));
+}
+
+#[test]
+fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_succeeds() {
+    for supervisor_dies in [false, true] {
+        let lab = Lab::on_disk();
+        let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+        let path = acknowledge(&lab, &mut run);
+        fail_disk(&lab, "");
+        run.call("pwrite a 0 2 3000").unwrap();
+        if supervisor_dies {
+            run.kill_supervisor();
+        }
+        assert_eq!(run.call("sync a"), Err(libc::EIO));
+        mend_disk(&lab);
+        run.kill_both();
+        assert!(fs::read(&path).unwrap() == content(2, 3000));
+    }
+}
+
+/// The supervisor's syncs of this file wait until the pipe is read, as for a disk that is slow.
+fn slow_syncs(lab: &Lab, path: &Path) -> PathBuf {
+    let mut name = lab.synced(path).into_os_string();
+    name.push(".partial");
+    let pipe = PathBuf::from(name);
+    fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    pipe
+}
+
+#[test]
+fn what_the_pools_disk_does_not_take_as_released_is_not() {
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[]);
+    let path = acknowledge(&lab, &mut run);
+    fail_disk(&lab, "");
+    // The file is synced, and the pool cannot be told: the file says it.
+    run.call("retire a").unwrap();
+    run.call("pwrite a 0 2 3000").unwrap();
+    assert_eq!(run.call("sync a"), Ok(0));
+    run.kill_both();
+    mend_disk(&lab);
+    set_back(&path);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "newer", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(2, 3000));
+}
+
+#[test]
+fn after_both_disks_failed_a_recovery_in_the_same_boot_drops_nothing() {
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[]);
+    acknowledge(&lab, &mut run);
+    fail_disk(&lab, "");
+    run.call("pwrite a 0 2 3000").unwrap();
+    lab.inject(libc::EIO, u64::MAX);
+    assert_eq!(run.call("sync a"), Err(libc::EIO));
+    run.kill_both();
+    mend_disk(&lab);
+    // What the kernel has is clean, and on no disk.
+    let reports = lab.recover(None, &[]);
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert_eq!(lab.lanes(), 1);
+}
+
+#[test]
+fn a_sync_that_failed_in_a_recovery_is_not_made_good_by_a_second_one() {
+    let lab = Lab::on_disk();
+    let mut run = lab.run();
+    let path = acknowledge(&lab, &mut run);
+    run.kill_both();
+    lab.power_cut();
+    lab.inject(libc::EIO, 1);
+    let reports = lab.recover_with(Some(OTHER_BOOT), &[], |command| {
+        command.env("FOREBAY_TEST_SYNC_FAULT", lab.fault_file());
+    });
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    // The file has it all, by the page cache. Only written again it comes to the disk, which cannot be done while another process has it open.
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    let other = fs::File::open(&path).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    drop(other);
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_file_whose_marks_cannot_be_read_gets_nothing() {
+    let lab = Lab::on_disk();
+    let mut run = lab.run();
+    let path = acknowledge(&lab, &mut run);
+    run.kill_both();
+    lab.power_cut();
+    let reports = lab.recover_with(Some(OTHER_BOOT), &[], |command| {
+        command.env("FOREBAY_TEST_VOID_UNREADABLE", "1");
+    });
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn without_a_supervisor_and_where_nothing_can_be_said_what_is_acknowledged_later_is_not_overwritten()
+ {
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+    let path = acknowledge(&lab, &mut run);
+    fail_disk(&lab, "");
+    run.call("pwrite a 0 2 3000").unwrap();
+    run.kill_supervisor();
+    assert_eq!(run.call("sync a"), Err(libc::EIO));
+    run.call("pwrite a 0 3 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.kill_both();
+    mend_disk(&lab);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(3, 3000));
+}
+
+#[test]
+fn without_a_supervisor_nothing_is_written_over_what_another_process_wrote_since() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    let pipe = slow_syncs(&lab, &path);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    // A second without a write ends the segment, and its drain waits in the sync.
+    thread::sleep(Duration::from_millis(2500));
+    run.kill_supervisor();
+    thread::sleep(Duration::from_millis(300));
+    fs::write(&path, content(2, 3000)).unwrap();
+    let _ = run.call("sync a");
+    assert!(fs::read(&path).unwrap() == content(2, 3000));
+    drop(pipe);
+}
+
+#[test]
+fn without_a_supervisor_a_file_that_cannot_be_found_is_synced_with_its_file_system() {
+    let lab = Lab::of_an_ordinary_user();
+    let directory = lab.data("directory");
+    fs::create_dir(&directory).unwrap();
+    std::os::unix::fs::chown(&directory, lab.user, lab.user).unwrap();
+    let mut run = lab.run();
+    for (handle, path) in [("a", directory.join("a.log")), ("b", lab.data("b.log"))] {
+        run.open(handle, &path, RDWR);
+        run.call(format!("write {handle} 1 3000")).unwrap();
+        run.call(format!("sync {handle}")).unwrap();
+    }
+    run.call("close a").unwrap();
+    fs::rename(&directory, lab.data("elsewhere")).unwrap();
+    run.kill_supervisor();
+    // Or it could not be seen that it was.
+    lab.inject(libc::EIO, u64::MAX);
+    assert_eq!(run.call("sync b"), Ok(0));
+    run.kill_both();
+    assert!(lab.label().starts_with("failed:"), "{}", lab.label());
+    // A recovery looks nearby.
+    lab.recover(None, &[]);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_overwritten() {
+    if !rustix::process::geteuid().is_root() {
+        // Then it is not held up when it opens the file.
+        return;
+    }
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+    let path = acknowledge(&lab, &mut run);
+    fail_disk(&lab, "");
+    fs::write(&path, content(2, 3000)).unwrap();
+    run.kill_both();
+    mend_disk(&lab);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(2, 3000));
+}
+
+#[test]
+fn a_run_ends_though_its_pools_disk_failed_with_a_segment_that_is_full() {
+    let lab = Lab::on_disk();
+    let mut run = run_with_faults(&lab, &[]);
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    let pipe = slow_syncs(&lab, &path);
+    for seed in 0..30 {
+        run.call(format!("write a {seed} 3000")).unwrap();
+    }
+    run.call("sync a").unwrap();
+    thread::sleep(Duration::from_millis(300));
+    fail_disk(&lab, "");
+    run.call("pwrite a 0 2 3000").unwrap();
+    run.send(&"sync a");
+    thread::sleep(Duration::from_millis(300));
+    let mut copied = Vec::new();
+    fs::File::open(&pipe)
+        .unwrap()
+        .read_to_end(&mut copied)
+        .unwrap();
+    assert!(run.answer().unwrap().starts_with("ok"));
+    let supervisor = rustix::process::Pid::from_child(&run.supervisor);
+    let (ended, end) = std::sync::mpsc::channel();
+    let watchdog = thread::spawn(move || {
+        if end.recv_timeout(Duration::from_secs(60)).is_err() {
+            // It hangs: the end of the run says so.
+            let _ = rustix::process::kill_process(supervisor, rustix::process::Signal::KILL);
+        }
+    });
+    run.end();
+    ended.send(()).unwrap();
+    watchdog.join().unwrap();
+}

@@ -1,0 +1,157 @@
+//! What becomes of the functions that name a file: its name goes, changes, or the file is truncated by it.
+
+use super::path_of;
+use crate::{
+    complain::complain,
+    file::{PageFile, State},
+    identity, names, session, table,
+};
+use forebay_flash::CachedFile;
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{ffi::CStr, os::unix::ffi::OsStrExt, sync::Arc};
+
+/// A file whose name is about to be taken away.
+pub struct Leaving {
+    cached: Arc<CachedFile>,
+    _held: OwnedFd,
+}
+
+impl Leaving {
+    /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that,
+    /// and one that is not keeps its pages.
+    pub fn gone(self) {
+        let Some(session) = session::current() else {
+            return;
+        };
+        let _opening = session.opening.lock();
+        let id = self.cached.id();
+        if let Some(file) = table::find(|file| file.known.identity == id.identity) {
+            *file.state.write() = State::Plain;
+        }
+        match session.forget(&self.cached) {
+            Ok(()) => session.homes.detach(id),
+            // Its slots are written to a file that nobody sees.
+            Err(error) => complain(&error.to_string()),
+        }
+    }
+}
+
+/// The page file of this name, if the cache knows it and this is its only name.
+fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
+    if !session::is_configured() || !names::is_page_file(path.to_bytes()) || session::is_forked() {
+        return None;
+    }
+    let session = session::current()?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::openat(dir, path, flags, Mode::empty()).ok()?;
+    let known = identity::of(&held).ok()??;
+    let cached = session.known(known.identity).filter(|_| known.links == 1)?;
+    Some(Leaving {
+        cached,
+        _held: held,
+    })
+}
+
+/// Before a file is unlinked.
+#[must_use]
+pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
+    named(dir, path)
+}
+
+/// Before `to` is taken by another file, which was `from`: none if both are the same.
+#[must_use]
+pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Leaving> {
+    let replaced = named(to.0, to.1)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;
+    let moved = identity::of(&moved).ok()??;
+    (moved.identity != replaced.cached.id().identity).then_some(replaced)
+}
+
+/// After page files got these names, or lost them: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
+/// checkpoints would overtake the file system, and a power cut bring a file back of which the cache has forgotten the pages, or an old name.
+///
+/// # Errors
+/// Of a directory's sync.
+pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
+    use rustix::fd::AsRawFd;
+    if !session::is_configured() || session::is_forked() {
+        return Ok(());
+    }
+    let mut last = None;
+    let mut all = Ok(());
+    for (dir, path) in names {
+        let bytes = path.to_bytes();
+        if !names::is_page_file(bytes) {
+            continue;
+        }
+        let parent = match bytes.iter().rposition(|byte| *byte == b'/') {
+            Some(0) => &b"/"[..],
+            Some(end) => &bytes[..end],
+            None => &b"."[..],
+        };
+        let place = (dir.as_raw_fd(), parent);
+        if last.replace(place) == Some(place) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(*dir, parent, flags, Mode::empty());
+        let synced = opened.and_then(rustix::fs::fsync).inspect_err(|errno| {
+            complain(&format!(
+                "syncing the directory of {}: {errno}",
+                String::from_utf8_lossy(bytes)
+            ));
+        });
+        all = all.and(synced);
+    }
+    all
+}
+
+/// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten.
+///
+/// # Errors
+/// `EIO` if it cannot be.
+pub fn truncating(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
+    truncate_path(dir, path, 0, &mut || Ok(()))
+}
+
+/// Truncates a file by name, by `real`.
+///
+/// # Errors
+/// As [`truncate`].
+pub fn truncate_path(
+    dir: BorrowedFd<'_>,
+    path: &CStr,
+    bytes: u64,
+    real: &mut dyn FnMut() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    if !session::is_configured() || !names::is_page_file(path.to_bytes()) {
+        return real();
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Ok(held) = rustix::fs::openat(dir, path, flags, Mode::empty()) else {
+        return real();
+    };
+    let Ok(Some(known)) = identity::of(held.as_fd()) else {
+        return real();
+    };
+    let session = session::begin()?;
+    let Some(cached) = session.known(known.identity) else {
+        return real();
+    };
+    let of = known.identity;
+    let file = table::find(|file| file.known.identity == of);
+    let file = match file {
+        Some(file) => file,
+        None => {
+            let path = path_of(held.as_fd())?;
+            let is_system = names::is_system(path.as_os_str().as_bytes());
+            Arc::new(PageFile::new(known, path, is_system, State::Cached(cached)))
+        }
+    };
+    file.truncate(session, bytes, real)
+}

@@ -1,0 +1,281 @@
+//! Which moments each workload's cuts are aimed at.
+
+use super::{
+    DRAIN, DRAINED, FULL, Moment, REGISTER, REGISTERED, RELEASE, RELEASED, RENAME, RENAMED, REPLAY,
+    REPLAYED, RESERVED, SEAL, TORN, TURN, TURNED, Then, UNLINK, WRITTEN,
+};
+
+/// Of every workload whose pool is on a disk.
+pub const COMMIT: &[Moment] = &[
+    Moment::new(
+        "commit, led and nothing done",
+        "shared:commit-led",
+        (1, 80),
+        Then::Cut,
+    ),
+    Moment::new(
+        "commit, half written",
+        "disk:write-half",
+        (1, 80),
+        Then::Cut,
+    ),
+    Moment::new(
+        "commit, its last page void and not written",
+        "shared:commit-filled",
+        (1, 80),
+        Then::Cut,
+    ),
+    Moment::new(
+        "commit, written and not said",
+        "shared:commit-written",
+        (1, 80),
+        Then::Cut,
+    ),
+    Moment::new(
+        "commit, its leader stopped",
+        "shared:commit-written",
+        (1, 80),
+        Then::Stall,
+    ),
+];
+
+pub const REDIS: &[Moment] = &[
+    DRAIN,
+    RELEASE,
+    REPLAY,
+    Moment::new(
+        "AOF rewrite, its new file being registered",
+        "files:register",
+        (2, 4),
+        Then::Cut,
+    ),
+    FULL,
+    TORN,
+    Moment::new(
+        "AOF rewrite, a file being renamed into place",
+        "files:rename-other",
+        (1, 6),
+        Then::Cut,
+    ),
+    REPLAYED,
+    DRAINED,
+    RELEASED,
+    Moment::new(
+        "AOF rewrite, the old file being unlinked",
+        "files:unlink",
+        (1, 2),
+        Then::Cut,
+    ),
+    REGISTERED,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
+];
+
+pub const ROCKSDB: &[Moment] = &[
+    Moment::new(
+        "memtable switch, the new log being registered",
+        "files:register",
+        (2, 4),
+        Then::Cut,
+    ),
+    REPLAY,
+    Moment::new(
+        "memtable switch, the new log registered",
+        "files:registered",
+        (2, 4),
+        Then::GoOn,
+    ),
+    RENAME,
+    DRAIN,
+    FULL,
+    RENAMED,
+    RELEASE,
+    REPLAYED,
+    TORN,
+];
+
+/// With a write-ahead log only one file is ever registered, when the database is opened.
+pub const SQLITE: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    FULL,
+    TORN,
+    RELEASE,
+    Moment::new(
+        "registration, before the syncs",
+        "files:register",
+        (1, 1),
+        Then::Cut,
+    ),
+    REPLAYED,
+    RELEASED,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
+];
+
+pub const SQLITE_JOURNAL: &[Moment] = &[
+    UNLINK, REGISTER, REPLAYED, REGISTERED, DRAIN, TORN, FULL, REPLAY, RELEASE,
+];
+
+/// Redo log, binary log and Aria's are registered when the server starts.
+pub const MARIADB: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
+    TORN,
+    DRAINED,
+    Moment::new(
+        "registration of a log, before the syncs",
+        "files:register",
+        (1, 4),
+        Then::Cut,
+    ),
+    RELEASE,
+    REPLAYED,
+    FULL,
+    Moment::new(
+        "registration of a log, synced and not said",
+        "files:registered",
+        (1, 4),
+        Then::GoOn,
+    ),
+    RELEASED,
+];
+
+/// A segment of the log is registered when the server goes on to it, every second or so; old ones get the names of new ones.
+pub const POSTGRES: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    Moment::new(
+        "a segment of the log being registered",
+        "files:register",
+        (1, 4),
+        Then::Cut,
+    ),
+    RENAME,
+    TORN,
+    FULL,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
+    Moment::new(
+        "a segment of the log registered, and not said",
+        "files:registered",
+        (1, 4),
+        Then::GoOn,
+    ),
+    RENAMED,
+    REPLAYED,
+    DRAINED,
+    RELEASE,
+    RELEASED,
+];
+
+/// As [`SQLITE`], with several processes that write to the file in turn.
+pub const SQLITE_PROCESSES: &[Moment] = &[
+    DRAIN,
+    REPLAY,
+    FULL,
+    TORN,
+    Moment::new(
+        "registration, before the syncs",
+        "files:register",
+        (1, 3),
+        Then::Cut,
+    ),
+    RELEASE,
+    REPLAYED,
+    TURN,
+    RESERVED,
+    TURNED,
+    WRITTEN,
+    RELEASED,
+];
+
+pub const LOGS: &[Moment] = &[
+    RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED,
+];
+
+pub const STORE: &[Moment] = &[
+    Moment::new(
+        "drain, before the sync",
+        "store:drain-sync",
+        (1, 12),
+        Then::Cut,
+    ),
+    Moment::new(
+        "garbage collection, live records copied",
+        "store:gc-copied",
+        (1, 3),
+        Then::Cut,
+    ),
+    Moment::new(
+        "index ingestion, tables written, manifest not",
+        "store:ingest-commit",
+        (1, 3),
+        Then::Cut,
+    ),
+    RELEASE,
+    Moment::new(
+        "recovery, during the log's replay",
+        "store:replay",
+        (1, 200),
+        Then::Twice,
+    ),
+    Moment::new(
+        "garbage collection, file out of the manifest",
+        "store:gc-retired",
+        (1, 3),
+        Then::Cut,
+    ),
+    Moment::new("pool full", "store:drain-sync", (1, 12), Then::Stall),
+    TORN,
+    Moment::new(
+        "index ingestion, done, log not shortened",
+        "store:ingested",
+        (1, 3),
+        Then::Cut,
+    ),
+    Moment::new(
+        "drain, synced and segment not released",
+        "store:drain-synced",
+        (1, 12),
+        Then::Cut,
+    ),
+    Moment::new(
+        "a new value-log file, named and not written",
+        "store:new-file",
+        (1, 3),
+        Then::Cut,
+    ),
+    RELEASED,
+    Moment::new(
+        "recovery, replayed and not noted",
+        "store:replayed",
+        (1, 1),
+        Then::Twice,
+    ),
+    SEAL,
+];
+
+pub const RELEASE_EARLY: &[Moment] = &[Moment::new(
+    "drain, released before the sync",
+    "files:drain-sync",
+    (1, 12),
+    Then::Stall,
+)];
+pub const UNREGISTERED: &[Moment] = &[Moment::new(
+    "registered without a sync",
+    "files:registered",
+    (2, 4),
+    Then::GoOn,
+)];
+pub const TORN_ONLY: &[Moment] = &[TORN];
