@@ -60,6 +60,14 @@ need_debian() {
     done
 }
 
+# A mirror that is asked for much answers at times not at once.
+apt_get=(apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5)
+
+# download PACKAGE...: their files, into the current directory.
+download() {
+    "${apt_get[@]}" -o APT::Sandbox::User=root download "$@" >&2 || die "apt-get could not download $*"
+}
+
 # install_debian: installs the packages remembered, and forgets them.
 install_debian() {
     ((${#missing[@]})) || return 0
@@ -69,7 +77,7 @@ install_debian() {
         have sudo || die "not root, and sudo is not installed. As root: apt-get install ${missing[*]}"
         as_root=(sudo)
     fi
-    as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+    as_root+=(env DEBIAN_FRONTEND=noninteractive "${apt_get[@]}")
     say "installing Debian packages: ${missing[*]}"
     "${as_root[@]}" update || die "apt-get update failed; cannot install ${missing[*]}"
     "${as_root[@]}" install -y --no-install-recommends "${missing[@]}" >&2 ||
@@ -114,8 +122,8 @@ need_myrocks() {
     [[ -e $plugin || -e $peers/bin/ha_rocksdb.so ]] && return 0
     say "unpacking MyRocks into $unpacked"
     mkdir -p "$unpacked" "$peers/bin"
-    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download mariadb-plugin-rocksdb >&2 &&
-        dpkg-deb -x mariadb-plugin-rocksdb_*.deb .) || die "apt-get could not download mariadb-plugin-rocksdb"
+    (cd "$unpacked" && download mariadb-plugin-rocksdb &&
+        dpkg-deb -x mariadb-plugin-rocksdb_*.deb .) || die "MyRocks could not be unpacked"
     ln -sf "$(realpath "$unpacked")$plugin" "$peers/bin/ha_rocksdb.so"
 }
 
@@ -129,8 +137,7 @@ need_postgresql() {
     say "unpacking PostgreSQL $version into $unpacked"
     rm -rf "$unpacked"
     mkdir -p "$unpacked" "$peers/bin"
-    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download "postgresql-$version" "postgresql-client-$version" >&2) ||
-        die "apt-get could not download PostgreSQL $version"
+    (cd "$unpacked" && download "postgresql-$version" "postgresql-client-$version") || exit 1
     for program in "$unpacked"/*.deb; do
         dpkg-deb -x "$program" "$unpacked" || die "dpkg-deb could not unpack $program"
         libraries=$(dpkg-deb -f "$program" Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | grep -v '^libllvm')
@@ -153,10 +160,10 @@ need_galera() {
     [[ -e $unpacked$library && -e $unpacked/usr/bin/wsrep_sst_rsync ]] && return 0
     say "unpacking Galera into $unpacked"
     mkdir -p "$unpacked"
-    (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User=root download galera-4 mariadb-server >&2 &&
+    (cd "$unpacked" && download galera-4 mariadb-server &&
         dpkg-deb -x galera-4_*.deb . && rm galera-4_*.deb &&
         dpkg-deb --fsys-tarfile mariadb-server_*.deb | tar -x --wildcards './usr/bin/wsrep_sst_*' && rm mariadb-server_*.deb) ||
-        die "apt-get could not download galera-4 and mariadb-server"
+        die "Galera could not be unpacked"
 }
 
 # need_debs PACKAGE...: packages as files, to be unpacked somewhere else by the suites (suites/dpkg.py).
@@ -166,7 +173,7 @@ need_debs() {
     for package; do
         compgen -G "$debs/${package}_*.deb" >/dev/null && continue
         say "downloading the Debian package $package"
-        (cd "$debs" && apt-get -qq -o APT::Sandbox::User=root download "$package" >&2) || die "apt-get could not download $package"
+        (cd "$debs" && download "$package") || exit 1
     done
 }
 

@@ -9,7 +9,8 @@ use common::{
     databases::{boot_anew, moment, random, small_pool},
 };
 use forebay_bench::data::Random;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use forebay_measure::processes::kill_group;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
@@ -82,7 +83,7 @@ fn round(end: End, random: &mut Random) {
         kill_process(pid, Signal::KILL).unwrap();
         thread::sleep(moment(random, 500));
     }
-    kill_process_group(pid, Signal::KILL).unwrap();
+    assert!(kill_group(pid));
     forebay.wait().unwrap();
     let (promised, longest) = promised.join().unwrap();
 

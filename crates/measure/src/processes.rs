@@ -6,7 +6,7 @@
 use crate::MeasureError;
 use rustix::{
     fd::OwnedFd,
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal},
 };
 use std::{
     env,
@@ -37,6 +37,37 @@ pub fn kill_all() {
         let _ = process.wait_gone(END_WAIT);
     }
     std::mem::forget(processes);
+}
+
+/// Kills the processes of a group, and waits until they are gone: at the end of their output they may still hold locks.
+/// False if one is not gone in time.
+pub fn kill_group(group: Pid) -> bool {
+    let _ = kill_process_group(group, Signal::KILL);
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let members: Vec<Watched> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| stat_of(*pid).is_some_and(|stat| stat.group == group.as_raw_nonzero().get()))
+        .filter_map(|pid| Watched::of(pid).ok())
+        .collect();
+    members.iter().all(|member| member.wait_gone(END_WAIT))
+}
+
+/// What the kernel tells of a process.
+struct Stat {
+    state: char,
+    group: i32,
+}
+
+/// Of one that is not gone.
+fn stat_of(pid: i32) -> Option<Stat> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // PID (NAME) STATE PARENT GROUP …: the program's name may have anything in it.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace();
+    Some(Stat {
+        state: fields.next()?.chars().next()?,
+        group: fields.nth(1)?.parse().ok()?,
+    })
 }
 
 /// How long a process may take to stop. One that sleeps in the kernel where no signal reaches it starts nothing, either.
@@ -108,13 +139,9 @@ impl Watched {
     /// Waits until it has stopped, or ended, but not longer than `timeout`.
     fn wait_stopped(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
-        let runs = || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-            // The program's name, which stands in brackets before it, may have any in it.
-            let (_, state) = stat.rsplit_once(") ")?;
-            (!state.starts_with(['T', 't', 'Z', 'X'])).then_some(())
-        };
-        while runs().is_some() && Instant::now() < until {
+        let runs =
+            || stat_of(self.pid).is_some_and(|stat| !matches!(stat.state, 'T' | 't' | 'Z' | 'X'));
+        while runs() && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -390,6 +417,19 @@ mod tests {
         let watch = child.clone();
         drop(child);
         assert!(watch.wait_gone(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_group_that_is_killed_is_gone_when_that_returns() {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "sleep 600 & sleep 600 & wait"])
+            .process_group(0);
+        let mut process = Process::spawn(&mut command).unwrap();
+        let child = process.first_child(Duration::from_secs(10)).unwrap();
+        assert!(kill_group(Pid::from_child(process.child())));
+        assert!(child.wait_gone(Duration::ZERO));
     }
 
     #[test]

@@ -141,17 +141,20 @@ pub fn kill(dir: &Path) -> Result<Killed, Failure> {
             .stdout(Stdio::piped()),
     )?;
     let handle = Watched::clone(writer.handle());
-    let killer = thread::spawn(move || {
-        thread::sleep(ALIVE);
-        handle.signal(Signal::KILL);
-    });
     let mut acknowledged = 0;
     if let Some(lines) = writer.child().stdout.take() {
+        let mut lines = BufReader::new(lines).lines().map_while(Result::ok);
+        // A machine with much to do takes its time to start a program: it lives this long from its first Put.
+        acknowledged += u64::from(lines.next().is_some());
+        let killer = thread::spawn(move || {
+            thread::sleep(ALIVE);
+            handle.signal(Signal::KILL);
+        });
         // What it had said when it was killed is read to the end.
-        acknowledged = BufReader::new(lines).lines().map_while(Result::ok).count() as u64;
+        acknowledged += lines.count() as u64;
+        // It does nothing that could panic.
+        drop(killer.join());
     }
-    // It does nothing that could panic.
-    drop(killer.join());
     writer.wait(Duration::from_secs(60))?;
     let begun = Instant::now();
     let store = open(&store, pool.pool(), Variant::DOUBLE)?;

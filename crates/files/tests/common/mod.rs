@@ -5,7 +5,9 @@
     reason = "each test file uses a part of it"
 )]
 
+use forebay_measure::processes::{Watched, kill_group};
 use forebay_pool::PoolOptions;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::{
     fs,
@@ -13,6 +15,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    time::Duration,
 };
 
 pub const SEGMENT: u64 = 64 << 10;
@@ -306,7 +309,9 @@ impl Running {
     }
 
     pub fn kill_database(&mut self) {
-        kill(self.database);
+        let database = Watched::of(self.database).unwrap();
+        database.signal(Signal::KILL);
+        assert!(database.wait_gone(Duration::from_secs(10)));
     }
 
     pub fn kill_supervisor(&mut self) {
@@ -316,29 +321,18 @@ impl Running {
 
     /// Both at once, as a power cut.
     pub fn kill_both(mut self) {
-        kill(-i32::try_from(self.supervisor.id()).unwrap());
+        // One that was killed and holds the pool yet would have its lane in use.
+        assert!(kill_group(Pid::from_child(&self.supervisor)));
         self.supervisor.wait().unwrap();
-        // The database is not our child: gone when its output is closed.
-        let mut rest = Vec::new();
-        let _ = self.output.read_to_end(&mut rest);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.input.take());
-        kill(-i32::try_from(self.supervisor.id()).unwrap());
+        kill_group(Pid::from_child(&self.supervisor));
         let _ = self.supervisor.wait();
     }
-}
-
-fn kill(pid: i32) {
-    let target = rustix::process::Pid::from_raw(pid.abs()).unwrap();
-    let _ = if pid < 0 {
-        rustix::process::kill_process_group(target, rustix::process::Signal::KILL)
-    } else {
-        rustix::process::kill_process(target, rustix::process::Signal::KILL)
-    };
 }
 
 /// Deterministic random numbers.
