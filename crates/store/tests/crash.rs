@@ -597,3 +597,39 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
         }
     }
 }
+
+/// Whatever the opening that was cut had taken in the pool, with other options.
+#[test]
+fn a_resident_store_has_all_the_room_it_is_given_after_a_first_opening_that_was_cut_anywhere() {
+    let work = tempfile::tempdir().unwrap();
+    for on_disk in [false, true] {
+        let sim = match on_disk {
+            true => new_disk(SMALL.segment_bytes),
+            false => new_sim(SMALL.segment_bytes),
+        };
+        let live = work.path().join(format!("live {on_disk}"));
+        let machine = Machine::with(&live, sim, SMALL.segment_bytes);
+        drop(machine.open(&tiny(Variant::Buffered(4))));
+        let images = machine.sim.crash_images();
+        for point in 0..images.points() {
+            let cut = |number: &u64| *number == DISK_NOTE;
+            let events = images.notes_before(point).filter(cut).count();
+            let dir = work.path().join(format!("cut {on_disk} {point}"));
+            fs::create_dir_all(&dir).unwrap();
+            machine.disk.image(events, &mut Rng(1), &dir);
+            if dir.join("MANIFEST").exists() {
+                // It is empty, from its first moment on.
+                common::copy_dir(&live.join("index"), &dir.join("index"));
+            }
+            let sim = Arc::new(machine.sim.of_its_kind(images.at(point, || true)));
+            if PoolOptions::new().open_on("pool", sim.clone()).is_err() {
+                // It was not yet made.
+                continue;
+            }
+            let machine = Machine::on(&dir, sim);
+            let _store = machine.open(&tiny(Variant::Buffered(12)).resident(true));
+            let segments = machine.pool.lanes()[0].segments;
+            assert_eq!(segments, 12, "on a disk: {on_disk}, cut at {point}");
+        }
+    }
+}

@@ -28,9 +28,10 @@ pub(super) fn claim_left(
             Some(pool) => pool,
             None => return Ok(None),
         },
-        // A pool that has records of this store all the same is ahead of its manifest, which is an earlier copy.
-        (None, Some(pool)) if state.epoch > 0 => return claim_unnamed(dir, state, pool, options),
-        (None, _) => return Ok(None),
+        // A pool that has records of this store all the same is ahead of its manifest, which is an earlier copy. Also a first opening
+        // that was cut may have taken a lane there.
+        (None, Some(pool)) => return claim_unnamed(dir, state, pool, options),
+        (None, None) => return Ok(None),
     };
     let Some(last) = pool.last_session(state.uuid)? else {
         // A close that was cut between giving the lane back, drained, and saying so here.
