@@ -123,7 +123,7 @@ impl Tables<'_> {
         let crc = self.slot_crc(lane, &bytes);
         bytes[0..4].copy_from_slice(&crc.to_le_bytes());
         let at = self.geometry.lane_entry(lane) + (entry.next_slot * LINE) as u64;
-        self.media.stream(at, &[IoSlice::new(&bytes)], 0);
+        self.media.store(at, &[IoSlice::new(&bytes)]);
         self.media.fence();
         if self.media.check().is_err() {
             return;
@@ -176,7 +176,7 @@ impl Tables<'_> {
             .unwrap_or(0);
         bytes[..end].copy_from_slice(&label.as_bytes()[..end]);
         let at = self.geometry.lane_entry(lane) + 2 * LINE as u64;
-        self.media.stream(at, &[IoSlice::new(&bytes)], 0);
+        self.media.store(at, &[IoSlice::new(&bytes)]);
         self.media.fence();
     }
 
@@ -232,7 +232,7 @@ impl Tables<'_> {
             })
             .collect();
         self.media
-            .stream(self.geometry.map(), &[IoSlice::new(&bytes)], 0);
+            .store(self.geometry.map(), &[IoSlice::new(&bytes)]);
         self.media.fence();
     }
 }
@@ -248,7 +248,7 @@ pub(crate) fn settle(media: &dyn Media, offset: u64, bytes: u64) {
             .min(chunk.len() as u64);
         let part = &mut chunk[..usize::try_from(now).unwrap_or(LINE)];
         media.load(offset + done, part);
-        media.stream(offset + done, &[IoSlice::new(part)], 0);
+        media.store(offset + done, &[IoSlice::new(part)]);
         done += now;
     }
     media.fence();

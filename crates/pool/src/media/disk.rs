@@ -107,9 +107,8 @@ impl DiskMedia {
         };
         if !is_joined {
             let superblocks = (2 * PAGE).min(bytes);
-            media
-                .load_in(0, superblocks)
-                .map_err(fail("reading the pool"))?;
+            // SAFETY: nobody else has it yet.
+            unsafe { media.load_in(0, superblocks) }.map_err(fail("reading the pool"))?;
         }
         Ok(media)
     }
@@ -151,7 +150,8 @@ impl DiskMedia {
         }
         let _ = lock_byte(self.disk(), TABLES_LOCK, Lock::Release);
         all?;
-        self.memory.stream(offset, &[IoSlice::new(bytes)], 0);
+        // SAFETY: only tables are stored here, under `writing`; nothing lends them out.
+        unsafe { self.memory.stream(offset, &[IoSlice::new(bytes)], 0) };
         self.memory.fence();
         Ok(())
     }
@@ -252,9 +252,10 @@ impl Media for DiskMedia {
         format!("disk {}", self.path.display())
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         if offset >= self.tables.load(Acquire) {
-            return self.memory.stream(offset, parts, skip);
+            // SAFETY: the caller's promise is the same.
+            return unsafe { self.memory.stream(offset, parts, skip) };
         }
         let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut lines = all.get(skip..).unwrap_or_default().to_vec();
@@ -263,8 +264,15 @@ impl Media for DiskMedia {
         let _ = self.store(offset, &lines);
     }
 
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
-        self.memory.stream_once(offset, parts, skip, sum);
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.stream_once(offset, parts, skip, sum) };
     }
 
     fn fence(&self) {
@@ -293,11 +301,11 @@ impl Media for DiskMedia {
         self.tables.store(end, Release);
     }
 
-    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    unsafe fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let _writing = self.writing.lock();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let to = self.memory.raw(offset, bytes);
-        // SAFETY: the range is checked; nothing reads or writes the tables without `writing`, or a segment before it is a lane's.
+        // SAFETY: the range is checked; the caller keeps others out, and `writing` other threads that load it in or store to the tables.
         let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
         read_all(self.disk(), offset, to)
     }
@@ -307,10 +315,10 @@ impl Media for DiskMedia {
         rustix::fs::fdatasync(self.disk()).map_err(Into::into)
     }
 
-    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.check()?;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // SAFETY: nothing writes to what is being committed: whole blocks of published records.
+        // SAFETY: the caller keeps writers out.
         let from = unsafe { self.memory.slice(offset, bytes) };
         self.write(offset, from)
     }
@@ -344,11 +352,11 @@ impl Media for DiskMedia {
         lock_byte(self.disk(), lock, command).inspect_err(|_| self.held.give(lock))
     }
 
-    fn leave(&self, lock: u32) {
+    unsafe fn leave(&self, lock: u32) {
         self.held.give(lock);
     }
 
-    fn unlock(&self, lock: u32) {
+    unsafe fn unlock(&self, lock: u32) {
         let _ = lock_byte(self.disk(), lock, Lock::Release);
         self.held.give(lock);
     }

@@ -108,7 +108,7 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
         let crc = tables(&medium).slot_crc(0, &bytes);
         bytes[0..4].copy_from_slice(&crc.to_le_bytes());
         let at = tables(&medium).geometry.lane_entry(0);
-        medium.stream(at, &[IoSlice::new(&bytes)], 0);
+        (&medium as &dyn Media).store(at, &[IoSlice::new(&bytes)]);
         let read = tables(&medium).lane(0);
         assert_eq!(read.state, None);
         assert!(read.damage.unwrap().contains(word));
