@@ -27,6 +27,9 @@ use crate::{
 use std::io::IoSlice;
 use uuid::Uuid;
 
+/// No state is written as often: so counting on never overflows.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// One state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneState {
@@ -283,7 +286,7 @@ fn decode(bytes: &[u8; LINE]) -> Result<LaneState, String> {
     if u32_at(bytes, 4) > 1 {
         return Err(format!("is of unknown state {}", u32_at(bytes, 4)));
     }
-    if state.sequence == u64::MAX {
+    if state.sequence > SEQUENCE_MAX {
         return Err("has used up its sequence numbers".to_owned());
     }
     if !state.head.is_multiple_of(PAGE) || state.head > LSN_MAX {

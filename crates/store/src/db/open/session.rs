@@ -15,7 +15,7 @@ use crate::{
     manifest::{Manifest, PoolRef, State},
     options::{StoreOptions, Variant},
 };
-use forebay_pool::{Lsn, Pool};
+use forebay_pool::{Lsn, Pool, format::layout::LSN_MAX};
 use parking_lot::Mutex;
 use std::{path::Path, sync::Arc};
 
@@ -66,6 +66,11 @@ impl<'a> Session<'a> {
                 ..IndexOptions::default()
             },
         )?;
+        let watermark = index.watermark();
+        if watermark > LSN_MAX {
+            let what = format!("its watermark is log address {watermark}, which no log reaches");
+            return Err(StoreError::damaged(&dir.join(INDEX), what));
+        }
         let session = Self {
             dir,
             disk,
