@@ -124,16 +124,28 @@ impl DiskMedia {
             Some(error) => Err(error),
             None => write_durably(self.disk(), offset, bytes),
         };
-        written.inspect_err(|e| {
-            let errno = e.raw_os_error().unwrap_or(libc::EIO);
-            let _ = (self.failed).compare_exchange(0, errno, Release, Relaxed);
-        })
+        written.inspect_err(|e| self.fail(e))
+    }
+
+    /// Nothing is written any more.
+    fn fail(&self, error: &io::Error) {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        let _ = (self.failed).compare_exchange(0, errno, Release, Relaxed);
     }
 
     /// Stores `bytes` at `offset` in the tables: on the disk first, and in the memory then.
     fn store(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.check()?;
         let mut block = self.writing.lock();
+        // Whatever kept it from the disk: nobody is to go on as if it were there.
+        (self.store_on_disk(&mut block, offset, bytes)).inspect_err(|e| self.fail(e))?;
+        // SAFETY: only tables are stored here, under `writing`; nothing lends them out.
+        unsafe { self.memory.stream(offset, &[IoSlice::new(bytes)], 0) };
+        self.memory.fence();
+        Ok(())
+    }
+
+    fn store_on_disk(&self, block: &mut Block, offset: u64, bytes: &[u8]) -> io::Result<()> {
         lock_byte(self.disk(), TABLES_LOCK, Lock::Wait)?;
         let mut done = 0;
         let mut all = Ok(());
@@ -149,11 +161,7 @@ impl DiskMedia {
             done += take;
         }
         let _ = lock_byte(self.disk(), TABLES_LOCK, Lock::Release);
-        all?;
-        // SAFETY: only tables are stored here, under `writing`; nothing lends them out.
-        unsafe { self.memory.stream(offset, &[IoSlice::new(bytes)], 0) };
-        self.memory.fence();
-        Ok(())
+        all
     }
 }
 
@@ -359,5 +367,27 @@ impl Media for DiskMedia {
     unsafe fn unlock(&self, lock: u32) {
         let _ = lock_byte(self.disk(), lock, Lock::Release);
         self.held.give(lock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_the_tables_that_cannot_be_read_is_a_failure_of_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        std::fs::write(&path, vec![0; 1 << 16]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let media = DiskMedia::new(&path, file, 1 << 16, None).unwrap();
+        let store = |media: &dyn Media| media.store(8192, &[IoSlice::new(&[1; 64])]);
+        store(&media);
+        media.check().unwrap();
+        // What is around the new bytes has to be read first.
+        let cut = File::options().write(true).open(&path).unwrap();
+        cut.set_len(4096).unwrap();
+        store(&media);
+        assert!(media.check().is_err(), "the store was lost in silence");
     }
 }
