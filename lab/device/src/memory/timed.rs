@@ -150,7 +150,13 @@ impl Media for Timed {
         self.wrote(parts, skip);
     }
 
-    unsafe fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
         // SAFETY: the caller's promise is the same.
         unsafe { self.inner.stream_once(offset, parts, skip, sum) };
         self.wrote(parts, skip);
