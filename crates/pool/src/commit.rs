@@ -305,7 +305,7 @@ fn write_back(media: &dyn Media, mut parts: Vec<Part>, from: Lsn) -> io::Result<
     for (part, offset) in parts {
         let from = from.max(part.start);
         if from < part.end {
-            media.write_back(offset + (from - part.start), part.end - from)?;
+            media.commit_pages(offset + (from - part.start), part.end - from)?;
         }
     }
     Ok(())
@@ -320,6 +320,6 @@ pub(crate) fn write_void(
     lag: u32,
 ) {
     let header = Header::void(from, to - from, epoch, lag);
-    media.stream(offset, &[IoSlice::new(&header.encode(owner, &[]))], 0);
+    media.store(offset, &[IoSlice::new(&header.encode(owner, &[]))]);
     media.fence();
 }

@@ -56,7 +56,7 @@ impl Core {
 
     /// Sees what other processes wrote to the tables.
     pub(crate) fn load_tables(&self) -> Result<(), PoolError> {
-        let loaded = self.media.load_in(0, self.superblock.geometry.data());
+        let loaded = self.media.fetch(0, self.superblock.geometry.data());
         loaded.map_err(|e| PoolError::io(&self.path, "reading the pool's tables", e))
     }
 
@@ -93,13 +93,13 @@ impl Core {
         while done < bytes {
             let now = (bytes - done).min(zeros.len() as u64);
             let part = &zeros[..usize::try_from(now).unwrap_or(zeros.len())];
-            self.media.stream(offset + done, &[IoSlice::new(part)], 0);
+            self.media.store(offset + done, &[IoSlice::new(part)]);
             done += now;
         }
         self.media.fence();
         // Whole pages: of what lies before it there only the header is written, and nothing meanwhile.
         let from = offset / PAGE * PAGE;
-        let written = self.media.write_back(from, offset + bytes - from);
+        let written = self.media.commit_pages(from, offset + bytes - from);
         written.map_err(|e| match e.kind() {
             ErrorKind::StorageFull => self.fail(PoolErrorKind::NoBlocks {
                 bytes: self.superblock.geometry.pool_bytes,

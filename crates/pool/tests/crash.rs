@@ -107,6 +107,7 @@ fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, sub
 
 /// Memory as a process finds it that starts after another one was killed: it sees what that one stored
 /// without a fence, and the power may still fail.
+#[expect(unsafe_code, reason = "stores to a medium by itself")]
 fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
     let sim = Arc::new(killed.of_its_kind(durable.clone()));
     thread::scope(|scope| {
@@ -118,7 +119,8 @@ fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
                 }
                 match sim.needs_commit() {
                     true => sim.leave_in_flight(at as u64, part),
-                    false => sim.stream(at as u64, &[IoSlice::new(part)], 0),
+                    // SAFETY: nobody else has it yet.
+                    false => unsafe { sim.stream(at as u64, &[IoSlice::new(part)], 0) },
                 }
             }
         });

@@ -1,5 +1,5 @@
 //! A lane of one process on a disk: what commits promise beside what `crash.rs` cuts, and when the disk fails.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, PAGE, Pool, PoolOptions, Recovered,
@@ -10,7 +10,7 @@ use std::{
     io::{BufRead, BufReader, IoSlice},
     path::Path,
     process::{Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -212,6 +212,53 @@ fn wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it() 
         }
     }
     assert!(failures > 40, "{failures}");
+}
+
+/// What `work` returns; a failure if it waits for something.
+fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    is_done
+        .recv_timeout(Duration::from_secs(30))
+        .expect("it waits")
+}
+
+#[test]
+fn a_lane_whose_disk_fails_while_it_is_given_back_waits_for_nothing() {
+    let sim = simulated();
+    let pool = open(&sim);
+    let (lane, recovered) = claim(&pool);
+    drop(recovered);
+    // A segment is open, and has no record.
+    assert!(lane.segment().is_some());
+    sim.fail_after(0);
+    let lane = Arc::new(lane);
+    let ours = Arc::clone(&lane);
+    assert!(!at_once(move || ours.give_back()));
+    assert!(lane.failure().is_some());
+    assert_eq!(append(&lane, 1, 10), Err(AppendError::Closed));
+    drop(lane);
+    // It stays its owner's.
+    let (_lane, recovered) = claim(&open(&Arc::new(Sim::disk(sim.image()))));
+    assert_eq!(numbers(&recovered), []);
+}
+
+#[test]
+fn neither_a_drain_nor_a_writer_waits_for_a_lane_whose_disk_has_failed() {
+    let sim = simulated();
+    let pool = open(&sim);
+    let (lane, recovered) = claim(&pool);
+    drop(recovered);
+    for number in 0..3 {
+        append(&lane, number, 3000).unwrap();
+        lane.next_segment(lane.segment()).unwrap();
+    }
+    sim.fail_after(0);
+    assert_eq!(lane.commit(u64::MAX), Err(AppendError::Closed));
+    let lane = Arc::new(lane);
+    let ours = Arc::clone(&lane);
+    assert!(at_once(move || ours.take_sealed(Duration::MAX).is_none()));
+    at_once(move || lane.wait_free(Duration::MAX));
 }
 
 #[test]

@@ -68,6 +68,26 @@ fn an_owner_that_gave_its_lane_back_and_takes_one_again_does_not_find_its_old_re
 }
 
 #[test]
+fn what_is_appended_to_a_lane_that_was_given_back_is_refused_and_waits_for_nothing() {
+    let (_sim, pool) = pool();
+    let (lane, recovered) = pool.claim(OWNER, &buffers(2)).unwrap();
+    drop(recovered);
+    assert!(lane.segment().is_some());
+    let end = lane.usage().tail;
+    assert!(lane.give_back());
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let refused = lane.append(1, &[IoSlice::new(b"late")]);
+        done.send((refused, lane.seal(), lane.usage()))
+    });
+    let (refused, sealed, usage) = is_done
+        .recv_timeout(Duration::from_secs(30))
+        .expect("it waits");
+    assert_eq!(refused, Err(forebay_pool::AppendError::Closed));
+    assert_eq!((sealed, usage.tail, usage.segments_used), (end, end, 0));
+}
+
+#[test]
 fn bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &buffers(4)).unwrap();

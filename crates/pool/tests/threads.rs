@@ -151,7 +151,7 @@ struct Late {
     reached: AtomicBool,
 }
 
-#[expect(unsafe_code, reason = "implements the trait's unsafe slice")]
+#[expect(unsafe_code, reason = "implements the trait's unsafe methods")]
 impl Media for Late {
     fn bytes(&self) -> u64 {
         self.memory.bytes()
@@ -165,12 +165,14 @@ impl Media for Late {
         self.memory.describe()
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        self.memory.stream(offset, parts, skip);
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.stream(offset, parts, skip) };
     }
 
-    fn stream_once(&self, at: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
-        self.memory.stream_once(at, parts, skip, sum);
+    unsafe fn stream_once(&self, at: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.stream_once(at, parts, skip, sum) };
     }
 
     fn fence(&self) {
@@ -196,8 +198,9 @@ impl Media for Late {
         self.memory.lock(lock, wait)
     }
 
-    fn unlock(&self, lock: u32) {
-        self.memory.unlock(lock);
+    unsafe fn unlock(&self, lock: u32) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.unlock(lock) };
     }
 }
 

@@ -25,6 +25,7 @@ use forebay_pool::crc32c;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -36,6 +37,9 @@ use uuid::Uuid;
 const DIR: &str = "large";
 const MAGIC: &[u8; 4] = b"FLRG";
 const HEADER: usize = 64;
+
+/// No value gets a higher number: so counting on never overflows, and a file with one is not the store's.
+pub(crate) const ID_MAX: u64 = 1 << 62;
 
 /// The files of large values.
 pub(crate) struct LargeValues {
@@ -91,7 +95,7 @@ impl LargeValues {
             files: AtomicU64::new(0),
         };
         for id in values.ids()? {
-            values.next.fetch_max(id.saturating_add(1), SeqCst);
+            values.next.fetch_max(id + 1, SeqCst);
             let bytes = values.open_file(id)?.len().unwrap_or(0);
             values.bytes.fetch_add(bytes, SeqCst);
             values.files.fetch_add(1, SeqCst);
@@ -121,7 +125,7 @@ impl LargeValues {
             .iter()
             .filter_map(|name| {
                 let id = u64::from_str_radix(name.strip_suffix(".val")?, 16).ok()?;
-                (file_name(id) == *name).then_some(id)
+                (file_name(id) == *name && id <= ID_MAX).then_some(id)
             })
             .collect())
     }
@@ -170,8 +174,10 @@ impl LargeValues {
             self.disk.sync_dir(&self.dir)
         };
         write().map_err(|e| {
-            // Nothing points to it; if it cannot be removed now, the next opening does.
-            drop(self.disk.remove(&path));
+            // Nothing points to it, unless it was there already; if it cannot be removed now, the next opening does.
+            if e.kind() != io::ErrorKind::AlreadyExists {
+                drop(self.disk.remove(&path));
+            }
             StoreError::io("writing", &path)(e)
         })?;
         self.bytes.fetch_add(total, SeqCst);
@@ -303,6 +309,24 @@ mod tests {
         values.remove(pointer.id).unwrap();
         values.remove(pointer.id).unwrap();
         assert_eq!(values.size(), (0, 0));
+    }
+
+    #[test]
+    fn a_stray_file_by_the_last_number_costs_no_value_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(RealDisk::default());
+        let values = LargeValues::open(disk.clone(), dir.path(), Uuid::nil(), 0).unwrap();
+        let pointer = values.write(b"key", &[7; 1000]).unwrap().value;
+        let stray = values.path(u64::MAX);
+        std::fs::write(&stray, b"not ours").unwrap();
+        let values = LargeValues::open(disk, dir.path(), Uuid::nil(), 0).unwrap();
+        for _ in 0..3 {
+            drop(values.write(b"other", &[8; 1000]));
+        }
+        let mut read = Vec::new();
+        values.read(b"key", &pointer, &mut read).unwrap();
+        assert_eq!(read, [7; 1000]);
+        assert!(stray.exists());
     }
 
     #[test]

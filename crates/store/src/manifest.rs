@@ -7,6 +7,7 @@
 use crate::{
     disk::{Disk, replace},
     error::StoreError,
+    large::ID_MAX,
 };
 use forebay_pool::{
     Lsn, crc32c,
@@ -82,6 +83,9 @@ impl State {
         let rest = ends.chain(self.log_end).chain([self.indexed_to]);
         if let Some(lsn) = rest.into_iter().find(|&lsn| !possible(lsn)) {
             return Some(format!("it has log address {lsn}, which no log reaches"));
+        }
+        if self.large_from > ID_MAX + 1 {
+            return Some(format!("it has large value {}", self.large_from));
         }
         let mut end = Some(0);
         for file in &self.files {

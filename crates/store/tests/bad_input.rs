@@ -388,6 +388,24 @@ fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     check(&bench.open(&quiet(Variant::DOUBLE)));
 }
 
+#[test]
+fn a_lock_that_goes_to_a_process_that_is_being_started_keeps_nobody_out() {
+    let bench = closed();
+    let lock = OpenOptions::new()
+        .write(true)
+        .open(bench.path().join("LOCK"))
+        .unwrap();
+    lock.try_lock().unwrap();
+    // It has the lock for a while, as a fork of its owner has until it executes its program.
+    let mut started = Command::new("sleep")
+        .arg("0.05")
+        .stdin(lock)
+        .spawn()
+        .unwrap();
+    check(&bench.open(&quiet(Variant::DOUBLE)));
+    assert!(started.wait().unwrap().success());
+}
+
 const CHILD: &str = "STORE_OF_THE_PARENT";
 
 #[test]

@@ -13,7 +13,8 @@ use common::{
 use forebay_pool::{Pool, PoolOptions, crc32c, media::Sim};
 use forebay_store::{Store, StoreError, StoreOptions, Variant};
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -556,4 +557,35 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
     }
     fs::write(&last, whole).unwrap();
     check(&bench.open(&options), 0..100, 1);
+}
+
+#[test]
+fn a_crafted_watermark_of_an_index_is_refused_without_overflow() {
+    for (variant, closed) in [(Variant::Fsync, false), (Variant::NoSync, true)] {
+        let bench = Bench::new();
+        let store = bench.open(&quiet(variant));
+        put(&store, 0..5, 1);
+        match closed {
+            true => store.close().unwrap(),
+            false => drop(store),
+        }
+        let path = bench.path().join("index").join("MANIFEST");
+        let text = fs::read_to_string(&path).unwrap();
+        let (_, body) = text.split_once('\n').unwrap();
+        let (_, rest) = body.split_once('\n').unwrap();
+        for watermark in [u64::MAX, u64::MAX - 5000] {
+            let body = format!("watermark {watermark}\n{rest}");
+            let mut sum = lsm_tree::checksum::ChecksummedWriter::new(io::sink());
+            sum.write_all(body.as_bytes()).unwrap();
+            let sum = sum.checksum().into_u128();
+            fs::write(&path, format!("forebay-index 1 {sum:032x}\n{body}")).unwrap();
+            refused(
+                &bench,
+                variant,
+                &["which no log reaches", "othing was changed"],
+            );
+        }
+        fs::write(&path, &text).unwrap();
+        check(&bench.open(&quiet(variant)), 0..5, 1);
+    }
 }

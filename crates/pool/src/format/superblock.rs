@@ -154,7 +154,7 @@ impl Superblock {
     pub fn write(&self, media: &dyn Media) {
         let bytes = self.encode();
         for at in SUPERBLOCKS {
-            media.stream(at, &[IoSlice::new(&bytes)], 0);
+            media.store(at, &[IoSlice::new(&bytes)]);
             media.fence();
         }
     }
@@ -167,7 +167,7 @@ impl Superblock {
             let mut found = [0; BYTES];
             media.load(at, &mut found);
             if found != bytes {
-                media.stream(at, &[IoSlice::new(&bytes)], 0);
+                media.store(at, &[IoSlice::new(&bytes)]);
                 media.fence();
             }
         }

@@ -27,6 +27,9 @@ use crate::{
 use std::io::IoSlice;
 use uuid::Uuid;
 
+/// No state is written as often: so counting on never overflows.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// One state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneState {
@@ -123,7 +126,7 @@ impl Tables<'_> {
         let crc = self.slot_crc(lane, &bytes);
         bytes[0..4].copy_from_slice(&crc.to_le_bytes());
         let at = self.geometry.lane_entry(lane) + (entry.next_slot * LINE) as u64;
-        self.media.stream(at, &[IoSlice::new(&bytes)], 0);
+        self.media.store(at, &[IoSlice::new(&bytes)]);
         self.media.fence();
         if self.media.check().is_err() {
             return;
@@ -176,7 +179,7 @@ impl Tables<'_> {
             .unwrap_or(0);
         bytes[..end].copy_from_slice(&label.as_bytes()[..end]);
         let at = self.geometry.lane_entry(lane) + 2 * LINE as u64;
-        self.media.stream(at, &[IoSlice::new(&bytes)], 0);
+        self.media.store(at, &[IoSlice::new(&bytes)]);
         self.media.fence();
     }
 
@@ -232,7 +235,7 @@ impl Tables<'_> {
             })
             .collect();
         self.media
-            .stream(self.geometry.map(), &[IoSlice::new(&bytes)], 0);
+            .store(self.geometry.map(), &[IoSlice::new(&bytes)]);
         self.media.fence();
     }
 }
@@ -248,7 +251,7 @@ pub(crate) fn settle(media: &dyn Media, offset: u64, bytes: u64) {
             .min(chunk.len() as u64);
         let part = &mut chunk[..usize::try_from(now).unwrap_or(LINE)];
         media.load(offset + done, part);
-        media.stream(offset + done, &[IoSlice::new(part)], 0);
+        media.store(offset + done, &[IoSlice::new(part)]);
         done += now;
     }
     media.fence();
@@ -283,7 +286,7 @@ fn decode(bytes: &[u8; LINE]) -> Result<LaneState, String> {
     if u32_at(bytes, 4) > 1 {
         return Err(format!("is of unknown state {}", u32_at(bytes, 4)));
     }
-    if state.sequence == u64::MAX {
+    if state.sequence > SEQUENCE_MAX {
         return Err("has used up its sequence numbers".to_owned());
     }
     if !state.head.is_multiple_of(PAGE) || state.head > LSN_MAX {

@@ -387,9 +387,9 @@ pub(crate) fn write_record(
     let torn = false;
     let mut first = FirstLine::new(header, owner, parts);
     if payload > INLINE && !torn {
-        media.stream_once(offset + LINE as u64, parts, INLINE, &mut first.sum);
+        media.store_once(offset + LINE as u64, parts, INLINE, &mut first.sum);
     }
-    media.stream(offset, &[IoSlice::new(&first.finish())], 0);
+    media.store(offset, &[IoSlice::new(&first.finish())]);
     #[cfg(feature = "failpoints")]
     if torn {
         // Before the fence lines arrive in any order: this one did, the others did not.

@@ -46,11 +46,11 @@ impl Lane {
         (lsn >= from).then(|| ((lsn - from) as f64 / self.crowded_bytes() as f64).min(1.0))
     }
 
-    /// Waits until a segment is free beside the open one, no longer than `most`.
+    /// Waits until a segment is free beside the open one, no longer than `most`, nor for a lane that has ended.
     pub fn wait_free(&self, most: Duration) {
         let until = Instant::now().checked_add(most);
         let mut control = self.control.lock();
-        while !control.states.contains(&SlotState::Free) && !control.closed {
+        while !control.states.contains(&SlotState::Free) && !control.has_ended() {
             match until {
                 Some(until) if self.freed.wait_until(&mut control, until).timed_out() => return,
                 Some(_) => {}

@@ -40,7 +40,7 @@ pub struct Sealed<'a> {
 
 impl Lane {
     /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at once
-    /// when the lane is closed and nothing is left.
+    /// when the lane is closed, or its medium [failed](Self::failure), and nothing is left.
     ///
     /// ```
     /// use std::{fs::File, os::unix::fs::FileExt, time::Duration};
@@ -67,7 +67,7 @@ impl Lane {
     }
 
     /// The next sealed segment in log order, or with `ahead`, if there is none, pages of the open one; waits up to `wait` for
-    /// either. `None` on time-out, or at once when the lane is closed and nothing is left.
+    /// either. `None` on time-out, or at once when the lane is closed, or its medium [failed](Self::failure), and nothing is left.
     pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<Work<'_>> {
         let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
@@ -89,7 +89,7 @@ impl Lane {
                 Some(Err(at)) => Some(at),
                 None => None,
             };
-            if control.closed {
+            if control.has_ended() {
                 return None;
             }
             let until = match (poll, deadline) {

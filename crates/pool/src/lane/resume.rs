@@ -115,6 +115,9 @@ impl Lane {
         for slot in &self.slots {
             slot.close();
         }
+        // No segment is open any more: whoever sealed one would wait for what is published in it.
+        control.states.fill(SlotState::Free);
+        control.order.clear();
         control.closed = true;
         self.core
             .tables()
@@ -170,11 +173,11 @@ fn end_log(
     let bytes = header.encode(owner, &[]);
     let segment = windows[last.slot].offset();
     let at = segment + (last.end - last.header.start);
-    core.media.stream(at, &[IoSlice::new(&bytes)], 0);
+    core.media.store(at, &[IoSlice::new(&bytes)]);
     core.media.fence();
     last.end += record_bytes(0);
     last.sealed = true;
-    let written = (core.media).write_back(
+    let written = (core.media).commit_pages(
         segment + (page - last.header.start),
         next_start(last.end) - page,
     );

@@ -107,9 +107,8 @@ impl DiskMedia {
         };
         if !is_joined {
             let superblocks = (2 * PAGE).min(bytes);
-            media
-                .load_in(0, superblocks)
-                .map_err(fail("reading the pool"))?;
+            // SAFETY: nobody else has it yet.
+            unsafe { media.load_in(0, superblocks) }.map_err(fail("reading the pool"))?;
         }
         Ok(media)
     }
@@ -125,16 +124,28 @@ impl DiskMedia {
             Some(error) => Err(error),
             None => write_durably(self.disk(), offset, bytes),
         };
-        written.inspect_err(|e| {
-            let errno = e.raw_os_error().unwrap_or(libc::EIO);
-            let _ = (self.failed).compare_exchange(0, errno, Release, Relaxed);
-        })
+        written.inspect_err(|e| self.fail(e))
+    }
+
+    /// Nothing is written any more.
+    fn fail(&self, error: &io::Error) {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        let _ = (self.failed).compare_exchange(0, errno, Release, Relaxed);
     }
 
     /// Stores `bytes` at `offset` in the tables: on the disk first, and in the memory then.
     fn store(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.check()?;
         let mut block = self.writing.lock();
+        // Whatever kept it from the disk: nobody is to go on as if it were there.
+        (self.store_on_disk(&mut block, offset, bytes)).inspect_err(|e| self.fail(e))?;
+        // SAFETY: only tables are stored here, under `writing`; nothing lends them out.
+        unsafe { self.memory.stream(offset, &[IoSlice::new(bytes)], 0) };
+        self.memory.fence();
+        Ok(())
+    }
+
+    fn store_on_disk(&self, block: &mut Block, offset: u64, bytes: &[u8]) -> io::Result<()> {
         lock_byte(self.disk(), TABLES_LOCK, Lock::Wait)?;
         let mut done = 0;
         let mut all = Ok(());
@@ -150,10 +161,7 @@ impl DiskMedia {
             done += take;
         }
         let _ = lock_byte(self.disk(), TABLES_LOCK, Lock::Release);
-        all?;
-        self.memory.stream(offset, &[IoSlice::new(bytes)], 0);
-        self.memory.fence();
-        Ok(())
+        all
     }
 }
 
@@ -252,9 +260,10 @@ impl Media for DiskMedia {
         format!("disk {}", self.path.display())
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         if offset >= self.tables.load(Acquire) {
-            return self.memory.stream(offset, parts, skip);
+            // SAFETY: the caller's promise is the same.
+            return unsafe { self.memory.stream(offset, parts, skip) };
         }
         let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut lines = all.get(skip..).unwrap_or_default().to_vec();
@@ -263,8 +272,15 @@ impl Media for DiskMedia {
         let _ = self.store(offset, &lines);
     }
 
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
-        self.memory.stream_once(offset, parts, skip, sum);
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.memory.stream_once(offset, parts, skip, sum) };
     }
 
     fn fence(&self) {
@@ -293,11 +309,11 @@ impl Media for DiskMedia {
         self.tables.store(end, Release);
     }
 
-    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    unsafe fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let _writing = self.writing.lock();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let to = self.memory.raw(offset, bytes);
-        // SAFETY: the range is checked; nothing reads or writes the tables without `writing`, or a segment before it is a lane's.
+        // SAFETY: the range is checked; the caller keeps others out, and `writing` other threads that load it in or store to the tables.
         let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
         read_all(self.disk(), offset, to)
     }
@@ -307,10 +323,10 @@ impl Media for DiskMedia {
         rustix::fs::fdatasync(self.disk()).map_err(Into::into)
     }
 
-    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.check()?;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // SAFETY: nothing writes to what is being committed: whole blocks of published records.
+        // SAFETY: the caller keeps writers out.
         let from = unsafe { self.memory.slice(offset, bytes) };
         self.write(offset, from)
     }
@@ -344,12 +360,34 @@ impl Media for DiskMedia {
         lock_byte(self.disk(), lock, command).inspect_err(|_| self.held.give(lock))
     }
 
-    fn leave(&self, lock: u32) {
+    unsafe fn leave(&self, lock: u32) {
         self.held.give(lock);
     }
 
-    fn unlock(&self, lock: u32) {
+    unsafe fn unlock(&self, lock: u32) {
         let _ = lock_byte(self.disk(), lock, Lock::Release);
         self.held.give(lock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_the_tables_that_cannot_be_read_is_a_failure_of_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        std::fs::write(&path, vec![0; 1 << 16]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let media = DiskMedia::new(&path, file, 1 << 16, None).unwrap();
+        let store = |media: &dyn Media| media.store(8192, &[IoSlice::new(&[1; 64])]);
+        store(&media);
+        media.check().unwrap();
+        // What is around the new bytes has to be read first.
+        let cut = File::options().write(true).open(&path).unwrap();
+        cut.set_len(4096).unwrap();
+        store(&media);
+        assert!(media.check().is_err(), "the store was lost in silence");
     }
 }

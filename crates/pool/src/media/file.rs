@@ -177,7 +177,7 @@ fn file_system_of(file: &File) -> String {
         .unwrap_or_else(|| format!("device {device}"))
 }
 
-#[expect(unsafe_code, reason = "implements the trait's unsafe slice")]
+#[expect(unsafe_code, reason = "implements the trait's unsafe methods")]
 impl Media for FileMedia {
     fn bytes(&self) -> u64 {
         self.mapping.bytes() as u64
@@ -195,12 +195,20 @@ impl Media for FileMedia {
         format!("{} {}", self.kind, self.path.display())
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        self.mapping.stream(offset, parts, skip);
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.mapping.stream(offset, parts, skip) };
     }
 
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
-        self.mapping.stream_once(offset, parts, skip, sum);
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.mapping.stream_once(offset, parts, skip, sum) };
     }
 
     fn fence(&self) {
@@ -231,11 +239,11 @@ impl Media for FileMedia {
         lock_byte(&self.file, lock, command).inspect_err(|_| self.held.give(lock))
     }
 
-    fn leave(&self, lock: u32) {
+    unsafe fn leave(&self, lock: u32) {
         self.held.give(lock);
     }
 
-    fn unlock(&self, lock: u32) {
+    unsafe fn unlock(&self, lock: u32) {
         // Releasing a lock we hold cannot fail; if it did, closing the file drops it anyway.
         let _ = lock_byte(&self.file, lock, Lock::Release);
         self.held.give(lock);

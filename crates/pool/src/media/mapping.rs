@@ -157,14 +157,18 @@ impl Mapping {
         self.at(offset, bytes)
     }
 
-    pub(super) fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+    /// # Safety
+    /// Until it returns nothing else writes these lines, and no slice of them is alive.
+    pub(super) unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         let to = self.lines(offset, parts, skip);
-        // SAFETY: `lines` checked the range, and the pool's protocol gives each line one writer at a time and no reader (`window`).
+        // SAFETY: `lines` checked the range; the caller keeps other writers and readers out.
         unsafe { self.persist.stream(to, parts, skip) };
     }
 
+    /// # Safety
+    /// As for [`stream`](Self::stream).
     #[inline]
-    pub(super) fn stream_once(
+    pub(super) unsafe fn stream_once(
         &self,
         offset: u64,
         parts: &[IoSlice<'_>],

@@ -84,16 +84,30 @@ pub trait Media: Send + Sync + 'static {
     /// Copies the concatenation of `parts`, from its byte `skip` on, to `offset` (a multiple of
     /// 64), the last line filled with zeros; durable after this thread's next [`fence`](Self::fence).
     ///
+    /// # Safety
+    /// Until it returns nothing else writes these lines, and no [`slice`](Self::slice) of them is alive.
+    ///
     /// # Panics
     /// If the range is not inside the medium or `offset` is not aligned.
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize);
+    #[expect(unsafe_code, reason = "writes memory that is lent out")]
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize);
 
     /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each byte is loaded once, and `sum` is
     /// continued over the bytes that were stored (without the zeros behind them).
     ///
+    /// # Safety
+    /// As [`stream`](Self::stream).
+    ///
     /// # Panics
     /// As [`stream`](Self::stream).
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum);
+    #[expect(unsafe_code, reason = "writes memory that is lent out")]
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    );
 
     /// Returns when everything this thread streamed before is durable.
     fn fence(&self);
@@ -150,9 +164,13 @@ pub trait Media: Send + Sync + 'static {
 
     /// Gets into memory what is durable of `[offset, offset + bytes)`, whole pages: what another process wrote, or was there before.
     ///
+    /// # Safety
+    /// As for [`stream`](Self::stream), but that others may call this for the same pages.
+    ///
     /// # Errors
     /// It cannot be read.
-    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "writes memory that is lent out")]
+    unsafe fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
@@ -165,11 +183,15 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes `[offset, offset + bytes)`, whole pages to which nothing is stored meanwhile, durable.
+    /// Makes `[offset, offset + bytes)`, whole pages, durable.
+    ///
+    /// # Safety
+    /// Nothing writes these pages until it returns.
     ///
     /// # Errors
     /// It cannot be written, or could not before: nothing is from then on.
-    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "reads memory that another thread could write")]
+    unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
@@ -203,11 +225,64 @@ pub trait Media: Send + Sync + 'static {
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()>;
 
     /// Gives lock number `lock` back.
-    fn unlock(&self, lock: u32);
+    ///
+    /// # Safety
+    /// Only who took the lock gives it back, once; nothing that it kept others from is alive, such as a [`slice`](Self::slice) of a segment of the lane
+    /// that it is of.
+    #[expect(
+        unsafe_code,
+        reason = "a lock keeps others from memory that is lent out"
+    )]
+    unsafe fn unlock(&self, lock: u32);
 
     /// Leaves lock number `lock` to the open file (see [`descriptor`](Self::descriptor)): others are refused until no process has that open any
     /// more; through this medium it can be taken again.
-    fn leave(&self, lock: u32) {
-        self.unlock(lock);
+    ///
+    /// # Safety
+    /// As for [`unlock`](Self::unlock).
+    #[expect(
+        unsafe_code,
+        reason = "a lock keeps others from memory that is lent out"
+    )]
+    unsafe fn leave(&self, lock: u32) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.unlock(lock) }
+    }
+}
+
+/// What the pool's own modules may do, whose protocol is what the medium's methods ask for: a line has one writer at a time and no reader (`window`),
+/// a segment that changes hands belongs to nobody else (the pool's lock), and what is written back is published, and never written again.
+#[expect(unsafe_code, reason = "the pool's protocol is the promise")]
+impl dyn Media + '_ {
+    /// [`stream`](Media::stream), all of `parts`.
+    #[inline]
+    pub(crate) fn store(&self, offset: u64, parts: &[IoSlice<'_>]) {
+        // SAFETY: by the pool's protocol, see above.
+        unsafe { self.stream(offset, parts, 0) }
+    }
+
+    /// [`stream_once`](Media::stream_once).
+    #[inline]
+    pub(crate) fn store_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        // SAFETY: by the pool's protocol, see above.
+        unsafe { self.stream_once(offset, parts, skip, sum) }
+    }
+
+    /// [`load_in`](Media::load_in): of the tables, or of a segment that is nobody else's and not lent out.
+    pub(crate) fn fetch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        // SAFETY: by the pool's protocol, see above; nothing lends out the tables.
+        unsafe { self.load_in(offset, bytes) }
+    }
+
+    /// [`write_back`](Media::write_back), of what is published or nobody else's.
+    pub(crate) fn commit_pages(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        // SAFETY: by the pool's protocol, see above.
+        unsafe { self.write_back(offset, bytes) }
     }
 }

@@ -273,7 +273,7 @@ impl Media for Sim {
         }
     }
 
-    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    unsafe fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let to = self.pointer(offset, bytes);
         let state = self.state.lock();
@@ -294,7 +294,7 @@ impl Media for Sim {
         Ok(())
     }
 
-    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if !self.needs_commit() {
             return Ok(());
         }
@@ -319,11 +319,17 @@ impl Media for Sim {
         }
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         self.store(offset, gather(parts, skip));
     }
 
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
         let bytes = gather(parts, skip);
         sum.add(&bytes);
         self.store(offset, bytes);
@@ -354,7 +360,7 @@ impl Media for Sim {
         self.held.take(lock, wait)
     }
 
-    fn unlock(&self, lock: u32) {
+    unsafe fn unlock(&self, lock: u32) {
         self.held.give(lock);
     }
 }

@@ -40,7 +40,7 @@ impl Synced {
 
 #[expect(
     unsafe_code,
-    reason = "implements the trait's unsafe slice; a system call"
+    reason = "implements the trait's unsafe methods; a system call"
 )]
 impl Media for Synced {
     fn bytes(&self) -> u64 {
@@ -59,13 +59,21 @@ impl Media for Synced {
         format!("{}, synced by each fence", self.inner.describe())
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        self.inner.stream(offset, parts, skip);
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.stream(offset, parts, skip) };
         self.stored.store(true, Release);
     }
 
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
-        self.inner.stream_once(offset, parts, skip, sum);
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.stream_once(offset, parts, skip, sum) };
         self.stored.store(true, Release);
     }
 
@@ -110,11 +118,13 @@ impl Media for Synced {
         self.inner.lock(lock, wait)
     }
 
-    fn leave(&self, lock: u32) {
-        self.inner.leave(lock);
+    unsafe fn leave(&self, lock: u32) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.leave(lock) };
     }
 
-    fn unlock(&self, lock: u32) {
-        self.inner.unlock(lock);
+    unsafe fn unlock(&self, lock: u32) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.unlock(lock) };
     }
 }

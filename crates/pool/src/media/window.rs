@@ -177,7 +177,7 @@ impl Place<'_> {
     /// Streams to `at` bytes behind the place (see [`Media::stream`]).
     #[inline]
     pub(crate) fn stream(&self, at: u64, parts: &[IoSlice<'_>]) {
-        self.media.stream(self.offset + at, parts, 0);
+        self.media.store(self.offset + at, parts);
     }
 }
 

@@ -96,7 +96,7 @@ impl Pool {
     pub(crate) fn load_segment(&self, segment: u64) -> Result<(), PoolError> {
         let geometry = self.core.superblock.geometry;
         let at = geometry.segment(segment);
-        let loaded = self.core.media.load_in(at, geometry.segment_bytes);
+        let loaded = self.core.media.fetch(at, geometry.segment_bytes);
         loaded.map_err(|e| PoolError::io(&self.core.path, "reading a segment", e))
     }
 

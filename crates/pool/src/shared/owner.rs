@@ -114,10 +114,10 @@ impl SharedLane {
             owner: self.us.owner,
         };
         let media = &*self.us.core.media;
-        media.stream(control.offsets[slot], &[IoSlice::new(&header.encode())], 0);
+        media.store(control.offsets[slot], &[IoSlice::new(&header.encode())]);
         media.fence();
         // The head may come to this segment before anything in it is committed.
-        if let Err(error) = media.write_back(control.offsets[slot], PAGE) {
+        if let Err(error) = media.commit_pages(control.offsets[slot], PAGE) {
             self.fail(&error);
             return None;
         }

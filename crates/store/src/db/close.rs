@@ -2,13 +2,17 @@
 //!
 //! 1. End the collector, which writes as well.
 //! 2. Drain and sync everything; ingest everything; end the other threads. A resident store's log stays in the pool, as it is: that is all then.
-//! 3. Give the lane, which is empty then, back to the pool.
-//! 4. Note it in the manifest. The directory's lock is held until then.
+//! 3. Note in the manifest where the log ends: the files have everything.
+//! 4. Give the lane, which is empty then, back to the pool.
+//! 5. Note that in the manifest. The directory's lock is held until then.
+//!
+//! Without 3, a pool that has no lane could not be told from one that is older than the store, and has nothing of it yet.
 //!
 //! A close that is cut, or that fails, is what dropping the store is: a crash, from which the next opening recovers.
 
-use super::Store;
+use super::{Shared, Store};
 use crate::{error::StoreError, log::LogTail};
+use forebay_pool::Lane;
 use std::sync::Arc;
 
 impl Store {
@@ -44,17 +48,12 @@ impl Store {
             return Ok(());
         }
         let (end, watermark) = (shared.tail.drained(), shared.watermark());
-        // Snapshots that are still open read the files from now on.
-        if let LogTail::Pool(lane) = &shared.tail
-            && !lane.give_back()
-        {
-            if let Some(failed) = shared.tail.failed() {
-                return Err(failed);
-            }
-            return Err(StoreError::Stalled {
-                reason: "something was written to its lane of the pool while it was closed"
-                    .to_owned(),
-            });
+        if let LogTail::Pool(lane) = &shared.tail {
+            shared.manifest.lock().update(&*shared.disk, |state| {
+                state.log_end = Some(end);
+                state.indexed_to = state.indexed_to.max(watermark);
+            })?;
+            shared.give_back(lane)?;
         }
         let unlinked = shared.log.unlinked_for_good()?;
         shared.manifest.lock().update(&*shared.disk, |state| {
@@ -63,6 +62,18 @@ impl Store {
             state.indexed_to = state.indexed_to.max(watermark);
             state.no_longer_retired(&unlinked);
         })
+    }
+}
+
+impl Shared {
+    /// Gives the lane back to the pool. Snapshots that are still open read the files from then on.
+    fn give_back(&self, lane: &Lane) -> Result<(), StoreError> {
+        if lane.give_back() {
+            return Ok(());
+        }
+        Err(self.tail.failed().unwrap_or_else(|| StoreError::Stalled {
+            reason: "something was written to its lane of the pool while it was closed".to_owned(),
+        }))
     }
 }
 

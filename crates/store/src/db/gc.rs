@@ -33,11 +33,13 @@ use set_aside::Aside;
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often the collector looks whether a snapshot was dropped or large values came.
 const IDLE: Duration = Duration::from_millis(100);
+/// How long after a failure it tries again, whether anything is written or not.
+const RETRY: Duration = Duration::from_secs(1);
 /// How long it waits for an ingestion before it looks again.
 const INGESTION: Duration = Duration::from_millis(20);
 /// A file with less garbage is not worth collecting on its own account.
@@ -177,8 +179,12 @@ impl Shared {
         // Nothing is known yet.
         self.rest_for_a_file();
         let mut more = true;
+        // When the last try failed, and why.
+        let mut failed: Option<(Instant, String)> = None;
         while !self.stopping() {
-            let due = more || self.collector.pace.wait_for_call(IDLE);
+            let called = more || self.collector.pace.wait_for_call(IDLE);
+            let again = |(at, _): &(Instant, String)| at.elapsed() >= RETRY;
+            let due = called || failed.as_ref().is_some_and(again);
             let mut progress = self.collector.collecting.lock();
             if self.collection_ends() {
                 break;
@@ -192,11 +198,12 @@ impl Shared {
                     self.rest_for_a_file();
                 }
                 more = matches!(kept, Ok(true));
-                done = done.and(kept.map(drop));
+                failed = kept.err().map(|error| (Instant::now(), error.to_string()));
             } else {
                 more = false;
             }
-            *self.collector.trouble.lock() = done.err().map(|error| error.to_string());
+            let trouble = done.err().map(|error| error.to_string());
+            *self.collector.trouble.lock() = trouble.or_else(|| Some(failed.as_ref()?.1.clone()));
             // Whoever wants to collect on request, or to close, has a turn between two files.
             MutexGuard::unlock_fair(progress);
         }

@@ -339,7 +339,12 @@ impl Shared {
             Form::InBatch => op_in_batch(bytes),
             Form::Tombstone => Err(NotAnOp::Shape),
         };
-        op.map_err(|what| self.unreadable(address, what))
+        let op = op.map_err(|what| self.unreadable(address, what))?;
+        // Where in the bytes its value is follows from their length.
+        if op.bytes != address.len as usize {
+            return Err(self.unreadable(address, "an operation of another length"));
+        }
+        Ok(op)
     }
 
     fn unreadable(&self, address: Address, found: impl std::fmt::Display) -> StoreError {
@@ -352,4 +357,30 @@ impl Shared {
 /// The address, unless it is a tombstone's.
 pub(super) fn live(address: Option<Address>) -> Option<Address> {
     address.filter(|address| address.form != Form::Tombstone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StoreOptions, Variant};
+
+    #[test]
+    fn an_address_with_another_length_than_its_records_is_damage_and_gives_no_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::new().variant(Variant::NoSync);
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        store.put(b"key", &[7; 100]).unwrap();
+        store.put(b"next", &[8; 100]).unwrap();
+        let shared = &*store.shared;
+        let view = shared.view.load();
+        let address = view.find(shared.hash(b"key"), b"key").unwrap().unwrap();
+        assert_eq!(*shared.value_at(b"key", address).unwrap(), [7; 100]);
+        for len in [address.len - 1, address.len + 1, address.len + 50] {
+            let found = shared.value_at(b"key", Address { len, ..address });
+            assert!(matches!(found, Err(StoreError::Damaged { .. })), "{len}");
+        }
+        // Nor is one that no log reaches anywhere.
+        let lsn = u64::MAX - 10;
+        assert!(shared.value_at(b"key", Address { lsn, ..address }).is_err());
+    }
 }

@@ -55,7 +55,13 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
             })
         };
         let done = match taken {
-            None => continue,
+            None => {
+                // Nothing comes any more, and it is said at once; a segment that another thread could not write comes back.
+                if lane.failure().is_some() {
+                    thread::sleep(IDLE);
+                }
+                continue;
+            }
             Some(Err(error)) => Err(error),
             Some(Ok((Work::Ahead(ahead), file))) => {
                 write(&file, ahead.at(), ahead.bytes()).map(|()| {

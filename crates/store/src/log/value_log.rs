@@ -21,6 +21,7 @@ use arc_swap::ArcSwap;
 use forebay_pool::{
     Header, Lsn, PAGE,
     format::{
+        layout::LSN_MAX,
         record::{HEADER, KIND_SEAL},
         segment::next_start,
     },
@@ -125,6 +126,9 @@ impl ValueLog {
     /// The file that holds a log address; `None` if it was never written or is collected.
     #[inline]
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Arc<VlogFile>> {
+        if lsn > LSN_MAX {
+            return None;
+        }
         let files = self.files.load();
         let behind = files.partition_point(|file| file.start <= lsn);
         let file = files.get(behind.checked_sub(1)?)?;

@@ -126,7 +126,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[expect(unsafe_code, reason = "implements the trait's unsafe slice")]
+#[expect(unsafe_code, reason = "implements the trait's unsafe methods")]
 impl Media for Timed {
     fn bytes(&self) -> u64 {
         self.inner.bytes()
@@ -144,13 +144,21 @@ impl Media for Timed {
         format!("{}, slowed to {}", self.inner.describe(), self.profile.name)
     }
 
-    fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        self.inner.stream(offset, parts, skip);
+    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.stream(offset, parts, skip) };
         self.wrote(parts, skip);
     }
 
-    fn stream_once(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize, sum: &mut Checksum) {
-        self.inner.stream_once(offset, parts, skip, sum);
+    unsafe fn stream_once(
+        &self,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        skip: usize,
+        sum: &mut Checksum,
+    ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.stream_once(offset, parts, skip, sum) };
         self.wrote(parts, skip);
     }
 
@@ -187,16 +195,18 @@ impl Media for Timed {
         self.inner.set_tables(end);
     }
 
-    fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.inner.load_in(offset, bytes)
+    unsafe fn load_in(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.load_in(offset, bytes) }
     }
 
     fn settle(&self) -> io::Result<()> {
         self.inner.settle()
     }
 
-    fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.inner.write_back(offset, bytes)
+    unsafe fn write_back(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.write_back(offset, bytes) }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -219,12 +229,14 @@ impl Media for Timed {
         self.inner.lock(lock, wait)
     }
 
-    fn leave(&self, lock: u32) {
-        self.inner.leave(lock);
+    unsafe fn leave(&self, lock: u32) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.leave(lock) };
     }
 
-    fn unlock(&self, lock: u32) {
-        self.inner.unlock(lock);
+    unsafe fn unlock(&self, lock: u32) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.unlock(lock) };
     }
 }
 
@@ -239,7 +251,7 @@ mod tests {
         let timed = Timed::new(Arc::new(Sim::new(4096)), pcm);
         let start = Instant::now();
         for _ in 0..100 {
-            timed.stream(0, &[IoSlice::new(b"water")], 0);
+            stream(&timed, 0, b"water");
         }
         timed.fence();
         assert!(start.elapsed() >= 100 * pcm.write_cost(5));
@@ -247,6 +259,12 @@ mod tests {
         timed.load(0, &mut got);
         assert_eq!(&got, b"water");
         assert!(timed.describe().contains("pcm"));
+    }
+
+    #[expect(unsafe_code, reason = "stores to a medium by itself")]
+    fn stream(memory: &Timed, at: u64, bytes: &[u8]) {
+        // SAFETY: each test's thread has its memory alone, and lends out nothing.
+        unsafe { memory.stream(at, &[IoSlice::new(bytes)], 0) };
     }
 
     fn fam(name: &str) -> (Timed, Profile) {
@@ -265,7 +283,7 @@ mod tests {
         let line = [1; 64];
         let write = |memory: &Timed| {
             for _ in 0..20 {
-                memory.stream(64, &[IoSlice::new(&line)], 0);
+                stream(memory, 64, &line);
             }
             memory.fence();
         };
@@ -288,7 +306,7 @@ mod tests {
         assert!(timed(|| memory.load(128, &mut to)) >= profile.read_cost(64));
         let again = (0..20).map(|_| timed(|| memory.charge_read(128, 64))).min();
         assert!(again.unwrap() < profile.read_cost(64));
-        let write = || memory.stream(128, &[IoSlice::new(&[2; 64])], 0);
+        let write = || stream(&memory, 128, &[2; 64]);
         assert!(timed(|| (0..5).for_each(|_| write())) >= 5 * profile.write_cost(64));
     }
 

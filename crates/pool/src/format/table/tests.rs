@@ -100,7 +100,18 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
         assert_eq!(read.state.map(|s| s.head), Some(good.head));
         assert!(read.damage.unwrap().contains(word));
     }
-    // What `write_lane` does not write: a state of neither kind, and the last sequence number.
+    // What `write_lane` does not write: a state from which it could not count on,
+    for sequence in [SEQUENCE_MAX + 1, u64::MAX - 2, u64::MAX - 1] {
+        let medium = Sim::new(BYTES);
+        let mut bytes = encode(&LaneState { sequence, ..good });
+        let crc = tables(&medium).slot_crc(0, &bytes);
+        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        let at = tables(&medium).geometry.lane_entry(0);
+        (&medium as &dyn Media).store(at, &[IoSlice::new(&bytes)]);
+        let damage = tables(&medium).lane(0).damage.unwrap();
+        assert!(damage.contains("sequence numbers"), "{damage}");
+    }
+    // a state of neither kind, and the last sequence number.
     for (range, word) in [(4..8, "unknown state"), (8..16, "sequence numbers")] {
         let medium = Sim::new(BYTES);
         let mut bytes = encode(&good);
@@ -108,7 +119,7 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
         let crc = tables(&medium).slot_crc(0, &bytes);
         bytes[0..4].copy_from_slice(&crc.to_le_bytes());
         let at = tables(&medium).geometry.lane_entry(0);
-        medium.stream(at, &[IoSlice::new(&bytes)], 0);
+        (&medium as &dyn Media).store(at, &[IoSlice::new(&bytes)]);
         let read = tables(&medium).lane(0);
         assert_eq!(read.state, None);
         assert!(read.damage.unwrap().contains(word));

@@ -3,9 +3,9 @@ use super::*;
 #[test]
 fn a_fenced_store_is_in_every_image_and_an_unfenced_one_only_if_it_arrived() {
     let sim = Sim::new(256);
-    sim.stream(0, &[IoSlice::new(&[1; 64])], 0);
+    sim.store(0, vec![1; 64]);
     sim.fence();
-    sim.stream(64, &[IoSlice::new(&[2; 64])], 0);
+    sim.store(64, vec![2; 64]);
     let images = sim.crash_images();
     assert_eq!(images.points(), 4);
     assert_eq!(images.at(0, || true)[0], 0);
@@ -25,9 +25,9 @@ fn a_fenced_store_is_in_every_image_and_an_unfenced_one_only_if_it_arrived() {
 fn a_store_in_flight_never_arrives_over_a_later_one_that_was_fenced() {
     let sim = Sim::new(256);
     thread::scope(|scope| {
-        scope.spawn(|| sim.stream(0, &[IoSlice::new(&[1; 128])], 0));
+        scope.spawn(|| sim.store(0, vec![1; 128]));
     });
-    sim.stream(0, &[IoSlice::new(&[2; 64])], 0);
+    sim.store(0, vec![2; 64]);
     sim.fence();
     let image = sim.crash_images().at(3, || true);
     assert_eq!(image[..128], [[2; 64], [1; 64]].concat());
@@ -39,7 +39,7 @@ fn a_store_in_flight_never_arrives_over_a_later_one_that_was_fenced() {
 fn a_fence_of_one_thread_does_not_cover_anothers_stores() {
     let sim = Sim::new(256);
     thread::scope(|scope| {
-        scope.spawn(|| sim.stream(0, &[IoSlice::new(&[1; 64])], 0));
+        scope.spawn(|| sim.store(0, vec![1; 64]));
     });
     sim.fence();
     assert_eq!(sim.crash_images().at(2, || false)[0], 0);

@@ -391,11 +391,12 @@ fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() 
         second_generation(On::Memory, rng, |_, image| {
             let (durable, seen) = (image(0), image(1));
             let sim = Arc::new(Sim::from_image(durable.clone()));
+            let media: &dyn Media = &*sim;
             thread::scope(|scope| {
                 scope.spawn(|| {
                     for (at, line) in (0..).step_by(64).zip(seen.chunks(64)) {
                         if line != &durable[at..at + 64] {
-                            sim.stream(at as u64, &[IoSlice::new(line)], 0);
+                            media.store(at as u64, &[IoSlice::new(line)]);
                         }
                     }
                 });

@@ -11,9 +11,13 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
     path::Path,
+    thread,
+    time::{Duration, Instant},
 };
 
 const LOCK: &str = "LOCK";
+/// A process that the lock's last owner was just starting has it, too, until it executes its program.
+const STARTING: Duration = Duration::from_millis(500);
 
 /// Takes the store's lock, making its directory if `create` says so. A directory that holds something else is
 /// left as it is.
@@ -35,12 +39,20 @@ pub(super) fn lock(dir: &Path, create: bool) -> Result<File, StoreError> {
         .write(true)
         .open(&path)
         .map_err(StoreError::io("opening", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
-            dir: dir.to_owned(),
-        }),
-        Err(TryLockError::Error(e)) => Err(StoreError::io("locking", &path)(e)),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < STARTING => {
+                thread::sleep(Duration::from_millis(2));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse {
+                    dir: dir.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(e)) => return Err(StoreError::io("locking", &path)(e)),
+        }
     }
 }
 

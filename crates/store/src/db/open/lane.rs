@@ -1,7 +1,8 @@
 //! The pool's lane at an opening: what the last session left in one, and how a lane is claimed. docs/store-format.md, "Opening", 2.
 //!
-//! Acknowledged writes may be in the pool that the manifest names, so exactly that pool must have been given; without it nothing is opened, unless `salvage`
-//! gives them up. A pool that has a lane of a store whose manifest names none is looked into all the same.
+//! Acknowledged writes may be in the pool that the manifest names, so exactly that pool must have been given, with the store's lane in it as the last session
+//! left it; without it nothing is opened, unless `salvage` gives them up. A pool that has a lane of a store whose manifest names none is looked into all the
+//! same: what a session that the manifest does not know of left there is found, and a lane that is older than the manifest is no part of the store.
 
 use crate::{
     error::StoreError,
@@ -9,8 +10,8 @@ use crate::{
     manifest::{PoolRef, State},
     options::{StoreOptions, Variant},
 };
-use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, Recovered};
-use std::path::Path;
+use forebay_pool::{ClaimOptions, Lane, LaneCheck, Lsn, Pool, Recovered};
+use std::{path::Path, time::Duration};
 
 /// A lane that an earlier session left something in, and that.
 pub(super) type LeftLane = (Lane, Recovered);
@@ -24,37 +25,83 @@ pub(super) fn claim_left(
     given_up: &GivenUp,
 ) -> Result<Option<LeftLane>, StoreError> {
     let pool = match (&state.pool, pool) {
-        (Some(left), pool) => match the_one_left(dir, left, pool, options, given_up)? {
-            Some(pool) => pool,
-            None => return Ok(None),
+        (Some(left), pool) => match (the_one_left(dir, left, pool, options, given_up)?, pool) {
+            (Some(pool), _) => pool,
+            (None, Some(other)) => return claim_unnamed(dir, state, other, options, given_up),
+            (None, None) => return Ok(None),
         },
         // A pool that has records of this store all the same is ahead of its manifest, which is an earlier copy. Also a first opening
         // that was cut may have taken a lane there.
-        (None, Some(pool)) => return claim_unnamed(dir, state, pool, options),
+        (None, Some(pool)) => return claim_unnamed(dir, state, pool, options, given_up),
         (None, None) => return Ok(None),
     };
-    let Some(last) = pool.last_session(state.uuid)? else {
-        // A close that was cut between giving the lane back, drained, and saying so here.
-        return Ok(None);
+    let older = Older {
+        dir,
+        gives_up: "what was written since and is not in a value-log file",
+        options,
+        given_up,
     };
-    // Programs that noted no collected files could give a lane a lower number.
-    if last < state.epoch && state.retired.is_some() {
-        let found = format!(
-            "the pool {} has what session {last} left in it, and MANIFEST is of session {}: the pool is older",
-            pool.path().display(),
-            state.epoch
-        );
-        let gives_up = "what was written since and is not in a value-log file".to_owned();
-        if !options.salvage {
-            return Err(StoreError::NotOneMoment {
-                dir: dir.to_owned(),
-                found,
-                gives_up,
-            });
+    let path = pool.path().display();
+    let last = pool.last_session(state.uuid)?;
+    // Programs that noted no collected files could give a lane a lower number, and gave it back without a note.
+    let can_tell = state.retired.is_some();
+    match last {
+        // A close or an opening that was cut, which noted first that the files have everything.
+        None if state.log_end.is_some() || !can_tell => return Ok(None),
+        None => {
+            older.refuse(format!(
+                "the pool {path} has nothing of this store, and by MANIFEST session {} left its last writes there: the pool is older",
+                state.epoch
+            ))?;
+            return Ok(None);
         }
-        given_up.say(format!("{gives_up}: {found}"));
+        Some(last) if last < state.epoch && can_tell => {
+            // With everything in the files, one that an opening had just made when it was cut will do.
+            if state.log_end.is_none() || has_records(pool, state) {
+                older.refuse(format!(
+                    "the pool {path} has what session {last} left in it, and MANIFEST is of session {}: the pool is older",
+                    state.epoch
+                ))?;
+            }
+        }
+        Some(_) => {}
     }
     claim(dir, state, pool, options).map(Some)
+}
+
+/// True if the store's lane in the pool has any record, as far as that can be told without claiming it. A lane that was just made, by an opening that was
+/// cut then, has none, and no number of its own yet.
+fn has_records(pool: &Pool, state: &State) -> bool {
+    let mut ours = (pool.lanes().into_iter()).filter(|lane| lane.owner == state.uuid);
+    ours.any(|lane| match pool.check_lane(lane.lane) {
+        LaneCheck::Whole { records, .. } => records > 0,
+        // Who claims it is told.
+        LaneCheck::InUse => false,
+        LaneCheck::Damaged(_) => true,
+    })
+}
+
+/// A pool that is older than the manifest.
+struct Older<'a> {
+    dir: &'a Path,
+    gives_up: &'static str,
+    options: &'a StoreOptions,
+    given_up: &'a GivenUp,
+}
+
+impl Older<'_> {
+    /// An error that says what was `found`, or with salvage a note of it.
+    fn refuse(&self, found: String) -> Result<(), StoreError> {
+        if !self.options.salvage {
+            return Err(StoreError::NotOneMoment {
+                dir: self.dir.to_owned(),
+                found,
+                gives_up: self.gives_up.to_owned(),
+            });
+        }
+        self.given_up.say(format!("{}: {found}", self.gives_up));
+        Ok(())
+    }
 }
 
 /// The given pool, if it is the one that the manifest names: `left`. None if salvage gives up what is in that.
@@ -90,28 +137,50 @@ fn the_one_left<'a>(
     })
 }
 
-/// The lane in a pool that the manifest does not name, if it has records.
+/// The lane in a pool that the manifest does not name, if it has records and is of a session that the manifest does not know of.
 fn claim_unnamed(
     dir: &Path,
     state: &State,
     pool: &Pool,
     options: &StoreOptions,
+    given_up: &GivenUp,
 ) -> Result<Option<LeftLane>, StoreError> {
-    if !pool.has_lane(state.uuid)? {
+    let Some(last) = pool.last_session(state.uuid)? else {
         return Ok(None);
+    };
+    // The session that the manifest knows of has given its lane back, or has never had one.
+    let is_older = last <= state.epoch && state.retired.is_some() && has_records(pool, state);
+    if is_older {
+        let older = Older {
+            dir,
+            gives_up: "what is in that lane, which is in the value-log files or was given up before",
+            options,
+            given_up,
+        };
+        older.refuse(format!(
+            "the pool {} has a lane with what session {last} left in it, and by MANIFEST, which is of session {}, nothing is in that pool any more: the pool is older",
+            pool.path().display(),
+            state.epoch
+        ))?;
     }
     let (lane, recovered) = claim(dir, state, pool, options)?;
-    if recovered.records().next().is_some() {
+    if !is_older && recovered.records().next().is_some() {
         return Ok(Some((lane, recovered)));
     }
-    // Taken by an opening that was cut before it was noted.
+    // Without records: taken by an opening that was cut before it was noted.
+    give_up(pool.path(), (lane, recovered))?;
+    Ok(None)
+}
+
+/// Gives the lane back to the pool, whatever is in it.
+pub(super) fn give_up(path: &Path, (lane, recovered): LeftLane) -> Result<(), StoreError> {
     drop(recovered);
+    while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+        sealed.release();
+    }
     match lane.remove() {
-        true => Ok(None),
-        false => Err(StoreError::damaged(
-            pool.path(),
-            "an empty lane has records",
-        )),
+        true => Ok(()),
+        false => Err(StoreError::damaged(path, "its lane could not be given up")),
     }
 }
 

@@ -4,7 +4,7 @@
 //! as it is, but for what salvage gives up. [`Session::note`] is the opening's last step, and the one that makes it a session of the
 //! store: nothing is appended before.
 
-use super::lane::{LeftLane, claim_left};
+use super::lane::{LeftLane, claim_left, give_up};
 use crate::{
     db::check::Parts,
     disk::Disk,
@@ -15,9 +15,9 @@ use crate::{
     manifest::{Manifest, PoolRef, State},
     options::{StoreOptions, Variant},
 };
-use forebay_pool::{Lsn, Pool};
+use forebay_pool::{Lsn, Pool, format::layout::LSN_MAX};
 use parking_lot::Mutex;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 /// Name of the index's directory in the store's.
 const INDEX: &str = "index";
@@ -66,6 +66,11 @@ impl<'a> Session<'a> {
                 ..IndexOptions::default()
             },
         )?;
+        let watermark = index.watermark();
+        if watermark > LSN_MAX {
+            let what = format!("its watermark is log address {watermark}, which no log reaches");
+            return Err(StoreError::damaged(&dir.join(INDEX), what));
+        }
         let session = Self {
             dir,
             disk,
@@ -112,19 +117,9 @@ impl<'a> Session<'a> {
             }
         }
         match lane {
-            Some((lane, recovered)) if found.iter().any(|c| c.lane_is_stale) => {
-                drop(recovered);
-                // The files have more: what the lane has must not be written over it.
-                while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
-                    sealed.release();
-                }
-                match lane.remove() {
-                    true => Ok(None),
-                    false => Err(StoreError::damaged(
-                        self.dir,
-                        "its lane could not be given up",
-                    )),
-                }
+            // The files have more: what the lane has must not be written over it.
+            Some(lane) if found.iter().any(|c| c.lane_is_stale) => {
+                give_up(self.dir, lane).map(|()| None)
             }
             lane => Ok(lane),
         }

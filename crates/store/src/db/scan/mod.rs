@@ -121,13 +121,15 @@ impl Scan {
     fn ask_for(&self, addresses: Vec<Address>) {
         let mut ranges: Vec<(u64, u64)> = addresses
             .iter()
-            .map(|a| (a.lsn, a.lsn + u64::from(a.len)))
+            .map(|a| (a.lsn, a.lsn.saturating_add(u64::from(a.len))))
             .collect();
         ranges.sort_unstable();
         let log = &self.keys.shared().log;
         let mut ranges = ranges.into_iter().peekable();
         while let Some((start, mut end)) = ranges.next() {
-            while let Some((_, next_end)) = ranges.next_if(|(next, _)| *next <= end + 4096) {
+            while let Some((_, next_end)) =
+                ranges.next_if(|(next, _)| *next <= end.saturating_add(4096))
+            {
                 end = next_end.max(end);
             }
             if let Some(file) = log.find(start) {

@@ -1,0 +1,62 @@
+//! The collector after something went wrong.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    hook_disk::{Doing, HookDisk},
+    tiny,
+};
+use forebay_store::Variant;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn a_collector_that_failed_says_why_and_tries_again_though_nothing_is_written() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let disk = HookDisk::new({
+        let fails = Arc::clone(&fails);
+        move |doing| {
+            let is_collector = thread::current().name() == Some("forebay-gc");
+            match doing {
+                // It cannot take a file out of the manifest.
+                Doing::Rename(_) if is_collector && fails.load(SeqCst) => {
+                    Err(io::Error::from_raw_os_error(5))
+                }
+                _ => Ok(()),
+            }
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let options = tiny(Variant::NoSync);
+    let store = options
+        .open_on(disk, None, dir.path().join("store"), None)
+        .unwrap();
+    let begun = Instant::now();
+    while store.stats().trouble.is_none() {
+        for key in 0..20u8 {
+            store.put(&[key], &[key; 20_000]).unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never fails");
+    }
+    // Nothing is written from now on, and it stays as it is.
+    for _ in 0..5 {
+        thread::sleep(Duration::from_millis(100));
+        let stats = store.stats();
+        assert!(stats.trouble.unwrap().contains("writing"));
+        assert_eq!(stats.gc_files_removed, 0);
+    }
+    fails.store(false, SeqCst);
+    let mended = Instant::now();
+    while store.stats().gc_files_removed == 0 || store.stats().trouble.is_some() {
+        assert!(mended.elapsed() < Duration::from_secs(60), "it has stopped");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
