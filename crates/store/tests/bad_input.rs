@@ -389,7 +389,7 @@ fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
 }
 
 #[test]
-fn a_lock_that_goes_to_a_process_that_is_being_started_keeps_nobody_out() {
+fn a_lock_that_goes_to_a_process_that_is_being_started_does_not_keep_the_store_closed() {
     let bench = closed();
     let lock = OpenOptions::new()
         .write(true)
