@@ -24,12 +24,8 @@ pub fn closing(fd: c_int) {
         return;
     };
     let known = session::there().filter(|_| !interrupted());
-    let _held = known.map(|_| {
-        let mut file = process::local(number);
-        // The number may come back for another open file.
-        file.position = None;
-        file
-    });
+    // The number may come back for another open file: not while a write to this one is under way.
+    let _held = known.map(|_| process::local(number));
     table::set_entry(fd, None);
     // Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
     if let Some(session) = known
@@ -64,13 +60,12 @@ pub fn flags_changed(fd: c_int, flags: c_int) {
         return;
     };
     if interrupted() {
-        // Its duplicates' flags and positions are not known any more.
+        // Its duplicates' flags are not known any more.
         mark_range_unknown(number);
         table::set_entry(fd, Some(entry.with_flags(flags)));
         return;
     }
-    let mut file = process::local(number);
-    file.position = None;
+    let _held = process::local(number);
     // Duplicates share their flags.
     for (other, known) in table::descriptors_of(number) {
         if sys::same_open_file(fd, other) {

@@ -21,10 +21,8 @@ const FILE: u32 = 0x1FF;
 const PRESENT: u32 = 1 << 9;
 /// Opened with `O_APPEND`.
 const APPEND: u32 = 1 << 10;
-/// Opened with `O_WRONLY`: only writes and `lseek` move its position.
-const WRITE_ONLY: u32 = 1 << 14;
 /// Inherited from before this program was executed, of a file that the run absorbs: before it is written to, this process joins it.
-const INHERITED: u32 = 1 << 15;
+const INHERITED: u32 = 1 << 14;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
     (1 << 11, libc::O_DSYNC),
@@ -47,9 +45,6 @@ impl Entry {
         if flags & libc::O_APPEND != 0 {
             word |= APPEND;
         }
-        if flags & libc::O_ACCMODE == libc::O_WRONLY {
-            word |= WRITE_ONLY;
-        }
         Self(word)
     }
 
@@ -61,12 +56,6 @@ impl Entry {
 
     pub(super) fn append(self) -> bool {
         self.0 & APPEND != 0
-    }
-
-    /// True if we see everything that moves its position.
-    #[inline]
-    pub(super) fn position_is_ours(self) -> bool {
-        self.0 & (WRITE_ONLY | APPEND) == WRITE_ONLY
     }
 
     /// The same descriptor after its flags were changed to `flags`.
