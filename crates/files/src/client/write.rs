@@ -194,6 +194,10 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             if file.error().is_some() {
                 session.repair(number)?;
             }
+            if file.lock.is_held() {
+                // Of a write that is under way the kernel may have what the lane has not, and if its process is dead never gets.
+                drop(lock(session, number));
+            }
             session.commit(file.end.load(Acquire)).or_else(|_| {
                 // The pool's disk failed, or the run ended: the file is plain next.
                 if !session.is_orphan() {
