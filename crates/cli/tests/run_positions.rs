@@ -166,3 +166,35 @@ cut()
     );
     assert_eq!(recovered, [[b'b'; 100], [b'b'; 100], [b'a'; 100]].concat());
 }
+
+#[test]
+fn a_descriptor_that_begins_to_append_changes_no_other_where_nobody_may_compare_them() {
+    nothing_is_lost(
+        Disk::All,
+        r#"
+fails("kcmp", REFUSED)
+fd, other = opened("a.log"), opened("a.log")
+logged(fd, b"a", 5)
+fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+os.pwrite(other, b"b" * 100, 100)
+os.pwrite(fd, b"c" * 100, 0)
+os.fdatasync(fd)
+cut()
+"#,
+    );
+}
+
+#[test]
+fn writes_to_an_open_file_that_another_process_has_append_are_recovered_where_they_went() {
+    nothing_is_lost(
+        Disk::All,
+        r#"
+fd = opened("a.log")
+logged(fd, b"a", 5)
+spawned(f"import fcntl; fcntl.fcntl({fd}, fcntl.F_SETFL, os.O_APPEND)")
+os.pwrite(fd, b"b" * 100, 100)
+os.fdatasync(fd)
+cut()
+"#,
+    );
+}

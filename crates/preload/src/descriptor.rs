@@ -90,6 +90,11 @@ hooks! {
     missing missing(-1);
     plain if (is_plain(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
+        if command == libc::F_SETFL
+            && let Err(failed) = client(|| client::changing_flags(fd, argument as c_int))
+        {
+            return failed.with(-1);
+        }
         if is_in_the_way(command) && is_open(fd) {
             tell_client(|| client::make_way_from(argument as c_int));
         }
@@ -100,10 +105,6 @@ hooks! {
                 let mut hidden_flags = 0;
                 tell_client(|| hidden_flags = client::hidden_flags(fd));
                 result | hidden_flags | layer::hidden_flags(fd)
-            }
-            libc::F_SETFL if result >= 0 => {
-                tell_client(|| client::flags_changed(fd, argument as c_int));
-                result
             }
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if !is_plain(fd) => {
                 duplicated(fd, result)

@@ -1,13 +1,13 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    interrupted,
-    process::{self, mark_range_unknown},
+    interrupted, process,
     retire::retire,
     session,
     table::{self, Entry},
 };
 use crate::{shared::Gone, sys, wire::Request};
+use rustix::{fs::OFlags, io::Errno};
 use std::ffi::c_int;
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
@@ -50,27 +50,17 @@ pub fn duplicated(from: c_int, to: c_int) {
     let _ = retire(from);
 }
 
-/// After `fcntl(F_SETFL)` changed the flags of an absorbed `fd`.
-pub fn flags_changed(fd: c_int, flags: c_int) {
-    let Some(entry) = table::entry(fd) else {
-        return;
-    };
-    let Some(number) = entry.file() else {
-        table::set_entry(fd, Some(entry.with_flags(flags)));
-        return;
-    };
-    if interrupted() {
-        // Its duplicates' flags are not known any more.
-        mark_range_unknown(number);
-        table::set_entry(fd, Some(entry.with_flags(flags)));
-        return;
-    }
-    let _held = process::local(number);
-    // Duplicates share their flags.
-    for (other, known) in table::descriptors_of(number) {
-        if sys::same_open_file(fd, other) {
-            table::set_entry(other, Some(known.with_flags(flags)));
-        }
+/// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says where its writes go, and is the same for all of the open file, of
+/// whichever process: a file is plain before that changes.
+///
+/// # Errors
+/// As [`retire`].
+pub fn changing_flags(fd: c_int, flags: c_int) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let appends = rustix::fs::fcntl_getfl(raw)?.contains(OFlags::APPEND);
+    match table::entry(fd) {
+        Some(_) if appends != (flags & libc::O_APPEND != 0) => retire(fd),
+        _ => Ok(()),
     }
 }
 

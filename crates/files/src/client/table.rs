@@ -58,16 +58,6 @@ impl Entry {
         self.0 & APPEND != 0
     }
 
-    /// The same descriptor after its flags were changed to `flags`.
-    pub(super) fn with_flags(self, flags: c_int) -> Self {
-        let append = if flags & libc::O_APPEND != 0 {
-            APPEND
-        } else {
-            0
-        };
-        Self(self.0 & !APPEND | append)
-    }
-
     /// The flags that the kernel does not know of.
     pub(super) fn hidden(self) -> c_int {
         HIDDEN
