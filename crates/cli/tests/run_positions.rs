@@ -31,7 +31,7 @@ def spawned(code, **without):
 def fails(call, action):
     """From now on this system call of this process is not made: seccomp's action instead."""
     number = {"x86_64": {"lseek": 8, "kcmp": 312}, "aarch64": {"lseek": 62, "kcmp": 272}}[os.uname().machine][call]
-    code = struct.pack("=HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number, 6, 0, 0, action, 6, 0, 0, 0x7FFF0000)
+    code = struct.pack("=" + "HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number, 6, 0, 0, action, 6, 0, 0, 0x7FFF0000)
     memory = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("=Hxxxxxx", 4) + struct.pack("P", ctypes.addressof(memory)))
     libc = ctypes.CDLL(None)
@@ -194,6 +194,34 @@ logged(fd, b"a", 5)
 spawned(f"import fcntl; fcntl.fcntl({fd}, fcntl.F_SETFL, os.O_APPEND)")
 os.pwrite(fd, b"b" * 100, 100)
 os.fdatasync(fd)
+cut()
+"#,
+    );
+}
+
+#[test]
+fn what_threads_write_while_another_exchanges_their_descriptor_is_logged_of_the_file_it_went_to() {
+    nothing_is_lost(
+        Disk::Synced,
+        r#"
+libc = ctypes.CDLL(None)
+fd, others = opened("a.log", os.O_APPEND), [opened(name, os.O_APPEND) for name in ("b.log", "a.log")]
+is_done = False
+def write():
+    n = 0
+    while not is_done:
+        n += 1
+        os.write(fd, b"%07d " % n)
+writers = [threading.Thread(target=write) for _ in range(2)]
+for writer in writers:
+    writer.start()
+for n in range(30_000):
+    libc.dup2(others[n % 2], fd)
+is_done = True
+for writer in writers:
+    writer.join()
+for each in others:
+    os.fdatasync(each)
 cut()
 "#,
     );

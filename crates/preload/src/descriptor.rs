@@ -151,21 +151,21 @@ fn concerns(from: c_int, to: c_int) -> bool {
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    let real = || match client::may_be_own(to) {
-        true => client(|| client::making_way(to, || checked(real())))
-            .unwrap_or_else(|failed| failed.with(-1)),
-        false => real(),
-    };
-    if !client::absorbs(to) && !client::is_own(to) {
-        return duplicated(from, real());
-    }
-    if !is_open(from) || !is_allowed(to) {
+    if client::is_own(to) && (!is_open(from) || !is_allowed(to)) {
         return bad_descriptor();
     }
-    without_cancellation(|| {
-        tell_client(|| client::closing(to));
-        duplicated(from, real())
-    })
+    let put = || match client::may_be_own(to) {
+        true => client::making_way(to, || checked(real())),
+        false => checked(real()),
+    };
+    match client(|| client::replacing(from, to, put)) {
+        Ok(to) => {
+            pages::duplicated(from, to);
+            layer::duplicated(from, to);
+            to
+        }
+        Err(failed) => failed.with(-1),
+    }
 }
 
 fn is_open(fd: c_int) -> bool {

@@ -1,12 +1,14 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    interrupted, process,
+    interrupted,
+    process::{self, File},
     retire::retire,
-    session,
+    session::{self, Session},
     table::{self, Entry},
 };
 use crate::{shared::Gone, sys, wire::Request};
+use parking_lot::MutexGuard;
 use rustix::{fs::OFlags, io::Errno};
 use std::ffi::c_int;
 
@@ -27,15 +29,69 @@ pub fn closing(fd: c_int) {
     // The number may come back for another open file: not while a write to this one is under way.
     let _held = known.map(|_| process::local(number));
     table::set_entry(fd, None);
-    // Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
-    if let Some(session) = known
-        && session.page.files[number].gone() == Gone::Yes
+    if let Some(session) = known {
+        tell_released(session, number);
+    }
+}
+
+/// A descriptor of the file is gone. Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
+fn tell_released(session: &Session, number: usize) {
+    if session.page.files[number].gone() == Gone::Yes
         && table::descriptors_of(number).next().is_none()
     {
         session.tell(&Request::Released {
             file: number as u32,
         });
     }
+}
+
+/// Makes `to` a duplicate of `from`, another descriptor, by `real` (`dup2`, `dup3`). What other threads write to `to` meanwhile goes to the old file before, or to the
+/// new one after it, and is logged as what it is; only a write that a thread was about to begin to an open file which is not absorbed may pass by the lane
+/// then.
+///
+/// # Errors
+/// Those of `real`; as [`retire`].
+pub fn replacing(
+    from: c_int,
+    to: c_int,
+    real: impl FnOnce() -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    if sys::in_vforked_child() {
+        return real();
+    }
+    if !table::has_place_for(to) {
+        // It would write round the lane.
+        retire(from)?;
+        return real();
+    }
+    let known = session::there().filter(|_| !interrupted());
+    loop {
+        let entries = (table::entry(from), table::entry(to));
+        let (source, target) = entries;
+        let numbers = [source, target].map(|entry| entry.and_then(Entry::file));
+        let held = known.map(|_| hold_in_turn(numbers));
+        if (table::entry(from), table::entry(to)) != entries {
+            continue;
+        }
+        // Who finds the new file by it waits for that one's lock; who finds the old one, for the old one's.
+        if numbers[0].is_some() {
+            table::set_entry(to, source);
+        }
+        let done = real();
+        table::set_entry(to, if done.is_ok() { source } else { target });
+        drop(held);
+        if let (Some(session), Some(old)) = (known, numbers[1]) {
+            tell_released(session, old);
+        }
+        return done;
+    }
+}
+
+/// The locks of files in this process, in the order of their numbers.
+fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, File>>; 2] {
+    let [one, other] = numbers;
+    let (first, last) = (one.min(other), one.max(other));
+    [first.filter(|_| first != last), last].map(|number| number.map(process::local))
 }
 
 /// After `to` became a duplicate of `from`.

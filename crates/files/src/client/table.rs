@@ -97,6 +97,11 @@ pub(super) fn entry(fd: c_int) -> Option<Entry> {
     (word != 0).then_some(Entry(word))
 }
 
+/// Whether anything can be noted of `fd`.
+pub(super) fn has_place_for(fd: c_int) -> bool {
+    usize::try_from(fd).is_ok_and(|fd| fd < DESCRIPTORS)
+}
+
 /// Notes what is known of `fd`; false if it is too large for that.
 pub(super) fn set_entry(fd: c_int, entry: Option<Entry>) -> bool {
     let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) else {
