@@ -146,7 +146,7 @@ fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
 }
 
 #[test]
-fn where_mounts_are_not_known_an_emulated_pool_beside_the_file_is_not_written_over_it() {
+fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk() {
     let mut place = Place::new();
     place.has_mounts = false;
     let (path, file) = place.file("a");
