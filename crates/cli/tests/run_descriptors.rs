@@ -105,6 +105,36 @@ print(len(os.read(again, 5000)), is_locked("a.log"))
 }
 
 #[test]
+fn what_openat2_opens_is_absorbed_whether_the_c_library_has_it_or_not() {
+    let ran = python(
+        r#"
+libc = ctypes.CDLL(None, use_errno=True)
+def how(flags, *more):
+    return (ctypes.c_uint64 * (3 + len(more)))(flags, 0o600 if flags & os.O_CREAT else 0, 0, *more)
+def result(opened):
+    return ctypes.get_errno() if opened < 0 else opened
+new = how(os.O_RDWR | os.O_CREAT | os.O_DSYNC)
+fd = libc.openat2(-100, b"a.log", new, ctypes.c_size_t(24))
+assert list(new)[0] == os.O_RDWR | os.O_CREAT | os.O_DSYNC
+assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DSYNC
+logged(fd, 3)
+again = libc.syscall(437, -100, b"a.log", how(os.O_RDWR | os.O_TRUNC, 0), ctypes.c_size_t(32))
+assert os.fstat(again).st_size == 0
+logged(again, 2)
+# As the kernel refuses it.
+ENOENT, EFAULT, E2BIG, EINVAL = 2, 14, 7, 22
+print([result(libc.openat2(-100, b"none.log", how(os.O_RDWR), ctypes.c_size_t(24))),
+       result(libc.openat2(-100, b"a.log", None, ctypes.c_size_t(24))),
+       result(libc.openat2(-100, b"a.log", how(os.O_RDWR, 1), ctypes.c_size_t(32))),
+       result(libc.openat2(-100, b"a.log", how(os.O_RDWR), ctypes.c_size_t(8)))])
+"#,
+    )
+    .ok();
+    assert_eq!(ran.text(), "[2, 14, 7, 22]\n", "{}", ran.stderr);
+    absorbed(&ran, "a.log", "5");
+}
+
+#[test]
 fn locks_on_a_file_outlive_its_sync_by_a_program_whose_supervisor_is_gone() {
     let ran = python(
         r#"

@@ -6,6 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
+    cut::put_back,
     databases::{boot_anew, moment, random, small_pool},
 };
 use forebay_bench::data::Random;
@@ -17,7 +18,6 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
-    path::Path,
     process::Stdio,
     thread,
     time::{Duration, Instant},
@@ -119,22 +119,6 @@ fn round(end: End, random: &mut Random) {
         );
     }
     assert!(appended.len() > 20, "the writers hardly wrote");
-}
-
-/// The files are as they were synced last. Their inodes are the same.
-fn put_back(synced: &Path) {
-    let mut left = vec![synced.to_owned()];
-    while let Some(path) = left.pop() {
-        if path.is_dir() {
-            left.extend(fs::read_dir(path).unwrap().map(|e| e.unwrap().path()));
-        } else if path.extension().is_some_and(|kind| kind == "log") {
-            let to = Path::new("/").join(path.strip_prefix(synced).unwrap());
-            fs::write(&to, fs::read(&path).unwrap()).unwrap();
-            let synced_at = fs::metadata(&path).unwrap().modified().unwrap();
-            let file = File::options().write(true).open(to).unwrap();
-            file.set_modified(synced_at).unwrap();
-        }
-    }
 }
 
 /// The whole records of the log.

@@ -120,15 +120,6 @@ pub(crate) fn complain(what: &str) {
     }
 }
 
-/// True if two descriptors share one open file (or if that cannot be told).
-pub(crate) fn same_open_file(one: c_int, other: c_int) -> bool {
-    const KCMP_FILE: c_int = 0;
-    let us = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: numbers only.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, us, us, KCMP_FILE, one, other) };
-    one == other || order <= 0
-}
-
 /// The head of a thread's robust list, as the kernel has it.
 #[repr(C)]
 struct RobustHead {

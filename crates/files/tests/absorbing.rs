@@ -192,3 +192,24 @@ fn a_file_that_the_first_process_closed_is_absorbed_for_the_second() {
         [content(1, 100), content(2, 100)].concat()
     );
 }
+
+#[test]
+fn an_open_that_fails_because_the_file_cannot_be_made_plain_has_not_truncated_it() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    run.open("a", &path, APPEND);
+    run.call("write a 1 300").unwrap();
+    lab.inject(libc::EIO, u64::MAX);
+    assert_eq!(run.call("retire a"), Err(libc::EIO));
+    let truncating = libc::O_WRONLY | libc::O_TRUNC;
+    let open = format!("open again {} {truncating}", path.display());
+    assert_eq!(run.call(&open), Err(libc::EIO));
+    assert_eq!(fs::read(&path).unwrap(), content(1, 300));
+    lab.inject(libc::EIO, 0);
+    // It is written again, and plain.
+    assert_eq!(run.call("sync a"), Ok(0));
+    assert_eq!(run.call(&open), Ok(0));
+    assert!(fs::read(&path).unwrap().is_empty());
+    run.end();
+}

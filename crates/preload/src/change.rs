@@ -81,7 +81,7 @@ hooks! {
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && !layer::sees(from) && !pages::is_cached(from);
+    plain if is_plain(to) && is_plain(from);
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -89,7 +89,7 @@ hooks! {
 
     fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && !layer::sees(from) && !pages::is_cached(from);
+    plain if is_plain(to) && is_plain(from);
     else |real| transfer((from, from_offset), (to, ptr::null()), || {
         // SAFETY: our caller's arguments.
         unsafe { real(to, from, from_offset, bytes) }
@@ -97,7 +97,7 @@ hooks! {
 
     fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && !layer::sees(from) && !pages::is_cached(from);
+    plain if is_plain(to) && is_plain(from);
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -165,7 +165,12 @@ fn transfer(
     (to, to_offset): (c_int, *const loff_t),
     transfer: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if let Err(failed) = retire(to).and_then(|()| pages::leave(from)) {
+    let prepared = retire(to).and_then(|()| match from_offset.is_null() {
+        // The kernel moves its position, and may wait for the other end meanwhile: no write by it can be told where it went.
+        true => retire(from),
+        false => pages::leave(from),
+    });
+    if let Err(failed) = prepared {
         return failed.with(-1);
     }
     let (read, written) = (layer::begin(from), layer::begin(to));

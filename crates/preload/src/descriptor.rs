@@ -90,6 +90,11 @@ hooks! {
     missing missing(-1);
     plain if (is_plain(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
+        if command == libc::F_SETFL
+            && let Err(failed) = client(|| client::changing_flags(fd, argument as c_int))
+        {
+            return failed.with(-1);
+        }
         if is_in_the_way(command) && is_open(fd) {
             tell_client(|| client::make_way_from(argument as c_int));
         }
@@ -100,10 +105,6 @@ hooks! {
                 let mut hidden_flags = 0;
                 tell_client(|| hidden_flags = client::hidden_flags(fd));
                 result | hidden_flags | layer::hidden_flags(fd)
-            }
-            libc::F_SETFL if result >= 0 => {
-                tell_client(|| client::flags_changed(fd, argument as c_int));
-                result
             }
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if !is_plain(fd) => {
                 duplicated(fd, result)
@@ -150,21 +151,21 @@ fn concerns(from: c_int, to: c_int) -> bool {
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    let real = || match client::may_be_own(to) {
-        true => client(|| client::making_way(to, || checked(real())))
-            .unwrap_or_else(|failed| failed.with(-1)),
-        false => real(),
-    };
-    if !client::absorbs(to) && !client::is_own(to) {
-        return duplicated(from, real());
-    }
-    if !is_open(from) || !is_allowed(to) {
+    if client::is_own(to) && (!is_open(from) || !is_allowed(to)) {
         return bad_descriptor();
     }
-    without_cancellation(|| {
-        tell_client(|| client::closing(to));
-        duplicated(from, real())
-    })
+    let put = || match client::may_be_own(to) {
+        true => client::making_way(to, || checked(real())),
+        false => checked(real()),
+    };
+    match client(|| client::replacing(from, to, put)) {
+        Ok(to) => {
+            pages::duplicated(from, to);
+            layer::duplicated(from, to);
+            to
+        }
+        Err(failed) => failed.with(-1),
+    }
 }
 
 fn is_open(fd: c_int) -> bool {

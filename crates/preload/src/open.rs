@@ -1,4 +1,4 @@
-//! `open`, `openat`, `creat` in all spellings: what can change a file is opened through the client.
+//! `open`, `openat`, `openat2`, `creat` in all spellings: what can change a file is opened through the client.
 //!
 //! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened plainly. Opening through the client is a
 //! cancellation point at its start, but cannot be cancelled while it blocks. So does what a signal handler opens above a call of the client; the
@@ -6,12 +6,15 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{cancellation_point, client, is_client, missing},
+    call_context::{Failed, cancellation_point, client, is_client, missing},
     checkpoint, layer, memory, pages,
     real::hooks,
+    system_call,
 };
 use forebay_files::client;
-use libc::{AT_FDCWD, c_char, c_int, mode_t};
+use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, mode_t, size_t};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
 
 hooks! {
     fn [open open64 __open __open64] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
@@ -28,6 +31,18 @@ hooks! {
     else |real| open_file(dir, path, flags, |flags| {
         // SAFETY: our caller's arguments, but for the flags.
         unsafe { real(dir, path, flags, mode) }
+    });
+
+    // In the C library since glibc 2.43; before, programs call it by `syscall`, which comes here.
+    fn [openat2] (dir: c_int, path: *const c_char, how: *const c_void, bytes: size_t) -> c_int;
+    missing open_how(dir, path, (how, bytes), |how| {
+        // SAFETY: our caller's arguments, but for the flags.
+        unsafe { system_call::plainly(libc::SYS_openat2, [dir.into(), path.addr() as c_long, how.addr() as c_long, bytes as c_long]) }
+    });
+    plain if false;
+    else |real| open_how(dir, path, (how, bytes), |how| {
+        // SAFETY: as above.
+        unsafe { real(dir, path, how, bytes) }
     });
 
     fn [__open_2 __open64_2] (path: *const c_char, flags: c_int) -> c_int;
@@ -71,6 +86,45 @@ pub(crate) fn can_change(flags: c_int) -> bool {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
     // O_TMPFILE has the bit of O_DIRECTORY; the file that it makes has no name.
     writes && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0
+}
+
+/// The bytes of a `struct open_how` that are known: it had 24 at first, and may grow.
+const HOW_BYTES: usize = 128;
+
+/// Opens a file as `how` says, whose first field are the flags; `real` opens it by another one.
+fn open_how(
+    dir: c_int,
+    path: *const c_char,
+    (how, bytes): (*const c_void, size_t),
+    mut real: impl FnMut(*const c_void) -> c_int,
+) -> c_int {
+    const FLAGS: usize = size_of::<u64>();
+    if bytes > HOW_BYTES {
+        // As a kernel that knows less than its caller.
+        return Failed::of(Errno::TOOBIG).with(-1);
+    }
+    let mut place = [const { MaybeUninit::uninit() }; HOW_BYTES];
+    // SAFETY: our caller does not change it meanwhile; any bytes are bytes.
+    let Some(how_bytes) = (unsafe { memory::read_all(how.cast::<u8>(), &mut place[..bytes]) })
+    else {
+        return real(how);
+    };
+    let Some(first) = how_bytes.first_chunk_mut::<FLAGS>() else {
+        return real(how);
+    };
+    let wanted = u64::from_ne_bytes(*first);
+    let flags = wanted as c_int;
+    if is_plain(flags) {
+        return real(how);
+    }
+    open_file(dir, path, flags, |flags| {
+        let others = wanted & !u64::from(u32::MAX);
+        let flags = others | u64::from(flags.cast_unsigned());
+        if let Some(first) = how_bytes.first_chunk_mut::<FLAGS>() {
+            *first = flags.to_ne_bytes();
+        }
+        real(how_bytes.as_ptr().cast())
+    })
 }
 
 fn open_file(

@@ -19,7 +19,6 @@ hooks! {
     missing missing(-1);
     plain if false;
     else |real| {
-        tell_client(client::forking);
         // SAFETY: our caller's wish.
         let child = unsafe { real() };
         if child == 0 {
@@ -63,11 +62,10 @@ extern "C" fn start() {
     crate::write::find_all();
     find_all();
     PROCESS.store(own_pid(), Ordering::Relaxed);
-    // SAFETY: the handlers are functions of this library, which is never unloaded.
-    let registered =
-        unsafe { libc::pthread_atfork(Some(about_to_fork), None, Some(forked_in_child)) };
+    // SAFETY: the handler is a function of this library, which is never unloaded.
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
     if registered == 0 {
-        // Without them a child would go on as if it were its parent: then nothing is absorbed.
+        // Without it a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
         layer::start();
         tell_client(forebay_pages::start);
@@ -80,10 +78,6 @@ extern "C" fn end() {
         tell_client(forebay_pages::exiting);
         tell_client(client::exiting);
     }
-}
-
-unsafe extern "C" fn about_to_fork() {
-    tell_client(client::forking);
 }
 
 unsafe extern "C" fn forked_in_child() {

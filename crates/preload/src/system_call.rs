@@ -4,13 +4,13 @@
 
 use crate::{
     asynchronous,
-    call_context::{client, missing, without_cancellation},
-    change, descriptor, identity, layer, map, memory, message, name, open, pages, plain, position,
+    call_context::{missing, without_cancellation},
+    change, descriptor, identity, layer, map, message, name, open, pages, plain, position,
     real::hooks,
     sync, write,
 };
 use forebay_files::client;
-use libc::{c_char, c_int, c_long};
+use libc::{c_int, c_long};
 use std::ops::ControlFlow::{self, Break, Continue};
 
 hooks! {
@@ -23,11 +23,7 @@ hooks! {
             Break(result) => result,
             Continue(()) => {
                 // SAFETY: as above.
-                let result = unsafe { real(number, a, b, c, d, e, f) };
-                match number {
-                    libc::SYS_openat2 => after_openat2(c as *const u64, result),
-                    _ => result,
-                }
+                unsafe { real(number, a, b, c, d, e, f) }
             }
         }
     };
@@ -94,7 +90,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
         libc::SYS_openat if layer::is_there() || pages::is_configured() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
-        libc::SYS_openat2 => before_openat2(a as c_int, b as *const c_char, c as *const u64),
+        libc::SYS_openat2 => call!(open::openat2, a, b, c, d),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
         libc::SYS_truncate => call!(name::truncate, a, b),
@@ -123,32 +119,16 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
     }
 }
 
-/// The C library has no `openat2`: the client does not learn of the descriptor, so the file has to be plain.
-fn before_openat2(dir: c_int, path: *const c_char, how: *const u64) -> ControlFlow<c_long> {
-    // SAFETY: our caller changes neither meanwhile. The flags are the first field of `how`.
-    let (path, flags) = unsafe { (memory::path(path), memory::read(how)) };
-    match (path, flags) {
-        (Some(path), Some(flags)) if open::can_change(flags as c_int) => {
-            refuse(client(|| client::retire_path(dir, path)))
-        }
-        _ => Continue(()),
-    }
-}
-
-/// What was opened for writing may be absorbed by another process.
-fn after_openat2(how: *const u64, result: c_long) -> c_long {
-    // SAFETY: as in `before_openat2`.
-    let flags = unsafe { memory::read(how) };
-    if result < 0 || !flags.is_some_and(|flags| open::can_change(flags as c_int)) {
-        return result;
-    }
-    match client(|| client::opened(result as c_int)) {
-        Ok(()) => result,
-        Err(failed) => {
-            // SAFETY: the program has not got it yet.
-            unsafe { libc::close(result as c_int) };
-            failed.with(-1)
-        }
+/// A system call of at most four arguments, and nothing else: for a function that the C library may not have.
+///
+/// # Safety
+///
+/// As the system call with this number.
+pub(crate) unsafe fn plainly(number: c_long, [a, b, c, d]: [c_long; 4]) -> c_int {
+    match hidden::syscall.get() {
+        // SAFETY: our caller says so.
+        Some(real) => unsafe { real(number, a, b, c, d, 0, 0) as c_int },
+        None => missing(-1),
     }
 }
 

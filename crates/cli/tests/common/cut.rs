@@ -1,4 +1,4 @@
-//! A server whose file system is cut off under it, again and again.
+//! Power cuts: of files that are put back to what was synced, and of a server whose file system is cut off under it, again and again.
 
 use super::{
     databases::{goes_on, moment},
@@ -7,6 +7,8 @@ use super::{
 };
 use forebay_bench::{BenchError, data::Random};
 use std::{
+    fs::{self, File},
+    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
 };
@@ -72,4 +74,20 @@ pub fn cut<C: Cut>(
     }
     let running = server.start(rounds + 1).map_err(|e| e.to_string())?;
     C::faults(&running, &mut writers)
+}
+
+/// The files of a run that had `FOREBAY_TEST_SYNCED` are as they were synced last. Their inodes are the same.
+pub fn put_back(synced: &Path) {
+    let mut left = vec![synced.to_owned()];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(fs::read_dir(path).unwrap().map(|e| e.unwrap().path()));
+        } else if path.extension().is_some_and(|kind| kind == "log") {
+            let to = Path::new("/").join(path.strip_prefix(synced).unwrap());
+            fs::write(&to, fs::read(&path).unwrap()).unwrap();
+            let synced_at = fs::metadata(&path).unwrap().modified().unwrap();
+            let file = File::options().write(true).open(to).unwrap();
+            file.set_modified(synced_at).unwrap();
+        }
+    }
 }

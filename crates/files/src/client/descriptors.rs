@@ -2,12 +2,14 @@
 
 use super::{
     interrupted,
-    process::{self, mark_range_unknown},
+    process::{self, File},
     retire::retire,
-    session,
+    session::{self, Session},
     table::{self, Entry},
 };
 use crate::{shared::Gone, sys, wire::Request};
+use parking_lot::MutexGuard;
+use rustix::{fs::OFlags, io::Errno};
 use std::ffi::c_int;
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
@@ -24,22 +26,72 @@ pub fn closing(fd: c_int) {
         return;
     };
     let known = session::there().filter(|_| !interrupted());
-    let _held = known.map(|_| {
-        let mut file = process::local(number);
-        // The number may come back for another open file.
-        file.position = None;
-        file
-    });
+    // The number may come back for another open file: not while a write to this one is under way.
+    let _held = known.map(|_| process::local(number));
     table::set_entry(fd, None);
-    // Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
-    if let Some(session) = known
-        && session.page.files[number].gone() == Gone::Yes
+    if let Some(session) = known {
+        tell_released(session, number);
+    }
+}
+
+/// A descriptor of the file is gone. Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
+fn tell_released(session: &Session, number: usize) {
+    if session.page.files[number].gone() == Gone::Yes
         && table::descriptors_of(number).next().is_none()
     {
         session.tell(&Request::Released {
             file: number as u32,
         });
     }
+}
+
+/// Makes `to` a duplicate of `from`, another descriptor, by `real` (`dup2`, `dup3`). What other threads write to `to` meanwhile goes to the old file before, or to the
+/// new one after it, and is logged as what it is; only a write that a thread was about to begin to an open file which is not absorbed may pass by the lane
+/// then.
+///
+/// # Errors
+/// Those of `real`; as [`retire`].
+pub fn replacing(
+    from: c_int,
+    to: c_int,
+    real: impl FnOnce() -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
+    if sys::in_vforked_child() {
+        return real();
+    }
+    if !table::has_place_for(to) {
+        // It would write round the lane.
+        retire(from)?;
+        return real();
+    }
+    let known = session::there().filter(|_| !interrupted());
+    loop {
+        let entries = (table::entry(from), table::entry(to));
+        let (source, target) = entries;
+        let numbers = [source, target].map(|entry| entry.and_then(Entry::file));
+        let held = known.map(|_| hold_in_turn(numbers));
+        if (table::entry(from), table::entry(to)) != entries {
+            continue;
+        }
+        // Who finds the new file by it waits for that one's lock; who finds the old one, for the old one's.
+        if numbers[0].is_some() {
+            table::set_entry(to, source);
+        }
+        let done = real();
+        table::set_entry(to, if done.is_ok() { source } else { target });
+        drop(held);
+        if let (Some(session), Some(old)) = (known, numbers[1]) {
+            tell_released(session, old);
+        }
+        return done;
+    }
+}
+
+/// The locks of files in this process, in the order of their numbers.
+fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, File>>; 2] {
+    let [one, other] = numbers;
+    let (first, last) = (one.min(other), one.max(other));
+    [first.filter(|_| first != last), last].map(|number| number.map(process::local))
 }
 
 /// After `to` became a duplicate of `from`.
@@ -54,28 +106,17 @@ pub fn duplicated(from: c_int, to: c_int) {
     let _ = retire(from);
 }
 
-/// After `fcntl(F_SETFL)` changed the flags of an absorbed `fd`.
-pub fn flags_changed(fd: c_int, flags: c_int) {
-    let Some(entry) = table::entry(fd) else {
-        return;
-    };
-    let Some(number) = entry.file() else {
-        table::set_entry(fd, Some(entry.with_flags(flags)));
-        return;
-    };
-    if interrupted() {
-        // Its duplicates' flags and positions are not known any more.
-        mark_range_unknown(number);
-        table::set_entry(fd, Some(entry.with_flags(flags)));
-        return;
-    }
-    let mut file = process::local(number);
-    file.position = None;
-    // Duplicates share their flags.
-    for (other, known) in table::descriptors_of(number) {
-        if sys::same_open_file(fd, other) {
-            table::set_entry(other, Some(known.with_flags(flags)));
-        }
+/// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says where its writes go, and is the same for all of the open file, of
+/// whichever process: a file is plain before that changes.
+///
+/// # Errors
+/// As [`retire`].
+pub fn changing_flags(fd: c_int, flags: c_int) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let appends = rustix::fs::fcntl_getfl(raw)?.contains(OFlags::APPEND);
+    match table::entry(fd) {
+        Some(_) if appends != (flags & libc::O_APPEND != 0) => retire(fd),
+        _ => Ok(()),
     }
 }
 

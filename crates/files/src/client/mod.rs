@@ -26,13 +26,13 @@ mod tail;
 mod times;
 mod write;
 
-pub use descriptors::{closing, duplicated, flags_changed, hidden_flags, is_in_pool};
+pub use descriptors::{changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
-pub use retire::{changing_identity, exiting, forked, forking, give_up, retire, retire_path};
+pub use retire::{changing_identity, exiting, forked, give_up, retire, retire_path};
 pub use session::on_pool;
 pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};
@@ -73,9 +73,6 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// This process is no member any more, and cannot become one: it is another user's, or was refused.
 static LEFT: AtomicBool = AtomicBool::new(false);
-
-/// This process forked: its children share its descriptors' positions, and may move them.
-static FORKS: AtomicBool = AtomicBool::new(false);
 
 /// Nothing is absorbed any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);

@@ -168,35 +168,29 @@ fn open_to_absorb(
         return Ok(fd);
     };
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
-    let known = session.page.find(key).is_some();
-    let truncated = match truncates && !known {
-        // Before it is absorbed.
-        true => config
-            .claim(key)
-            .and_then(|()| rustix::fs::ftruncate(raw, 0)),
-        false => Ok(()),
-    };
-    let absorbed = truncated.and_then(|()| absorb(session, fd, flags, &stat, key));
+    let absorbed = absorb(session, fd, flags, &stat, key);
     drop(opening);
     drop(registry);
-    let truncated = match truncates && known {
-        true => super::truncate(fd, 0),
-        false => truncated,
+    let is_plain = absorbed.is_err();
+    let may_change = match absorbed {
+        // The supervisor says so: the run does not absorb it.
+        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Err(Errno::IO) => Err(Errno::IO),
+        Err(_) => config.claim(key),
     };
-    if let Err(errno) = truncated {
+    // Only now: until then another process may have records of it.
+    let opened = may_change.and_then(|()| match truncates {
+        true => super::truncate(fd, 0),
+        false => Ok(()),
+    });
+    if let Err(errno) = opened {
         closing(fd);
         return Err(close_again(fd, errno));
     }
-    if absorbed.is_err() && flags & HIDDEN_FLAGS != 0 {
+    if is_plain && flags & HIDDEN_FLAGS != 0 {
         emulate(fd, flags);
     }
-    match absorbed {
-        Ok(()) => Ok(fd),
-        // The supervisor says so: the run does not absorb it.
-        Err(Errno::BUSY) => Ok(fd),
-        Err(Errno::IO) => Err(close_again(fd, Errno::IO)),
-        Err(_) => claimed(config, fd),
-    }
+    Ok(fd)
 }
 
 /// Opens a file that stays plain here: another process that absorbs it lets go of it, before it is truncated and before it is written to.

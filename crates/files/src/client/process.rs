@@ -31,8 +31,6 @@ use std::{
 /// A file, as this process knows it.
 #[derive(Default)]
 pub(super) struct File {
-    /// The descriptor that wrote last, and its position then; forgotten when anything else moves it.
-    pub(super) position: Option<(c_int, u64)>,
     /// Of a write that comes back.
     pub(super) copies: Copies,
 }
@@ -74,10 +72,7 @@ fn known_of(number: usize) -> File {
         0 => Copies::default(),
         _ => Copies::new(),
     };
-    File {
-        position: None,
-        copies,
-    }
+    File { copies }
 }
 
 #[cold]
@@ -187,6 +182,23 @@ impl Drop for Held {
     }
 }
 
+/// The file with this number, in whatever state it is, with both its locks; none if the supervisor is dead.
+#[inline]
+pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
+    let file = local(number);
+    let shared = &session.page.files[number];
+    if !shared.lock.take(session.number, || session.is_orphan()) {
+        return None;
+    }
+    let held = Held {
+        session,
+        number,
+        shared,
+        file,
+    };
+    (!session.is_orphan()).then_some(held)
+}
+
 /// The file with this number and generation; none if it is plain, and then its descriptors here are.
 ///
 /// # Errors
@@ -203,31 +215,16 @@ pub(super) fn hold(
             make_plain(number, wanted);
             return settled.map(|()| None);
         }
-        let file = local(number);
-        let shared = &session.page.files[number];
-        if !shared.lock.take(session.number, || session.is_orphan()) {
+        let Some(mut held) = lock(session, number) else {
             continue;
-        }
-        if session.is_orphan() {
-            shared.lock.free();
-            continue;
-        }
-        let mut held = Held {
-            session,
-            number,
-            shared,
-            file,
         };
-        let stamp = shared.stamp();
+        let stamp = held.shared.stamp();
         match stamp.state {
             State::Absorbed if stamp.generation == wanted => {
                 if generation(number) != wanted {
                     // Descriptors of the file that had the number before.
                     sweep(number);
-                    *held.file = File {
-                        position: None,
-                        copies: Copies::new(),
-                    };
+                    held.file.copies = Copies::new();
                     GENERATIONS[number].store(wanted, Release);
                 }
                 return Ok(Some(held));

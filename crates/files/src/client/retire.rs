@@ -1,12 +1,12 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, FORKS, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted,
+    CONFIG, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted,
     lookup::{Named, named, regular},
     mappings,
     others::claim_inherited,
     own,
-    process::{self, generation, make_plain, mark_range_unknown, numbers, process, renew},
+    process::{generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, Session},
     table,
 };
@@ -78,20 +78,6 @@ pub(super) fn retire_file(session: &Session, number: usize, wanted: u32) -> Resu
         make_plain(number, wanted);
     }
     done
-}
-
-/// Before the process forks: the child has the same open files, and moves their positions.
-pub fn forking() {
-    if FORKS.swap(true, AcqRel) {
-        return;
-    }
-    for number in numbers() {
-        match interrupted() {
-            // Its position is noted somewhere that we must not wait for.
-            true => mark_range_unknown(number),
-            false => process::local(number).position = None,
-        }
-    }
 }
 
 /// In a forked child, before `fork` returns there: it has its parent's files, and becomes a member of its own when it uses one first. The locks are as

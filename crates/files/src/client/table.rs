@@ -21,10 +21,8 @@ const FILE: u32 = 0x1FF;
 const PRESENT: u32 = 1 << 9;
 /// Opened with `O_APPEND`.
 const APPEND: u32 = 1 << 10;
-/// Opened with `O_WRONLY`: only writes and `lseek` move its position.
-const WRITE_ONLY: u32 = 1 << 14;
 /// Inherited from before this program was executed, of a file that the run absorbs: before it is written to, this process joins it.
-const INHERITED: u32 = 1 << 15;
+const INHERITED: u32 = 1 << 14;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
     (1 << 11, libc::O_DSYNC),
@@ -47,9 +45,6 @@ impl Entry {
         if flags & libc::O_APPEND != 0 {
             word |= APPEND;
         }
-        if flags & libc::O_ACCMODE == libc::O_WRONLY {
-            word |= WRITE_ONLY;
-        }
         Self(word)
     }
 
@@ -61,22 +56,6 @@ impl Entry {
 
     pub(super) fn append(self) -> bool {
         self.0 & APPEND != 0
-    }
-
-    /// True if we see everything that moves its position.
-    #[inline]
-    pub(super) fn position_is_ours(self) -> bool {
-        self.0 & (WRITE_ONLY | APPEND) == WRITE_ONLY
-    }
-
-    /// The same descriptor after its flags were changed to `flags`.
-    pub(super) fn with_flags(self, flags: c_int) -> Self {
-        let append = if flags & libc::O_APPEND != 0 {
-            APPEND
-        } else {
-            0
-        };
-        Self(self.0 & !APPEND | append)
     }
 
     /// The flags that the kernel does not know of.
@@ -116,6 +95,11 @@ static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIP
 pub(super) fn entry(fd: c_int) -> Option<Entry> {
     let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
     (word != 0).then_some(Entry(word))
+}
+
+/// Whether anything can be noted of `fd`.
+pub(super) fn has_place_for(fd: c_int) -> bool {
+    usize::try_from(fd).is_ok_and(|fd| fd < DESCRIPTORS)
 }
 
 /// Notes what is known of `fd`; false if it is too large for that.

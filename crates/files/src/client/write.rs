@@ -4,10 +4,10 @@
 //! order is the kernel's.
 
 use super::{
-    CONFIG, FORKS, above, interrupted,
+    CONFIG, above, interrupted,
     lookup::{Named, named},
     others::claim_inherited,
-    process::{self, Held, hold, hold_open, make_plain, mark_range_unknown},
+    process::{self, Held, hold, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
     session,
     table::{self, Entry},
@@ -89,7 +89,7 @@ pub fn write(
         if written == 0 {
             return Ok(0);
         }
-        match place(fd, raw, entry, &mut held, offset, flags, written) {
+        match place(raw, entry, offset, flags, written) {
             Ok(at) => match tail::log_write(&mut held, at, parts, written) {
                 Ok(()) => {
                     // Where an append alone is not durable.
@@ -121,13 +121,12 @@ pub fn write(
     }
 }
 
-/// Where in the file the kernel put the last `written` bytes.
+/// Where in the file the kernel put the last `written` bytes. It is asked, never remembered: whoever shares the open file moves its position, also a
+/// program that knows nothing of the client.
 #[inline]
-pub(super) fn place(
-    fd: c_int,
+fn place(
     raw: BorrowedFd<'_>,
     entry: Entry,
-    file: &mut process::File,
     offset: Option<u64>,
     flags: c_int,
     written: usize,
@@ -136,24 +135,14 @@ pub(super) fn place(
     const NOAPPEND: c_int = 0x20;
     let written = written as u64;
     let appends = (entry.append() || flags & libc::RWF_APPEND != 0) && flags & NOAPPEND == 0;
-    if offset.is_none() {
-        // Asked only when we cannot know: an append goes where the file ends, whoever wrote there.
-        let end = match file.position {
-            Some((last, at)) if last == fd && flags == 0 => at + written,
-            _ => rustix::fs::tell(raw)?,
-        };
-        let ours = entry.position_is_ours() && !FORKS.load(Relaxed);
-        file.position = ours.then_some((fd, end));
-        return Ok(end.saturating_sub(written));
-    }
-    match offset {
-        Some(offset) if !appends => Ok(offset),
+    let end = match offset {
+        Some(offset) if !appends => return Ok(offset),
         // Linux appends also what is written at an offset, if the descriptor appends.
-        _ => {
-            let end = u64::try_from(rustix::fs::fstat(raw)?.st_size).unwrap_or(0);
-            Ok(end.saturating_sub(written))
-        }
-    }
+        Some(_) => u64::try_from(rustix::fs::fstat(raw)?.st_size).unwrap_or(0),
+        // Of an append as well: it leaves the position behind what it wrote.
+        None => rustix::fs::tell(raw)?,
+    };
+    Ok(end.saturating_sub(written))
 }
 
 pub(super) fn kernel_write(
@@ -205,6 +194,10 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             if file.error().is_some() {
                 session.repair(number)?;
             }
+            if file.lock.is_held() {
+                // Of a write that is under way the kernel may have what the lane has not, and if its process is dead never gets.
+                drop(lock(session, number));
+            }
             session.commit(file.end.load(Acquire)).or_else(|_| {
                 // The pool's disk failed, or the run ended: the file is plain next.
                 if !session.is_orphan() {
@@ -226,8 +219,13 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
     }
 }
 
-/// Does `call` while nobody moves the file position of an absorbed `fd`: for `read`, `readv`, `lseek`.
+/// Does `call`, which moves the file position of `fd`, while no write to its file is under way in any process: for `read`, `readv`, `lseek`. Between a write and
+/// the question where it went the position stays, though a forked child or an executed program has the same open file.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
+    if let Some(entry) = table::entry(fd).filter(|entry| entry.is_inherited() && !interrupted()) {
+        // Where that fails this process writes nothing, and who does asks the kernel.
+        let _ = claim_inherited(fd, entry);
+    }
     let Some(number) = table::entry(fd).and_then(Entry::file) else {
         return call();
     };
@@ -235,8 +233,7 @@ pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
         mark_range_unknown(number);
         return call();
     }
-    let mut file = process::local(number);
-    file.position = None;
+    let _held = session::current().and_then(|session| lock(session, number));
     call()
 }
 

@@ -143,9 +143,11 @@ impl Situation<'_> {
         if self.options.force {
             return Plan::Write(target);
         }
-        // Unmounted and mounted again, the file is what the disk had of it, as after a power cut.
-        let is_mounted_anew = matches!((file.mount, mount), (Some(then), Some(now)) if then != now);
-        let lost_with_it = is_mounted_anew
+        // Unmounted and mounted again, the file is what the disk had of it, as after a power cut. It was not, for sure, if the mount is the same one; another
+        // one, of another mount namespace, may be of the same file system, which cannot be told.
+        let is_same_mount = mount.is_some() && mount == file.mount;
+        let is_other_mount = matches!((file.mount, mount), (Some(then), Some(now)) if then != now);
+        let lost_with_it = !is_same_mount
             && self.emulated_on.is_some()
             && self.emulated_on == target.file.metadata().ok().map(|meta| meta.dev());
         if !self.pool_is_whole || lost_with_it {
@@ -155,8 +157,8 @@ impl Situation<'_> {
         let later = file
             .changed_later(target.modified, slack(self.on_disk))
             .filter(|_| !is_ours);
-        let was_there = self.same_boot && !is_mounted_anew;
-        if self.mark.failed() && was_there && !is_ours {
+        let was_there = self.same_boot && is_same_mount;
+        if self.mark.failed() && self.same_boot && !is_other_mount && !is_ours {
             return Plan::Refuse(failed(
                 file,
                 "it holds something else than the pool says: if that is right",
@@ -169,7 +171,7 @@ impl Situation<'_> {
         let Some(later) = later else {
             return Plan::Write(target);
         };
-        if was_there && file.mount.is_some() && file.mount == mount && target.is_readable {
+        if was_there && target.is_readable {
             return Plan::Sync(target, Again::No);
         }
         Plan::Refuse(format!(

@@ -4,6 +4,7 @@ use super::*;
 use crate::identity;
 use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
 use forebay_pool::PoolOptions;
+use rustix::fs::{Mode, OFlags};
 use std::{
     fs::{self, File},
     io::IoSlice,
@@ -15,17 +16,24 @@ use std::{
 struct Place {
     home: tempfile::TempDir,
     pool: Pool,
+    /// Its lanes say on which mount a file is.
+    has_mounts: bool,
 }
 
 impl Place {
     fn new() -> Self {
+        Self::with(PoolOptions::new().emulated(true))
+    }
+
+    fn with(options: PoolOptions) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let options = PoolOptions::new()
-            .size(1 << 20)
-            .segment_size(64 << 10)
-            .emulated(true);
+        let options = options.size(1 << 20).segment_size(64 << 10);
         let pool = options.create(home.path().join("pool")).unwrap();
-        Self { home, pool }
+        Self {
+            home,
+            pool,
+            has_mounts: true,
+        }
     }
 
     fn file(&self, name: &str) -> (PathBuf, File) {
@@ -49,11 +57,16 @@ impl Place {
             at: 0,
             time: u64::try_from(now.as_nanos()).unwrap(),
         };
-        let named = encode_file(head, *boot.as_bytes(), identity, path);
+        let held = rustix::fs::open(path, OFlags::PATH, Mode::empty());
+        let mount = held.ok().filter(|_| self.has_mounts);
+        let mount = mount.and_then(|file| identity::mount(file.as_fd()));
+        let at = mount.unwrap_or(0);
+        let named = encode_file(Head { at, ..head }, *boot.as_bytes(), identity, path);
         lane.append(crate::record::KIND_FILE, &[IoSlice::new(&named)])
             .unwrap();
         let write = [&head.encode()[..], bytes].concat();
-        lane.append(KIND_WRITE, &[IoSlice::new(&write)]).unwrap();
+        let last = lane.append(KIND_WRITE, &[IoSlice::new(&write)]).unwrap();
+        lane.commit(last + 1).unwrap();
         owner
     }
 }
@@ -80,7 +93,7 @@ fn what_is_no_regular_file_is_not_opened() {
     let path = place.home.path().join("fifo");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
-    let held = rustix::fs::open(&path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+    let held = rustix::fs::open(&path, OFlags::PATH, Mode::empty());
     let identity = identity::of(held.unwrap().as_fd()).unwrap();
     // Opening it for reading and writing would succeed, for reading alone wait.
     let owner = place.lane(&identity, &path, boot::id().unwrap(), b"forged");
@@ -112,4 +125,35 @@ fn an_old_version_without_confirmations_is_understood() {
     let report = recover_lane(&place.pool, owner, &options).unwrap();
     assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
     assert!(report.files[0].note.is_some());
+}
+
+#[test]
+fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
+    let mut place = Place::with(PoolOptions::new().on_disk(true));
+    let (path, file) = place.file("a");
+    fs::write(&path, b"before").unwrap();
+    let identity = identity::of(file.as_fd()).unwrap();
+    for (has_mounts, outcome, content) in [
+        (true, Outcome::Synced, &b"before"[..]),
+        (false, Outcome::Replayed, b"acknowledged"),
+    ] {
+        place.has_mounts = has_mounts;
+        let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+        let report = recover_lane(&place.pool, owner, &RecoverOptions::default()).unwrap();
+        assert_eq!(report.outcome, outcome, "{report:?}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+}
+
+#[test]
+fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk() {
+    let mut place = Place::new();
+    place.has_mounts = false;
+    let (path, file) = place.file("a");
+    fs::write(&path, b"before").unwrap();
+    let identity = identity::of(file.as_fd()).unwrap();
+    let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+    let report = recover_lane(&place.pool, owner, &RecoverOptions::default()).unwrap();
+    assert_eq!(report.outcome, Outcome::Refused, "{report:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"before");
 }

@@ -79,6 +79,12 @@ impl Lock {
         }
     }
 
+    /// True if any process has it.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.0.load(Acquire) != 0
+    }
+
     /// The process with the number `who` is dead: true if it had the lock, which still is its own until [`free`](Self::free).
     pub fn is_held_by(&self, who: u32) -> bool {
         self.0.load(Acquire) & !WAITED_FOR == who + 1

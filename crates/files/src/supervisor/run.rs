@@ -19,7 +19,10 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Release},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, Release},
+        },
     },
     time::{Duration, Instant},
 };
@@ -29,6 +32,8 @@ use uuid::Uuid;
 pub(super) const SUPERVISOR: u32 = 0;
 /// How long files that cannot be synced are tried again at the end of the run.
 const END_WAIT: Duration = Duration::from_secs(10);
+/// How long what a dead member had not logged may take to reach the disk, before its file is made plain.
+const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for the drain before looking again.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -305,27 +310,21 @@ impl Run {
             // A living member is stopped where it could be either's.
             std::thread::sleep(Duration::from_millis(1));
         }
+        if self.page.opening.is_held_by(member) {
+            self.page.opening.free();
+        }
         for (number, file) in self.page.files.iter().enumerate() {
             if !file.lock.is_held_by(member) {
                 continue;
             }
-            // What it wrote and did not log was acknowledged to no process; but it may be where the next write comes back to, and be synced before that
-            // one is; and it has moved the file's time.
+            // It may be where the next write comes back to.
             file.last_write.forget();
-            let known = self.known(number).and_then(|known| known.file.clone());
-            if let Some(stat) = known.and_then(|open| rustix::fs::fstat(open).ok()) {
-                if let Some(bytes) = file.resizing()
-                    && stat.st_size.unsigned_abs() != bytes
-                {
-                    let _ = self.log().refused(number, bytes);
-                }
-                let _ = self.log().touched(number, sys::modified(&stat));
+            if self.sync_unlogged(shared, number).is_err() {
+                // Each sync of it is a real one, or fails, until it is plain.
+                file.stray(file.stamp().generation);
             }
             file.set_resizing(None);
             file.lock.free();
-        }
-        if self.page.opening.is_held_by(member) {
-            self.page.opening.free();
         }
         self.lane.prepare();
         for (number, file) in self.page.files.iter().enumerate() {
@@ -333,5 +332,24 @@ impl Run {
                 let _ = self.release(shared, number);
             }
         }
+    }
+
+    /// What a dead member wrote to the file and did not log was acknowledged to no process, but others may have read it, and their next sync says that it
+    /// is durable. So it is synced, with all that the lane has, which is released: nothing older is written over it. Whoever waits for the lock waits for that.
+    fn sync_unlogged(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
+        let file = &self.page.files[number];
+        let open = self.known(number).and_then(|known| known.file.clone());
+        // A file that is plain, or is in no directory and open nowhere.
+        let Some(open) = open else { return Ok(()) };
+        let stat = rustix::fs::fstat(open)?;
+        if let Some(bytes) = file.resizing()
+            && stat.st_size.unsigned_abs() != bytes
+        {
+            self.log().refused(number, bytes)?;
+        }
+        // It has moved the file's time. The record is made in any case: what the drain syncs are files that have one.
+        file.touched.store(0, Relaxed);
+        self.log().touched(number, sys::modified(&stat))?;
+        self.flush(shared, Instant::now() + UNLOGGED_WAIT)
     }
 }

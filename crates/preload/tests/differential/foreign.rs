@@ -62,7 +62,17 @@ impl Libraries {
 
 /// Whether a function is one that not every system has.
 pub fn may_be_missing(name: &str) -> bool {
-    name.starts_with("io_") && !Libraries::load().have(name)
+    match name {
+        "openat2" => !has_openat2(),
+        _ => name.starts_with("io_") && !Libraries::load().have(name),
+    }
+}
+
+/// Whether the C library has it, whatever Forebay has.
+pub fn has_openat2() -> bool {
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), flags) };
+    !library.is_null() && !unsafe { libc::dlsym(library, c"openat2".as_ptr()) }.is_null()
 }
 
 const MODES: &[&CStr] = &[

@@ -1,5 +1,6 @@
 //! System calls by their numbers.
 
+use crate::foreign::has_openat2;
 use crate::world::{Fd, World, call, size};
 use libc::{c_char, c_int, c_long, c_uint};
 
@@ -46,13 +47,21 @@ pub fn system_call(world: &mut World) {
         13 => {
             let path = world.path();
             let how = [(libc::O_CREAT | libc::O_RDWR) as u64, 0o600, 0];
-            let fd = call!(
-                world, "syscall", "openat2",
-                (libc::SYS_openat2 => c_long, libc::AT_FDCWD => c_int, path.as_ptr() => *const c_char,
-                    how.as_ptr() => *const u64, 24 => usize) -> LongFd
-            );
-            world.note_state(fd.0 as c_int);
-            world.keep(fd.0 as c_int);
+            let fd = if has_openat2() && world.rng.once_in(2) {
+                let about = "how";
+                call!(
+                    world, "openat2", about,
+                    (libc::AT_FDCWD => c_int, path.as_ptr() => *const c_char, how.as_ptr() => *const u64, 24 => usize) -> Fd
+                ).0
+            } else {
+                call!(
+                    world, "syscall", "openat2",
+                    (libc::SYS_openat2 => c_long, libc::AT_FDCWD => c_int, path.as_ptr() => *const c_char,
+                        how.as_ptr() => *const u64, 24 => usize) -> LongFd
+                ).0 as c_int
+            };
+            world.note_state(fd);
+            world.keep(fd);
             0
         }
         _ => {

@@ -89,6 +89,7 @@ pub const SYMBOLS: &[&str] = &[
     "open",
     "open64",
     "openat",
+    "openat2",
     "openat64",
     "posix_fadvise",
     "posix_fadvise64",
