@@ -138,6 +138,8 @@ fn a_file_that_cannot_be_looked_for_is_not_taken_for_deleted() {
     let page = vec![2; crate::PAGE_BYTES];
     let _ = world.cache.enqueue(&registered, 1, &page).unwrap();
     world.cache.sync(&registered).unwrap();
+    let away = world.dir.path().join("away.ibd");
+    fs::rename(world.data().join("db/b.ibd"), away).unwrap();
     let error = world.attach().unwrap_err();
     assert!(matches!(error, HomesError::Unseen { .. }), "{error}");
     assert_eq!(world.cache.stats().dirty_pages, 3);
