@@ -3,11 +3,18 @@
 
 mod support;
 
-use forebay_flash::{Enqueued, FlashError, WritePolicy};
-use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
+use forebay_flash::{Cache, Enqueued, FileId, FlashError, Home, HomePage, WritePolicy};
+use std::{
+    io,
+    ops::ControlFlow,
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst, mpsc},
+    thread,
+};
 use support::{
+    devices::{SimFlash, SimHome, World},
     machine::{GROUP, Machine, options},
     model::{PAGE, page_of},
+    session::{self, new_contents},
 };
 
 /// Flips a bit in every copy of a version on flash.
@@ -112,4 +119,55 @@ fn what_was_dirty_when_a_flush_began_is_home_though_it_is_written_again_meanwhil
     for page in GROUP..4 * GROUP {
         assert_eq!(machine.home(page), u64::from(page) + 1000);
     }
+}
+
+/// Homes of which one is closed in the moment in which it is synced.
+struct Closing {
+    homes: SimHome,
+    begun: mpsc::SyncSender<()>,
+    closed: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Home for Closing {
+    fn durable_bytes(&self, file: FileId) -> io::Result<u64> {
+        self.homes.durable_bytes(file)
+    }
+
+    fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        self.homes.write(pages)
+    }
+
+    fn sync(&self, _: FileId) -> io::Result<()> {
+        self.begun.send(()).unwrap();
+        self.closed.lock().unwrap().recv().unwrap();
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+#[test]
+fn a_file_that_is_dropped_while_a_checkpoint_syncs_it_does_not_fail_the_checkpoint() {
+    let world = World::new(new_contents(60, 3));
+    let (begun, has_begun) = mpsc::sync_channel(1);
+    let (close, closed) = mpsc::channel();
+    let home = Closing {
+        homes: SimHome(world.clone()),
+        begun,
+        closed: closed.into(),
+    };
+    let flash = Arc::new(SimFlash(world.clone()));
+    let pool = session::pool(&world);
+    let opened = Cache::open(flash, Arc::new(home), &pool, PAGE as u32, &options());
+    let (cache, _) = opened.unwrap();
+    let file = session::register(&cache, (0, 1)).unwrap();
+    let Ok(Enqueued::Past(past)) = cache.enqueue(&file, 1000, &page_of(7)) else {
+        panic!("a page behind the end came in");
+    };
+    drop(past);
+    thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| cache.sync_all());
+        has_begun.recv().unwrap();
+        cache.drop_file(&file).unwrap();
+        close.send(()).unwrap();
+        checkpoint.join().unwrap().unwrap();
+    });
 }

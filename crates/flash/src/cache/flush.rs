@@ -77,7 +77,11 @@ impl Cache {
         self.sync_pages()?;
         let files = self.files();
         for file in files.iter().filter(|file| file.has_past_writes()) {
-            self.settle(file)?;
+            match self.settle(file) {
+                // Nothing of a file that was dropped meanwhile is needed, and its home may be closed.
+                Err(_) if file.is_dropped() => {}
+                settled => settled?,
+            }
         }
         if self.policy() != WritePolicy::Through {
             return Ok(());

@@ -60,25 +60,26 @@ impl Cache {
         if crc32c([&*bytes]) == version.entry.crc {
             return Ok(true);
         }
+        let unreadable = |read: &Result<bool, FlashError>| {
+            version.is(DIRTY) && matches!(read, Err(FlashError::UnreadablePage { .. }))
+        };
         let mut read = self.read_version(version, bytes);
         for _ in 0..READ_AGAIN {
-            match &read {
-                Err(FlashError::UnreadablePage { .. }) if version.is(DIRTY) => {}
-                _ => break,
-            }
-            if !self.gives_its_header() {
+            if !unreadable(&read) {
                 break;
             }
+            // Before and after each time: it may be gone for a moment only.
+            if !self.gives_its_header() {
+                return read;
+            }
             read = self.read_version(version, bytes);
+        }
+        if unreadable(&read) && !self.gives_its_header() {
+            return read;
         }
         match read {
             // By homing, the front does not pass it: it is in the queue still.
             Ok(intact) => Ok(intact),
-            Err(error @ FlashError::UnreadablePage { .. })
-                if version.is(DIRTY) && !self.gives_its_header() =>
-            {
-                Err(error)
-            }
             Err(FlashError::DamagedPage { .. } | FlashError::UnreadablePage { .. }) => Ok(false),
             Err(error) => Err(error),
         }
