@@ -30,6 +30,7 @@ pub struct Flush {
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
     /// The cache is lost for good: let the server be started on these data directories (--data) as they are, without the pages that only the cache had.
+    /// What a crash may have torn on its way around the cache is written again, from forebay.pages there.
     /// After a run with --flash-policy through nothing that was synced is missing; after any other restore the data from a backup
     #[arg(long, conflicts_with = "flash", requires = "data")]
     cache_is_lost: bool,
@@ -43,6 +44,8 @@ struct Report {
     flash: Option<PathBuf>,
     /// Pages written to the files.
     pages: u64,
+    /// Pages that a crash may have torn, and whose files were not found.
+    not_found: u64,
     /// System tablespaces whose guard was taken away.
     lifted: Vec<PathBuf>,
 }
@@ -57,6 +60,7 @@ impl Flush {
         let report = Report {
             flash: self.flash,
             pages: flushed.pages,
+            not_found: flushed.not_found,
             lifted: flushed.lifted,
         };
         output::report(self.json, &report, human)
@@ -91,8 +95,19 @@ fn human(report: &Report) -> String {
             flash.display(),
             report.pages
         ),
+        None if report.pages > 0 => format!(
+            "{} pages that a crash may have torn on their way to the files were written again\n",
+            report.pages
+        ),
         None => String::new(),
     };
+    if report.not_found > 0 {
+        text.push_str(&format!(
+            "{} pages that a crash may have torn are of files that were not found: of deleted ones, or of some outside these directories. \
+             Run innochecksum over the latter\n",
+            report.not_found
+        ));
+    }
     for path in &report.lifted {
         text.push_str(&format!(
             "{}: the server may be started without Forebay\n",

@@ -127,6 +127,12 @@ impl CachedFile {
         }
     }
 
+    /// True if something was written past the cache in this session, and is not known to be durable.
+    pub(crate) fn has_past_writes(&self) -> bool {
+        let past = self.past.lock();
+        past.begun > past.durable.max(1)
+    }
+
     /// Writes that were begun: if the file is synced after this, they are [durable](Self::set_settled).
     pub(crate) fn unsettled(&self) -> Option<u64> {
         let past = self.past.lock();

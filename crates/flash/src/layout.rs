@@ -146,6 +146,8 @@ pub enum BadHeader {
     Foreign,
     /// One of a cache, but its checksum or its sizes are wrong.
     Damaged,
+    /// Flash could not read it.
+    Unreadable,
     /// Of another version.
     Version(u32),
 }

@@ -158,6 +158,16 @@ impl Map {
         None
     }
 
+    /// The newest version of a page that is durable in the lane. What is not void supersedes what comes before it, recorded or not.
+    pub(crate) fn newest_recorded(&self, file: u32, page: u32) -> Option<Version> {
+        let newest = self.find(file, page)?;
+        if newest.position < self.recorded {
+            return Some(newest);
+        }
+        let before = self.versions_before(newest.position, self.recorded);
+        before.first().copied()
+    }
+
     /// A version comes in at the rear. If it is not void it is the newest of its page.
     pub(crate) fn push(&mut self, entry: PageEntry) -> u64 {
         let position = self.rear;

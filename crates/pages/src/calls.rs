@@ -48,8 +48,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     if !names::is_page_file(path) {
         return Ok(());
     }
-    // Something else of that name, or a file system that does not tell: then it was never cached.
-    let Ok(Some(known)) = identity::of(fd) else {
+    let Some(known) = who_is(fd, path)? else {
         return Ok(());
     };
     if session::is_forked() {
@@ -68,6 +67,12 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     if matches!(*file.state.read(), State::Plain) {
         return Ok(());
     }
+    let flags = rustix::fs::fcntl_getfl(fd).inspect_err(|errno| {
+        complain(&format!("how {} was opened: {errno}", file.path.display()));
+    })?;
+    if flags.contains(OFlags::DSYNC) {
+        file.set_write_through();
+    }
     match table::set(fd.as_raw_fd(), &file) {
         true => Ok(()),
         false => {
@@ -75,6 +80,22 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
             Err(Errno::MFILE)
         }
     }
+}
+
+/// Who the open page file of this path is. None if it can be in no cache.
+fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Known>, Errno> {
+    let knows_inode = || {
+        let inode = rustix::fs::fstat(file)?.st_ino;
+        let files = session::current().map(|session| session.cache.files());
+        let files = files.unwrap_or_default();
+        Ok(files.iter().any(|file| file.id().identity.inode == inode))
+    };
+    identity::of_page_file(identity::of(file), knows_inode).inspect_err(|errno| {
+        complain(&format!(
+            "looking at {}: {errno}. It is refused: what it has may be older than what the flash cache has",
+            String::from_utf8_lossy(path)
+        ));
+    })
 }
 
 /// What becomes of a page file that is opened for the first time.
@@ -169,13 +190,13 @@ pub fn sync(fd: c_int, real: &mut dyn FnMut() -> Result<(), Errno>) -> Result<()
     }
 }
 
-/// Makes all pages durable that came into the cache before this call, of whichever file.
+/// Makes all pages durable that came into the cache before this call, of whichever file; with the policy *through* at home as well.
 ///
 /// # Errors
-/// `EIO` if they cannot be.
+/// `EIO` if they cannot be: then there must be no checkpoint that passes them.
 pub fn sync_all() -> Result<(), Errno> {
     match session::current().filter(|_| !session::is_forked()) {
-        Some(session) => session.cache.sync_pages().map_err(|e| said(&e)),
+        Some(session) => session.cache.sync_all().map_err(|e| said(&e)),
         None => Ok(()),
     }
 }

@@ -13,11 +13,19 @@
 //! The first checksum covers bytes 12 to 4096. Pages are written and synced here before the first of them is written home. They count as long as position
 //! `first` is not recorded in the cache; if one of them is not whole, none has been written home.
 
-use crate::{PAGE_BYTES, file::Page, guard::sync_directory, home::Homes};
+use crate::{
+    PAGE_BYTES,
+    file::Page,
+    guard::{Guard, sync_directory},
+    home::{Homes, reopen},
+    innodb::log_sequence,
+};
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
 use forebay_pool::crc32c;
 use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
 use std::{
+    collections::HashMap,
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -30,6 +38,8 @@ pub(crate) const COPIES_FILE: &str = "forebay.pages";
 
 const MAGIC: &[u8; 8] = b"FBPAGES1";
 const HEADER: usize = 4096;
+/// A disk writes at least so much at once.
+const SECTOR: usize = 512;
 const ENTRIES: usize = 64;
 const ENTRY: usize = 40;
 const PAGES_MAX: usize = (HEADER - ENTRIES) / ENTRY;
@@ -46,6 +56,15 @@ pub(crate) struct Copies {
 struct Found {
     first: u64,
     pages: Vec<(Identity, u64, Page)>,
+}
+
+/// What became of copies whose cache is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// Pages that were written home again.
+    pub pages: u64,
+    /// Pages whose files were not found.
+    pub not_found: u64,
 }
 
 fn offset_of(page: usize) -> u64 {
@@ -205,16 +224,63 @@ impl Copies {
                 bytes: &page.0,
             });
         }
-        batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
-        homes.write(&batch).map_err(|(_, e)| e)?;
-        let mut written: Vec<FileId> = batch.iter().map(|page| page.file).collect();
-        written.dedup();
-        for file in written {
-            homes.sync(file)?;
-        }
+        write_home(homes, &mut batch)?;
         self.clear()?;
         Ok(batch.len() as u64)
     }
+
+    /// The cache is lost, and with it whether the pages here were all home. So each goes there unless what is there is newer, by the log's number
+    /// in the page's first sector: what is older, or torn, is not. Files are found in `files`; the guarded pages of `system` are in its guard file.
+    pub(crate) fn save(
+        &self,
+        files: &HashMap<Identity, OwnedFd>,
+        system: (Identity, &Guard),
+    ) -> io::Result<Saved> {
+        let Some(file) = self.open()? else {
+            return Ok(Saved::default());
+        };
+        let Some(found) = self.find(&file)? else {
+            return Ok(Saved::default());
+        };
+        let mut saved = Saved::default();
+        let mut batch: Vec<(File, u64, &Page)> = Vec::new();
+        for (identity, offset, page) in &found.pages {
+            let guarded = Guard::moved(*offset).filter(|_| *identity == system.0);
+            let (home, at) = match (guarded, files.get(identity)) {
+                (Some(at), _) => (system.1.file().try_clone()?, at),
+                (None, Some(held)) => (reopen(held, false)?, *offset),
+                (None, None) => {
+                    saved.not_found += 1;
+                    continue;
+                }
+            };
+            let mut start = [0; SECTOR];
+            let is_within = home.metadata()?.len() >= at + PAGE_BYTES as u64;
+            if is_within {
+                home.read_exact_at(&mut start, at)?;
+            }
+            if is_within && log_sequence(&start) <= log_sequence(&page.0) {
+                batch.push((home, at, page));
+            }
+        }
+        for (home, at, page) in &batch {
+            home.write_all_at(&page.0, *at)?;
+        }
+        for (home, ..) in &batch {
+            home.sync_data()?;
+        }
+        saved.pages = batch.len() as u64;
+        Ok(saved)
+    }
+}
+
+/// Writes pages home, sorted, durably.
+fn write_home(homes: &Homes, batch: &mut [HomePage<'_>]) -> io::Result<()> {
+    batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
+    homes.write(batch).map_err(|(_, e)| e)?;
+    let mut written: Vec<FileId> = batch.iter().map(|page| page.file).collect();
+    written.dedup();
+    written.into_iter().try_for_each(|file| homes.sync(file))
 }
 
 #[cfg(test)]

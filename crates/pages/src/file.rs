@@ -23,7 +23,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
@@ -46,6 +49,8 @@ pub(crate) struct PageFile {
     pub state: RwLock<State>,
     /// It was changed past the cache since it was synced last: its length, or what is written while it is undecided.
     changed: AtomicBool,
+    /// A descriptor of it was opened with `O_DSYNC` or `O_SYNC`: what is written is durable when the write returns.
+    write_through: AtomicBool,
     /// Held during a real sync: who finds nothing changed waits for the one that covers the change.
     syncing: Mutex<()>,
 }
@@ -69,8 +74,14 @@ impl PageFile {
             state: RwLock::new(state),
             // What an earlier process left in the page cache.
             changed: AtomicBool::new(true),
+            write_through: AtomicBool::new(false),
             syncing: Mutex::new(()),
         }
+    }
+
+    /// From now on each write is durable before it returns.
+    pub(crate) fn set_write_through(&self) {
+        self.write_through.store(true, Release);
     }
 
     /// Its home is changed past the cache by `change`: a sync that begins after it is a real one, whatever a sync beside it found.
@@ -125,7 +136,11 @@ impl PageFile {
                     );
                     return Err(Errno::IO);
                 }
-                return self.write_pages(session, file, from, offset, real);
+                let written = self.write_pages(session, file, from, offset, real)?;
+                if self.write_through.load(Acquire) {
+                    session.cache.sync(file).map_err(|e| said(&e))?;
+                }
+                return Ok(written);
             }
             State::Cached(file) => Some(Arc::clone(file)),
             _ => None,
@@ -246,7 +261,8 @@ impl PageFile {
         session.cache.sync(file).map_err(|e| said(&e))
     }
 
-    /// Cuts off, or makes longer: what is cut off is forgotten durably before the kernel does it.
+    /// Cuts off, or makes longer: what is cut off is brought home and then forgotten durably before the kernel does it. If the kernel refuses it,
+    /// the file has its pages.
     pub(crate) fn truncate(
         &self,
         session: &Session,
@@ -263,9 +279,7 @@ impl PageFile {
         // Nothing comes in meanwhile.
         let state = self.state.write();
         if let State::Cached(file) = &*state {
-            let gone = session.cache.forget_pages(file, number(bytes), u32::MAX);
-            gone.map_err(|e| said(&e))?;
-            session.forget_copies()?;
+            give_back(session, file, [number(bytes), u32::MAX])?;
             self.changing(&mut *real)?;
             // The length that is durable is this one from now on: it may grow to what it was at once.
             return Home::durable_bytes(&*session.homes, file.id())
@@ -295,9 +309,7 @@ impl PageFile {
         let state = self.state.write();
         if let State::Cached(file) = &*state {
             let last = number(offset + bytes - 1);
-            let gone = session.cache.forget_pages(file, number(offset), last);
-            gone.map_err(|e| said(&e))?;
-            session.forget_copies()?;
+            give_back(session, file, [number(offset), last])?;
         }
         self.changing(real)
     }
@@ -343,6 +355,16 @@ impl PageFile {
         ));
         Errno::IO
     }
+}
+
+/// Before the kernel is asked to change these pages: the file has them, and the cache forgets them, durably. Without the first a change that is
+/// refused would leave the file with older ones.
+fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> Result<(), Errno> {
+    let cache = &session.cache;
+    cache
+        .bring_home(file, first, last)
+        .and_then(|()| cache.forget_pages(file, first, last))
+        .map_err(|e| said(&e))
 }
 
 /// Says that the cache cannot know a file, which is plain then.

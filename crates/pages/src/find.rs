@@ -8,10 +8,11 @@ use forebay_flash::{Cache, CachedFile, FlashError, Identity};
 use rustix::{
     fd::OwnedFd,
     fs::{Mode, OFlags},
+    io::Errno,
 };
 use std::{
     collections::{BTreeSet, HashMap},
-    fs,
+    fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -30,40 +31,110 @@ pub enum HomesError {
     Missing(String),
     /// It is there and cannot be opened.
     #[error("opening {0}, which has pages in the flash cache: {1}. Nothing was changed")]
-    Unopened(String, rustix::io::Errno),
+    Unopened(String, Errno),
+    /// Whether it is there cannot be told.
+    #[error(
+        "looking for the files that have pages in the flash cache: {}: {source}. Nothing was changed",
+        path.display()
+    )]
+    Unseen {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: Errno,
+    },
     /// What the cache says.
     #[error(transparent)]
     Flash(#[from] FlashError),
 }
 
-/// An open file that is only held.
-fn hold(path: &Path) -> Option<(OwnedFd, Identity)> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let held = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let known = identity::of(&held).ok()??;
-    Some((held, known.identity))
+impl HomesError {
+    fn unseen(path: &Path, source: Errno) -> Self {
+        Self::Unseen {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }
 
-/// Every page file in the directories, by identity.
-fn look_through(roots: &BTreeSet<PathBuf>) -> HashMap<Identity, OwnedFd> {
+/// The file of this path, open, only to be held. None if there is none, or no regular one.
+///
+/// # Errors
+/// Whether it is one that is looked for cannot be told: nothing may be taken for deleted.
+fn hold(path: &Path) -> Result<Option<(OwnedFd, Identity)>, HomesError> {
+    let unseen = |source| HomesError::unseen(path, source);
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let held = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(held) => held,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(errno) => return Err(unseen(errno)),
+    };
+    let known = identity::of(&held).map_err(unseen)?;
+    Ok(known.map(|known| (held, known.identity)))
+}
+
+/// What is in a directory; nothing if it is not there, or this process could use no file in it.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, HomesError> {
+    let unseen =
+        |e: io::Error| HomesError::unseen(dir, Errno::from_io_error(&e).unwrap_or(Errno::IO));
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if is_nothing(&e) => return Ok(Vec::new()),
+        // `lost+found`, for example.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_searchable(dir) => {
+            return Ok(Vec::new());
+        }
+        Err(e) => return Err(unseen(e)),
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    paths.collect::<io::Result<_>>().map_err(unseen)
+}
+
+fn is_nothing(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// True of a link to one as well.
+fn is_directory(path: &Path) -> Result<bool, HomesError> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(meta.is_dir()),
+        Err(e) if is_nothing(&e) || e.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        Err(e) => match Errno::from_io_error(&e) {
+            Some(Errno::LOOP) => Ok(false),
+            errno => Err(HomesError::unseen(path, errno.unwrap_or(Errno::IO))),
+        },
+    }
+}
+
+fn is_searchable(dir: &Path) -> bool {
+    !fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// Every page file in the directories, by identity. A database may be a link to a directory elsewhere.
+pub(crate) fn look_through(
+    roots: &BTreeSet<PathBuf>,
+) -> Result<HashMap<Identity, OwnedFd>, HomesError> {
     let mut found = HashMap::new();
     let mut left: Vec<(PathBuf, usize)> = roots.iter().cloned().map(|dir| (dir, 0)).collect();
     while let Some((dir, depth)) = left.pop() {
-        let Ok(entries) = fs::read_dir(&dir) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            if depth + 1 < DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        for path in entries(&dir)? {
+            if names::is_page_file(path.as_os_str().as_bytes()) {
+                match hold(&path) {
+                    Ok(held) => found.extend(held.map(|(held, identity)| (identity, held))),
+                    // A file system that does not say when files were born has none of a cache.
+                    Err(HomesError::Unseen { source, .. }) if source == Errno::OPNOTSUPP => {}
+                    Err(error) => return Err(error),
+                }
+            } else if depth + 1 < DEPTH && is_directory(&path)? {
                 left.push((path, depth + 1));
-            } else if names::is_page_file(path.as_os_str().as_bytes())
-                && let Some((held, identity)) = hold(&path)
-            {
-                found.insert(identity, held);
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// True if a file that was not found was deleted, by what became of its directory: `was` is the system tablespace's, as it is registered, and
@@ -76,7 +147,7 @@ fn is_gone(file: &CachedFile, was: &Path, is: &Path) -> bool {
     match parent.strip_prefix(was) {
         Ok(rest) => {
             let dir = is.join(rest);
-            is_used(&dir) || dir.symlink_metadata().is_err()
+            is_used(&dir) || dir.symlink_metadata().is_err_and(|e| is_nothing(&e))
         }
         Err(_) => is_used(parent),
     }
@@ -108,7 +179,7 @@ pub(crate) fn attach_all(
             continue;
         }
         let path = Path::new(file.name());
-        match hold(path).filter(|(_, found)| *found == identity) {
+        match hold(path)?.filter(|(_, found)| *found == identity) {
             Some((held, _)) => attach(homes, file, &held)?,
             None => {
                 roots.extend(path.parent().map(Path::to_owned));
@@ -119,7 +190,7 @@ pub(crate) fn attach_all(
     if missing.is_empty() {
         return Ok(());
     }
-    let found = look_through(&roots);
+    let found = look_through(&roots)?;
     let mut gone = Vec::new();
     for file in missing {
         match found.get(&file.id().identity) {

@@ -51,11 +51,6 @@ impl Homes {
         *self.copies.write() = Some(copies);
     }
 
-    /// What was kept does not count any more.
-    pub(crate) fn forget_copies(&self) -> io::Result<()> {
-        self.copies.read().as_ref().map_or(Ok(()), Copies::clear)
-    }
-
     pub(crate) fn take_guard(&self) -> Option<Guard> {
         self.guarded.write().take().map(|(_, guard)| guard)
     }
@@ -103,6 +98,10 @@ impl Home for Homes {
             (Some(copies), Some(page)) => copies.keep(first, pages).map_err(|e| (page.file, e)),
             _ => Ok(()),
         }
+    }
+
+    fn unprotect(&self) -> io::Result<()> {
+        self.copies.read().as_ref().map_or(Ok(()), Copies::clear)
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {

@@ -51,3 +51,44 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
         links: stat.stx_nlink,
     }))
 }
+
+/// As [`of`], of a page file that is opened or truncated: what its cache would know it by. None if it can be in no cache: it is no regular file,
+/// or its file system does not say when it was born, and the cache `knows` no file of its inode.
+///
+/// # Errors
+/// It cannot be told who the file is: what it has may be older than what the cache has, and it must not be used.
+pub(crate) fn of_page_file(
+    looked_at: Result<Option<Known>, Errno>,
+    knows_inode: impl FnOnce() -> Result<bool, Errno>,
+) -> Result<Option<Known>, Errno> {
+    match looked_at {
+        Err(Errno::OPNOTSUPP) if !knows_inode()? => Ok(None),
+        known => known,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_file_of_which_it_cannot_be_told_who_it_is_is_refused() {
+        for errno in [Errno::NOMEM, Errno::IO, Errno::INTR, Errno::NOSYS] {
+            let refused = of_page_file(Err(errno), || Ok(false));
+            assert_eq!(refused.err(), Some(errno));
+        }
+        let refused = of_page_file(Err(Errno::OPNOTSUPP), || Ok(true));
+        assert_eq!(refused.err(), Some(Errno::OPNOTSUPP));
+        let refused = of_page_file(Err(Errno::OPNOTSUPP), || Err(Errno::IO));
+        assert_eq!(refused.err(), Some(Errno::IO));
+    }
+
+    #[test]
+    fn a_file_that_can_be_in_no_cache_is_used_as_it_is() {
+        assert!(matches!(
+            of_page_file(Err(Errno::OPNOTSUPP), || Ok(false)),
+            Ok(None)
+        ));
+        assert!(matches!(of_page_file(Ok(None), || Ok(true)), Ok(None)));
+    }
+}

@@ -53,6 +53,15 @@ pub(crate) fn pages(page: &[u8]) -> Option<Pages> {
     })
 }
 
+/// Where a page's log sequence number is, on which it is written: in its first sector, also of a page that is encrypted.
+const LSN: usize = 16;
+
+/// How far the server's log was when a page, or its beginning, was changed last; 0 if it is not made yet.
+pub(crate) fn log_sequence(page: &[u8]) -> u64 {
+    let bytes = page.get(LSN..LSN + 8).and_then(|at| at.try_into().ok());
+    bytes.map_or(0, u64::from_be_bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

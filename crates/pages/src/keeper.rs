@@ -6,7 +6,7 @@ use crate::{
     session::{Session, current},
     status::Window,
 };
-use forebay_flash::Stats;
+use forebay_flash::{PageName, Stats};
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
@@ -37,6 +37,7 @@ pub(crate) fn run() {
     let Some(session) = current() else { return };
     let mut windows = Windows::new(session.cache.stats());
     let mut failing = Failing::default();
+    let mut lost = 0;
     let [mut said, mut looked] = [Instant::now(); 2];
     session.write_status(Vec::new());
     loop {
@@ -52,6 +53,7 @@ pub(crate) fn run() {
             looked = Instant::now();
             session.follow_settings();
             failing.watch(session);
+            lost = name_lost(session, lost);
         }
         if said.elapsed() >= SECOND {
             said = Instant::now();
@@ -133,18 +135,31 @@ impl Failing {
             return;
         }
         self.lost = flushed.lost.len();
+        name(&flushed.lost);
+    }
+}
+
+/// Names the pages that were lost as they left flash, if they are more than the `known` ones: how many there are.
+fn name_lost(session: &Session, known: u64) -> u64 {
+    let now = session.cache.stats().lost_pages;
+    if now > known {
+        name(&session.cache.lost_pages());
+    }
+    now
+}
+
+fn name(lost: &[PageName]) {
+    complain(&format!(
+        "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not what the files have. They are",
+        lost.len()
+    ));
+    let files = by_file(lost);
+    files.iter().take(NAMED_MAX).for_each(|line| complain(line));
+    if files.len() > NAMED_MAX {
         complain(&format!(
-            "{} pages cannot be read from flash, and only it had their newest version: the server gets errors for them, not what the files have. They are",
-            self.lost
+            "and of {} more files: forebay flush names them",
+            files.len() - NAMED_MAX
         ));
-        let files = by_file(&flushed.lost);
-        files.iter().take(NAMED_MAX).for_each(|line| complain(line));
-        if files.len() > NAMED_MAX {
-            complain(&format!(
-                "and of {} more files: forebay flush names them",
-                files.len() - NAMED_MAX
-            ));
-        }
     }
 }
 

@@ -368,14 +368,6 @@ impl Session {
         }
     }
 
-    /// Copies of pages that go home around flash do not count any more: a file that they are of is about to be changed.
-    pub(crate) fn forget_copies(&self) -> Result<(), Errno> {
-        self.homes.forget_copies().map_err(|e| {
-            complain(&format!("clearing the copies of pages: {e}"));
-            Errno::IO
-        })
-    }
-
     pub(crate) fn write_status(&self, windows: Vec<Window>) {
         let Some(path) = &self.status else { return };
         let mut status = Status::of(&self.cache.stats(), windows);

@@ -282,6 +282,8 @@ pub fn look(flash: &Path) -> Result<Warm, SetupError> {
 pub struct Flushing {
     /// Pages written to the files.
     pub pages: u64,
+    /// Pages that a crash may have torn, and whose files were not found.
+    pub not_found: u64,
     /// System tablespaces whose guard was lifted.
     pub lifted: Vec<PathBuf>,
     /// False if the caller stopped it.
@@ -328,7 +330,7 @@ pub(crate) fn flush_open(
     let mut flushing = Flushing {
         pages: flushed.pages,
         complete: flushed.complete,
-        lifted: Vec::new(),
+        ..Flushing::default()
     };
     if !flushed.complete {
         return Ok(flushing);

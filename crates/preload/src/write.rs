@@ -167,7 +167,8 @@ fn write_parts(
     }
     if pages::is_cached(fd) {
         return match (parts, offset) {
-            ([part], Some(offset)) => pages::write_at(fd, part, offset),
+            // Flags change where it is written, or when it is durable.
+            ([part], Some(offset)) if flags == 0 => pages::write_at(fd, part, offset),
             _ => match pages::leave(fd) {
                 Ok(()) => plain(),
                 Err(failed) => failed.with(-1),

@@ -21,7 +21,6 @@ use crate::{
     record::{DIRTY, FRONT, LOST, VOID},
     stats::add,
 };
-use forebay_pool::crc32c;
 use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
 
 /// What [`Cache::step`] did.
@@ -34,13 +33,13 @@ pub struct Step {
 }
 
 /// The group at the front, judged.
-struct Leaving {
-    front: u64,
-    end: u64,
+pub(super) struct Leaving {
+    pub(super) front: u64,
+    pub(super) end: u64,
     /// Dirty pages that are to be written home.
-    home: Vec<Version>,
+    pub(super) home: Vec<Version>,
     /// Pages that get a second chance, and lost ones, which always do.
-    again: Vec<Version>,
+    pub(super) again: Vec<Version>,
     /// Everything below this has to be durable before the front moves.
     needed: u64,
 }
@@ -182,62 +181,6 @@ impl Cache {
             }
         }
         Ok(leaving)
-    }
-
-    /// Step 2: the group's bytes, in `homing`. What is damaged and dirty is lost from now on; what is damaged and clean is dropped.
-    fn read_leaving(&self, leaving: &mut Leaving, homing: &mut Homing) -> Result<(), FlashError> {
-        let size = self.page_bytes();
-        if leaving.home.is_empty() && leaving.again.iter().all(|v| v.is(LOST)) {
-            return Ok(());
-        }
-        let front = leaving.front;
-        let whole = (leaving.end - front) as usize * size;
-        let offset = self.header.geometry.slot(front);
-        // What this leaves wrong is read again page by page, and then it is said which page it is.
-        let _ = self.flash.read_at(&mut homing.bytes[..whole], offset);
-        let mut read = |version: &Version| {
-            let at = (version.position - front) as usize * size;
-            let bytes = &mut homing.bytes[at..at + size];
-            if crc32c([&*bytes]) == version.entry.crc {
-                return Ok(true);
-            }
-            self.read_version(version, bytes)
-        };
-        let mut lost = Vec::new();
-        let mut intact = |version: &Version| -> Result<bool, FlashError> {
-            if version.is(LOST) {
-                return Ok(true);
-            }
-            match read(version) {
-                Ok(read) => Ok(read),
-                Err(_) if !version.is(DIRTY) => Ok(false),
-                Err(FlashError::DamagedPage { .. }) => {
-                    lost.push(Version {
-                        entry: crate::record::PageEntry {
-                            flags: DIRTY | LOST,
-                            ..version.entry
-                        },
-                        ..*version
-                    });
-                    Ok(false)
-                }
-                Err(e) => Err(e),
-            }
-        };
-        for versions in [&mut leaving.home, &mut leaving.again] {
-            let mut kept = Vec::with_capacity(versions.len());
-            for version in versions.drain(..) {
-                if intact(&version)? {
-                    kept.push(version);
-                }
-            }
-            *versions = kept;
-        }
-        leaving.again.append(&mut lost);
-        leaving
-            .again
-            .sort_unstable_by_key(|version| version.position);
-        Ok(())
     }
 
     /// Step 3. Where no slot is free, a dirty page goes home instead; a lost one ends the group before it.

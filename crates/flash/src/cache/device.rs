@@ -97,22 +97,29 @@ impl Device<'_> {
                 ),
             });
         }
-        let start = self.read("reading its headers", 2 * BLOCK, 0)?;
-        let [a, b] = HEADERS.map(|at| Header::decode(&start[at as usize..][..BLOCK as usize]));
+        let [a, b] = HEADERS.map(|at| self.read("reading its headers", BLOCK, at));
+        let [a, b] = match (a, b) {
+            (Err(error), Err(_)) => return Err(error),
+            blocks => [blocks.0, blocks.1].map(|block| match block {
+                Ok(block) => Header::decode(&block),
+                Err(_) => Err(BadHeader::Unreadable),
+            }),
+        };
         let say = |bad: &BadHeader| match bad {
             BadHeader::Blank => "is blank",
             BadHeader::Foreign => "is something else",
             BadHeader::Damaged => "is damaged",
+            BadHeader::Unreadable => "cannot be read",
             BadHeader::Version(_) => "is of another version",
         };
         match (&a, &b) {
             (Ok(header), Ok(_)) => Ok((*header, None)),
             (Ok(header), Err(bad)) => {
-                let what = format!("header B {}; it was written anew from A", say(bad));
+                let what = format!("header B {}; it is written anew from A", say(bad));
                 Ok((*header, Some((HEADERS[1], what))))
             }
             (Err(bad), Ok(header)) => {
-                let what = format!("header A {}; it was written anew from B", say(bad));
+                let what = format!("header A {}; it is written anew from B", say(bad));
                 Ok((*header, Some((HEADERS[0], what))))
             }
             (Err(BadHeader::Version(found)), _) | (_, Err(BadHeader::Version(found))) => {

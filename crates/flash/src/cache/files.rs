@@ -113,10 +113,11 @@ impl Cache {
 
     /// The pages from `first` to `last`, both included, are about to be cut off, punched or zeroed, or to be written past the cache.
     /// When this returns, no version of them that came in before ever appears again, in this session or after a crash, and none is
-    /// being written home. Only then the caller changes the file.
+    /// being written home. Only then the caller changes the file. If the change may be refused, the pages are [brought
+    /// home](Self::bring_home) first: the file would be left without them.
     ///
     /// # Errors
-    /// What the lane or a checkpoint says; then nothing was forgotten, and the file must not be changed.
+    /// What the lane, a checkpoint, or the home's owner says; then nothing was forgotten, and the file must not be changed.
     pub fn forget_pages(&self, file: &CachedFile, first: u32, last: u32) -> Result<(), FlashError> {
         if file.is_dropped() {
             return Err(FlashError::NoSuchFile(file.id().number));
@@ -130,6 +131,9 @@ impl Cache {
     pub(super) fn forget(&self, file: &CachedFile, pages: [u32; 2]) -> Result<(), FlashError> {
         let number = file.id().number;
         let _no_home_write = self.homing.lock();
+        self.home
+            .unprotect()
+            .map_err(|e| self.home_error(file.id(), "giving up the copies of its pages", e))?;
         self.record(|cache, _| {
             let before = cache.state.lock().map.rear;
             let tombstone = encode_tombstone(number, pages, before);

@@ -9,12 +9,14 @@ use crate::{
     file::CachedFile,
     map::Version,
     options::WritePolicy,
-    record::{CLEAN, DIRTY, FRONT, LOST},
+    record::{CLEAN, DIRTY, FRONT, LOST, VOID},
 };
 use std::{io::IoSlice, ops::ControlFlow};
 
 /// Slots that are looked at before readers get the map again.
 const LOOKED_AT_ONCE: u64 = 4096;
+/// Ranges of so many pages at most are looked up page by page.
+const LOOKED_UP_MAX: u32 = 256;
 
 /// How far a flush is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,28 @@ impl Cache {
         }
     }
 
+    /// As [`sync`](Self::sync) of every file: for a writer that gives up the log of these pages afterwards.
+    ///
+    /// # Errors
+    /// Then the log of none of them may be given up. With [`WritePolicy::Through`] also [`FlashError::DamagedPages`]: pages are only in the
+    /// cache, which cannot give them.
+    pub fn sync_all(&self) -> Result<(), FlashError> {
+        self.sync_pages()?;
+        let files = self.files();
+        for file in files.iter().filter(|file| file.has_past_writes()) {
+            match self.settle(file) {
+                // Nothing of a file that was dropped meanwhile is needed, and its home may be closed.
+                Err(_) if file.is_dropped() => {}
+                settled => settled?,
+            }
+        }
+        if self.policy() != WritePolicy::Through {
+            return Ok(());
+        }
+        let flushed = self.flush(|_| ControlFlow::Continue(()))?;
+        none_lost(flushed.lost)
+    }
+
     /// Writes every page home that is newer than there, and says how far it is after each batch. The pages stay in the cache, clean. May be stopped,
     /// and repeated.
     ///
@@ -77,16 +101,16 @@ impl Cache {
     ) -> Result<Flushed, FlashError> {
         let rear = self.state.lock().map.rear;
         self.make_durable(rear)?;
-        let dirty = self.dirty_below(rear);
+        let pages = self.pages_below(rear);
         let mut flushed = Flushed {
             complete: true,
             ..Flushed::default()
         };
         let mut done = 0;
-        for batch in dirty.chunks(self.options.group_pages as usize) {
+        for batch in pages.chunks(self.options.group_pages as usize) {
             self.flush_batch(batch, &mut self.homing.lock(), &mut flushed)?;
             done += batch.len() as u64;
-            let of = dirty.len() as u64;
+            let of = pages.len() as u64;
             if progress(Progress { done, of }).is_break() {
                 flushed.complete = done == of;
                 break;
@@ -99,33 +123,95 @@ impl Cache {
         Ok(flushed)
     }
 
+    /// Before the pages from `first` to `last`, both included, are [forgotten](Self::forget_pages) for a change of the file that may be refused:
+    /// brings home what is newer than there. If the change is not made, the file has them.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if one of them cannot be read. They are kept, and must not be forgotten.
+    pub fn bring_home(&self, file: &CachedFile, first: u32, last: u32) -> Result<(), FlashError> {
+        let rear = self.state.lock().map.rear;
+        let pages = self.dirty_pages_of(file.id().number, [first, last]);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        self.make_durable(rear)?;
+        let mut flushed = Flushed::default();
+        for batch in pages.chunks(self.options.group_pages as usize) {
+            self.flush_batch(batch, &mut self.homing.lock(), &mut flushed)?;
+        }
+        none_lost(flushed.lost)
+    }
+
     /// No slot is free, because lost pages have nearly all.
     pub(super) fn too_many_lost(&self) -> FlashError {
-        let rear = self.state.lock().map.rear;
-        let dirty = self.dirty_below(rear);
-        let mut lost = dirty.iter().filter(|version| version.is(LOST));
-        let first = lost.next();
+        let lost = self.lost_pages();
+        let first = lost.first().cloned();
         FlashError::DamagedPages {
-            count: lost.count() + 1,
-            first: first.map_or_else(
-                || self.name(0, 0),
-                |v| self.name(v.entry.file, v.entry.page),
-            ),
+            count: lost.len().max(1),
+            first: first.unwrap_or_else(|| self.name(0, 0)),
         }
+    }
+
+    /// The pages that were found damaged or unreadable when they were to leave flash, and that only it had the newest version of. They stay
+    /// so until they are written again or given up.
+    #[must_use]
+    pub fn lost_pages(&self) -> Vec<PageName> {
+        let dirty = self.dirty_versions();
+        let lost = dirty.iter().filter(|version| version.is(LOST));
+        lost.map(|v| self.name(v.entry.file, v.entry.page))
+            .collect()
     }
 
     /// The pages of which only the cache has the newest version: what a flash device that is broken takes with it.
     #[must_use]
     pub fn newer_than_home(&self) -> Vec<PageName> {
-        let rear = self.state.lock().map.rear;
-        let dirty = self.dirty_below(rear);
+        let dirty = self.dirty_versions();
         let names = dirty.iter().map(|v| self.name(v.entry.file, v.entry.page));
         names.collect()
     }
 
-    /// The dirty pages in the queue below `rear`, in the order in which they go home.
-    fn dirty_below(&self, rear: u64) -> Vec<Version> {
-        let mut dirty = Vec::new();
+    /// The newest versions that are dirty, by file and page.
+    fn dirty_versions(&self) -> Vec<Version> {
+        let rear = self.state.lock().map.rear;
+        let mut dirty = self.versions_below(rear, |version| version.newest && version.is(DIRTY));
+        dirty.sort_unstable_by_key(|version| (version.entry.file, version.entry.page));
+        dirty
+    }
+
+    /// The pages with a dirty version below `rear`, in the order in which they go home: file and number. Also of one that was superseded since:
+    /// the newer one may be in memory only, and is not what was there when the flush began.
+    fn pages_below(&self, rear: u64) -> Vec<(u32, u32)> {
+        let dirty = self.versions_below(rear, |version| version.is(DIRTY) && !version.is(VOID));
+        let mut pages: Vec<_> = (dirty.iter())
+            .map(|version| (version.entry.file, version.entry.page))
+            .collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages.retain(|&(file, page)| self.is_dirty(file, page));
+        pages
+    }
+
+    /// The pages of a file from `first` to `last` that home may not have.
+    fn dirty_pages_of(&self, file: u32, [first, last]: [u32; 2]) -> Vec<(u32, u32)> {
+        if last.saturating_sub(first) < LOOKED_UP_MAX {
+            let pages = (first..=last).filter(|&page| self.is_dirty(file, page));
+            return pages.map(|page| (file, page)).collect();
+        }
+        let dirty = self.dirty_versions();
+        let pages = dirty.iter().map(|v| (v.entry.file, v.entry.page));
+        pages
+            .filter(|(of, page)| *of == file && (first..=last).contains(page))
+            .collect()
+    }
+
+    fn is_dirty(&self, file: u32, page: u32) -> bool {
+        let newest = self.state.lock().map.find(file, page);
+        newest.is_some_and(|version| version.is(DIRTY))
+    }
+
+    /// Of the queue below `rear`, from where something may be dirty, what is `wanted`.
+    fn versions_below(&self, rear: u64, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+        let mut found = Vec::new();
         let mut at = 0;
         while at < rear {
             // Readers get the map in between. What changes meanwhile is seen when its batch begins.
@@ -136,11 +222,10 @@ impl Cache {
             }
             let to = rear.min(at + LOOKED_AT_ONCE);
             let versions = (at..to).map(|position| map.version(position));
-            dirty.extend(versions.filter(|version| version.newest && version.is(DIRTY)));
+            found.extend(versions.filter(&wanted));
             at = to.max(at);
         }
-        dirty.sort_unstable_by_key(|version| (version.entry.file, version.entry.page));
-        dirty
+        found
     }
 
     /// As [`flush`](Self::flush), and then there is nothing in the cache, durably: the files are all there is, and may be changed
@@ -157,10 +242,7 @@ impl Cache {
         if !flushed.complete {
             return Ok(flushed);
         }
-        let count = flushed.lost.len();
-        if let Some(first) = flushed.lost.drain(..).next() {
-            return Err(FlashError::DamagedPages { count, first });
-        }
+        none_lost(std::mem::take(&mut flushed.lost))?;
         let _no_home_write = self.homing.lock();
         self.record(|cache, _| {
             let end = {
@@ -181,37 +263,37 @@ impl Cache {
         Ok(flushed)
     }
 
-    /// Writes home what of `batch` is still the newest and dirty, syncs it, and records it as clean.
+    /// Writes home what is dirty of the pages in `batch`, syncs it, and records it as clean.
     fn flush_batch(
         &self,
-        batch: &[Version],
+        batch: &[(u32, u32)],
         homing: &mut Homing,
         flushed: &mut Flushed,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();
         let mut pages: Vec<Version> = Vec::with_capacity(batch.len());
-        for version in batch {
-            let newest = {
-                let map = &self.state.lock().map;
-                map.find(version.entry.file, version.entry.page)
-            };
+        for &(file, page) in batch {
             // By homing, no other thread makes it clean or lets it go meanwhile.
-            if newest.is_none_or(|v| v.position != version.position || !v.is(DIRTY)) {
+            let newest = self.state.lock().map.newest_recorded(file, page);
+            let Some(version) = newest.filter(|version| version.is(DIRTY)) else {
+                continue;
+            };
+            // What was lost is written again, and the next flush finds it.
+            if version.is(LOST) && !version.newest {
                 continue;
             }
             let at = pages.len() * size;
             let lost = version.is(LOST)
-                || match self.read_version(version, &mut homing.bytes[at..at + size]) {
+                || match self.read_version(&version, &mut homing.bytes[at..at + size]) {
                     Ok(_) => false,
                     // What can be read goes home all the same.
                     Err(FlashError::DamagedPage { .. } | FlashError::UnreadablePage { .. }) => true,
                     Err(e) => return Err(e),
                 };
             if lost {
-                let page = self.name(version.entry.file, version.entry.page);
-                flushed.lost.push(page);
+                flushed.lost.push(self.name(file, page));
             } else {
-                pages.push(*version);
+                pages.push(version);
             }
         }
         let mut place = 0..;
@@ -245,5 +327,13 @@ impl Cache {
             })?;
         }
         Ok(())
+    }
+}
+
+fn none_lost(lost: Vec<PageName>) -> Result<(), FlashError> {
+    let count = lost.len();
+    match lost.into_iter().next() {
+        Some(first) => Err(FlashError::DamagedPages { count, first }),
+        None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
 //! * `around`: the same at home, when flash fails or the policy says so;
 //! * `read`: how they are found; `files`: registering, tombstones;
-//! * `dequeue`: how they leave; `flush`: everything home;
+//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
 //!
 //! Locks, in the order in which they are taken:
@@ -29,6 +29,7 @@ mod enqueue;
 mod files;
 mod flush;
 mod group;
+mod intact;
 mod log;
 mod open;
 mod read;

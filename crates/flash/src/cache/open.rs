@@ -125,8 +125,10 @@ impl Cache {
             mended: Vec::new(),
         };
         if let Some((at, what)) = damaged {
-            device.write_headers(&header, &[at])?;
+            // The other one is whole. Flash that does not take this one may be read still.
+            let failed = device.write_headers(&header, &[at]).err();
             opened.mended.push(what);
+            opened.mended.extend(failed.map(|e| e.to_string()));
         }
         let sequence = checkpoint.sequence;
         let cache = Self::new(flash, home, lane, header, options, rebuilt, sequence);

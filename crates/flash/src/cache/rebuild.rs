@@ -25,36 +25,54 @@ impl Device<'_> {
         recovered: &Recovered,
     ) -> Result<(Checkpoint, Buffer), FlashError> {
         let mut newest: Option<(Checkpoint, Buffer)> = None;
+        let mut unread = None;
         for region in 0..2 {
-            let at = header.geometry.checkpoint(region);
-            let head = self.read("reading a checkpoint", CHECKPOINT_HEADER, at)?;
-            let Some(found) = Checkpoint::decode(&head, header.owner, &header.geometry) else {
-                continue;
+            let found = match self.read_checkpoint(header, region) {
+                Ok(found) => found,
+                // The other one may be the newest: the lane says whether it is.
+                Err(error) => {
+                    unread = Some(error);
+                    continue;
+                }
             };
-            let body = self.read(
-                "reading a checkpoint",
-                found.body_bytes(),
-                at + CHECKPOINT_HEADER,
-            )?;
-            let newer = newest
-                .as_ref()
-                .is_none_or(|(n, _)| n.sequence < found.sequence);
-            if newer && found.is_body(&body) {
-                newest = Some((found, body));
-            }
+            let sequence = newest.as_ref().map(|(newest, _)| newest.sequence);
+            newest = match found {
+                Some(found) if sequence < Some(found.0.sequence) => Some(found),
+                _ => newest,
+            };
         }
         let Some((checkpoint, body)) = newest else {
-            return Err(self.damaged("neither checkpoint is whole".to_owned()));
+            let none = || self.damaged("neither checkpoint is whole".to_owned());
+            return Err(unread.unwrap_or_else(none));
         };
         // A checkpoint that found the lane without an open segment goes on where the next one begins.
         let (head, end) = (recovered.head(), recovered.end().next_multiple_of(PAGE));
         let through = checkpoint.through;
         if head > through || end < through {
-            return Err(self.damaged(format!(
-                "its newest whole checkpoint goes on at log address {through}, its lane has {head} to {end}"
-            )));
+            let other = || {
+                self.damaged(format!(
+                    "its newest whole checkpoint goes on at log address {through}, its lane has {head} to {end}"
+                ))
+            };
+            return Err(unread.unwrap_or_else(other));
         }
         Ok((checkpoint, body))
+    }
+
+    /// The checkpoint in a region, with its body, if it is whole.
+    fn read_checkpoint(
+        &self,
+        header: &Header,
+        region: u64,
+    ) -> Result<Option<(Checkpoint, Buffer)>, FlashError> {
+        const DOING: &str = "reading a checkpoint";
+        let at = header.geometry.checkpoint(region);
+        let head = self.read(DOING, CHECKPOINT_HEADER, at)?;
+        let Some(found) = Checkpoint::decode(&head, header.owner, &header.geometry) else {
+            return Ok(None);
+        };
+        let body = self.read(DOING, found.body_bytes(), at + CHECKPOINT_HEADER)?;
+        Ok(found.is_body(&body).then_some((found, body)))
     }
 
     /// The metadata as of the lane's end.

@@ -79,6 +79,15 @@ pub trait Home: Send + Sync {
         Ok(())
     }
 
+    /// The copies that [`protect`](Self::protect) keeps do not count any more, durably: pages are about to be changed past the cache. No page is
+    /// on its way home then, so none needs them.
+    ///
+    /// # Errors
+    /// As above; the pages are not changed.
+    fn unprotect(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes all that was written to the file durable.
     ///
     /// # Errors

@@ -56,6 +56,8 @@ pub struct World {
     pub home_lies: AtomicBool,
     /// Every operation on flash fails.
     pub flash_gone: AtomicBool,
+    /// Offsets on flash that cannot be read.
+    pub unreadable: Mutex<BTreeSet<usize>>,
     /// Every operation on a home fails.
     pub home_gone: AtomicBool,
     /// The operation with this number, counted from 1, fails.
@@ -85,6 +87,7 @@ impl World {
             flash_lies: AtomicBool::new(false),
             home_lies: AtomicBool::new(false),
             flash_gone: AtomicBool::new(false),
+            unreadable: Mutex::default(),
             home_gone: AtomicBool::new(false),
             fail_at: AtomicU64::new(0),
             operations: AtomicU64::new(0),
@@ -240,6 +243,10 @@ impl Flash for SimFlash {
             return Err(eio());
         }
         let offset = offset as usize;
+        let range = offset..offset + to.len();
+        if self.0.unreadable.lock().unwrap().range(range).count() > 0 {
+            return Err(eio());
+        }
         let live = self.0.live.lock().unwrap();
         to.copy_from_slice(&live.flash[offset..offset + to.len()]);
         Ok(())

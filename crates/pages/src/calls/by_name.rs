@@ -1,6 +1,6 @@
 //! What becomes of the functions that name a file: its name goes, changes, or the file is truncated by it.
 
-use super::path_of;
+use super::{path_of, who_is};
 use crate::{
     complain::complain,
     file::{PageFile, State},
@@ -133,10 +133,13 @@ pub fn truncate_path(
         return real();
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let Ok(held) = rustix::fs::openat(dir, path, flags, Mode::empty()) else {
-        return real();
+    let held = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
+        Ok(held) => held,
+        Err(Errno::NOENT) => return real(),
+        // What keeps us from looking at it keeps `real` from changing it, but for want of descriptors or memory: then it must not.
+        Err(errno) => return Err(errno),
     };
-    let Ok(Some(known)) = identity::of(held.as_fd()) else {
+    let Some(known) = who_is(held.as_fd(), path.to_bytes())? else {
         return real();
     };
     let session = session::begin()?;

@@ -119,3 +119,42 @@ fn a_data_directory_that_was_moved_is_found_with_all_its_files() {
     assert_eq!(world.attached(), ["ibdata1", "a.ibd"]);
     assert_eq!(world.cache.files().len(), 2);
 }
+
+#[test]
+fn a_file_that_cannot_be_looked_for_is_not_taken_for_deleted() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
+    // Its name cannot be looked up, by whoever asks.
+    let file = fs::File::open(world.data().join("db/b.ibd")).unwrap();
+    let identity = identity::of(&file).unwrap().unwrap().identity;
+    let known = world.cache.files();
+    let b = known.iter().find(|file| file.id().identity == identity);
+    world.cache.drop_file(b.unwrap()).unwrap();
+    let name = world.data().join("x".repeat(300)).join("b.ibd");
+    let registered = world.cache.register(identity, name.to_str().unwrap());
+    let registered = registered.unwrap();
+    world
+        .homes
+        .attach(registered.id(), reopen(&file, true).unwrap());
+    let page = vec![2; crate::PAGE_BYTES];
+    let _ = world.cache.enqueue(&registered, 1, &page).unwrap();
+    world.cache.sync(&registered).unwrap();
+    let away = world.dir.path().join("away.ibd");
+    fs::rename(world.data().join("db/b.ibd"), away).unwrap();
+    let error = world.attach().unwrap_err();
+    assert!(matches!(error, HomesError::Unseen { .. }), "{error}");
+    assert_eq!(world.cache.stats().dirty_pages, 3);
+    assert_eq!(world.cache.files().len(), 3);
+}
+
+#[test]
+fn a_file_that_was_renamed_into_a_database_that_is_a_link_is_found() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
+    let elsewhere = world.dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, world.data().join("linked")).unwrap();
+    let a = world.data().join("db/a.ibd");
+    fs::rename(a, elsewhere.join("a.ibd")).unwrap();
+    world.attach().unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "a.ibd", "b.ibd"]);
+    assert_eq!(world.cache.stats().dirty_pages, 3);
+}

@@ -2,6 +2,8 @@
 
 use super::{Flushing, Place, SetupError};
 use crate::{
+    copies::Copies,
+    find,
     guard::{Found, Guard, standing},
     home::{Homes, reopen},
     identity, names,
@@ -15,7 +17,7 @@ use std::{
 };
 
 /// The cache of these data directories is lost: their guards are lifted, and the servers may be started with what the files have. Pages that only the
-/// cache had are lost.
+/// cache had are lost; those that were on their way home around it are written again, so that none is torn.
 ///
 /// # Errors
 /// If a cache is there after all, or no directory is guarded; what the operating system says.
@@ -34,13 +36,7 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
                 path.display()
             )));
         };
-        if Place::of(&guarded.flash).is_ok() {
-            return Err(SetupError::Guard(format!(
-                "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
-                guarded.flash.display(),
-                dir.display()
-            )));
-        }
+        check_lost(&guarded.flash, dir)?;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let held =
             rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
@@ -57,12 +53,41 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
             )));
         };
         guard.complete(&tablespace).map_err(io("guarding"))?;
+        let copies = Copies::new(dir, guarded.cache);
+        let files = find::look_through(&data.iter().cloned().collect())?;
+        let saved = copies
+            .save(&files, (known.identity, &guard))
+            .map_err(io("writing pages again that a crash may have torn beside"))?;
+        flushing.pages += saved.pages;
+        flushing.not_found += saved.not_found;
         guard
             .lift(&tablespace)
             .map_err(io("lifting the guard of"))?;
+        copies
+            .remove()
+            .map_err(io("removing the copies of pages beside"))?;
         flushing.lifted.push(path);
     }
     Ok(flushing)
+}
+
+/// Refuses to give up a cache that is there, or of which that cannot be told.
+fn check_lost(flash: &Path, dir: &Path) -> Result<(), SetupError> {
+    match Place::of(flash) {
+        Err(SetupError::NoPool { .. }) => Ok(()),
+        Err(SetupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(())
+        }
+        Ok(_) => Err(SetupError::Guard(format!(
+            "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
+            flash.display(),
+            dir.display()
+        ))),
+        Err(error) => Err(SetupError::Guard(format!(
+            "whether the flash cache of {} is there cannot be told: {error}. Nothing was changed",
+            dir.display()
+        ))),
+    }
 }
 
 /// The system tablespace that the cache knows, open, with its guard in place.

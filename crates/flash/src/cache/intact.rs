@@ -1,0 +1,105 @@
+//! What of a group that leaves can be read. docs/flash-format.md, "Dequeue", step 2.
+//!
+//! A dirty page that cannot be read is *lost*: the older one at home is never served for it, and the queue goes on without it. That is said of a
+//! page only if flash gives other things meanwhile. A device that gives nothing may come back, with all that is on it.
+
+use super::{Cache, Homing, dequeue::Leaving};
+use crate::{
+    buffer::Buffer,
+    error::FlashError,
+    layout::{BLOCK, HEADERS, Header},
+    map::Version,
+    record::{DIRTY, LOST, PageEntry},
+};
+use forebay_pool::crc32c;
+
+/// Times that a page is read again before it is given up.
+const READ_AGAIN: usize = 4;
+
+impl Cache {
+    /// Step 2: the group's bytes, in `homing`. What is damaged or unreadable and dirty is lost from now on; what is so and clean is dropped.
+    ///
+    /// # Errors
+    /// [`FlashError::UnreadablePage`] if flash gives nothing at all: nothing is lost, then.
+    pub(super) fn read_leaving(
+        &self,
+        leaving: &mut Leaving,
+        homing: &mut Homing,
+    ) -> Result<(), FlashError> {
+        let size = self.page_bytes();
+        if leaving.home.is_empty() && leaving.again.iter().all(|v| v.is(LOST)) {
+            return Ok(());
+        }
+        let front = leaving.front;
+        let whole = (leaving.end - front) as usize * size;
+        let offset = self.header.geometry.slot(front);
+        // What this leaves wrong is read again page by page, and then it is said which page it is.
+        let _ = self.flash.read_at(&mut homing.bytes[..whole], offset);
+        let mut lost = Vec::new();
+        for versions in [&mut leaving.home, &mut leaving.again] {
+            let mut kept = Vec::with_capacity(versions.len());
+            for version in versions.drain(..) {
+                let at = (version.position - front) as usize * size;
+                if version.is(LOST) || self.is_intact(&version, &mut homing.bytes[at..at + size])? {
+                    kept.push(version);
+                } else if version.is(DIRTY) {
+                    lost.push(set_aside(&version));
+                }
+            }
+            *versions = kept;
+        }
+        leaving.again.append(&mut lost);
+        leaving
+            .again
+            .sort_unstable_by_key(|version| version.position);
+        Ok(())
+    }
+
+    /// True if `bytes` are the version, or are when they were read again.
+    fn is_intact(&self, version: &Version, bytes: &mut [u8]) -> Result<bool, FlashError> {
+        if crc32c([&*bytes]) == version.entry.crc {
+            return Ok(true);
+        }
+        let unreadable = |read: &Result<bool, FlashError>| {
+            version.is(DIRTY) && matches!(read, Err(FlashError::UnreadablePage { .. }))
+        };
+        let mut read = self.read_version(version, bytes);
+        for _ in 0..READ_AGAIN {
+            if !unreadable(&read) {
+                break;
+            }
+            // Before and after each time: it may be gone for a moment only.
+            if !self.gives_its_header() {
+                return read;
+            }
+            read = self.read_version(version, bytes);
+        }
+        if unreadable(&read) && !self.gives_its_header() {
+            return read;
+        }
+        match read {
+            // By homing, the front does not pass it: it is in the queue still.
+            Ok(intact) => Ok(intact),
+            Err(FlashError::DamagedPage { .. } | FlashError::UnreadablePage { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if flash can be read elsewhere.
+    fn gives_its_header(&self) -> bool {
+        let mut block = Buffer::new(BLOCK as usize);
+        HEADERS.iter().any(|&at| {
+            self.flash.read_at(&mut block, at).is_ok()
+                && Header::decode(&block).is_ok_and(|header| header == self.header)
+        })
+    }
+}
+
+/// The entry that takes the page's place at the rear.
+fn set_aside(version: &Version) -> Version {
+    let entry = PageEntry {
+        flags: DIRTY | LOST,
+        ..version.entry
+    };
+    Version { entry, ..*version }
+}
