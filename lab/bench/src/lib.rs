@@ -15,7 +15,6 @@
 //! [`paper`] (the papers' tables and figures, made of the benchmarks).
 
 pub mod clock;
-pub mod contest;
 pub mod emulated;
 pub mod fam;
 pub mod histogram;
@@ -25,17 +24,13 @@ pub mod peers;
 mod perf;
 mod place;
 pub mod pool_bench;
-pub mod postgres;
 pub mod processes;
 pub mod redis;
 pub mod report;
-pub mod rocksdb;
 pub mod scratch;
-mod server;
-pub mod sql;
-pub mod sqlite;
 mod threads;
-mod units;
 pub mod wisckey;
 
+pub use forebay_databases::{contest, postgres, rocksdb, sql, sqlite};
+pub(crate) use forebay_measure::units;
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};

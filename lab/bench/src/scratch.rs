@@ -2,16 +2,14 @@
 
 use crate::BenchError;
 use forebay_device::memory::{self, Profile, Timed};
-pub use forebay_measure::scratch::{PoolSource, ScratchDir, memory_dir, remove_all};
+pub use forebay_measure::scratch::{
+    PoolSource, ScratchDir, dir_beside, disk_bytes, memory_dir, remove_all, sync_file_system,
+};
 use forebay_pool::{
     Pool,
     media::{Media, open_dax, open_emulated},
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, path::Path, sync::Arc};
 
 /// A pool for a measurement, which may be as slow as another memory.
 pub struct ScratchPool {
@@ -90,37 +88,6 @@ impl ScratchMedia {
     }
 }
 
-/// A directory in memory of the kind that pools from `source` are in; none beside a devdax device.
-#[must_use]
-pub fn dir_beside(source: &PoolSource) -> Option<PathBuf> {
-    match source {
-        PoolSource::Emulated => Some(memory_dir()),
-        PoolSource::OnDisk(dir) => Some(dir.clone()),
-        PoolSource::At(path) => path.is_file().then(|| match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        }),
-    }
-}
-
-/// Bytes that the files under `dir` occupy.
-#[must_use]
-pub fn disk_bytes(dir: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(entries) = fs::read_dir(dir) else {
-        // Gone meanwhile: occupies nothing.
-        return 0;
-    };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
-            Ok(meta) => meta.blocks() * 512,
-            Err(_) => 0,
-        })
-        .sum()
-}
-
 /// Drops the page cache of every file under `dir`, which must be synced, so that reads go to the device.
 ///
 /// # Errors
@@ -144,16 +111,6 @@ pub fn drop_page_cache(dir: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Writes everything that the file system of `dir` has in memory to its device.
-///
-/// # Errors
-/// I/O errors.
-pub fn sync_file_system(dir: &Path) -> Result<(), BenchError> {
-    let failed = || BenchError::io("syncing the file system of", dir);
-    let dir_handle = fs::File::open(dir).map_err(failed())?;
-    rustix::fs::syncfs(&dir_handle).map_err(|e| failed()(e.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,12 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn occupied_bytes_are_those_of_all_files() {
+    fn the_page_cache_of_all_files_is_dropped() {
         let dir = ScratchDir::new_in(&std::env::temp_dir()).unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/file"), vec![1; 10_000]).unwrap();
-        sync_file_system(dir.path()).unwrap();
-        assert!(disk_bytes(dir.path()) >= 10_000);
         drop_page_cache(dir.path()).unwrap();
     }
 }

@@ -6,7 +6,11 @@ use forebay_bench::{
     device::Effort,
     scratch::PoolSource,
 };
-use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
+use forebay_cli::{
+    failure::Failure,
+    measuring::{default_dir, own_program},
+    output, size,
+};
 use std::path::PathBuf;
 
 /// Where a database and its pools are, and how often it is measured.
@@ -63,6 +67,7 @@ impl Common {
             device: device.map(str::to_owned),
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
             forebay: crate::forebay()?,
+            emulator: Some(own_program()?),
             effort: match self.quick {
                 true => Effort::QUICK,
                 false => Effort::SHORT,

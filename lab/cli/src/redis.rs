@@ -82,6 +82,7 @@ impl Redis {
             sizes: self.sizes,
             clients: self.clients,
             requests: self.requests.unwrap_or(requests),
+            seconds: None,
             keys: self.keys,
             during_rewrite: self.during_rewrite.then_some(REWRITE_VALUE_BYTES),
         };

@@ -510,7 +510,7 @@ fn measured_in_every_mode(database: &str) {
     let sandbox = Sandbox::new();
     sandbox.let_in();
     let ran = sandbox.run(&format!("{database} --quick --json --dir . --clients 1,3"));
-    if ran.stderr.contains("not installed: scripts/setup.sh") {
+    if ran.stderr.contains("not installed") {
         assert!(std::env::var_os("CI").is_none(), "{}", ran.stderr);
         println!("skipped: {}", ran.stderr.trim());
         return;

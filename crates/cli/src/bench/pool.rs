@@ -2,7 +2,8 @@
 
 use super::{
     commits::{self, Commit},
-    turns::{Options, number},
+    options::Options,
+    report::number,
 };
 use crate::{failure::Failure, output, size};
 use clap::Args;
@@ -109,7 +110,7 @@ impl Pool {
             notes: Vec::new(),
         };
         let mut modes: Vec<(String, Box<dyn Durable>)> = vec![("file".to_owned(), Box::new(file))];
-        for (mode, source) in options.pools() {
+        for (mode, source) in options.named_pools() {
             let pool = ScratchPool::new(&source, SEGMENTS.into(), SEGMENT_BYTES)?;
             report.notes.extend(source.note());
             report.pools.push(Medium {

@@ -1,14 +1,13 @@
 //! The loads that sysbench has by itself, on tables of rows of 190 bytes: `oltp_write_only` (in each transaction two updates, a deletion and an
 //! insertion), `oltp_read_only` (fourteen queries).
 
-use super::server::{DATABASE, Server, program, said_by};
+use super::server::{DATABASE, Server, program, run_sysbench};
 use crate::{
-    BenchError,
+    MeasureError,
     contest::Sample,
-    histogram::Percentiles,
-    processes::output,
-    report::grouped,
+    rounds::Percentiles,
     sql::{Load, running::on_processor},
+    table::grouped,
 };
 use serde::Serialize;
 use std::{fmt, process::Command};
@@ -34,12 +33,11 @@ impl Size {
     /// Makes the tables.
     ///
     /// # Errors
-    /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails.
-    pub fn prepare(self, server: &Server) -> Result<(), BenchError> {
+    /// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] if it fails.
+    pub fn prepare(self, server: &Server) -> Result<(), MeasureError> {
         server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
         let mut command = self.command(WRITE_ONLY, server, None)?;
-        command.arg("prepare");
-        said_by("sysbench", output(&mut command)?).map(drop)
+        run_sysbench(command.arg("prepare")).map(drop)
     }
 
     /// The tables' names.
@@ -52,8 +50,8 @@ impl Size {
         script: &str,
         server: &Server,
         processor: Option<usize>,
-    ) -> Result<Command, BenchError> {
-        let sysbench = program("sysbench").map_err(BenchError::Config)?;
+    ) -> Result<Command, MeasureError> {
+        let sysbench = program("sysbench").map_err(MeasureError::Config)?;
         let mut command = on_processor(processor, &sysbench);
         command
             .args(server.sysbench(script.as_ref()))
@@ -71,16 +69,16 @@ pub const READ_ONLY: &str = "oltp_read_only";
 /// Runs sysbench's `script` against `server`.
 ///
 /// # Errors
-/// [`BenchError::Config`] without sysbench, [`BenchError::Child`] if it fails or its report cannot be read.
-pub fn run(script: &str, load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
+/// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] if it fails or its report cannot be read.
+pub fn run(script: &str, load: &Load<Size>, server: &Server) -> Result<Sample, MeasureError> {
     let mut command = load.size.command(script, server, load.processor)?;
     command
         .arg(format!("--threads={}", load.clients))
         .arg(format!("--time={}", load.seconds))
         .args(["--histogram=on", "run"]);
-    let said = said_by("sysbench", output(&mut command)?)?;
+    let said = run_sysbench(&mut command)?;
     parse(&said).ok_or_else(|| {
-        BenchError::Child(format!(
+        MeasureError::Child(format!(
             "(sysbench) said what cannot be read: {}",
             said.trim()
         ))
@@ -89,10 +87,13 @@ pub fn run(script: &str, load: &Load<Size>, server: &Server) -> Result<Sample, B
 
 /// sysbench's report: its histogram has one line for each latency in milliseconds that occurred, `0.501 |****  5231`.
 fn parse(report: &str) -> Option<Sample> {
-    let rate = report.lines().find_map(|line| {
-        let (_, rest) = line.trim().strip_prefix("transactions:")?.split_once('(')?;
-        rest.split_whitespace().next()?.parse().ok()
-    })?;
+    let after = |name: &str| {
+        let mut lines = report.lines();
+        lines.find_map(|line| line.trim().strip_prefix(name))
+    };
+    let (_, rate) = after("transactions:")?.split_once('(')?;
+    let rate: f64 = rate.split_whitespace().next()?.parse().ok()?;
+    let mean_ms: Option<f64> = after("avg:").and_then(|ms| ms.trim().parse().ok());
     let bars: Vec<(f64, u64)> = report
         .lines()
         .filter_map(|line| {
@@ -112,7 +113,8 @@ fn parse(report: &str) -> Option<Sample> {
             .map(|(latency_ms, _)| latency_ms * 1e3)
     };
     Some(Sample {
-        ops_per_s: rate,
+        ops_per_s: Some(rate).filter(|rate| *rate > 0.0)?,
+        mean_us: mean_ms.map(|ms| ms * 1e3),
         latency: Percentiles {
             p50_us: Some(at(50)?),
             p99_us: Some(at(99)?),
@@ -134,14 +136,20 @@ mod tests {
                       \x20      0.250 |**************************************** 60\n\
                       \x20      1.500 |*****                                    9\n\
                       \x20      9.000 |                                         1\n\
-                      SQL statistics:\n    transactions:                        100    (1742.73 per sec.)\n";
+                      SQL statistics:\n    transactions:                        100    (1742.73 per sec.)\n\
+                      Latency (ms):\n         min:                                    0.31\n         \
+                      avg:                                    0.57\n";
         let measured = parse(report).unwrap();
         let latency = measured.latency;
-        assert_eq!(measured.ops_per_s, 1742.73);
+        assert_eq!(
+            (measured.ops_per_s, measured.mean_us),
+            (1742.73, Some(570.0))
+        );
         assert_eq!(
             (latency.p50_us, latency.p99_us),
             (Some(250.0), Some(1500.0))
         );
+        assert!(parse(&report.replace("(1742.73", "(0.00")).is_none());
         assert!(parse("FATAL: `thread_run' function failed\n").is_none());
     }
 }

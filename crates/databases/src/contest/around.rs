@@ -2,12 +2,11 @@
 
 use super::{Contender, Pools, Setup, Syncs};
 use crate::{
-    BenchError,
-    place::{device_argument, forebay_run, lab_program},
-    processes::{eat_syncs, find_eatmydata},
+    MeasureError,
+    processes::{find_eatmydata, preload},
     scratch::ScratchPool,
 };
-use forebay_measure::user::User;
+use forebay_measure::{server::forebay_run, user::User};
 use serde::Serialize;
 use std::{
     ffi::OsString,
@@ -21,8 +20,10 @@ const RUN_DIR: &str = "FOREBAY_RUN_DIR";
 /// How a program is to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// The `forebay` program; the laboratory's lies beside it.
+    /// The `forebay` program.
     pub forebay: &'a Path,
+    /// What stands in for it where devices or memories are emulated ([`Setup::emulator`]).
+    pub emulator: Option<&'a Path>,
     /// The mode, and which pool.
     pub contender: &'a Contender,
     /// The pools.
@@ -60,6 +61,7 @@ impl Setup {
     pub fn setting<'a>(&'a self, contender: &'a Contender, user: Option<&'a User>) -> Setting<'a> {
         Setting {
             forebay: &self.forebay,
+            emulator: self.emulator.as_deref(),
             contender,
             pools: &self.pools,
             user,
@@ -75,7 +77,7 @@ impl Setting<'_> {
         devices: &[(&Path, &str)],
         options: impl IntoIterator<Item = (&'static str, OsString)>,
         run_dir: PathBuf,
-    ) -> Result<Around, BenchError> {
+    ) -> Result<Around, MeasureError> {
         let pool = self.pools.make(self.contender, self.user)?;
         let mut environment = vec![(RUN_DIR.into(), run_dir.clone().into())];
         let mut wrapper = Vec::new();
@@ -83,16 +85,15 @@ impl Setting<'_> {
         if pool.is_some() || !devices.is_empty() || !options.is_empty() {
             let slowed = self.pools.slowed.filter(|_| pool.is_some());
             // What ships, where nothing is emulated.
-            let program = match devices.is_empty() && slowed.is_none() {
-                true => self.forebay.to_owned(),
-                false => lab_program(self.forebay),
-            };
+            let emulator = self
+                .emulator
+                .filter(|_| !devices.is_empty() || slowed.is_some());
             let devices = devices
                 .iter()
                 .map(|(dir, profile)| ("--device", device_argument(dir, profile)));
-            let slowed = slowed.map(|profile| ("--media-profile", profile.name.into()));
+            let slowed = slowed.map(|memory| ("--media-profile", memory.into()));
             wrapper = forebay_run(
-                &program,
+                emulator.unwrap_or(self.forebay),
                 pool.as_ref().map(|pool| (pool.path(), self.pools.buffers)),
                 devices.chain(slowed).chain(options),
             );
@@ -110,6 +111,30 @@ impl Setting<'_> {
             forebay: self.forebay.to_owned(),
             run_dir,
         })
+    }
+}
+
+/// The value of `--device`: `DIR=PROFILE`.
+#[must_use]
+pub fn device_argument(dir: &Path, profile: &str) -> OsString {
+    let mut value = dir.as_os_str().to_owned();
+    value.push("=");
+    value.push(profile);
+    value
+}
+
+/// Has libeatmydata loaded before anything else: an emulator would charge the syncs of its device.
+fn eat_syncs(
+    library: &Path,
+    wrapper: &mut Vec<OsString>,
+    environment: &mut Vec<(OsString, OsString)>,
+) {
+    if wrapper.is_empty() {
+        environment.push(("LD_PRELOAD".into(), preload(library)));
+    } else {
+        let first = r#"LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@""#;
+        wrapper.extend(["sh", "-c", first].map(OsString::from));
+        wrapper.push(library.into());
     }
 }
 

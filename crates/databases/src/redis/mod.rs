@@ -1,20 +1,19 @@
-//! `forebay-lab redis`: what an append-only file that is synced at each write costs a Redis or Valkey server, and what it costs
+//! Redis and Valkey: what an append-only file that is synced at each write costs a Redis or Valkey server, and what it costs
 //! under `forebay run` (P4).
 //!
 //! Each cell of the table (server, bytes of a value, connections) is measured in all modes in turn, round after round, each time on a fresh
 //! server on loopback with a directory of its own; the load is redis-benchmark's SETs of random keys.
 //!
-//! [`stage`] is a server's directory and command line; [`mix`] is a client of our own for mixes of SETs and GETs. [`server`] and [`resp`] are also what the end-to-end tests talk to servers with.
+//! [`stage`] is a server's directory and command line. [`server`] and [`resp`] are also what the end-to-end tests talk to servers with.
 
-pub(crate) mod load;
-pub(crate) mod mix;
+pub mod load;
 pub mod modes;
 pub mod resp;
 pub mod server;
-pub(crate) mod stage;
+pub mod stage;
 
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{Cell, Contender, Contest, Mode, Report, Sample, Setup, of_pool},
 };
 use load::Load;
@@ -34,8 +33,10 @@ pub struct Config {
     pub sizes: Vec<u64>,
     /// Connections.
     pub clients: Vec<u64>,
-    /// SETs of a round. Where each waits for the device, there are fewer ([`Config::requests_of`]).
+    /// SETs of a round, at most. Where each waits for the device, there are fewer ([`Config::requests_of`]).
     pub requests: u64,
+    /// Only as many as take about so long.
+    pub seconds: Option<f64>,
     /// Keys that are chosen from.
     pub keys: u64,
     /// Also measure while the append-only file is rewritten, with values of this size.
@@ -53,13 +54,13 @@ impl Config {
         }
     }
 
-    fn check(&self) -> Result<(), BenchError> {
+    fn check(&self) -> Result<(), MeasureError> {
         if self.servers.is_empty() {
-            return Err(BenchError::Config("no server to measure".to_owned()));
+            return Err(MeasureError::Config("no server to measure".to_owned()));
         }
         let counts = [self.requests, self.keys];
         self.setup.check(&[&self.clients, &self.sizes, &counts])?;
-        load::program().map(drop).map_err(BenchError::Config)
+        load::program().map(drop).map_err(MeasureError::Config)
     }
 }
 
@@ -67,7 +68,7 @@ impl Config {
 ///
 /// # Errors
 /// The first thing that goes wrong; a server or library that is not installed is reported, and is no error.
-pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
+pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, MeasureError> {
     config.check()?;
     let mut contest = Contest::begin("redis", "SETs", &config.setup, note)?;
     let fewer = "always has fewer requests than the other modes, so that a round takes seconds";
@@ -110,26 +111,36 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     Ok(contest.end())
 }
 
+/// SETs that show how many a round of some seconds has.
+const FIRST: u64 = 500;
+
 /// One contender in one cell, once, on a fresh server. `load`: with its number of SETs at most.
 fn measure(
     config: &Config,
     scratch: &Path,
     (program, load, during_rewrite): (&Path, Load, bool),
     contender: &Contender,
-) -> Result<Sample, BenchError> {
+) -> Result<Sample, MeasureError> {
     let setting = config.setup.setting(contender, None);
     let device = config.setup.device.as_deref();
     let stage = Stage::new(&setting, device, program, Rewrites::Asked, scratch)?;
     let server = stage.start()?;
-    let load = Load {
-        requests: config.requests_of(contender.mode, load.clients),
-        ..load
-    };
+    let most = config.requests_of(contender.mode, load.clients);
     let warm_up = Load {
-        requests: (load.requests / 10).max(1),
+        requests: match config.seconds {
+            Some(_) => most.min(FIRST),
+            None => (most / 10).max(1),
+        },
         ..load
     };
-    warm_up.run(&server)?;
+    let first = warm_up.run(&server)?;
+    let load = Load {
+        requests: match config.seconds {
+            Some(seconds) => ((first.ops_per_s * seconds) as u64).clamp(warm_up.requests, most),
+            None => most,
+        },
+        ..load
+    };
     let (mut sample, rewrites) = match during_rewrite {
         true => {
             let (sample, rewrites) = load.run_during_rewrites(&server)?;

@@ -4,7 +4,7 @@
 //! of several kinds and sizes are contenders of their own. A [`Cell`] of the report's table is what all contenders are measured at, in turn,
 //! round after round; [`Contest`] lets them. What stands before a database's program for that is in [`around`].
 
-pub(crate) mod around;
+pub mod around;
 mod pools;
 mod report;
 
@@ -14,11 +14,10 @@ pub(crate) use report::of_pool;
 pub use report::{Cell, Missing, Report, Row};
 
 use crate::{
-    BenchError,
-    device::{self, Effort},
-    histogram::Percentiles,
+    MeasureError,
+    disk::{self, Effort},
     processes::find_eatmydata,
-    rounds::take_turns,
+    rounds::{Percentiles, take_turns},
     scratch::ScratchDir,
     units::named,
 };
@@ -169,12 +168,15 @@ pub struct Setup {
     pub modes: Vec<Mode>,
     /// The pools.
     pub pools: Pools,
-    /// The emulated device that the data is on: a profile of `forebay-lab run --device`.
+    /// The emulated device that the data is on, by the name of its profile.
     pub device: Option<String>,
     /// Rounds.
     pub rounds: usize,
-    /// How to start this program: `forebay`.
+    /// The `forebay` program.
     pub forebay: PathBuf,
+    /// What stands in for it where devices or memories are emulated: a program with the options of `forebay run`, and with
+    /// `--device DIR=PROFILE` and `--media-profile MEMORY`.
+    pub emulator: Option<PathBuf>,
     /// How thoroughly the device is measured.
     pub effort: Effort,
 }
@@ -183,9 +185,9 @@ impl Setup {
     /// Refuses what measures nothing: an empty list, or a zero in one, among them.
     ///
     /// # Errors
-    /// [`BenchError::Config`].
-    pub fn check(&self, lists: &[&[u64]]) -> Result<(), BenchError> {
-        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
+    /// [`MeasureError::Config`].
+    pub fn check(&self, lists: &[&[u64]]) -> Result<(), MeasureError> {
+        let bad = |what: &str| Err(MeasureError::Config(what.to_owned()));
         if self.rounds == 0 {
             return bad("at least one round is needed");
         }
@@ -207,6 +209,8 @@ impl Setup {
 pub struct Sample {
     /// Operations a second.
     pub ops_per_s: f64,
+    /// Their mean latency, microseconds, where the load tells it.
+    pub mean_us: Option<f64>,
     /// Their latencies.
     pub latency: Percentiles,
     /// Whatever else a row has.
@@ -233,13 +237,13 @@ impl<'a> Contest<'a> {
         unit: &'static str,
         setup: &'a Setup,
         note: &'a dyn Fn(&str),
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self, MeasureError> {
         // A server has its own directory as the current one, so no path may depend on that.
-        std::fs::create_dir_all(&setup.dir).map_err(BenchError::io("creating", &setup.dir))?;
+        std::fs::create_dir_all(&setup.dir).map_err(MeasureError::io("creating", &setup.dir))?;
         let dir = setup.dir.canonicalize();
-        let scratch = ScratchDir::new_in(&dir.map_err(BenchError::io("finding", &setup.dir))?)?;
+        let scratch = ScratchDir::new_in(&dir.map_err(MeasureError::io("finding", &setup.dir))?)?;
         note("measuring the device");
-        let device = device::measure(scratch.path(), setup.effort)?;
+        let device = disk::measure(scratch.path(), setup.effort)?;
         let mut report = Report::new(bench, unit, setup, device);
         let mut modes = setup.modes.clone();
         if find_eatmydata().is_none() {
@@ -276,8 +280,8 @@ impl<'a> Contest<'a> {
         &mut self,
         cell: &Cell,
         wanted: impl Fn(&Mode) -> bool,
-        measure: impl Fn(&Path, &Contender) -> Result<Sample, BenchError>,
-    ) -> Result<(), BenchError> {
+        measure: impl Fn(&Path, &Contender) -> Result<Sample, MeasureError>,
+    ) -> Result<(), MeasureError> {
         let modes = self.modes.iter().copied().filter(wanted);
         let contenders = self.setup.pools.contenders(modes);
         let rounds = take_turns(&contenders, self.setup.rounds, |contender| {
@@ -290,7 +294,7 @@ impl<'a> Contest<'a> {
                 self.report.unit,
                 sample.latency.p99_us.unwrap_or(0.0)
             ));
-            Ok::<_, BenchError>(sample)
+            Ok::<_, MeasureError>(sample)
         })?;
         for (contender, rounds) in contenders.into_iter().zip(rounds) {
             self.report.add(cell, contender, rounds);

@@ -6,11 +6,11 @@
 pub use forebay_measure::{server as running, user::User};
 
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{self, Cell, Contender, Contest, Mode, Report, Sample, Setup},
-    report::object,
     scratch::{ScratchDir, sync_file_system},
     server::{Launch, Program, Server},
+    table::object,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -80,35 +80,35 @@ pub trait Database: Program {
     type Size: Copy + Display + Serialize;
 
     /// Whether it can be measured; otherwise why not, and the remedy.
-    fn check(config: &Config<Self::Size>) -> Result<(), BenchError>;
+    fn check(config: &Config<Self::Size>) -> Result<(), MeasureError>;
 
     /// The user that servers run as, if not ours.
-    fn user() -> Result<Option<User>, BenchError> {
+    fn user() -> Result<Option<User>, MeasureError> {
         Ok(None)
     }
 
     /// A server in `dir`, to be started without an option.
-    fn launch(dir: &Path) -> Result<Launch<Self>, BenchError>;
+    fn launch(dir: &Path) -> Result<Launch<Self>, MeasureError>;
 
     /// Makes its data directory.
-    fn create(launch: &Launch<Self>) -> Result<(), BenchError>;
+    fn create(launch: &Launch<Self>) -> Result<(), MeasureError>;
 
     /// Starts it.
-    fn start(launch: &Launch<Self>) -> Result<Server<Self>, BenchError>;
+    fn start(launch: &Launch<Self>) -> Result<Server<Self>, MeasureError>;
 
     /// Makes the data set.
-    fn prepare(size: Self::Size, server: &Server<Self>) -> Result<(), BenchError>;
+    fn prepare(size: Self::Size, server: &Server<Self>) -> Result<(), MeasureError>;
 
     /// Reads what the load works on into memory, where the load itself would be too slow at that.
-    fn warm_up(_: &Server<Self>) -> Result<(), BenchError> {
+    fn warm_up(_: &Server<Self>) -> Result<(), MeasureError> {
         Ok(())
     }
 
     /// Runs the load.
-    fn work(load: &Load<Self::Size>, server: &Server<Self>) -> Result<Sample, BenchError>;
+    fn work(load: &Load<Self::Size>, server: &Server<Self>) -> Result<Sample, MeasureError>;
 
     /// Ends it when it has been measured.
-    fn end(server: Server<Self>) -> Result<String, BenchError> {
+    fn end(server: Server<Self>) -> Result<String, MeasureError> {
         server.stop()
     }
 }
@@ -120,7 +120,7 @@ pub trait Database: Program {
 pub fn run<D: Database>(
     config: &Config<D::Size>,
     note: &dyn Fn(&str),
-) -> Result<Report, BenchError> {
+) -> Result<Report, MeasureError> {
     config.setup.check(&[&config.clients, &[config.seconds]])?;
     D::check(config)?;
     let user = D::user()?;
@@ -135,7 +135,7 @@ pub fn run<D: Database>(
     contest.report.settings.extend(object(json!(config.size)));
     contest.note("preparing the tables");
     let template = contest.scratch().join("template");
-    std::fs::create_dir(&template).map_err(BenchError::io("creating", &template))?;
+    std::fs::create_dir(&template).map_err(MeasureError::io("creating", &template))?;
     if let Some(user) = &user {
         user.let_in(contest.scratch())?;
         user.give(&template)?;
@@ -170,7 +170,7 @@ fn measure<D: Database>(
     user: Option<&User>,
     contender: &Contender,
     clients: u64,
-) -> Result<Sample, BenchError> {
+) -> Result<Sample, MeasureError> {
     let dir = ScratchDir::new_in(scratch)?;
     let data = dir.path().join("data");
     running::copy(template, &data)?;
@@ -208,7 +208,7 @@ fn measure<D: Database>(
 }
 
 /// An SQL server's modes, by its settings that sync each transaction and those that do not.
-pub(crate) const fn modes(
+pub const fn modes(
     synced: &'static [&'static str],
     not_synced: &'static [&'static str],
 ) -> [Mode; 4] {

@@ -2,10 +2,9 @@
 
 use super::{Behind, Contender, Sample, Setup};
 use crate::{
-    device::Speed,
-    histogram::Percentiles,
-    report::{Table, device, figure, min_max, notes, object},
-    rounds::{Span, median, median_round, span},
+    disk::Speed,
+    rounds::{Percentiles, Span, median, median_round, span},
+    table::{self, Table, figure, min_max, notes, object},
     units::bytes_name,
 };
 use serde::Serialize;
@@ -19,7 +18,7 @@ use std::{
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `redis`, `rocksdb`, `mariadb`, `postgres`.
+    /// `redis`, `rocksdb`, `mariadb`, `postgres`, `sqlite`.
     pub bench: &'static str,
     /// What an operation is called.
     #[serde(skip)]
@@ -121,6 +120,9 @@ pub struct Row {
     pub ops_per_s_span: Span,
     /// p99, smallest and largest.
     pub p99_us_span: Span,
+    /// The rounds themselves.
+    #[serde(skip)]
+    pub rounds: Vec<Sample>,
 }
 
 /// A contender with its pool's size where that is asked for: `forebay 16 MiB`.
@@ -212,7 +214,7 @@ impl Report {
             },
             span(&all(&|sample| sample.latency.p99_us)),
         );
-        let Some(middle) = median_round(rounds, |sample| sample.ops_per_s) else {
+        let Some(middle) = median_round(rounds.clone(), |sample| sample.ops_per_s) else {
             return;
         };
         self.rows.push(Row {
@@ -224,6 +226,7 @@ impl Report {
             more: middle.more,
             ops_per_s_span: span(&rates),
             p99_us_span,
+            rounds,
         });
     }
 
@@ -257,7 +260,7 @@ impl Report {
     /// The report for people.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut text = device(&self.device);
+        let mut text = table::disk(&self.device);
         if let Some(profile) = &self.emulated {
             let _ = writeln!(text, "the data is on an emulated {profile}");
         }

@@ -1,6 +1,6 @@
 //! A PostgreSQL server of our own: a data directory made for the purpose, reached by a Unix socket only.
 //!
-//! What `forebay-lab postgres` measures, and what the tests of PostgreSQL start. [`Launch`] says how a server is started, [`create`] makes its
+//! What is measured, and what the tests of PostgreSQL start. [`Launch`] says how a server is started, [`create`] makes its
 //! data directory, [`Server`] is one that runs. Root cannot run it: then everything is another user's ([`User`]), what stands before the server
 //! included, since a pool and the logs in it are one user's.
 
@@ -11,7 +11,7 @@ use super::{
     client::{Connection, DATABASE, SUPERUSER},
 };
 use crate::{
-    BenchError,
+    MeasureError,
     processes::output,
     server::{self, Program},
     sql::{
@@ -52,13 +52,13 @@ impl Launch {
     /// `postgres` with no setting in `dir`, which is made, and given to the user that it is to run as.
     ///
     /// # Errors
-    /// I/O errors; [`BenchError::Config`] that it is not installed, or that there is no user for it.
-    pub fn new(dir: &Path) -> Result<Self, BenchError> {
+    /// I/O errors; [`MeasureError::Config`] that it is not installed, or that there is no user for it.
+    pub fn new(dir: &Path) -> Result<Self, MeasureError> {
         let launch = Self {
             user: User::unprivileged()?,
-            ..Self::of(program("postgres").map_err(BenchError::Config)?, dir)
+            ..Self::of(program("postgres").map_err(MeasureError::Config)?, dir)
         };
-        fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
+        fs::create_dir_all(dir).map_err(MeasureError::io("creating", dir))?;
         if let Some(user) = &launch.user {
             user.check_reaches(&launch.program)?;
             user.give(dir)?;
@@ -75,9 +75,9 @@ impl Launch {
     /// A command line of one of PostgreSQL's programs, of the same user, which leads to this server if it is one for that.
     ///
     /// # Errors
-    /// [`BenchError::Config`] if it is not installed.
-    pub fn client(&self, name: &str) -> Result<Command, BenchError> {
-        let mut command = self.command(&[], &program(name).map_err(BenchError::Config)?);
+    /// [`MeasureError::Config`] if it is not installed.
+    pub fn client(&self, name: &str) -> Result<Command, MeasureError> {
+        let mut command = self.command(&[], &program(name).map_err(MeasureError::Config)?);
         command.env("PGHOST", &self.dir).env("PGUSER", SUPERUSER);
         Ok(command)
     }
@@ -102,8 +102,8 @@ impl Launch {
 /// Makes the data directory by `initdb` with these options, not synced: the superuser has no password.
 ///
 /// # Errors
-/// [`BenchError::Config`] if it is not installed, [`BenchError::Child`] with what it said.
-pub fn create(launch: &Launch, options: &[&str]) -> Result<(), BenchError> {
+/// [`MeasureError::Config`] if it is not installed, [`MeasureError::Child`] with what it said.
+pub fn create(launch: &Launch, options: &[&str]) -> Result<(), MeasureError> {
     let mut command = launch.client("initdb")?;
     command
         .args(["--auth=trust", "--username", SUPERUSER, "--no-sync"])
@@ -118,8 +118,8 @@ impl Server {
     /// Starts it and waits until it serves.
     ///
     /// # Errors
-    /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
-    pub fn start(launch: &Launch) -> Result<Self, BenchError> {
+    /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
+    pub fn start(launch: &Launch) -> Result<Self, MeasureError> {
         let socket = launch.socket();
         // One that a killed server left is not to be taken for this one's.
         drop(fs::remove_file(&socket));
@@ -130,18 +130,18 @@ impl Server {
     /// The rows that `statements` give.
     ///
     /// # Errors
-    /// [`BenchError::Child`] with what the server said.
-    pub fn sql(&self, statements: &str) -> Result<Vec<Columns>, BenchError> {
+    /// [`MeasureError::Child`] with what the server said.
+    pub fn sql(&self, statements: &str) -> Result<Vec<Columns>, MeasureError> {
         Connection::connect(self.socket())
             .and_then(|mut connection| connection.query(statements))
-            .map_err(|e| BenchError::Child(format!("(postgres) refused {statements:?}: {e}")))
+            .map_err(|e| MeasureError::Child(format!("(postgres) refused {statements:?}: {e}")))
     }
 
     /// The first column of the first row that `statements` give, as text.
     ///
     /// # Errors
-    /// As [`sql`](Self::sql); [`BenchError::Child`] if there is none.
-    pub fn value(&self, statements: &str) -> Result<String, BenchError> {
+    /// As [`sql`](Self::sql); [`MeasureError::Child`] if there is none.
+    pub fn value(&self, statements: &str) -> Result<String, MeasureError> {
         let rows = self.sql(statements)?;
         let first = rows
             .into_iter()
@@ -149,19 +149,21 @@ impl Server {
             .and_then(|row| row.into_iter().next()?);
         first
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .ok_or_else(|| BenchError::Child(format!("(postgres) has no answer to {statements:?}")))
+            .ok_or_else(|| {
+                MeasureError::Child(format!("(postgres) has no answer to {statements:?}"))
+            })
     }
 
     /// A command line of PostgreSQL's programs that leads to this server, as ourselves.
     ///
     /// # Errors
-    /// [`BenchError::Config`] if it is not installed.
+    /// [`MeasureError::Config`] if it is not installed.
     pub fn load_program(
         &self,
         name: &str,
         processor: Option<usize>,
-    ) -> Result<Command, BenchError> {
-        let program = program(name).map_err(BenchError::Config)?;
+    ) -> Result<Command, MeasureError> {
+        let program = program(name).map_err(MeasureError::Config)?;
         let mut command = crate::sql::running::on_processor(processor, &program);
         command
             .env("PGHOST", &self.launch().dir)
@@ -173,8 +175,8 @@ impl Server {
     /// Has the server end at once, without writing its pages (an immediate shutdown), and waits for the end of all. Gives what they have printed.
     ///
     /// # Errors
-    /// [`BenchError::Child`] if they do not end, or end with an error.
-    pub fn abandon(mut self) -> Result<String, BenchError> {
+    /// [`MeasureError::Child`] if they do not end, or end with an error.
+    pub fn abandon(mut self) -> Result<String, MeasureError> {
         Running::stop(&mut self, Signal::QUIT)
     }
 }

@@ -2,13 +2,10 @@
 //! one that runs ([`Server`]). What is a database's own stands in [`crate::redis::server`],
 //! [`crate::mariadb::server`] and [`crate::postgres::server`].
 
-use crate::{
-    BenchError,
-    contest::Around,
-    sql::{
-        User,
-        running::{Running, command_line, pinned},
-    },
+use crate::{MeasureError, contest::Around};
+use forebay_measure::{
+    server::{Running, command_line, pinned},
+    user::User,
 };
 use rustix::process::Signal;
 use std::{
@@ -116,7 +113,7 @@ impl<P: Program> Server<P> {
         at: P::Address,
         command: Command,
         serves: impl Fn(&P::Address) -> bool,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self, MeasureError> {
         let output = launch.dir.join("server.out");
         let is_wrapped = !launch.wrapper.is_empty();
         let running = Running::start(P::NAME, command, output, is_wrapped, || serves(&at))?;
@@ -136,9 +133,21 @@ impl<P: Program> Server<P> {
     /// all. Gives what they have printed.
     ///
     /// # Errors
-    /// [`BenchError::Child`] if they do not end, or end with an error.
-    pub fn stop(mut self) -> Result<String, BenchError> {
+    /// [`MeasureError::Child`] if they do not end, or end with an error.
+    pub fn stop(mut self) -> Result<String, MeasureError> {
         self.running.stop(P::ENDS_BY)
+    }
+}
+
+impl<P: Program> Server<P> {
+    /// Kills it, and what stands before it first, so that this cannot finish what the server leaves.
+    ///
+    /// # Errors
+    /// [`MeasureError::Child`] if they do not end.
+    pub fn kill(mut self) -> Result<(), MeasureError> {
+        self.running.outer().signal(Signal::KILL);
+        self.running.server().signal(Signal::KILL);
+        self.running.wait().map(drop)
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::{Contender, Mode, Syncs};
 use crate::{
-    BenchError,
+    MeasureError,
     scratch::{PoolSource, ScratchPool},
 };
-use forebay_device::memory::Profile;
 use forebay_measure::user::User;
 use forebay_pool::SEGMENTS_MAX;
 use std::path::PathBuf;
@@ -28,8 +27,8 @@ pub struct Pools {
     pub segments: u64,
     /// Bytes of a pool in memory that is made: a contender for each size.
     pub sizes: Vec<u64>,
-    /// Make the pools as slow as this device.
-    pub slowed: Option<Profile>,
+    /// Make the pools as slow as this memory, by the name of its profile.
+    pub slowed: Option<&'static str>,
 }
 
 impl Pools {
@@ -47,10 +46,10 @@ impl Pools {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), BenchError> {
+    pub(super) fn check(&self) -> Result<(), MeasureError> {
         let lane = u64::from(self.buffers) * self.buffer_bytes;
         match self.sizes.iter().any(|bytes| *bytes < lane) {
-            true => Err(BenchError::Config(
+            true => Err(MeasureError::Config(
                 "a pool smaller than the segments of a lane holds none".to_owned(),
             )),
             false => Ok(()),
@@ -80,6 +79,15 @@ impl Pools {
         contenders
     }
 
+    /// Where a contender's pool comes from.
+    #[must_use]
+    pub fn source_of(&self, contender: &Contender) -> PoolSource {
+        match contender.disk.and_then(|at| self.disks.get(at)) {
+            Some(dir) => PoolSource::OnDisk(dir.clone()),
+            None => self.source.clone(),
+        }
+    }
+
     /// A contender's pool, which is `user`'s if there is one. The user's own pool stays as it is.
     ///
     /// # Errors
@@ -88,19 +96,20 @@ impl Pools {
         &self,
         contender: &Contender,
         user: Option<&User>,
-    ) -> Result<Option<ScratchPool>, BenchError> {
+    ) -> Result<Option<ScratchPool>, MeasureError> {
         if !contender.is_ours() {
             return Ok(None);
         }
-        let (source, segments) = match contender.disk.and_then(|at| self.disks.get(at)) {
-            Some(dir) => (PoolSource::OnDisk(dir.clone()), ON_DISK),
-            None => (self.source.clone(), self.segments),
+        let source = self.source_of(contender);
+        let segments = match contender.disk {
+            Some(_) => ON_DISK,
+            None => self.segments,
         };
         let segments = segments.max(u64::from(self.buffers) * 2);
         let bytes = contender.pool_bytes.unwrap_or(segments * self.buffer_bytes);
         // So large that one lane may take all of it.
         let segment = self.buffer_bytes.max(bytes / u64::from(SEGMENTS_MAX));
-        let pool = ScratchPool::new(&source, bytes / segment, segment, None)?;
+        let pool = ScratchPool::new(&source, bytes / segment, segment)?;
         if let (Some(user), false) = (user, matches!(source, PoolSource::At(_))) {
             user.give(pool.path().parent().unwrap_or(pool.path()))?;
         }

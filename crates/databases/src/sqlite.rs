@@ -1,13 +1,14 @@
-//! `forebay-lab sqlite`: what SQLite pays for transactions that survive a power cut, and what it pays under `forebay run`.
+//! SQLite: what it pays for transactions that survive a power cut, and what it pays under `forebay run`.
 //!
-//! The load is SQLite's own shell, as in `forebay bench sqlite`: one INSERT after the other, each a
-//! transaction, on a fresh database each time.
+//! The load is SQLite's own shell, which is told one INSERT after the other by a pipe, each a transaction, on a fresh database each time: the profile
+//! of `forebay run` knows it by its name, and it needs no driver. What a transaction takes includes a line to the shell and one back, in all modes
+//! alike.
 
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{self, Cell, Contender, Contest, Mode, Report, Sample, Setup, of_pool},
-    histogram::Latencies,
     processes::find_program,
+    rounds::Percentiles,
     scratch::{ScratchDir, sync_file_system},
 };
 use forebay_measure::{dialog::Dialog, server::command_line};
@@ -17,7 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SYNCED: &[&str] = &["FULL"];
+/// `synchronous` of a transaction that is durable when it is done.
+pub const SYNCED: &[&str] = &["FULL"];
 
 /// What SQLite promises about a transaction that is done: its `synchronous`.
 pub const MODES: [Mode; 4] = [
@@ -47,11 +49,11 @@ const DONE: &str = "done";
 ///
 /// # Errors
 /// The first thing that goes wrong; a missing libeatmydata is reported, and is no error.
-pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
+pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, MeasureError> {
     let setup = &config.setup;
     setup.check(&[&[config.value_bytes, config.seconds]])?;
     let program = find_program("sqlite3").ok_or_else(|| {
-        BenchError::Missing("sqlite3 is not installed: apt-get install sqlite3".to_owned())
+        MeasureError::Config("sqlite3 is not installed: apt-get install sqlite3".to_owned())
     })?;
     let mut contest = Contest::begin("sqlite", "INSERTs", setup, note)?;
     for journal in &config.journals {
@@ -72,7 +74,7 @@ fn measure(
     scratch: &Path,
     journal: &str,
     contender: &Contender,
-) -> Result<Sample, BenchError> {
+) -> Result<Sample, MeasureError> {
     let setup = &config.setup;
     let dir = ScratchDir::new_in(scratch)?;
     let device = setup.device.as_deref().map(|device| (dir.path(), device));
@@ -100,22 +102,21 @@ fn measure(
         "INSERT INTO t (v) VALUES (randomblob({})); SELECT '{DONE}';",
         config.value_bytes
     );
-    let mut latency = Latencies::new();
-    let mut ops = 0_u64;
+    let mut times_us = Vec::new();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(config.seconds) {
         let asked = Instant::now();
         shell.ask(&insert, DONE)?;
-        latency.record(asked.elapsed().as_nanos() as u64);
-        ops += 1;
+        times_us.push(asked.elapsed().as_secs_f64() * 1e6);
     }
     let seconds = begun.elapsed().as_secs_f64();
     shell.end()?;
     let mut more = of_pool(around.lane_bytes(setup.pools.buffers), None);
-    more.insert("ops".to_owned(), json!(ops));
+    more.insert("ops".to_owned(), json!(times_us.len()));
     Ok(Sample {
-        ops_per_s: ops as f64 / seconds,
-        latency: latency.percentiles(),
+        ops_per_s: times_us.len() as f64 / seconds,
+        mean_us: Some(times_us.iter().sum::<f64>() / times_us.len() as f64),
+        latency: Percentiles::of(&mut times_us),
         more,
     })
 }

@@ -2,14 +2,14 @@
 
 use super::{resp::Connection, server::Server};
 use crate::{
-    BenchError,
+    MeasureError,
     contest::Sample,
-    histogram::Percentiles,
-    processes::{find_program, output, said_by},
-    threads::beside,
+    processes::{find_program, output},
+    rounds::Percentiles,
 };
-use forebay_measure::csv;
+use forebay_measure::{csv, server::said_by};
 use std::{
+    panic::resume_unwind,
     path::PathBuf,
     process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -22,8 +22,9 @@ use std::{
 /// # Errors
 /// In words, that it is not installed, and the remedy.
 pub fn program() -> Result<PathBuf, String> {
-    find_program("redis-benchmark")
-        .ok_or_else(|| "redis-benchmark is not installed: apt-get install redis-tools".to_owned())
+    find_program("redis-benchmark").ok_or_else(|| {
+        "redis-benchmark is not installed: apt-get install redis-server redis-tools".to_owned()
+    })
 }
 
 /// One run of SETs.
@@ -43,10 +44,10 @@ impl Load {
     /// Runs it against `server`.
     ///
     /// # Errors
-    /// [`BenchError::Config`] without redis-benchmark, [`BenchError::Child`] if it fails.
-    pub fn run(&self, server: &Server) -> Result<Sample, BenchError> {
+    /// [`MeasureError::Config`] without redis-benchmark, [`MeasureError::Child`] if it fails.
+    pub fn run(&self, server: &Server) -> Result<Sample, MeasureError> {
         let number = |n: u64| n.to_string();
-        let mut command = Command::new(program().map_err(BenchError::Config)?);
+        let mut command = Command::new(program().map_err(MeasureError::Config)?);
         command
             .args(["-h", "127.0.0.1", "-p", &server.port().to_string()])
             .args(["-t", "set", "--csv"])
@@ -64,14 +65,25 @@ impl Load {
                 said.trim()
             )
         };
-        parse(&said).ok_or_else(|| BenchError::Child(unread()))
+        parse(&said).ok_or_else(|| MeasureError::Child(unread()))
     }
 
     /// The same while the append-only file is rewritten again and again. Also the number of rewrites that were done by the end.
-    pub fn run_during_rewrites(&self, server: &Server) -> Result<(Sample, u64), BenchError> {
-        let rewrite = |done: &AtomicBool| server.talk(|connection| rewrite_until(connection, done));
-        let (rewrites, measured) = beside(rewrite, || self.run(server));
-        Ok((measured?, rewrites?))
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and those of the connection that asks for rewrites.
+    pub fn run_during_rewrites(&self, server: &Server) -> Result<(Sample, u64), MeasureError> {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let rewriting =
+                scope.spawn(|| server.talk(|connection| rewrite_until(connection, &done)));
+            let measured = self.run(server);
+            done.store(true, Relaxed);
+            let rewrites = rewriting
+                .join()
+                .unwrap_or_else(|panic| resume_unwind(panic));
+            Ok((measured?, rewrites?))
+        })
     }
 }
 
@@ -87,6 +99,9 @@ fn rewrite_until(connection: &mut Connection, done: &AtomicBool) -> std::io::Res
 }
 
 /// Waits until no rewrite is running.
+///
+/// # Errors
+/// I/O errors.
 pub fn wait_rewritten(connection: &mut Connection) -> std::io::Result<()> {
     loop {
         thread::sleep(Duration::from_millis(5));
@@ -104,7 +119,8 @@ fn parse(text: &str) -> Option<Sample> {
     let at = |name: &str| figures.get(name).copied();
     let us = |name: &str| at(name).map(|ms| ms * 1e3);
     Some(Sample {
-        ops_per_s: at("rps")?,
+        ops_per_s: at("rps").filter(|rate| *rate > 0.0)?,
+        mean_us: Some(us("avg_latency_ms")?),
         latency: Percentiles {
             p50_us: Some(us("p50_latency_ms")?),
             p99_us: Some(us("p99_latency_ms")?),

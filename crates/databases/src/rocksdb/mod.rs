@@ -1,17 +1,16 @@
-//! `forebay-lab rocksdb`: what a write-ahead log that is synced at each Put costs RocksDB, and what it costs under `forebay run` (P3).
+//! RocksDB: what a write-ahead log that is synced at each Put costs RocksDB, and what it costs under `forebay run` (P3).
 //!
 //! `db_bench`'s `fillrandom` in every mode in turn, round after round, each time in a database of its own.
 //! What counts is `db_bench`'s own time of the Puts; compactions go on meanwhile in every mode alike.
 
+pub mod db_bench;
+
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{self, Cell, Contender, Contest, Mode, Report, Sample, Setup, of_pool},
-    peers::{
-        Peer,
-        db_bench::{self, NO_SYNC, NO_WAL, SYNC},
-    },
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
+use db_bench::{NO_SYNC, NO_WAL, SYNC};
 use serde_json::json;
 use std::{fs, path::Path};
 
@@ -33,14 +32,16 @@ pub struct Config {
     pub sizes: Vec<u64>,
     /// Numbers of writing threads.
     pub threads: Vec<u64>,
-    /// Emulated devices that the log is put on, one after the other: profiles of `forebay-lab run --device`. None: the log is beside the data.
+    /// Emulated devices that the log is put on, one after the other, by the names of their profiles. None: the log is beside the data.
     pub wal_devices: Vec<String>,
-    /// Bytes of keys and values that a round writes; `sync` writes for [`seconds_synced`](Self::seconds_synced) instead.
+    /// Bytes of keys and values that a round writes; `sync` writes for [`seconds`](Self::seconds) instead.
     pub bytes: u64,
     /// Puts of a round at most.
     pub puts_max: u64,
     /// Seconds of a round of `sync`.
-    pub seconds_synced: u64,
+    pub seconds: u64,
+    /// All modes write for that time.
+    pub is_timed: bool,
 }
 
 /// Bytes of a key.
@@ -73,14 +74,16 @@ impl At<'_> {
 ///
 /// # Errors
 /// The first thing that goes wrong; a missing libeatmydata is reported, and is no error.
-pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
-    let counts = [config.puts_max, config.bytes, config.seconds_synced];
+pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, MeasureError> {
+    let counts = [config.puts_max, config.bytes, config.seconds];
     let setup = &config.setup;
     setup.check(&[&config.sizes, &config.threads, &counts])?;
-    Peer::RocksDb.program(&setup.dir)?;
+    db_bench::program().map_err(|missing| MeasureError::Config(format!("rocksdb is {missing}")))?;
     let mut contest = Contest::begin("rocksdb", "Puts", setup, note)?;
-    let times = "sync writes for a time, the others so many Puts";
-    contest.report.tell(json!({}), times);
+    if !config.is_timed {
+        let times = "sync writes for a time, the others so many Puts";
+        contest.report.tell(json!({}), times);
+    }
     let on = config.wal_devices.iter().map(|name| Some(&**name));
     let on: Vec<Option<&str>> = match config.wal_devices.is_empty() {
         true => vec![None],
@@ -108,11 +111,11 @@ fn measure(
     scratch: &Path,
     at: At<'_>,
     contender: &Contender,
-) -> Result<Sample, BenchError> {
+) -> Result<Sample, MeasureError> {
     let setup = &config.setup;
     let dir = ScratchDir::new_in(scratch)?;
     let database = dir.path().join("db");
-    fs::create_dir(&database).map_err(BenchError::io("creating", &database))?;
+    fs::create_dir(&database).map_err(MeasureError::io("creating", &database))?;
     // An emulated device only adds to what a call takes.
     let apart = at
         .wal_device
@@ -128,8 +131,8 @@ fn measure(
     let around = setting.around(&devices, [], dir.path().join("run"))?;
     sync_file_system(dir.path())?;
     let puts = (config.bytes / (KEY_BYTES + at.value_bytes)).clamp(1, config.puts_max);
-    let ends = match contender.mode == SYNC {
-        true => ("duration", config.seconds_synced),
+    let ends = match config.is_timed || contender.mode == SYNC {
+        true => ("duration", config.seconds),
         false => ("writes", (puts / at.threads).max(1)),
     };
     let numbers = [
@@ -148,6 +151,7 @@ fn measure(
     more.insert("ops".to_owned(), json!(printed.ops));
     Ok(Sample {
         ops_per_s: printed.ops as f64 / printed.seconds,
+        mean_us: printed.mean_us,
         latency: printed.latency(),
         more,
     })

@@ -2,7 +2,7 @@
 
 use super::server::{Launch, Server};
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{Around, Behind, Syncs, around::Setting},
     scratch::{PoolSource, ScratchDir, dir_beside, disk_bytes, memory_dir, sync_file_system},
 };
@@ -36,7 +36,7 @@ impl Stage {
         program: &Path,
         rewrites: Rewrites,
         scratch: &Path,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self, MeasureError> {
         let mode = setting.contender.mode;
         let dir = ScratchDir::new_in(scratch)?;
         let memory = match mode.syncs {
@@ -71,9 +71,9 @@ impl Stage {
     }
 
     /// Starts the server.
-    pub fn start(&self) -> Result<Server, BenchError> {
+    pub fn start(&self) -> Result<Server, MeasureError> {
         std::fs::create_dir_all(&self.launch.dir)
-            .map_err(BenchError::io("creating", &self.launch.dir))?;
+            .map_err(MeasureError::io("creating", &self.launch.dir))?;
         // What other rounds left for the device to do is not ours.
         sync_file_system(&self.launch.dir)?;
         Server::start(&self.launch)

@@ -4,7 +4,7 @@ pub use forebay_measure::server::free_port;
 
 use super::resp::{Connection, Reply};
 use crate::{
-    BenchError,
+    MeasureError,
     processes::find_program,
     server::{self, Program},
     units::named,
@@ -33,7 +33,7 @@ impl Kind {
     /// In words, that it is not installed, and the remedy.
     pub fn program(self) -> Result<PathBuf, String> {
         let (name, remedy) = match self {
-            Self::Redis => ("redis-server", "apt-get install redis-server"),
+            Self::Redis => ("redis-server", "apt-get install redis-server redis-tools"),
             Self::Valkey => ("valkey-server", "scripts/setup.sh bench"),
         };
         find_program(name).ok_or_else(|| format!("{name} is not installed: {remedy}"))
@@ -75,28 +75,28 @@ impl Server {
     /// Starts it on a free port and waits until it serves.
     ///
     /// # Errors
-    /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
-    pub fn start(launch: &Launch) -> Result<Self, BenchError> {
+    /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
+    pub fn start(launch: &Launch) -> Result<Self, MeasureError> {
         const TRIES: usize = 3;
         let mut last = None;
         for _ in 0..TRIES {
             // Somebody else may take the port between our look and the server's: then another one.
             match Self::start_on(launch, free_port()?) {
-                Err(BenchError::Child(said)) if said.contains("in use") => {
-                    last = Some(BenchError::Child(said));
+                Err(MeasureError::Child(said)) if said.contains("in use") => {
+                    last = Some(MeasureError::Child(said));
                 }
                 other => return other,
             }
         }
-        Err(last.unwrap_or_else(|| BenchError::Child("found no free port".to_owned())))
+        Err(last.unwrap_or_else(|| MeasureError::Child("found no free port".to_owned())))
     }
 
     /// The same on `port`.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_on(launch: &Launch, port: u16) -> Result<Self, BenchError> {
-        fs::create_dir_all(&launch.dir).map_err(BenchError::io("creating", &launch.dir))?;
+    pub fn start_on(launch: &Launch, port: u16) -> Result<Self, MeasureError> {
+        fs::create_dir_all(&launch.dir).map_err(MeasureError::io("creating", &launch.dir))?;
         let mut command = launch.command(&launch.wrapper, &launch.program);
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
@@ -133,10 +133,10 @@ impl Server {
     pub fn talk<T>(
         &self,
         talk: impl FnOnce(&mut Connection) -> io::Result<T>,
-    ) -> Result<T, BenchError> {
+    ) -> Result<T, MeasureError> {
         let talked = self
             .connect()
             .and_then(|mut connection| talk(&mut connection));
-        talked.map_err(BenchError::io("talking to", Path::new("the server")))
+        talked.map_err(MeasureError::io("talking to", Path::new("the server")))
     }
 }

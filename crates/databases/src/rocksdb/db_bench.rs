@@ -1,37 +1,46 @@
 //! Running `db_bench` and reading what it prints.
 
-use super::Peer;
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{Around, Mode},
-    histogram::Percentiles,
-    processes::Process,
+    data::fresh_seed,
+    processes::{Process, find_program},
+    rounds::Percentiles,
 };
 use std::{
     io::{BufRead, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::Instant,
 };
 
 /// Logged and synced.
-pub(crate) const SYNC: Mode = Mode::new("sync", "a power cut", &["--sync=1", "--disable_wal=0"]);
+pub const SYNC: Mode = Mode::new("sync", "a power cut", &["--sync=1", "--disable_wal=0"]);
 /// Logged.
-pub(crate) const NO_SYNC: Mode = Mode::new(
+pub const NO_SYNC: Mode = Mode::new(
     "no_sync",
     "a process crash",
     &["--sync=0", "--disable_wal=0"],
 );
 /// No log at all.
-pub(crate) const NO_WAL: Mode = Mode::new("no_wal", "nothing", &["--sync=0", "--disable_wal=1"]);
+pub const NO_WAL: Mode = Mode::new("no_wal", "nothing", &["--sync=0", "--disable_wal=1"]);
+
+/// The program.
+///
+/// # Errors
+/// In words, that it is not installed, and the remedy.
+pub fn program() -> Result<PathBuf, String> {
+    find_program("db_bench")
+        .ok_or_else(|| "not installed: apt-get install rocksdb-tools".to_owned())
+}
 
 /// The options of a run: what all of them have, and numbers by their names.
-pub(crate) fn options(db: &Path, benchmarks: &str, numbers: &[(&str, u64)]) -> Vec<String> {
+pub fn options(db: &Path, benchmarks: &str, numbers: &[(&str, u64)]) -> Vec<String> {
     let mut options = vec![
         format!("--db={}", db.display()),
         format!("--benchmarks={benchmarks}"),
-        format!("--seed={}", crate::data::fresh_seed() >> 1),
+        format!("--seed={}", fresh_seed() >> 1),
         "--compression_type=none".to_owned(),
     ];
     let numbers = numbers
@@ -43,11 +52,13 @@ pub(crate) fn options(db: &Path, benchmarks: &str, numbers: &[(&str, u64)]) -> V
 
 /// What one benchmark of a run printed. Of a benchmark that ran twice, the later.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Printed {
+pub struct Printed {
     /// Operations.
     pub ops: u64,
     /// Wall time.
     pub seconds: f64,
+    /// What an operation took on average, microseconds.
+    pub mean_us: Option<f64>,
     /// Latencies, if `--histogram` was given.
     pub percentiles: Vec<(String, f64)>,
     /// Wall time from then until the memtable was flushed, if `flush` followed.
@@ -55,6 +66,8 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
+    /// The latencies.
+    #[must_use]
     pub fn latency(&self) -> Percentiles {
         let at = |name: &str| {
             self.percentiles
@@ -74,9 +87,12 @@ impl Printed {
 /// Runs it with these options and returns what the benchmark `name` printed.
 ///
 /// `stdbuf` makes it print line by line, so that the time between two lines can be taken.
-pub(crate) fn run(around: &Around, options: &[String], name: &str) -> Result<Printed, BenchError> {
-    let program = Peer::RocksDb.program(Path::new(""))?;
-    let failed = || BenchError::io("running", &program);
+///
+/// # Errors
+/// [`MeasureError::Config`] if it is not installed, [`MeasureError::Child`] if it fails.
+pub fn run(around: &Around, options: &[String], name: &str) -> Result<Printed, MeasureError> {
+    let program = program().map_err(MeasureError::Config)?;
+    let failed = || MeasureError::io("running", &program);
     let mut process = Process::spawn(
         Command::new("stdbuf")
             .arg("-oL")
@@ -110,7 +126,7 @@ pub(crate) fn run(around: &Around, options: &[String], name: &str) -> Result<Pri
     let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
     match reader.printed {
         Some(printed) if status.success() => Ok(printed),
-        _ => Err(BenchError::Child(format!(
+        _ => Err(MeasureError::Child(format!(
             "{} ended with {status} and said: {last_line} {}",
             program.display(),
             said.trim()
@@ -167,6 +183,7 @@ fn parse_result(line: &str, name: &str) -> Option<Printed> {
     Some(Printed {
         ops: before("operations")?.parse().ok()?,
         seconds: before("seconds")?.parse().ok()?,
+        mean_us: before("micros/op").and_then(|us| us.parse().ok()),
         ..Printed::default()
     })
 }
@@ -202,6 +219,7 @@ flush memtable";
         }
         let printed = reader.printed.unwrap();
         assert_eq!((printed.ops, printed.seconds), (20_000, 0.164));
+        assert_eq!(printed.mean_us, Some(8.211));
         let latency = printed.latency();
         assert_eq!(latency.p50_us, Some(7.45));
         assert_eq!(latency.p999_us, Some(50.29));

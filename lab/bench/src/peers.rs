@@ -3,11 +3,10 @@
 //!
 //! What they are asked for is their callers' business ([`crate::wisckey`], [`crate::rocksdb`], [`crate::fam`]).
 
-pub(crate) mod db_bench;
-
 use crate::{
     BenchError,
     processes::{find_program, said_by},
+    rocksdb::db_bench,
     units::named,
 };
 use std::{
@@ -67,7 +66,7 @@ impl Peer {
     /// In words, that it is not, and the remedy.
     pub fn check(self) -> Result<(), String> {
         let (header, package) = match self {
-            Self::RocksDb | Self::RocksDbBlob => return find_db_bench().map(drop),
+            Self::RocksDb | Self::RocksDbBlob => return db_bench::program().map(drop),
             Self::Fjall | Self::Redb => return find_peers().map(drop),
             Self::LevelDb => ("leveldb/c.h", "libleveldb-dev"),
             Self::Lmdb => ("lmdb.h", "liblmdb-dev"),
@@ -86,10 +85,10 @@ impl Peer {
     /// [`BenchError::Config`] that it is not installed; I/O errors, and what the compiler says.
     pub(crate) fn program(self, dir: &Path) -> Result<PathBuf, BenchError> {
         let found = match self {
-            Self::RocksDb | Self::RocksDbBlob => find_db_bench(),
+            Self::RocksDb | Self::RocksDbBlob => db_bench::program(),
             Self::Fjall | Self::Redb => find_peers(),
-            Self::LevelDb => return self.build(dir, include_str!("../../programs/leveldb.c")),
-            Self::Lmdb => return self.build(dir, include_str!("../../programs/lmdb.c")),
+            Self::LevelDb => return self.build(dir, include_str!("../programs/leveldb.c")),
+            Self::Lmdb => return self.build(dir, include_str!("../programs/lmdb.c")),
         };
         found.map_err(|missing| BenchError::Config(format!("{self} is {missing}")))
     }
@@ -120,11 +119,6 @@ impl FromStr for Peer {
     fn from_str(text: &str) -> Result<Self, String> {
         named("peer", &Self::ALL, text)
     }
-}
-
-fn find_db_bench() -> Result<PathBuf, String> {
-    find_program("db_bench")
-        .ok_or_else(|| "not installed: apt-get install rocksdb-tools".to_owned())
 }
 
 /// `forebay-peers`, beside this program or in one of the directories above it.

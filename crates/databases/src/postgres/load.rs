@@ -2,10 +2,10 @@
 
 use super::server::Server;
 use crate::{
-    BenchError,
+    MeasureError,
     contest::Sample,
-    histogram::Latencies,
     processes::output,
+    rounds::Percentiles,
     scratch::{ScratchDir, memory_dir},
     sql::{Load, running::said_by},
 };
@@ -34,8 +34,8 @@ impl Size {
     /// Makes the tables.
     ///
     /// # Errors
-    /// [`BenchError::Config`] without pgbench, [`BenchError::Child`] if it fails.
-    pub fn prepare(self, server: &Server) -> Result<(), BenchError> {
+    /// [`MeasureError::Config`] without pgbench, [`MeasureError::Child`] if it fails.
+    pub fn prepare(self, server: &Server) -> Result<(), MeasureError> {
         let mut command = server.load_program("pgbench", None)?;
         command.args([
             "--initialize",
@@ -51,8 +51,8 @@ impl Size {
 /// Has `server` read what the load works on into its memory: by its own accesses that would take long where reading does.
 ///
 /// # Errors
-/// [`BenchError::Child`] with what the server said.
-pub fn warm_up(server: &Server) -> Result<(), BenchError> {
+/// [`MeasureError::Child`] with what the server said.
+pub fn warm_up(server: &Server) -> Result<(), MeasureError> {
     let relations = [
         "pgbench_accounts",
         "pgbench_accounts_pkey",
@@ -67,8 +67,8 @@ pub fn warm_up(server: &Server) -> Result<(), BenchError> {
 /// Runs it against `server`.
 ///
 /// # Errors
-/// [`BenchError::Config`] without pgbench, [`BenchError::Child`] if it fails or its report cannot be read.
-pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
+/// [`MeasureError::Config`] without pgbench, [`MeasureError::Child`] if it fails or its report cannot be read.
+pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, MeasureError> {
     // Not on the disk that is measured.
     let logs = ScratchDir::new_in(&memory_dir())?;
     let threads = match load.processor {
@@ -85,48 +85,50 @@ pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
         .current_dir(logs.path());
     let said = said_by("pgbench", output(&mut command)?)?;
     let unread = || {
-        BenchError::Child(format!(
+        MeasureError::Child(format!(
             "(pgbench) said what cannot be read: {}",
             said.trim()
         ))
     };
-    let ops_per_s = rate(&said).ok_or_else(unread)?;
-    let latencies = latencies(logs.path())?.ok_or_else(unread)?;
+    let mut times_us = latencies(logs.path())?.ok_or_else(unread)?;
     Ok(Sample {
-        ops_per_s,
-        latency: latencies.percentiles(),
-        ..Sample::default()
+        latency: Percentiles::of(&mut times_us),
+        ..parse(&said).ok_or_else(unread)?
     })
 }
 
-/// Of pgbench's report the rate, unless transactions failed.
-fn rate(report: &str) -> Option<f64> {
+/// Of pgbench's report the rate and the mean latency, unless transactions failed.
+fn parse(report: &str) -> Option<Sample> {
     let number = |name: &str| -> Option<f64> {
         let line = report.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse().ok()
     };
     let failed = number("number of failed transactions: ")?;
-    number("tps = ").filter(|rate| failed == 0.0 && *rate > 0.0)
+    Some(Sample {
+        ops_per_s: number("tps = ").filter(|rate| failed == 0.0 && *rate > 0.0)?,
+        mean_us: number("latency average = ").map(|ms| ms * 1e3),
+        ..Sample::default()
+    })
 }
 
-/// Of each transaction in the files of `dir`, where each thread wrote one; none of none.
-fn latencies(dir: &Path) -> Result<Option<Latencies>, BenchError> {
-    let failed = || BenchError::io("reading", dir);
-    let mut all = Latencies::new();
+/// Of each transaction in the files of `dir`, where each thread wrote one, microseconds; none of none.
+fn latencies(dir: &Path) -> Result<Option<Vec<f64>>, MeasureError> {
+    let failed = || MeasureError::io("reading", dir);
+    let mut all = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed())? {
         let file = entry.and_then(|entry| File::open(entry.path()));
         for line in BufReader::new(file.map_err(failed())?).lines() {
             match microseconds(&line.map_err(failed())?) {
-                Some(us) => all.record(us * 1000),
+                Some(us) => all.push(us),
                 None => return Ok(None),
             }
         }
     }
-    Ok((all.at_most(u64::MAX) > 0).then_some(all))
+    Ok((!all.is_empty()).then_some(all))
 }
 
 /// A line of the log: client, number of its transaction, microseconds, script, time in seconds and microseconds.
-fn microseconds(line: &str) -> Option<u64> {
+fn microseconds(line: &str) -> Option<f64> {
     line.split_whitespace().nth(2)?.parse().ok()
 }
 
@@ -142,9 +144,13 @@ mod tests {
 
     #[test]
     fn a_report_of_pgbench_is_read_and_one_of_failures_is_none() {
-        assert_eq!(rate(REPORT), Some(4231.250321));
-        assert_eq!(rate(&REPORT.replace("ns: 0 ", "ns: 2 ")), None);
-        assert_eq!(rate("pgbench: error: connection refused\n"), None);
+        let sample = parse(REPORT).unwrap();
+        assert_eq!(
+            (sample.ops_per_s, sample.mean_us),
+            (4231.250321, Some(236.0))
+        );
+        assert!(parse(&REPORT.replace("ns: 0 ", "ns: 2 ")).is_none());
+        assert!(parse("pgbench: error: connection refused\n").is_none());
     }
 
     #[test]
@@ -158,8 +164,8 @@ mod tests {
         );
         write("pgbench_log.17.1", "1 1 300 0 1700000000 7\n");
         let read = latencies(dir.path()).unwrap().unwrap();
-        let p50_us = read.percentiles().p50_us.unwrap();
-        assert_eq!((read.at_most(u64::MAX), p50_us.round()), (3, 200.0));
+        assert_eq!(read.iter().sum::<f64>(), 600.0);
+        assert_eq!(read.len(), 3);
         write("pgbench_log.17.2", "1 1 skipped 0 1700000000 7\n");
         assert!(latencies(dir.path()).unwrap().is_none());
     }

@@ -1,11 +1,11 @@
 //! A MariaDB server of our own: a data directory made for the purpose, reached by a Unix socket only.
 //!
-//! What `forebay-lab mariadb` measures, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
+//! What is measured, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
 //! is started on it, [`Server`] is one that runs.
 
 use super::{MariaDb, client::Connection};
 use crate::{
-    BenchError,
+    MeasureError,
     processes::{find_program, output},
     server::{self, Program},
     sql::{Client, running::option},
@@ -30,7 +30,7 @@ pub fn program(name: &str) -> Result<PathBuf, String> {
     let admins = Path::new("/usr/sbin").join(name);
     find_program(name)
         .or_else(|| admins.is_file().then_some(admins))
-        .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+        .ok_or_else(|| format!("{name} is not installed: apt-get install mariadb-server sysbench"))
 }
 
 /// What measuring a server by sysbench needs and is not installed, in words, with the remedy.
@@ -43,11 +43,12 @@ pub fn lacking() -> Option<String> {
 /// Makes the data directory `data` by `mariadb-install-db`: the user root has no password.
 ///
 /// # Errors
-/// [`BenchError::Config`] if it is not installed, [`BenchError::Child`] with what it said.
-pub fn create(data: &Path) -> Result<(), BenchError> {
+/// [`MeasureError::Config`] if it is not installed, [`MeasureError::Child`] with what it said.
+pub fn create(data: &Path) -> Result<(), MeasureError> {
     // Its own: a server that starts deletes what others have in the directory of temporary files.
-    let temporary = tempfile::tempdir().map_err(BenchError::io("making", &std::env::temp_dir()))?;
-    let mut command = Command::new(program("mariadb-install-db").map_err(BenchError::Config)?);
+    let temporary =
+        tempfile::tempdir().map_err(MeasureError::io("making", &std::env::temp_dir()))?;
+    let mut command = Command::new(program("mariadb-install-db").map_err(MeasureError::Config)?);
     command
         .args(["--no-defaults", "--skip-test-db", &own_user()])
         .arg("--auth-root-authentication-method=normal")
@@ -61,6 +62,21 @@ fn own_user() -> String {
     let id = Command::new("id").arg("-un").output();
     let name = id.map(|id| String::from_utf8_lossy(&id.stdout).trim().to_owned());
     format!("--user={}", name.unwrap_or_default())
+}
+
+/// What sysbench says, whose exit status does not tell of every error in one of its threads.
+///
+/// # Errors
+/// [`MeasureError::Child`] with what it said if it fails.
+pub fn run_sysbench(command: &mut Command) -> Result<String, MeasureError> {
+    let said = said_by("sysbench", output(command)?)?;
+    match said.contains("FATAL") {
+        true => Err(MeasureError::Child(format!(
+            "(sysbench) said: {}",
+            said.trim()
+        ))),
+        false => Ok(said),
+    }
 }
 
 impl Program for MariaDb {
@@ -115,13 +131,13 @@ impl Server {
     /// Starts it and waits until it serves.
     ///
     /// # Errors
-    /// I/O errors, and [`BenchError::Child`] with what it said if it ends or does not serve.
-    pub fn start(launch: &Launch) -> Result<Self, BenchError> {
+    /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
+    pub fn start(launch: &Launch) -> Result<Self, MeasureError> {
         let socket = launch.socket();
         // One that a killed server left is not to be taken for this one's.
         drop(fs::remove_file(&socket));
         let temporary = launch.temporary();
-        fs::create_dir_all(&temporary).map_err(BenchError::io("making", &temporary))?;
+        fs::create_dir_all(&temporary).map_err(MeasureError::io("making", &temporary))?;
         let serves = |socket: &PathBuf| Connection::connect(socket).is_ok();
         Self::run(launch, socket, launch.server(), serves)
     }
@@ -129,9 +145,9 @@ impl Server {
     /// A command line of MariaDB's client programs that leads to this server, as root.
     ///
     /// # Errors
-    /// [`BenchError::Config`] if it is not installed.
-    pub fn client(&self, name: &str) -> Result<Command, BenchError> {
-        let mut command = Command::new(program(name).map_err(BenchError::Config)?);
+    /// [`MeasureError::Config`] if it is not installed.
+    pub fn client(&self, name: &str) -> Result<Command, MeasureError> {
+        let mut command = Command::new(program(name).map_err(MeasureError::Config)?);
         command
             .args(["--no-defaults", "--user=root"])
             .arg(option("--socket=", self.socket()));
@@ -152,8 +168,8 @@ impl Server {
     /// The rows that `statements` give in `database`, columns separated by tabs, without their names.
     ///
     /// # Errors
-    /// [`BenchError::Child`] with what the server said.
-    pub fn sql(&self, statements: &str, database: &str) -> Result<String, BenchError> {
+    /// [`MeasureError::Child`] with what the server said.
+    pub fn sql(&self, statements: &str, database: &str) -> Result<String, MeasureError> {
         let mut client = self.client("mariadb")?;
         client.args(["--batch", "--skip-column-names", "--execute", statements]);
         if !database.is_empty() {

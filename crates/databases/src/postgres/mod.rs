@@ -1,4 +1,4 @@
-//! `forebay-lab postgres`: what a PostgreSQL server pays for transactions that survive a power cut, and what it pays under `forebay run`.
+//! What a PostgreSQL server pays for transactions that survive a power cut, and what it pays under `forebay run`.
 //!
 //! The load is `pgbench -N`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`] are also what the tests use.
 
@@ -7,7 +7,7 @@ pub mod load;
 pub mod server;
 
 use crate::{
-    BenchError,
+    MeasureError,
     contest::{Mode, Sample},
     sql::{Config, Database, Load, User, modes},
 };
@@ -19,7 +19,8 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug)]
 pub struct Postgres;
 
-const SYNCED: &[&str] = &["synchronous_commit=on"];
+/// Each transaction is synced.
+pub const SYNCED: &[&str] = &["synchronous_commit=on"];
 const NOT_SYNCED: &[&str] = &["synchronous_commit=off"];
 
 impl Database for Postgres {
@@ -30,9 +31,9 @@ impl Database for Postgres {
     const OPTIONS: &'static [&'static str] = &[];
     type Size = Size;
 
-    fn check(config: &Config<Size>) -> Result<(), BenchError> {
+    fn check(config: &Config<Size>) -> Result<(), MeasureError> {
         if let Some(lacking) = server::lacking() {
-            return Err(BenchError::Config(lacking));
+            return Err(MeasureError::Config(lacking));
         }
         match Self::user()? {
             Some(user) => user.check_reaches(&config.setup.forebay),
@@ -40,36 +41,36 @@ impl Database for Postgres {
         }
     }
 
-    fn user() -> Result<Option<User>, BenchError> {
+    fn user() -> Result<Option<User>, MeasureError> {
         User::unprivileged()
     }
 
-    fn launch(dir: &Path) -> Result<Launch, BenchError> {
+    fn launch(dir: &Path) -> Result<Launch, MeasureError> {
         Launch::new(dir)
     }
 
-    fn create(launch: &Launch) -> Result<(), BenchError> {
+    fn create(launch: &Launch) -> Result<(), MeasureError> {
         server::create(launch, &[])
     }
 
-    fn start(launch: &Launch) -> Result<Server, BenchError> {
+    fn start(launch: &Launch) -> Result<Server, MeasureError> {
         Server::start(launch)
     }
 
-    fn prepare(size: Size, server: &Server) -> Result<(), BenchError> {
+    fn prepare(size: Size, server: &Server) -> Result<(), MeasureError> {
         size.prepare(server)
     }
 
-    fn warm_up(server: &Server) -> Result<(), BenchError> {
+    fn warm_up(server: &Server) -> Result<(), MeasureError> {
         load::warm_up(server)
     }
 
-    fn work(load: &Load<Size>, server: &Server) -> Result<Sample, BenchError> {
+    fn work(load: &Load<Size>, server: &Server) -> Result<Sample, MeasureError> {
         load::run(load, server)
     }
 
     /// Its pages are not wanted any more, and a slow device would take minutes for them.
-    fn end(server: Server) -> Result<String, BenchError> {
+    fn end(server: Server) -> Result<String, MeasureError> {
         server.abandon()
     }
 }
