@@ -85,6 +85,13 @@ pub enum PoolSource {
     At(PathBuf),
 }
 
+/// The user's, if there is one.
+impl From<Option<PathBuf>> for PoolSource {
+    fn from(pool: Option<PathBuf>) -> Self {
+        pool.map_or(Self::Emulated, Self::At)
+    }
+}
+
 impl PoolSource {
     /// What to know of figures that were measured on it, if anything.
     #[must_use]

@@ -14,11 +14,12 @@ use crate::{
     scratch::{PoolSource, ScratchMedia, ScratchPool},
 };
 use forebay_device::memory::Profile;
+use forebay_measure::lane::{drain_all, with_drain};
 use forebay_pool::{ClaimOptions, Lane, persist::Persist};
 use members::Members;
 pub use members::serve;
 use serde::Serialize;
-use slices::{Slice, appended, copies, drain_all, timed, with_drain};
+use slices::{Slice, appended, copies, timed};
 use std::time::Duration;
 pub use table::table;
 use uuid::Uuid;

@@ -51,7 +51,7 @@ pub struct Rocksdb {
 
 impl Rocksdb {
     pub fn run(self) -> Result<(), Failure> {
-        let (puts, seconds) = match self.common.quick {
+        let (puts, seconds) = match self.common.options.quick {
             true => (2000, 1),
             false => (1_000_000, 4),
         };

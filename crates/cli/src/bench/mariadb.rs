@@ -1,10 +1,7 @@
 //! `forebay bench mariadb`.
 
-use super::{
-    options::Options,
-    report::{Report, number},
-};
-use crate::failure::Failure;
+use super::report::{Report, number};
+use crate::{failure::Failure, measuring::Options};
 use clap::Args;
 use forebay_databases::{
     mariadb::{MariaDb, SYNCED, load::Size},

@@ -5,7 +5,6 @@
 
 mod commits;
 mod mariadb;
-pub mod options;
 mod pool;
 mod postgres;
 pub mod redis;

@@ -1,10 +1,7 @@
 //! `forebay bench rocksdb`.
 
-use super::{
-    options::Options,
-    report::{Report, number},
-};
-use crate::{failure::Failure, size};
+use super::report::{Report, number};
+use crate::{failure::Failure, measuring::Options, size};
 use clap::Args;
 use forebay_databases::rocksdb::{self, Config, db_bench::SYNC};
 

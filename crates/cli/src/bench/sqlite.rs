@@ -1,7 +1,7 @@
 //! `forebay bench sqlite`.
 
-use super::{options::Options, report::Report};
-use crate::{failure::Failure, size};
+use super::report::Report;
+use crate::{failure::Failure, measuring::Options, size};
 use clap::{Args, ValueEnum};
 use forebay_databases::sqlite::{self, Config, SYNCED};
 

@@ -1,9 +1,9 @@
 //! The second half of the demo: an unmodified Redis that must not lose anything, and is killed.
 
 use crate::{
-    bench::{options::Options, redis, report::Report},
+    bench::{redis, report::Report},
     failure::Failure,
-    measuring::own_program,
+    measuring::{Options, own_program},
 };
 use forebay_databases::redis::{
     load,

@@ -152,11 +152,7 @@ impl Report {
             "each figure is the median of the rounds by itself; database, load and supervisor share the processors".to_owned(),
         ];
         notes.extend(setup.pools.source.note());
-        if device.name.is_none() {
-            notes.push(
-                "the directory is not on a block device: nothing was written to a disk".to_owned(),
-            );
-        }
+        notes.extend(device.note());
         if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {
             notes.push("vm.overcommit_memory is 2: a fork may fail for want of memory".to_owned());
         }

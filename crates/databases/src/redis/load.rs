@@ -7,9 +7,8 @@ use crate::{
     processes::{find_program, output},
     rounds::Percentiles,
 };
-use forebay_measure::{csv, server::said_by};
+use forebay_measure::{server::said_by, threads::beside};
 use std::{
-    panic::resume_unwind,
     path::PathBuf,
     process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -61,7 +60,7 @@ impl Load {
         let said = said_by("redis-benchmark", output(&mut command)?)?;
         let unread = || {
             format!(
-                "(redis-benchmark) said what cannot be read: {}",
+                "(redis-benchmark) said what cannot be read: {}; at least version 6.2 is needed",
                 said.trim()
             )
         };
@@ -73,17 +72,9 @@ impl Load {
     /// # Errors
     /// As [`run`](Self::run), and those of the connection that asks for rewrites.
     pub fn run_during_rewrites(&self, server: &Server) -> Result<(Sample, u64), MeasureError> {
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let rewriting =
-                scope.spawn(|| server.talk(|connection| rewrite_until(connection, &done)));
-            let measured = self.run(server);
-            done.store(true, Relaxed);
-            let rewrites = rewriting
-                .join()
-                .unwrap_or_else(|panic| resume_unwind(panic));
-            Ok((measured?, rewrites?))
-        })
+        let rewrite = |done: &AtomicBool| server.talk(|connection| rewrite_until(connection, done));
+        let (rewrites, measured) = beside(rewrite, || self.run(server));
+        Ok((measured?, rewrites?))
     }
 }
 
@@ -115,8 +106,14 @@ pub fn wait_rewritten(connection: &mut Connection) -> std::io::Result<()> {
 
 /// `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`
 fn parse(text: &str) -> Option<Sample> {
-    let figures = csv::figures(text, "rps")?;
-    let at = |name: &str| figures.get(name).copied();
+    let mut lines = text.lines().map(|line| line.trim().split(','));
+    let names = lines.find(|cells| cells.clone().any(|cell| cell == "\"rps\""))?;
+    let cells = lines.next()?;
+    let at = |name: &str| -> Option<f64> {
+        let mut figures = names.clone().zip(cells.clone());
+        let (_, cell) = figures.find(|(known, _)| known.trim_matches('"') == name)?;
+        cell.trim_matches('"').parse().ok()
+    };
     let us = |name: &str| at(name).map(|ms| ms * 1e3);
     Some(Sample {
         ops_per_s: at("rps").filter(|rate| *rate > 0.0)?,
@@ -143,6 +140,8 @@ mod tests {
         assert_eq!(measured.ops_per_s, 103_092.78);
         let latency = measured.latency;
         assert_eq!((latency.p50_us, latency.p99_us), (Some(255.0), Some(511.0)));
+        assert_eq!(measured.mean_us, Some(263.0));
         assert!(parse("Could not connect").is_none());
+        assert!(parse("\"SET\",\"52631.58\"\n").is_none(), "an older one's");
     }
 }
