@@ -156,6 +156,15 @@ impl ScratchPool {
         })
     }
 
+    /// The same with what `layer` makes of the pool: one that is as slow as another memory, say.
+    #[must_use]
+    pub fn layered(self, layer: impl FnOnce(Pool) -> Pool) -> Self {
+        Self {
+            pool: layer(self.pool),
+            ..self
+        }
+    }
+
     /// The pool.
     #[must_use]
     pub fn pool(&self) -> &Pool {

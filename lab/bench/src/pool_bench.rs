@@ -11,7 +11,7 @@ use crate::{
     BenchError,
     histogram::Latencies,
     rounds::{Span, median, span, take_turns},
-    scratch::{PoolSource, ScratchMedia, ScratchPool},
+    scratch::{self, PoolSource, ScratchMedia},
 };
 use forebay_device::memory::Profile;
 use forebay_measure::lane::{drain_all, with_drain};
@@ -159,7 +159,7 @@ pub struct Row {
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let lanes = 1 + u64::from(!config.processes.is_empty());
-    let scratch = ScratchPool::new(
+    let scratch = scratch::pool(
         &config.pool,
         lanes * u64::from(BUFFERS),
         config.segment_bytes,

@@ -3,48 +3,27 @@
 use crate::BenchError;
 use forebay_device::memory::{self, Profile, Timed};
 pub use forebay_measure::scratch::{
-    PoolSource, ScratchDir, dir_beside, disk_bytes, memory_dir, remove_all, sync_file_system,
+    PoolSource, ScratchDir, ScratchPool, dir_beside, disk_bytes, memory_dir, remove_all,
+    sync_file_system,
 };
-use forebay_pool::{
-    Pool,
-    media::{Media, open_dax, open_emulated},
-};
+use forebay_pool::media::{Media, open_dax, open_emulated};
 use std::{fs, path::Path, sync::Arc};
 
-/// A pool for a measurement, which may be as slow as another memory.
-pub struct ScratchPool {
-    inner: forebay_measure::scratch::ScratchPool,
-    slowed: Option<Pool>,
-}
-
-impl ScratchPool {
-    /// A pool with `buffers` free segments of `buffer_bytes` bytes at least; the user's has the
-    /// segments that it has. With a `profile`, it is as slow as that memory.
-    ///
-    /// # Errors
-    /// Those of the pool.
-    pub fn new(
-        source: &PoolSource,
-        buffers: u64,
-        buffer_bytes: u64,
-        profile: Option<Profile>,
-    ) -> Result<Self, BenchError> {
-        let inner = forebay_measure::scratch::ScratchPool::new(source, buffers, buffer_bytes)?;
-        let slowed = profile.map(|profile| memory::slowed(inner.pool().clone(), profile));
-        Ok(Self { inner, slowed })
-    }
-
-    /// The pool.
-    #[must_use]
-    pub fn pool(&self) -> &Pool {
-        self.slowed.as_ref().unwrap_or(self.inner.pool())
-    }
-
-    /// Its path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.inner.path()
-    }
+/// A pool for a measurement, as [`ScratchPool::new`] makes it; with a `profile` it is as slow as that memory.
+///
+/// # Errors
+/// Those of the pool.
+pub fn pool(
+    source: &PoolSource,
+    buffers: u64,
+    buffer_bytes: u64,
+    profile: Option<Profile>,
+) -> Result<ScratchPool, BenchError> {
+    let pool = ScratchPool::new(source, buffers, buffer_bytes)?;
+    Ok(match profile {
+        Some(profile) => pool.layered(|pool| memory::slowed(pool, profile)),
+        None => pool,
+    })
 }
 
 /// A scratch medium beside the pool's, of the same kind, that bare copies go to.
@@ -118,7 +97,7 @@ mod tests {
     #[test]
     fn a_slow_pool_says_so() {
         let pcm = Profile::named("pcm");
-        let pool = ScratchPool::new(&PoolSource::Emulated, 1, 1 << 20, pcm).unwrap();
+        let pool = pool(&PoolSource::Emulated, 1, 1 << 20, pcm).unwrap();
         assert!(pool.pool().describe().contains("pcm"));
         let floor = ScratchMedia::new(&PoolSource::Emulated, 1 << 16, pcm)
             .unwrap()
