@@ -9,10 +9,9 @@
 //! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
 //!
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`server`] (databases' servers);
-//! [`contest`] (databases in turns, and their report); [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`sql`] with [`mariadb`] and [`postgres`], [`sqlite`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`];
-//! [`paper`] (the papers' tables and figures, made of the benchmarks).
+//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; `place` (what files are on); `perf`;
+//! [`pool_bench`], [`wisckey`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the
+//! benchmarks). Those of databases are [`forebay_databases`], to which [`redis`] and [`mariadb`] add what the papers ask.
 
 pub mod clock;
 pub mod emulated;
