@@ -1,7 +1,13 @@
-//! What commands that measure have in common: where to, and that nothing is left behind.
+//! What commands that measure have in common: where, how often, with which pools; and that nothing is left behind.
 
 use crate::failure::Failure;
-use forebay_measure::{disk::file_system, processes, scratch};
+use clap::Args;
+use forebay_databases::contest::{EATMYDATA, FOREBAY, PLAIN, Pools, Setup};
+use forebay_measure::{
+    disk::{Effort, file_system},
+    processes,
+    scratch::{self, PoolSource},
+};
 use std::path::PathBuf;
 
 /// Ends processes and removes scratch directories when this one is told to end.
@@ -34,4 +40,92 @@ pub fn default_dir() -> PathBuf {
 /// I/O errors.
 pub fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::io("finding", "this program"))
+}
+
+/// Where a database and its pools are, and how often it is measured.
+#[derive(Args)]
+pub struct Options {
+    /// Where databases are made, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Use this pool instead of one that is emulated in memory
+    #[arg(long, value_name = "PATH")]
+    pub pool: Option<PathBuf>,
+    /// Besides, measure with the pool on a disk, in a file that is made in DIR and removed again; may be given several times
+    #[arg(long, value_name = "DIR")]
+    pub pool_disk: Vec<PathBuf>,
+    /// Rounds, of which the median counts [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Toy size: shows that it runs, not how fast
+    #[arg(long)]
+    pub quick: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Measure with libeatmydata beside, where that is installed
+    #[arg(skip = true)]
+    pub eatmydata: bool,
+}
+
+/// Segments of a pool in memory that is made: a run takes more than its two while the disk is behind.
+const IN_MEMORY: u64 = 8;
+
+impl Options {
+    /// Where it is measured.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(default_dir)
+    }
+
+    /// How often.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.rounds
+            .map_or(if self.quick { 1 } else { 3 }, |rounds| rounds as usize)
+    }
+
+    /// How much is written to know the disk.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        match self.quick {
+            true => Effort::QUICK,
+            false => Effort::SHORT,
+        }
+    }
+
+    /// The pools that it is measured with.
+    fn pools(&self) -> Pools {
+        Pools {
+            disks: self.pool_disk.clone(),
+            segments: IN_MEMORY,
+            ..Pools::of(self.pool.clone().into())
+        }
+    }
+
+    /// Their names in reports, and where they are.
+    pub fn named_pools(&self) -> impl Iterator<Item = (String, PoolSource)> {
+        let pools = self.pools();
+        let contenders = pools.contenders([FOREBAY]).into_iter();
+        contenders.map(move |it| (it.to_string(), pools.source_of(&it)))
+    }
+
+    /// A contest of a database plain, with libeatmydata and under Forebay, each with these settings of the database.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn setup(&self, settings: &'static [&'static str]) -> Result<Setup, Failure> {
+        let modes = [PLAIN, EATMYDATA, FOREBAY].into_iter();
+        let modes = modes.filter(|mode| self.eatmydata || *mode != EATMYDATA);
+        Ok(Setup {
+            dir: self.dir(),
+            modes: modes.map(|mode| mode.with(settings)).collect(),
+            pools: self.pools(),
+            device: None,
+            rounds: self.rounds(),
+            forebay: own_program()?,
+            emulator: None,
+            effort: self.effort(),
+        })
+    }
 }

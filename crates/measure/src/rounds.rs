@@ -32,6 +32,33 @@ pub fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.get(at.min(last)).copied().unwrap_or(f64::NAN)
 }
 
+/// Percentiles of a set of latencies, in microseconds. All `None` where none was recorded.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 99 of 100 are at most this.
+    pub p99_us: Option<f64>,
+    /// 999 of 1000 are at most this.
+    pub p999_us: Option<f64>,
+    /// The longest.
+    pub max_us: Option<f64>,
+}
+
+impl Percentiles {
+    /// Those of `times_us`, which it sorts.
+    #[must_use]
+    pub fn of(times_us: &mut [f64]) -> Self {
+        let mut at = |share| Some(percentile(times_us, share)).filter(|us| us.is_finite());
+        Self {
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: at(1.0),
+        }
+    }
+}
+
 /// The span. Zeros of nothing.
 #[must_use]
 pub fn span(values: &[f64]) -> Span {
@@ -97,6 +124,9 @@ mod tests {
         assert_eq!(percentile(&mut values, 0.99), 99.0);
         assert_eq!(percentile(&mut [7.0], 0.99), 7.0);
         assert!(percentile(&mut [], 0.99).is_nan());
+        let of = Percentiles::of(&mut values);
+        assert_eq!((of.p50_us, of.max_us), (Some(50.0), Some(99.0)));
+        assert_eq!(Percentiles::of(&mut []).p50_us, None);
     }
 
     #[test]

@@ -85,6 +85,13 @@ pub enum PoolSource {
     At(PathBuf),
 }
 
+/// The user's, if there is one.
+impl From<Option<PathBuf>> for PoolSource {
+    fn from(pool: Option<PathBuf>) -> Self {
+        pool.map_or(Self::Emulated, Self::At)
+    }
+}
+
 impl PoolSource {
     /// What to know of figures that were measured on it, if anything.
     #[must_use]
@@ -149,6 +156,15 @@ impl ScratchPool {
         })
     }
 
+    /// The same with what `layer` makes of the pool: one that is as slow as another memory, say.
+    #[must_use]
+    pub fn layered(self, layer: impl FnOnce(Pool) -> Pool) -> Self {
+        Self {
+            pool: layer(self.pool),
+            ..self
+        }
+    }
+
     /// The pool.
     #[must_use]
     pub fn pool(&self) -> &Pool {
@@ -176,6 +192,47 @@ pub fn memory_dir() -> PathBuf {
     }
 }
 
+/// A directory in memory of the kind that pools from `source` are in; none beside a devdax device.
+#[must_use]
+pub fn dir_beside(source: &PoolSource) -> Option<PathBuf> {
+    match source {
+        PoolSource::Emulated => Some(memory_dir()),
+        PoolSource::OnDisk(dir) => Some(dir.clone()),
+        PoolSource::At(path) => path.is_file().then(|| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        }),
+    }
+}
+
+/// Bytes that the files under `dir` occupy.
+#[must_use]
+pub fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(dir) else {
+        // Gone meanwhile: occupies nothing.
+        return 0;
+    };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
+            Ok(meta) => meta.blocks() * 512,
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Writes everything that the file system of `dir` has in memory to its device.
+///
+/// # Errors
+/// I/O errors.
+pub fn sync_file_system(dir: &Path) -> Result<(), MeasureError> {
+    let failed = || MeasureError::io("syncing the file system of", dir);
+    let dir_handle = fs::File::open(dir).map_err(failed())?;
+    rustix::fs::syncfs(&dir_handle).map_err(|e| failed()(e.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +246,14 @@ mod tests {
         assert_eq!((geometry.segments, geometry.segment_bytes), (3, 1 << 20));
         drop(pool);
         assert!(!path.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn occupied_bytes_are_those_of_all_files() {
+        let dir = ScratchDir::new_in(&std::env::temp_dir()).unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/file"), vec![1; 10_000]).unwrap();
+        sync_file_system(dir.path()).unwrap();
+        assert!(disk_bytes(dir.path()) >= 10_000);
     }
 }

@@ -1,24 +1,12 @@
 //! Latencies and their percentiles.
 
+pub use forebay_measure::rounds::Percentiles;
+
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
 /// Latencies of one thread, or several merged, in nanoseconds, to three significant digits.
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
-
-/// Percentiles of a set of latencies, in microseconds. All `None` where none was recorded.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Percentiles {
-    /// Median.
-    pub p50_us: Option<f64>,
-    /// 99 of 100 are at most this.
-    pub p99_us: Option<f64>,
-    /// 999 of 1000 are at most this.
-    pub p999_us: Option<f64>,
-    /// The longest.
-    pub max_us: Option<f64>,
-}
 
 impl Latencies {
     /// No latency yet. Room for anything up to a minute is made now, so that recording allocates nothing.

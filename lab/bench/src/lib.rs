@@ -9,13 +9,11 @@
 //! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
 //!
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; [`place`] (what files are on); [`perf`]; [`server`] (databases' servers);
-//! [`contest`] (databases in turns, and their report); [`pool_bench`], [`wisckey`], [`redis`],
-//! [`rocksdb`], [`sql`] with [`mariadb`] and [`postgres`], [`sqlite`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`];
-//! [`paper`] (the papers' tables and figures, made of the benchmarks).
+//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; `place` (what files are on); `perf`;
+//! [`pool_bench`], [`wisckey`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the
+//! benchmarks). Those of databases are [`forebay_databases`], to which [`redis`] and [`mariadb`] add what the papers ask.
 
 pub mod clock;
-pub mod contest;
 pub mod emulated;
 pub mod fam;
 pub mod histogram;
@@ -25,17 +23,13 @@ pub mod peers;
 mod perf;
 mod place;
 pub mod pool_bench;
-pub mod postgres;
 pub mod processes;
 pub mod redis;
 pub mod report;
-pub mod rocksdb;
 pub mod scratch;
-mod server;
-pub mod sql;
-pub mod sqlite;
 mod threads;
-mod units;
 pub mod wisckey;
 
+pub use forebay_databases::{contest, postgres, rocksdb, sql, sqlite};
+pub(crate) use forebay_measure::units;
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};

@@ -1,8 +1,7 @@
 //! What a workload's files are on: this machine's disk, or a device that `forebay-lab run --device` emulates.
 
-pub use forebay_measure::server::forebay_run;
+use forebay_databases::contest::around::device_argument;
 use std::{
-    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -32,14 +31,6 @@ impl Place {
             Self::Emulated(profile) => Some(profile),
         }
     }
-}
-
-/// The value of `--device`: `DIR=PROFILE`.
-pub fn device_argument(dir: &Path, profile: &str) -> OsString {
-    let mut value = dir.as_os_str().to_owned();
-    value.push("=");
-    value.push(profile);
-    value
 }
 
 /// The laboratory's program, which lies beside `forebay`: for runs on emulated devices, and measurements that start it again.

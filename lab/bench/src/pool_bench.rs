@@ -11,14 +11,15 @@ use crate::{
     BenchError,
     histogram::Latencies,
     rounds::{Span, median, span, take_turns},
-    scratch::{PoolSource, ScratchMedia, ScratchPool},
+    scratch::{self, PoolSource, ScratchMedia},
 };
 use forebay_device::memory::Profile;
+use forebay_measure::lane::{drain_all, with_drain};
 use forebay_pool::{ClaimOptions, Lane, persist::Persist};
 use members::Members;
 pub use members::serve;
 use serde::Serialize;
-use slices::{Slice, appended, copies, drain_all, timed, with_drain};
+use slices::{Slice, appended, copies, timed};
 use std::time::Duration;
 pub use table::table;
 use uuid::Uuid;
@@ -158,7 +159,7 @@ pub struct Row {
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let lanes = 1 + u64::from(!config.processes.is_empty());
-    let scratch = ScratchPool::new(
+    let scratch = scratch::pool(
         &config.pool,
         lanes * u64::from(BUFFERS),
         config.segment_bytes,

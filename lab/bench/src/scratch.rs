@@ -2,51 +2,28 @@
 
 use crate::BenchError;
 use forebay_device::memory::{self, Profile, Timed};
-pub use forebay_measure::scratch::{PoolSource, ScratchDir, memory_dir, remove_all};
-use forebay_pool::{
-    Pool,
-    media::{Media, open_dax, open_emulated},
+pub use forebay_measure::scratch::{
+    PoolSource, ScratchDir, ScratchPool, dir_beside, disk_bytes, memory_dir, remove_all,
+    sync_file_system,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use forebay_pool::media::{Media, open_dax, open_emulated};
+use std::{fs, path::Path, sync::Arc};
 
-/// A pool for a measurement, which may be as slow as another memory.
-pub struct ScratchPool {
-    inner: forebay_measure::scratch::ScratchPool,
-    slowed: Option<Pool>,
-}
-
-impl ScratchPool {
-    /// A pool with `buffers` free segments of `buffer_bytes` bytes at least; the user's has the
-    /// segments that it has. With a `profile`, it is as slow as that memory.
-    ///
-    /// # Errors
-    /// Those of the pool.
-    pub fn new(
-        source: &PoolSource,
-        buffers: u64,
-        buffer_bytes: u64,
-        profile: Option<Profile>,
-    ) -> Result<Self, BenchError> {
-        let inner = forebay_measure::scratch::ScratchPool::new(source, buffers, buffer_bytes)?;
-        let slowed = profile.map(|profile| memory::slowed(inner.pool().clone(), profile));
-        Ok(Self { inner, slowed })
-    }
-
-    /// The pool.
-    #[must_use]
-    pub fn pool(&self) -> &Pool {
-        self.slowed.as_ref().unwrap_or(self.inner.pool())
-    }
-
-    /// Its path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.inner.path()
-    }
+/// A pool for a measurement, as [`ScratchPool::new`] makes it; with a `profile` it is as slow as that memory.
+///
+/// # Errors
+/// Those of the pool.
+pub fn pool(
+    source: &PoolSource,
+    buffers: u64,
+    buffer_bytes: u64,
+    profile: Option<Profile>,
+) -> Result<ScratchPool, BenchError> {
+    let pool = ScratchPool::new(source, buffers, buffer_bytes)?;
+    Ok(match profile {
+        Some(profile) => pool.layered(|pool| memory::slowed(pool, profile)),
+        None => pool,
+    })
 }
 
 /// A scratch medium beside the pool's, of the same kind, that bare copies go to.
@@ -90,37 +67,6 @@ impl ScratchMedia {
     }
 }
 
-/// A directory in memory of the kind that pools from `source` are in; none beside a devdax device.
-#[must_use]
-pub fn dir_beside(source: &PoolSource) -> Option<PathBuf> {
-    match source {
-        PoolSource::Emulated => Some(memory_dir()),
-        PoolSource::OnDisk(dir) => Some(dir.clone()),
-        PoolSource::At(path) => path.is_file().then(|| match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        }),
-    }
-}
-
-/// Bytes that the files under `dir` occupy.
-#[must_use]
-pub fn disk_bytes(dir: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(entries) = fs::read_dir(dir) else {
-        // Gone meanwhile: occupies nothing.
-        return 0;
-    };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => disk_bytes(&entry.path()),
-            Ok(meta) => meta.blocks() * 512,
-            Err(_) => 0,
-        })
-        .sum()
-}
-
 /// Drops the page cache of every file under `dir`, which must be synced, so that reads go to the device.
 ///
 /// # Errors
@@ -144,16 +90,6 @@ pub fn drop_page_cache(dir: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Writes everything that the file system of `dir` has in memory to its device.
-///
-/// # Errors
-/// I/O errors.
-pub fn sync_file_system(dir: &Path) -> Result<(), BenchError> {
-    let failed = || BenchError::io("syncing the file system of", dir);
-    let dir_handle = fs::File::open(dir).map_err(failed())?;
-    rustix::fs::syncfs(&dir_handle).map_err(|e| failed()(e.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +97,7 @@ mod tests {
     #[test]
     fn a_slow_pool_says_so() {
         let pcm = Profile::named("pcm");
-        let pool = ScratchPool::new(&PoolSource::Emulated, 1, 1 << 20, pcm).unwrap();
+        let pool = pool(&PoolSource::Emulated, 1, 1 << 20, pcm).unwrap();
         assert!(pool.pool().describe().contains("pcm"));
         let floor = ScratchMedia::new(&PoolSource::Emulated, 1 << 16, pcm)
             .unwrap()
@@ -170,12 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn occupied_bytes_are_those_of_all_files() {
+    fn the_page_cache_of_all_files_is_dropped() {
         let dir = ScratchDir::new_in(&std::env::temp_dir()).unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/file"), vec![1; 10_000]).unwrap();
-        sync_file_system(dir.path()).unwrap();
-        assert!(disk_bytes(dir.path()) >= 10_000);
         drop_page_cache(dir.path()).unwrap();
     }
 }

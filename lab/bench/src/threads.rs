@@ -1,30 +1,10 @@
 //! Threads of a measurement.
 
+pub(crate) use forebay_measure::threads::beside;
+
 use crate::{BenchError, histogram::Latencies};
-use std::{
-    panic::resume_unwind,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    thread::{self, ScopedJoinHandle},
-};
-
-/// Joins a thread; its panic is ours.
-fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-/// Does `work`, and `aside` in a thread beside it, which ends when it is told that `work` is done. What both give.
-pub(crate) fn beside<A: Send, T>(
-    aside: impl FnOnce(&AtomicBool) -> A + Send,
-    work: impl FnOnce() -> T,
-) -> (A, T) {
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let aside = scope.spawn(|| aside(&done));
-        let outcome = work();
-        done.store(true, Relaxed);
-        (join(aside), outcome)
-    })
-}
+use forebay_measure::threads::join;
+use std::thread;
 
 /// Does `work` in so many threads, each of which gets its number; what they give.
 pub(crate) fn in_threads<T: Send>(

@@ -1,5 +1,6 @@
 //! `forebay-lab device`.
 
+use crate::progress::Progress;
 use clap::Args;
 use forebay_bench::emulated;
 use forebay_cli::{failure::Failure, output};
@@ -39,10 +40,9 @@ impl Device {
             config.profiles = self.profile;
         }
         config.dir = self.dir.unwrap_or(config.dir);
-        let bar = forebay_cli::progress::byte_bar(None, "");
-        bar.set_style(indicatif::ProgressStyle::default_spinner());
-        let measured = emulated::run(&config, &|name| bar.set_message(name.to_owned()))?;
-        bar.finish_and_clear();
+        let progress = Progress::new();
+        let measured = emulated::run(&config, &|name| progress.note(name))?;
+        drop(progress);
         output::report(self.json, &measured, emulated::table)
     }
 }

@@ -5,7 +5,6 @@ use clap::Args;
 use forebay_bench::{
     paper::{self, Experiment, Plan, Size, catalogue},
     report::{Column, Table},
-    scratch::PoolSource,
 };
 use forebay_cli::{failure::Failure, measuring::default_dir, output};
 use std::path::PathBuf;
@@ -69,7 +68,7 @@ impl Paper {
             out: self.out,
             resume: self.resume,
             dir: self.dir.unwrap_or_else(default_dir),
-            pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
+            pool: self.pool.into(),
             forebay: crate::forebay()?,
         };
         let progress = Progress::new();

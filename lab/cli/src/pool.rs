@@ -1,8 +1,8 @@
 //! `forebay-lab pool`.
 
-use crate::{Slowed, internal};
+use crate::{Slowed, internal, progress::Progress};
 use clap::Args;
-use forebay_bench::{pool_bench, scratch::PoolSource};
+use forebay_bench::pool_bench;
 use forebay_cli::{failure::Failure, output, size};
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ impl Pool {
     pub fn run(self) -> Result<(), Failure> {
         let (rounds, slice_seconds) = if self.quick { (1, 0.01) } else { (7, 0.2) };
         let config = pool_bench::Config {
-            pool: self.pool.map_or(PoolSource::Emulated, PoolSource::At),
+            pool: self.pool.into(),
             profile: self.slowed.profile,
             segment_bytes: self.segment_size,
             sizes: self
@@ -74,10 +74,9 @@ impl Pool {
             rounds: self.rounds.unwrap_or(rounds),
             slice_seconds: self.seconds.unwrap_or(slice_seconds),
         };
-        let bar = forebay_cli::progress::byte_bar(None, "");
-        bar.set_style(indicatif::ProgressStyle::default_spinner());
-        let measured = pool_bench::run(&config, &|note| bar.set_message(note.to_owned()))?;
-        bar.finish_and_clear();
+        let progress = Progress::new();
+        let measured = pool_bench::run(&config, &|what| progress.note(what))?;
+        drop(progress);
         output::report(self.json, &measured, pool_bench::table)
     }
 }

@@ -75,13 +75,18 @@ impl Redis {
     pub fn run(self) -> Result<(), Failure> {
         let mut setup = self.common.setup(self.modes)?;
         setup.pools.sizes = self.pool_size;
-        let requests = if self.common.quick { 1000 } else { 100_000 };
+        let requests = if self.common.options.quick {
+            1000
+        } else {
+            100_000
+        };
         let config = Config {
             setup,
             servers: self.server,
             sizes: self.sizes,
             clients: self.clients,
             requests: self.requests.unwrap_or(requests),
+            seconds: None,
             keys: self.keys,
             during_rewrite: self.during_rewrite.then_some(REWRITE_VALUE_BYTES),
         };

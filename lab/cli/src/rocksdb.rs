@@ -51,7 +51,7 @@ pub struct Rocksdb {
 
 impl Rocksdb {
     pub fn run(self) -> Result<(), Failure> {
-        let (puts, seconds_synced) = match self.common.quick {
+        let (puts, seconds) = match self.common.options.quick {
             true => (2000, 1),
             false => (1_000_000, 4),
         };
@@ -62,7 +62,8 @@ impl Rocksdb {
             wal_devices: self.wal_device,
             bytes: self.bytes.unwrap_or(1 << 30),
             puts_max: self.puts.unwrap_or(puts),
-            seconds_synced,
+            seconds,
+            is_timed: false,
         };
         self.common.print(&rocksdb::run(&config, &note)?)
     }

@@ -25,7 +25,7 @@ use forebay_cli::failure::Failure;
 )]
 pub struct Mariadb {
     #[command(flatten)]
-    options: Options,
+    sql: Sql,
 }
 
 /// Measure PostgreSQL: synced, not synced, with libeatmydata, and under forebay
@@ -45,12 +45,12 @@ pub struct Mariadb {
 )]
 pub struct Postgresql {
     #[command(flatten)]
-    options: Options,
+    sql: Sql,
 }
 
 /// What they have in common.
 #[derive(Args)]
-struct Options {
+struct Sql {
     /// Modes: plain, no_sync, eatmydata, forebay
     #[arg(
         long,
@@ -76,26 +76,26 @@ struct Options {
 
 impl Mariadb {
     pub fn run(self) -> Result<(), Failure> {
-        let rows = if self.options.common.quick {
-            500
-        } else {
-            25_000
-        };
+        let rows = if self.sql.is_quick() { 500 } else { 25_000 };
         let size = mariadb::load::Size { tables: 4, rows };
-        self.options.run::<MariaDb>(size)
+        self.sql.run::<MariaDb>(size)
     }
 }
 
 impl Postgresql {
     pub fn run(self) -> Result<(), Failure> {
-        let scale = if self.options.common.quick { 1 } else { 4 };
-        self.options.run::<Postgres>(postgres::load::Size { scale })
+        let scale = if self.sql.is_quick() { 1 } else { 4 };
+        self.sql.run::<Postgres>(postgres::load::Size { scale })
     }
 }
 
-impl Options {
+impl Sql {
+    fn is_quick(&self) -> bool {
+        self.common.options.quick
+    }
+
     fn run<D: Database>(self, size: D::Size) -> Result<(), Failure> {
-        let seconds = if self.common.quick { 1 } else { 10 };
+        let seconds = if self.is_quick() { 1 } else { 10 };
         let modes = self.modes.iter().map(|name| Mode::named(&D::MODES, name));
         let modes = modes.collect::<Result<_, _>>();
         let mut setup = self.common.setup(modes.map_err(Failure::Usage)?)?;

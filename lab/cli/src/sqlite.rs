@@ -50,7 +50,7 @@ pub struct Sqlite {
 
 impl Sqlite {
     pub fn run(self) -> Result<(), Failure> {
-        let seconds = if self.common.quick { 1 } else { 5 };
+        let seconds = if self.common.options.quick { 1 } else { 5 };
         let config = Config {
             setup: self.common.setup(self.modes)?,
             journals: self.journals,

@@ -5,7 +5,6 @@ use clap::Args;
 use forebay_bench::{
     device::Effort,
     peers::Peer,
-    scratch::PoolSource,
     wisckey::{self, Config, Limit, Workload},
 };
 use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
@@ -140,10 +139,7 @@ impl Wisckey {
     fn base(&self) -> Result<Config, Failure> {
         Ok(Config {
             dir: self.dir.clone().unwrap_or_else(default_dir),
-            pool: self
-                .pool
-                .clone()
-                .map_or(PoolSource::Emulated, PoolSource::At),
+            pool: self.pool.clone().into(),
             profile: self.slowed.profile,
             variants: self.variants.clone(),
             threads: self.threads.first().copied().unwrap_or(1),

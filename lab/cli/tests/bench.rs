@@ -510,7 +510,7 @@ fn measured_in_every_mode(database: &str) {
     let sandbox = Sandbox::new();
     sandbox.let_in();
     let ran = sandbox.run(&format!("{database} --quick --json --dir . --clients 1,3"));
-    if ran.stderr.contains("not installed: scripts/setup.sh") {
+    if ran.stderr.contains("not installed") {
         assert!(std::env::var_os("CI").is_none(), "{}", ran.stderr);
         println!("skipped: {}", ran.stderr.trim());
         return;
@@ -625,7 +625,7 @@ fn a_database_benchmark_that_cannot_be_run_says_why() {
     for (line, words) in [
         ("redis --modes sometimes", ["no such mode", "everysec"]),
         ("redis --server mongo", ["there are", "redis and valkey"]),
-        ("redis --rounds 0", ["at least one", "round"]),
+        ("redis --rounds 0", ["0 is not in 1..", "--rounds"]),
         ("rocksdb --modes always", ["no such mode", "no_wal"]),
         ("mariadb --clients 0", ["client", "measures nothing"]),
         ("postgres --modes everysec", ["no such mode", "no_sync"]),

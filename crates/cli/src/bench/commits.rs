@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use forebay_measure::{
     disk::pages::{How, Pages},
     rounds::percentile,
-    table::{Table, figure},
+    table::{Column, Table, figure},
 };
 use serde::Serialize;
 use std::{
@@ -80,27 +80,16 @@ fn turn(
 
 /// As a table.
 pub fn human(commits: &[Commit]) -> String {
-    let mut table = Table::new(&[
-        "where",
-        "own write p50 µs",
-        "p99 µs",
-        "commit p50 µs",
-        "p99 µs",
-        "x own p99",
-    ]);
-    for commit in commits {
-        let figures = [
-            commit.write_p50_us,
-            commit.write_p99_us,
-            commit.commit_p50_us,
-            commit.commit_p99_us,
-            commit.p99_over_write,
-        ];
-        let row = std::iter::once(commit.mode.clone());
-        table.row(row.chain(figures.map(|us| figure(Some(us)))).collect());
-    }
+    let columns: [Column<&Commit>; 6] = [
+        ("where", |row| row.mode.clone()),
+        ("own write p50 µs", |row| figure(Some(row.write_p50_us))),
+        ("p99 µs", |row| figure(Some(row.write_p99_us))),
+        ("commit p50 µs", |row| figure(Some(row.commit_p50_us))),
+        ("p99 µs", |row| figure(Some(row.commit_p99_us))),
+        ("x own p99", |row| figure(Some(row.p99_over_write))),
+    ];
     format!(
         "\nown write: 4 KiB to a file beside the pool, past the page cache and durable; commit: of {BYTES} bytes, which is a write of 4 KiB\n\n{}",
-        table.render()
+        Table::of(&columns, commits).render()
     )
 }

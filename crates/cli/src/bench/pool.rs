@@ -2,17 +2,18 @@
 
 use super::{
     commits::{self, Commit},
-    turns::{Options, number},
+    report::number,
 };
-use crate::{failure::Failure, output, size};
+use crate::{failure::Failure, measuring::Options, output, size};
 use clap::Args;
 use forebay_measure::{
     MeasureError,
     data::Values,
     disk::{self, Speed},
+    lane::{drain_all, with_drain},
     rounds::{in_turn, median},
     scratch::{ScratchDir, ScratchPool},
-    table::{self, Table, figure},
+    table::{self, Column, Table, figure},
 };
 use forebay_pool::{ClaimOptions, Lane, Uuid};
 use serde::Serialize;
@@ -21,8 +22,6 @@ use std::{
     io::IoSlice,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -109,7 +108,7 @@ impl Pool {
             notes: Vec::new(),
         };
         let mut modes: Vec<(String, Box<dyn Durable>)> = vec![("file".to_owned(), Box::new(file))];
-        for (mode, source) in options.pools() {
+        for (mode, source) in options.named_pools() {
             let pool = ScratchPool::new(&source, SEGMENTS.into(), SEGMENT_BYTES)?;
             report.notes.extend(source.note());
             report.pools.push(Medium {
@@ -236,24 +235,6 @@ impl Appends {
         Ok(Self { lane, pool })
     }
 
-    /// Does `work` while what is sealed is released.
-    fn drained<T>(&self, work: impl FnOnce() -> T) -> T {
-        const WAIT: Duration = Duration::from_millis(20);
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    if let Some(sealed) = self.lane.take_sealed(WAIT) {
-                        sealed.release();
-                    }
-                }
-            });
-            let outcome = work();
-            done.store(true, Relaxed);
-            outcome
-        })
-    }
-
     /// Makes `value` durable.
     fn append(&self, value: &[u8]) -> Result<(), Failure> {
         const KIND: u16 = 1;
@@ -268,7 +249,7 @@ impl Durable for Appends {
         /// Appends between two looks at the clock, which costs about as much as a small one.
         const STEP: u64 = 16;
         let step = if self.lane.needs_commit() { 1 } else { STEP };
-        self.drained(|| {
+        with_drain(&self.lane, || {
             let begun = Instant::now();
             let mut appended = 0;
             while begun.elapsed() < time {
@@ -297,32 +278,25 @@ impl Durable for Appends {
             appended += 1;
             Ok(start.elapsed().as_secs_f64() * 1e6)
         };
-        let measured =
-            self.drained(|| commits::measure(name, dir, options.rounds(), time(options), commit));
-        measured.map(Some)
+        let (rounds, time) = (options.rounds(), time(options));
+        let measure = || commits::measure(name, dir, rounds, time, commit);
+        with_drain(&self.lane, measure).map(Some)
     }
 
     fn end(self: Box<Self>) -> Option<String> {
-        let end = self.lane.seal();
-        while let Some(sealed) = self.lane.take_sealed(Duration::ZERO) {
-            sealed.release();
-        }
-        let drained = self.lane.wait_drained(end).is_ok();
+        let drained = drain_all(&self.lane).is_ok();
         let kept = "the lane \"forebay bench pool\" could not be given back to the pool";
         (!drained || !self.lane.remove()).then(|| kept.to_owned())
     }
 }
 
 fn human(report: &Report) -> String {
-    let mut table = Table::new(&["bytes", "where", "µs until durable", "x the file"]);
-    for row in &report.rows {
-        table.row(vec![
-            row.bytes.to_string(),
-            row.mode.clone(),
-            figure(Some(row.us)),
-            figure(Some(row.faster)),
-        ]);
-    }
+    let columns: [Column<&Row>; 4] = [
+        ("bytes", |row| row.bytes.to_string()),
+        ("where", |row| row.mode.clone()),
+        ("µs until durable", |row| figure(Some(row.us))),
+        ("x the file", |row| figure(Some(row.faster))),
+    ];
     let mut text = table::disk(&report.device);
     for pool in &report.pools {
         text.push_str(&format!(
@@ -333,13 +307,10 @@ fn human(report: &Report) -> String {
     text.push_str(&format!(
         "file: a write and an fdatasync; medians of {}\n\n{}",
         number(report.rounds, "round"),
-        table.render()
+        Table::of(&columns, &report.rows).render()
     ));
     if !report.commits.is_empty() {
         text.push_str(&commits::human(&report.commits));
     }
-    for note in &report.notes {
-        text.push_str(&format!("note: {note}\n"));
-    }
-    text
+    text + &table::notes(&report.notes)
 }

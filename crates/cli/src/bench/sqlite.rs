@@ -1,18 +1,9 @@
 //! `forebay bench sqlite`.
-//!
-//! The load is SQLite's own shell, which is told one INSERT after the other by a pipe: the profile of `forebay run` knows it by its name, it is what the tests
-//! of SQLite use, and it needs no driver. What a transaction takes includes a line to the shell and one back, plain and under Forebay alike.
 
-use super::turns::{self, Around, Database, Options, Sample};
-use crate::{failure::Failure, size};
+use super::report::Report;
+use crate::{failure::Failure, measuring::Options, size};
 use clap::{Args, ValueEnum};
-use forebay_measure::{
-    dialog::Dialog, processes::find_program, rounds::percentile, server::command_line,
-};
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use forebay_databases::sqlite::{self, Config, SYNCED};
 
 /// Measure SQLite with synchronous=FULL: plain, and under forebay run
 #[derive(Args)]
@@ -52,68 +43,18 @@ enum Journal {
 
 impl Sqlite {
     pub fn run(self) -> Result<(), Failure> {
-        let missing = "sqlite3 is not installed: apt-get install sqlite3";
-        let inserts = Inserts {
-            program: find_program("sqlite3").ok_or_else(|| Failure::Usage(missing.to_owned()))?,
-            journal: format!("{:?}", self.journal).to_lowercase(),
+        let journal = format!("{:?}", self.journal).to_lowercase();
+        let load = format!(
+            "sqlite3, one connection, rows of {} bytes, each a transaction, journal_mode={journal}, synchronous=FULL",
+            self.value_size
+        );
+        let config = Config {
+            setup: self.options.setup(SYNCED)?,
+            journals: vec![journal],
             value_bytes: self.value_size,
-            time: Duration::from_millis(if self.options.quick { 200 } else { 5000 }),
+            seconds: if self.options.quick { 1 } else { 5 },
         };
-        turns::run(inserts, &self.options)?.print(self.options.json)
-    }
-}
-
-/// Rows, each inserted by a transaction of its own, for some time.
-struct Inserts {
-    program: PathBuf,
-    journal: String,
-    value_bytes: u64,
-    time: Duration,
-}
-
-impl Database for Inserts {
-    const NAME: &'static str = "sqlite";
-    const COUNTED: &'static str = "INSERTs";
-    const PLAIN: &'static str = "survives a power cut, if the disk keeps what it says it has";
-
-    fn load(&self) -> String {
-        format!(
-            "sqlite3, one connection, rows of {} bytes, each a transaction, journal_mode={}, synchronous=FULL",
-            self.value_bytes, self.journal
-        )
-    }
-
-    fn measure(&self, around: &Around) -> Result<Sample, Failure> {
-        let mut command = command_line([], &around.wrapper, &self.program);
-        command
-            // An error ends it: what it answers then was done.
-            .args(["-batch", "-bail"])
-            .arg(around.dir().join("database"))
-            .envs(around.environment.iter().cloned())
-            .current_dir(around.dir());
-        let mut shell = Dialog::start(command, &around.dir().join("errors"))?;
-        let begin = format!(
-            "PRAGMA journal_mode={}; PRAGMA synchronous=FULL; CREATE TABLE t (n INTEGER PRIMARY KEY, v BLOB); SELECT 'done';",
-            self.journal
-        );
-        shell.ask(&begin, "done")?;
-        let insert = format!(
-            "INSERT INTO t (v) VALUES (randomblob({})); SELECT 'done';",
-            self.value_bytes
-        );
-        let begun = Instant::now();
-        let mut times = Vec::new();
-        while begun.elapsed() < self.time || times.is_empty() {
-            let start = Instant::now();
-            shell.ask(&insert, "done")?;
-            times.push(start.elapsed().as_secs_f64() * 1e6);
-        }
-        let seconds = begun.elapsed().as_secs_f64();
-        shell.end()?;
-        Ok(Sample {
-            ops_per_s: times.len() as f64 / seconds,
-            mean_us: Some(times.iter().sum::<f64>() / times.len() as f64),
-            p99_us: Some(percentile(&mut times, 0.99)),
-        })
+        let measured = sqlite::run(&config, &|note| eprintln!("{note}"))?;
+        Report::of(load, &config.setup, measured)?.print(self.options.json)
     }
 }

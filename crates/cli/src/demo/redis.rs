@@ -1,12 +1,15 @@
 //! The second half of the demo: an unmodified Redis that must not lose anything, and is killed.
 
 use crate::{
-    bench::{
-        redis::{self, Server, Sets},
-        turns::{self, Options, Report},
-    },
+    bench::{redis, report::Report},
     failure::Failure,
-    measuring::own_program,
+    measuring::{Options, own_program},
+};
+use forebay_databases::redis::{
+    load,
+    modes::ALWAYS,
+    resp::{Reply, expect_ok},
+    server::{Kind, Launch, Server},
 };
 use forebay_measure::{
     scratch::{PoolSource, ScratchDir, ScratchPool},
@@ -65,9 +68,13 @@ impl Shown {
 
 /// Runs it; in words what to install, if there is no Redis here.
 pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
-    if let Err(missing) = redis::programs() {
-        return Ok(Err(missing));
-    }
+    let program = match Kind::Redis
+        .program()
+        .and_then(|it| load::program().map(|_| it))
+    {
+        Ok(program) => program,
+        Err(missing) => return Ok(Err(missing)),
+    };
     let options = Options {
         dir: Some(dir.to_owned()),
         pool: None,
@@ -77,41 +84,41 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
         json: false,
         eatmydata: false,
     };
-    let sets = Sets {
-        clients: 1,
-        value_bytes: VALUE_BYTES as u64,
-        seconds: 1.0,
-    };
-    let bench = turns::run(sets, &options)?;
+    let bench = redis::measure(&options, 1, VALUE_BYTES as u64, 1.0)?;
     eprintln!("redis under forebay run, to be killed");
-    let killed = kill(dir)?;
+    let killed = kill(&program, dir)?;
     Ok(Ok(Shown { bench, killed }))
 }
 
 /// Kills server and supervisor in the middle of writing, recovers, and looks for everything that was acknowledged.
-fn kill(dir: &Path) -> Result<Killed, Failure> {
+fn kill(program: &Path, dir: &Path) -> Result<Killed, Failure> {
     let scratch = ScratchDir::new_in(dir)?;
     let pool = ScratchPool::new(&PoolSource::Emulated, SEGMENTS.into(), SEGMENT_BYTES)?;
-    let wrapper = forebay_run(&own_program()?, Some((pool.path(), SEGMENTS)), []);
+    let mut launch = Launch::of(program.to_owned(), scratch.path());
+    launch.wrapper = forebay_run(&own_program()?, Some((pool.path(), SEGMENTS)), []);
+    let options = [ALWAYS.settings, &["--save", ""]].concat();
+    launch.options = options.into_iter().map(str::to_owned).collect();
     let value = |number: u64| format!("{number:0>VALUE_BYTES$}");
     let failed = |doing: &'static str| Failure::io(doing, "redis-server");
-    let server = Server::start(scratch.path(), &wrapper, &[])?;
+    let server = Server::start(&launch)?;
     let mut connection = server.connect().map_err(failed("connecting to"))?;
     let until = Instant::now() + ALIVE;
     let mut acknowledged = 0;
     while Instant::now() < until {
         let set = format!("SET key:{acknowledged} {}", value(acknowledged));
-        connection.ask(&set).map_err(failed("writing to"))?;
+        let reply = connection.line(&set).and_then(expect_ok);
+        reply.map_err(failed("writing to"))?;
         acknowledged += 1;
     }
     server.kill()?;
     // Starting it again under forebay run recovers the pool first.
-    let server = Server::start(scratch.path(), &wrapper, &[])?;
+    let server = Server::start(&launch)?;
     let mut connection = server.connect().map_err(failed("connecting to"))?;
     let mut recovered = 0;
     for number in 0..acknowledged {
-        let found = connection.ask(&format!("GET key:{number}"));
-        recovered += u64::from(found.is_ok_and(|found| found == value(number)));
+        let found = connection.line(&format!("GET key:{number}"));
+        let expected = Reply::BulkString(value(number).into_bytes());
+        recovered += u64::from(found.is_ok_and(|found| found == expected));
     }
     server.stop()?;
     Ok(Killed {

@@ -26,7 +26,7 @@ pub fn small_pool() -> ScratchPool {
     if pools_on_disk() {
         return on_disk(12, 256 << 10);
     }
-    ScratchPool::new(&PoolSource::Emulated, 12, 256 << 10, None).unwrap()
+    ScratchPool::new(&PoolSource::Emulated, 12, 256 << 10).unwrap()
 }
 
 /// The same on a disk, in a directory of files that are written anew by every run of the tests.
@@ -44,7 +44,7 @@ fn on_disk(segments: u64, segment_bytes: u64) -> ScratchPool {
         .lanes(4)
         .on_disk(true);
     drop(options.create(&path).unwrap());
-    ScratchPool::new(&PoolSource::At(path), 0, 0, None).unwrap()
+    ScratchPool::new(&PoolSource::At(path), 0, 0).unwrap()
 }
 
 /// Builds the program that keeps a LevelDB database; none without the library.

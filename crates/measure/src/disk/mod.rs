@@ -36,6 +36,13 @@ pub struct Speed {
 }
 
 impl Speed {
+    /// What to know of what was written where there is no disk.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let note = "the directory is not on a block device: nothing was written to a disk";
+        self.name.is_none().then(|| note.to_owned())
+    }
+
     /// Several measurements as one: the medians, and the span of all.
     #[must_use]
     pub fn of_rounds(rounds: &[Self]) -> Option<Self> {

@@ -4,7 +4,7 @@ use super::{Config, Measured, Policy};
 use crate::{
     BenchError,
     data::{Random, Values},
-    scratch::{PoolSource, ScratchDir, ScratchPool},
+    scratch::{self, PoolSource, ScratchDir, ScratchPool},
 };
 use forebay_device::memory::Profile;
 use forebay_pool::record_bytes;
@@ -30,7 +30,7 @@ struct Bench {
 impl Bench {
     fn new(
         config: &Config,
-        scratch: &Path,
+        parent: &Path,
         policy: Policy,
         pair_bytes: u64,
     ) -> Result<Self, BenchError> {
@@ -44,8 +44,8 @@ impl Bench {
         // A record that does not fit leaves the rest of a segment unused.
         let used = (config.pairs * record).div_ceil(segment_bytes - record);
         let buffers = used + SEGMENTS_MORE;
-        let pool = ScratchPool::new(&PoolSource::Emulated, buffers, segment_bytes, Some(profile))?;
-        let dir = ScratchDir::new_in(scratch)?;
+        let pool = scratch::pool(&PoolSource::Emulated, buffers, segment_bytes, Some(profile))?;
+        let dir = ScratchDir::new_in(parent)?;
         let buffers = u16::try_from(buffers).unwrap_or(u16::MAX);
         // Hardly any cache: what is read comes from the device.
         let options = StoreOptions::new()

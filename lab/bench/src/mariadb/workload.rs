@@ -1,7 +1,7 @@
 //! LinkBench and TPC-C (`lab/sysbench/` of the sources): sysbench scripts, which this program carries with it.
 
-use super::server::{DATABASE, Server, program, said_by};
-use crate::{BenchError, processes::output};
+use super::server::{DATABASE, Server, program, run_sysbench};
+use crate::BenchError;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -119,7 +119,7 @@ impl Scripts {
     pub fn prepare(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
         server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
         let mut command = self.command(workload, server, 2)?;
-        run(command.arg("prepare")).map(drop)
+        run_sysbench(command.arg("prepare")).map(drop)
     }
 
     /// Runs the workload's mix with so many connections for so many seconds.
@@ -139,7 +139,7 @@ impl Scripts {
             .arg(format!("--time={seconds}"))
             .arg(format!("--json_file={}", report.display()))
             .arg("run");
-        run(&mut command)?;
+        run_sysbench(&mut command)?;
         let read = fs::read(&report).map_err(BenchError::io("reading", &report))?;
         serde_json::from_slice(&read)
             .map_err(|e| BenchError::Child(format!("(sysbench) reported what cannot be read: {e}")))
@@ -151,7 +151,7 @@ impl Scripts {
     /// As [`prepare`](Self::prepare); [`BenchError::Child`] with the contradiction.
     pub fn check(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
         let mut command = self.command(workload, server, 1)?;
-        run(command.arg("check")).map(drop)
+        run_sysbench(command.arg("check")).map(drop)
     }
 
     /// Drops the tables.
@@ -160,7 +160,7 @@ impl Scripts {
     /// As [`prepare`](Self::prepare).
     pub fn clean_up(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
         let mut command = self.command(workload, server, 1)?;
-        run(command.arg("cleanup")).map(drop)
+        run_sysbench(command.arg("cleanup")).map(drop)
     }
 
     fn command(
@@ -189,18 +189,6 @@ impl Scripts {
             command.arg("--isolation=READ COMMITTED");
         }
         Ok(command)
-    }
-}
-
-/// Runs sysbench, whose exit status says nothing of errors in a parallel command.
-fn run(command: &mut Command) -> Result<String, BenchError> {
-    let said = said_by("sysbench", output(command)?)?;
-    match said.contains("FATAL") {
-        true => Err(BenchError::Child(format!(
-            "(sysbench) said: {}",
-            said.trim()
-        ))),
-        false => Ok(said),
     }
 }
 

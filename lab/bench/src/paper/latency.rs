@@ -7,7 +7,6 @@ use crate::{
     redis::{Config, modes::FOREBAY},
     rounds::in_turn,
 };
-use forebay_device::memory::Profile;
 
 /// P4's memories.
 const MEMORIES: [&str; 4] = ["dram", "pcm", "xpoint-mm", "xpoint-sm"];
@@ -24,7 +23,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 ..policies::config(lab, &[FOREBAY], Place::Here)
             };
             config.setup.rounds = 1;
-            config.setup.pools.slowed = Profile::named(memory);
+            config.setup.pools.slowed = Some(memory);
             let mut one = Measured::default();
             policies::add(lab, &config, Place::Here, "", &mut one)?;
             measured.devices.append(&mut one.devices);

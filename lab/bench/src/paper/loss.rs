@@ -13,7 +13,7 @@
 use super::{Lab, Measured, SERVER};
 use crate::{
     BenchError,
-    contest::{Mode, Pools, Syncs, around::Setting},
+    contest::{Mode, Pools, Syncs},
     place::Place,
     processes::find_program,
     redis::{
@@ -75,16 +75,13 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 /// The percentage that one crash loses, or why it cannot be known here.
 fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
-    let setting = Setting {
-        forebay: lab.forebay,
-        contender: &mode.into(),
-        // Small, so that part of the keys is in the file and part in the pool.
-        pools: &Pools {
-            buffer_bytes: 1 << 20,
-            ..Pools::of(lab.pool.clone())
-        },
-        user: None,
+    // Small, so that part of the keys is in the file and part in the pool.
+    let pools = Pools {
+        buffer_bytes: 1 << 20,
+        ..lab.pools()
     };
+    let contender = mode.into();
+    let setting = lab.setting(&contender, &pools);
     let rewrites = Rewrites::Asked;
     let mut stage = Stage::new(&setting, None, &lab.server()?, rewrites, scratch.path())?;
     let traced = mode.syncs == Syncs::Disk;

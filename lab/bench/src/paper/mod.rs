@@ -27,7 +27,7 @@ pub use run::{Plan, run};
 
 use crate::{
     BenchError,
-    contest::{Mode, Pools, around::Setting},
+    contest::{Contender, Mode, Pools, around::Setting},
     device::Speed,
     place::Place,
     redis::{
@@ -190,8 +190,10 @@ pub(crate) struct Lab<'a> {
     pub dir: &'a Path,
     /// Where pools come from.
     pub pool: &'a PoolSource,
-    /// How to start this program.
+    /// The `forebay` program.
     pub forebay: &'a Path,
+    /// This program.
+    pub program: &'a Path,
     /// How much.
     pub size: Size,
     /// Who is told of progress.
@@ -275,6 +277,22 @@ impl Lab<'_> {
         SERVER.program().map_err(BenchError::Missing)
     }
 
+    /// Pools of the usual size.
+    pub(crate) fn pools(&self) -> Pools {
+        Pools::of(self.pool.clone())
+    }
+
+    /// How a contender's program is to be run.
+    pub(crate) fn setting<'a>(&'a self, contender: &'a Contender, pools: &'a Pools) -> Setting<'a> {
+        Setting {
+            forebay: self.forebay,
+            emulator: Some(self.program),
+            contender,
+            pools,
+            user: None,
+        }
+    }
+
     /// Where P4's server stands in `mode`.
     pub(crate) fn stage(
         &self,
@@ -283,12 +301,8 @@ impl Lab<'_> {
         rewrites: Rewrites,
         scratch: &Path,
     ) -> Result<Stage, BenchError> {
-        let setting = Setting {
-            forebay: self.forebay,
-            contender: &mode.into(),
-            pools: &Pools::of(self.pool.clone()),
-            user: None,
-        };
+        let (contender, pools) = (mode.into(), self.pools());
+        let setting = self.setting(&contender, &pools);
         Stage::new(
             &setting,
             place.profile(),

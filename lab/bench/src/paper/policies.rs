@@ -3,7 +3,7 @@
 use super::{Lab, Measured, Row, SERVER, SIZES, Size};
 use crate::{
     BenchError,
-    contest::{Mode, Pools, Setup},
+    contest::{Mode, Setup},
     device::Effort,
     place::Place,
     redis::{
@@ -32,16 +32,18 @@ pub(super) fn config(lab: &Lab<'_>, modes: &[Mode], place: Place) -> Config {
         setup: Setup {
             dir: lab.dir.to_owned(),
             modes: modes.to_vec(),
-            pools: Pools::of(lab.pool.clone()),
+            pools: lab.pools(),
             device: place.profile().map(str::to_owned),
             rounds: lab.rounds(),
             forebay: lab.forebay.to_owned(),
+            emulator: Some(lab.program.to_owned()),
             effort: Effort::QUICK,
         },
         servers: vec![SERVER],
         sizes: SIZES.to_vec(),
         clients: vec![CLIENTS],
         requests: requests(lab.size),
+        seconds: None,
         keys: 100_000,
         during_rewrite: None,
     }

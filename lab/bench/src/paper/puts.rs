@@ -7,7 +7,7 @@ use crate::{
     BenchError,
     device::Effort,
     peers::Peer,
-    place::{Place, lab_program, on_device},
+    place::{Place, on_device},
     processes::{output, said_by},
     rounds::{Span, in_turn},
     scratch::ScratchDir,
@@ -259,7 +259,7 @@ fn emulated(
     let variants: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
     let mut command = on_device(lab.forebay, scratch.path(), profile);
     command
-        .arg(lab_program(lab.forebay))
+        .arg(lab.program)
         .args([
             "wisckey",
             // Its measurement of the device is not used.

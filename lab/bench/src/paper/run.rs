@@ -1,7 +1,7 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
 use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, needs};
-use crate::{BenchError, device::Speed, scratch::PoolSource};
+use crate::{BenchError, device::Speed, place::lab_program, scratch::PoolSource};
 use std::{
     fs,
     path::PathBuf,
@@ -167,6 +167,7 @@ fn measure(
         dir: &plan.dir,
         pool: &plan.pool,
         forebay: &plan.forebay,
+        program: &lab_program(&plan.forebay),
         size: plan.size,
         note,
     };

@@ -8,7 +8,7 @@
 use super::{Lab, Measured, Size};
 use crate::{
     BenchError,
-    contest::{self, Around, Contender, Pools, around::Setting},
+    contest::{self, Around, Contender, Pools},
     device::{self, Effort},
     mariadb::{
         server::{self, Launch, Server},
@@ -321,15 +321,12 @@ impl Setup<'_> {
             // One device for both.
             _ => vec![(dir, DATA)],
         };
-        let setting = Setting {
-            forebay: self.lab.forebay,
-            contender: &log.contender(),
-            pools: &Pools {
-                disks: vec![self.lab.dir.to_owned()],
-                ..Pools::of(self.lab.pool.clone())
-            },
-            user: None,
+        let pools = Pools {
+            disks: vec![self.lab.dir.to_owned()],
+            ..self.lab.pools()
         };
+        let contender = log.contender();
+        let setting = self.lab.setting(&contender, &pools);
         // Nothing else of the server's: P3 is about this log.
         let absorbed = OsString::from(format!("{}/*.log", wal.display()));
         let absorb = setting

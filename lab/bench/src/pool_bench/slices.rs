@@ -1,17 +1,10 @@
 //! Slices of time: appends and bare copies by as many threads as a case has.
 
 use super::Case;
-use crate::{
-    BenchError,
-    clock::lap_ns,
-    data::Values,
-    histogram::Latencies,
-    threads::{self, beside},
-};
+use crate::{BenchError, clock::lap_ns, data::Values, histogram::Latencies, threads};
 use forebay_pool::{Lane, media::Media, persist::LINE};
 use std::{
     io::IoSlice,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -109,26 +102,4 @@ fn each_thread<T: Default + Send>(
         }
         Ok((done, own))
     })
-}
-
-/// Runs `work` beside a drain that releases whatever is sealed.
-pub(super) fn with_drain<T>(lane: &Lane, work: impl FnOnce() -> T) -> T {
-    let drain = |done: &AtomicBool| {
-        while !done.load(Relaxed) {
-            if let Some(sealed) = lane.take_sealed(Duration::from_millis(20)) {
-                sealed.release();
-            }
-        }
-    };
-    beside(drain, work).1
-}
-
-/// Empties the lane: nothing in it is of use to anybody.
-pub(super) fn drain_all(lane: &Lane) -> Result<(), BenchError> {
-    let end = lane.seal();
-    while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
-        sealed.release();
-    }
-    lane.wait_drained(end)?;
-    Ok(())
 }

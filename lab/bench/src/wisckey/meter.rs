@@ -7,7 +7,7 @@ use crate::{
     histogram::Latencies,
     perf::Sampler,
     processes::status_bytes,
-    scratch::{ScratchPool, sync_file_system},
+    scratch::{self, ScratchPool, sync_file_system},
 };
 use forebay_store::{Store, Variant};
 use serde_json::json;
@@ -25,11 +25,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Makes a store in `variant` under `scratch`.
-    pub fn new(config: &Config, scratch: &Path, variant: Variant) -> Result<Self, BenchError> {
-        let dir = scratch.join("store");
+    /// Makes a store in `variant` under `parent`.
+    pub fn new(config: &Config, parent: &Path, variant: Variant) -> Result<Self, BenchError> {
+        let dir = parent.join("store");
         let pool = match variant {
-            Variant::Buffered(n) => Some(ScratchPool::new(
+            Variant::Buffered(n) => Some(scratch::pool(
                 &config.pool,
                 u64::from(n),
                 config.buffer_bytes,

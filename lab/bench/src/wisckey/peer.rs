@@ -16,11 +16,9 @@ use crate::{
     BenchError,
     contest::{Around, Mode},
     histogram::Percentiles,
-    peers::{
-        Peer,
-        db_bench::{self, NO_SYNC, NO_WAL, Printed, SYNC},
-    },
+    peers::Peer,
     processes::{output, said_by},
+    rocksdb::db_bench::{self, NO_SYNC, NO_WAL, Printed, SYNC},
 };
 use serde::Deserialize;
 use std::{fs, path::Path, process::Command};

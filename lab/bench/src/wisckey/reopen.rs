@@ -7,7 +7,7 @@ use super::{
     rows::{Figures, Report},
     writing::{Keys, write},
 };
-use crate::{BenchError, data, histogram::Percentiles, processes::Process, scratch::ScratchPool};
+use crate::{BenchError, data, histogram::Percentiles, processes::Process, scratch};
 use forebay_pool::PoolOptions;
 use forebay_store::Variant;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -78,14 +78,14 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
     run.alone(report, &what, || once(config, run.scratch, variant))
 }
 
-fn once(config: &Config, scratch: &Path, variant: Variant) -> Result<Figures, BenchError> {
+fn once(config: &Config, parent: &Path, variant: Variant) -> Result<Figures, BenchError> {
     let buffers = match variant {
         Variant::Buffered(n) => u64::from(n),
         _ => 1,
     };
-    let pool = ScratchPool::new(&config.pool, buffers, config.buffer_bytes, config.profile)?;
+    let pool = scratch::pool(&config.pool, buffers, config.buffer_bytes, config.profile)?;
     let order = Fill {
-        dir: scratch.join("store"),
+        dir: parent.join("store"),
         pool: Some(pool.path().to_owned()),
         variant: variant.to_string(),
         seed: data::fresh_seed(),

@@ -172,12 +172,7 @@ impl Report {
         if let Some(profile) = config.profile {
             pool = format!("{pool}, slowed to {} ({})", profile.name, profile.source);
         }
-        if device.name.is_none() {
-            notes.push(
-                "the stores' directory is not on a block device: nothing was written to a disk"
-                    .to_owned(),
-            );
-        }
+        notes.extend(device.note());
         Self {
             bench: "wisckey",
             device,

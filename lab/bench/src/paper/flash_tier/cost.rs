@@ -104,7 +104,7 @@ fn failed(error: FlashError) -> BenchError {
 
 /// The rows of the panel `cost`.
 pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError> {
-    let pool = ScratchPool::new(&PoolSource::Emulated, 8, 8 << 20, None)?;
+    let pool = ScratchPool::new(&PoolSource::Emulated, 8, 8 << 20)?;
     let flash = Arc::new(Memory(RwLock::new(vec![0; FLASH_BYTES])));
     let options = Options {
         watermarks: Watermarks {

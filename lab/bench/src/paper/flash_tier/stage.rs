@@ -3,7 +3,7 @@
 use super::{ARRAY, CLIENTS, Ground, Lab, STEADY_SSD, Variant};
 use crate::{
     BenchError,
-    contest::{self, Around, Pools, around::Setting},
+    contest::{self, Around},
     mariadb::server::{self, Launch, Server, said_by},
     processes::output,
     scratch::{ScratchDir, disk_bytes, memory_dir, sync_file_system},
@@ -178,15 +178,12 @@ impl<'a> Stage<'a> {
         with_pool: bool,
     ) -> Result<Around, BenchError> {
         let in_pool = with_pool && case.variant == Variant::DirtyAndRedo;
-        let setting = Setting {
-            forebay: self.lab.forebay,
-            contender: &match in_pool {
-                true => contest::FOREBAY.into(),
-                false => contest::PLAIN.into(),
-            },
-            pools: &Pools::of(self.lab.pool.clone()),
-            user: None,
+        let mode = match in_pool {
+            true => contest::FOREBAY,
+            false => contest::PLAIN,
         };
+        let (contender, pools) = (mode.into(), self.lab.pools());
+        let setting = self.lab.setting(&contender, &pools);
         let mut flash: Vec<(&'static str, OsString)> = Vec::new();
         if case.variant.has_flash() {
             let mib = (self.data_bytes * case.percent / 100).div_ceil(MIB);

@@ -1,0 +1,240 @@
+//! A connection to a Redis server, for clients that remember what they were promised: requests may be
+//! in flight while answers are waited for, for a while only.
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+/// Nothing is waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a server answers, in version 2 of its protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A status, as `OK`.
+    SimpleString(Vec<u8>),
+    /// It refuses, in its words.
+    Error(String),
+    /// A number.
+    Integer(i64),
+    /// A value.
+    BulkString(Vec<u8>),
+    /// Several answers.
+    Array(Vec<Reply>),
+    /// There is no value.
+    Null,
+}
+
+impl Reply {
+    /// The reply at the beginning of `input`, and its bytes; none if not all of it is there.
+    ///
+    /// # Errors
+    /// `InvalidData` for what is none.
+    fn decode(input: &[u8]) -> io::Result<Option<(Self, usize)>> {
+        let bad = || io::Error::from(io::ErrorKind::InvalidData);
+        let Some(end) = input.windows(2).position(|bytes| bytes == b"\r\n") else {
+            return Ok(None);
+        };
+        let (&kind, text) = input[..end].split_first().ok_or_else(bad)?;
+        let text = String::from_utf8_lossy(text);
+        let number = || text.parse::<i64>().map_err(|_| bad());
+        let mut used = end + 2;
+        let reply = match kind {
+            b'+' => Self::SimpleString(text.as_bytes().to_vec()),
+            b'-' => Self::Error(text.into_owned()),
+            b':' => Self::Integer(number()?),
+            b'$' | b'*' if number()? == -1 => Self::Null,
+            b'$' => {
+                let bytes = usize::try_from(number()?).map_err(|_| bad())?;
+                let Some(value) = input.get(used..used + bytes + 2) else {
+                    return Ok(None);
+                };
+                used += bytes + 2;
+                Self::BulkString(value[..bytes].to_vec())
+            }
+            b'*' => {
+                let mut replies = Vec::new();
+                for _ in 0..number()? {
+                    let Some((reply, bytes)) = Self::decode(&input[used..])? else {
+                        return Ok(None);
+                    };
+                    replies.push(reply);
+                    used += bytes;
+                }
+                Self::Array(replies)
+            }
+            _ => return Err(bad()),
+        };
+        Ok(Some((reply, used)))
+    }
+}
+
+/// That a reply is no answer to what was asked.
+#[must_use]
+pub fn unexpected(reply: &Reply) -> io::Error {
+    io::Error::other(format!("the server answered {reply:?}"))
+}
+
+/// True if a reply is the status `OK`.
+#[must_use]
+pub fn is_ok(reply: &Reply) -> bool {
+    matches!(reply, Reply::SimpleString(text) if text == b"OK")
+}
+
+/// Expects that.
+///
+/// # Errors
+/// What it is instead.
+pub fn expect_ok(reply: Reply) -> io::Result<()> {
+    match is_ok(&reply) {
+        true => Ok(()),
+        false => Err(unexpected(&reply)),
+    }
+}
+
+/// A connection to a server on this machine.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    /// Bytes of `input` that were replies already.
+    used: usize,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Connection {
+    /// Connects to the server on `port`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn new(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            used: 0,
+        })
+    }
+
+    /// Sends a command and waits for the answer.
+    ///
+    /// # Errors
+    /// I/O errors: then it is not known whether the command was carried out.
+    pub fn command(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
+        self.send(words)?;
+        self.receive()
+    }
+
+    /// The same with the words of a line.
+    ///
+    /// # Errors
+    /// As [`command`](Self::command).
+    pub fn line(&mut self, line: &str) -> io::Result<Reply> {
+        let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
+        self.command(&words)
+    }
+
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        let mut message = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            message.extend(format!("${}\r\n", word.len()).as_bytes());
+            message.extend(*word);
+            message.extend(b"\r\n");
+        }
+        self.stream.write_all(&message)
+    }
+
+    /// Waits for the next answer.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn receive(&mut self) -> io::Result<Reply> {
+        self.reply(PATIENCE)?
+            .ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+
+    /// The next answer; none if it has not come within `wait`, and then it may come later.
+    ///
+    /// # Errors
+    /// I/O errors, the end of the connection among them.
+    pub fn reply(&mut self, wait: Duration) -> io::Result<Option<Reply>> {
+        loop {
+            if let Some((reply, bytes)) = Reply::decode(&self.input[self.used..])? {
+                self.used += bytes;
+                return Ok(Some(reply));
+            }
+            self.input.drain(..self.used);
+            self.used = 0;
+            self.stream.set_read_timeout(Some(wait))?;
+            let mut buffer = [0; 16 << 10];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.input.extend(&buffer[..read]),
+                Err(e) => match e.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
+                    _ => return Err(e),
+                },
+            }
+        }
+    }
+
+    /// A field of `INFO section`.
+    ///
+    /// # Errors
+    /// I/O errors, `NotFound` if there is no such field.
+    pub fn info(&mut self, section: &str, field: &str) -> io::Result<String> {
+        let Reply::BulkString(text) = self.command(&[b"INFO", section.as_bytes()])? else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        String::from_utf8_lossy(&text)
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+            .map(|value| value.trim().to_owned())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_read_when_all_of_it_is_there() {
+        let input = b"*3\r\n$3\r\na\r\n\r\n:-7\r\n$-1\r\n+OK\r\n";
+        let first = Reply::Array(vec![
+            Reply::BulkString(b"a\r\n".to_vec()),
+            Reply::Integer(-7),
+            Reply::Null,
+        ]);
+        let bytes = input.len() - 5;
+        assert_eq!(Reply::decode(input).unwrap(), Some((first, bytes)));
+        let ok = Reply::decode(&input[bytes..]).unwrap().unwrap().0;
+        assert!(is_ok(&ok));
+        for end in 0..bytes {
+            assert_eq!(Reply::decode(&input[..end]).unwrap(), None, "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_and_what_is_no_reply_is_an_error() {
+        let (refused, _) = Reply::decode(b"-ERR no\r\n").unwrap().unwrap();
+        assert!(unexpected(&refused).to_string().contains("ERR no"));
+        for bad in ["\r\n", "hello\r\n", ":x\r\n", "$-2\r\n"] {
+            assert!(Reply::decode(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The stores that ours is compared with, as programs: `db_bench` of Debian's rocksdb-tools, small C programs of ours that are linked to Debian's
+//! libraries (`programs/`) and built when they are needed, and `forebay-peers` (lab/peers/), which is built beside this program or is missing.
+//!
+//! What they are asked for is their callers' business ([`crate::wisckey`], [`crate::rocksdb`], [`crate::fam`]).
+
+use crate::{
+    BenchError,
+    processes::{find_program, said_by},
+    rocksdb::db_bench,
+    units::named,
+};
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    str::FromStr,
+};
+
+/// A peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// RocksDB.
+    RocksDb,
+    /// RocksDB with `--enable_blob_files`: values apart from keys, as in WiscKey.
+    RocksDbBlob,
+    /// LevelDB.
+    LevelDb,
+    /// LMDB.
+    Lmdb,
+    /// fjall, with its values apart from its keys.
+    Fjall,
+    /// redb.
+    Redb,
+}
+
+/// The program that the Rust stores are in.
+const PEERS: &str = "forebay-peers";
+
+impl Peer {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::RocksDb,
+        Self::RocksDbBlob,
+        Self::LevelDb,
+        Self::Lmdb,
+        Self::Fjall,
+        Self::Redb,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RocksDb => "rocksdb",
+            Self::RocksDbBlob => "rocksdb_blob",
+            Self::LevelDb => "leveldb",
+            Self::Lmdb => "lmdb",
+            Self::Fjall => "fjall",
+            Self::Redb => "redb",
+        }
+    }
+
+    /// Checks that it is installed, or can be built.
+    ///
+    /// # Errors
+    /// In words, that it is not, and the remedy.
+    pub fn check(self) -> Result<(), String> {
+        let (header, package) = match self {
+            Self::RocksDb | Self::RocksDbBlob => return db_bench::program().map(drop),
+            Self::Fjall | Self::Redb => return find_peers().map(drop),
+            Self::LevelDb => ("leveldb/c.h", "libleveldb-dev"),
+            Self::Lmdb => ("lmdb.h", "liblmdb-dev"),
+        };
+        match find_program("cc") {
+            Some(_) if Path::new("/usr/include").join(header).exists() => Ok(()),
+            _ => Err(format!(
+                "not installed: apt-get install {package} build-essential"
+            )),
+        }
+    }
+
+    /// Its program, which is built in `dir` if it is one of the C programs.
+    ///
+    /// # Errors
+    /// [`BenchError::Config`] that it is not installed; I/O errors, and what the compiler says.
+    pub(crate) fn program(self, dir: &Path) -> Result<PathBuf, BenchError> {
+        let found = match self {
+            Self::RocksDb | Self::RocksDbBlob => db_bench::program(),
+            Self::Fjall | Self::Redb => find_peers(),
+            Self::LevelDb => return self.build(dir, include_str!("../programs/leveldb.c")),
+            Self::Lmdb => return self.build(dir, include_str!("../programs/lmdb.c")),
+        };
+        found.map_err(|missing| BenchError::Config(format!("{self} is {missing}")))
+    }
+
+    fn build(self, dir: &Path, code: &str) -> Result<PathBuf, BenchError> {
+        let (source, program) = (dir.join(format!("{self}.c")), dir.join(self.name()));
+        fs::write(&source, code).map_err(BenchError::io("writing", &source))?;
+        let built = Command::new("cc")
+            .args(["-O2", "-o"])
+            .args([&program, &source])
+            .arg(format!("-l{self}"))
+            .output()
+            .map_err(BenchError::io("building", &source))?;
+        said_by("cc", built)?;
+        Ok(program)
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named("peer", &Self::ALL, text)
+    }
+}
+
+/// `forebay-peers`, beside this program or in one of the directories above it.
+fn find_peers() -> Result<PathBuf, String> {
+    let own = env::current_exe().ok();
+    let above = own
+        .iter()
+        .flat_map(|program| program.ancestors().skip(1).take(2));
+    above
+        .map(|dir| dir.join(PEERS))
+        .find(|program| program.is_file())
+        .ok_or_else(|| {
+            format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_called_by_its_name() {
+        for peer in Peer::ALL {
+            assert_eq!(peer.name().parse(), Ok(peer));
+        }
+        assert!("oracle".parse::<Peer>().unwrap_err().contains("leveldb"));
+    }
+}
