@@ -1,6 +1,9 @@
 //! A connection to a Redis server, for clients that remember what they were promised: requests may be
 //! in flight while answers are waited for, for a while only.
 
+pub use redis_protocol::resp2::types::OwnedFrame as Reply;
+
+use redis_protocol::resp2::decode::decode;
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -10,67 +13,6 @@ use std::{
 
 /// Nothing is waited for longer than this.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What a server answers, in version 2 of its protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// A status, as `OK`.
-    SimpleString(Vec<u8>),
-    /// It refuses, in its words.
-    Error(String),
-    /// A number.
-    Integer(i64),
-    /// A value.
-    BulkString(Vec<u8>),
-    /// Several answers.
-    Array(Vec<Reply>),
-    /// There is no value.
-    Null,
-}
-
-impl Reply {
-    /// The reply at the beginning of `input`, and its bytes; none if not all of it is there.
-    ///
-    /// # Errors
-    /// `InvalidData` for what is none.
-    fn decode(input: &[u8]) -> io::Result<Option<(Self, usize)>> {
-        let bad = || io::Error::from(io::ErrorKind::InvalidData);
-        let Some(end) = input.windows(2).position(|bytes| bytes == b"\r\n") else {
-            return Ok(None);
-        };
-        let (&kind, text) = input[..end].split_first().ok_or_else(bad)?;
-        let text = String::from_utf8_lossy(text);
-        let number = || text.parse::<i64>().map_err(|_| bad());
-        let mut used = end + 2;
-        let reply = match kind {
-            b'+' => Self::SimpleString(text.as_bytes().to_vec()),
-            b'-' => Self::Error(text.into_owned()),
-            b':' => Self::Integer(number()?),
-            b'$' | b'*' if number()? == -1 => Self::Null,
-            b'$' => {
-                let bytes = usize::try_from(number()?).map_err(|_| bad())?;
-                let Some(value) = input.get(used..used + bytes + 2) else {
-                    return Ok(None);
-                };
-                used += bytes + 2;
-                Self::BulkString(value[..bytes].to_vec())
-            }
-            b'*' => {
-                let mut replies = Vec::new();
-                for _ in 0..number()? {
-                    let Some((reply, bytes)) = Self::decode(&input[used..])? else {
-                        return Ok(None);
-                    };
-                    replies.push(reply);
-                    used += bytes;
-                }
-                Self::Array(replies)
-            }
-            _ => return Err(bad()),
-        };
-        Ok(Some((reply, used)))
-    }
-}
 
 /// That a reply is no answer to what was asked.
 #[must_use]
@@ -173,7 +115,9 @@ impl Connection {
     /// I/O errors, the end of the connection among them.
     pub fn reply(&mut self, wait: Duration) -> io::Result<Option<Reply>> {
         loop {
-            if let Some((reply, bytes)) = Reply::decode(&self.input[self.used..])? {
+            let read = decode(&self.input[self.used..]);
+            let read = read.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            if let Some((reply, bytes)) = read {
                 self.used += bytes;
                 return Ok(Some(reply));
             }
@@ -205,36 +149,5 @@ impl Connection {
             .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
             .map(|value| value.trim().to_owned())
             .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reply_is_read_when_all_of_it_is_there() {
-        let input = b"*3\r\n$3\r\na\r\n\r\n:-7\r\n$-1\r\n+OK\r\n";
-        let first = Reply::Array(vec![
-            Reply::BulkString(b"a\r\n".to_vec()),
-            Reply::Integer(-7),
-            Reply::Null,
-        ]);
-        let bytes = input.len() - 5;
-        assert_eq!(Reply::decode(input).unwrap(), Some((first, bytes)));
-        let ok = Reply::decode(&input[bytes..]).unwrap().unwrap().0;
-        assert!(is_ok(&ok));
-        for end in 0..bytes {
-            assert_eq!(Reply::decode(&input[..end]).unwrap(), None, "{end} bytes");
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_told_and_what_is_no_reply_is_an_error() {
-        let (refused, _) = Reply::decode(b"-ERR no\r\n").unwrap().unwrap();
-        assert!(unexpected(&refused).to_string().contains("ERR no"));
-        for bad in ["\r\n", "hello\r\n", ":x\r\n", "$-2\r\n"] {
-            assert!(Reply::decode(bad.as_bytes()).is_err(), "{bad:?}");
-        }
     }
 }
