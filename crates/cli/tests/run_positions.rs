@@ -245,3 +245,34 @@ cut()
         );
     }
 }
+
+#[test]
+fn a_sync_fails_that_waited_for_what_a_killed_process_wrote_and_that_cannot_be_synced() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let script = r#"
+fd = opened("a.log")
+logged(fd, b"a", 3)
+open(os.environ["FOREBAY_TEST_SYNC_FAULT"], "w").write("5 18446744073709551615")
+if os.fork() == 0:
+    again = opened("a.log")
+    filtered("lseek", KILLED)
+    os.write(again, b"b" * 200)
+reader = os.open("a.log", os.O_RDONLY)
+while os.pread(reader, 1, 0) != b"b":
+    pass
+try:
+    os.fdatasync(fd)
+    print("acknowledged")
+except OSError as error:
+    print("refused", error.errno)
+"#;
+    let mut command = sandbox.command("run --absorb *.log --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "python3", "-c", &format!("{BEGIN}{script}")])
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+        .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"));
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!(ran.stdout, b"refused 5\n", "{}", ran.stderr);
+}

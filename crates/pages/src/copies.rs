@@ -25,7 +25,7 @@ use forebay_pool::crc32c;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -227,6 +227,16 @@ impl Copies {
         write_home(homes, &mut batch)?;
         self.clear()?;
         Ok(batch.len() as u64)
+    }
+
+    /// The files whose pages are here.
+    pub(crate) fn files(&self) -> io::Result<HashSet<Identity>> {
+        let Some(file) = self.open()? else {
+            return Ok(HashSet::new());
+        };
+        let found = self.find(&file)?;
+        let pages = found.iter().flat_map(|found| &found.pages);
+        Ok(pages.map(|(identity, ..)| *identity).collect())
     }
 
     /// The cache is lost, and with it whether the pages here were all home. So each goes there unless what is there is newer, by the log's number

@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -114,17 +114,25 @@ fn is_searchable(dir: &Path) -> bool {
     !fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Every page file in the directories, by identity. A database may be a link to a directory elsewhere.
+/// The page files in the directories that are `wanted`, by identity. A database may be a link to a directory elsewhere.
 pub(crate) fn look_through(
     roots: &BTreeSet<PathBuf>,
+    wanted: &HashSet<Identity>,
 ) -> Result<HashMap<Identity, OwnedFd>, HomesError> {
     let mut found = HashMap::new();
+    if wanted.is_empty() {
+        return Ok(found);
+    }
     let mut left: Vec<(PathBuf, usize)> = roots.iter().cloned().map(|dir| (dir, 0)).collect();
     while let Some((dir, depth)) = left.pop() {
         for path in entries(&dir)? {
             if names::is_page_file(path.as_os_str().as_bytes()) {
                 match hold(&path) {
-                    Ok(held) => found.extend(held.map(|(held, identity)| (identity, held))),
+                    // There may be more of them than this process may have open.
+                    Ok(held) => found.extend(
+                        held.filter(|(_, identity)| wanted.contains(identity))
+                            .map(|(held, identity)| (identity, held)),
+                    ),
                     // A file system that does not say when files were born has none of a cache.
                     Err(HomesError::Unseen { source, .. }) if source == Errno::OPNOTSUPP => {}
                     Err(error) => return Err(error),
@@ -190,7 +198,8 @@ pub(crate) fn attach_all(
     if missing.is_empty() {
         return Ok(());
     }
-    let found = look_through(&roots)?;
+    let wanted = missing.iter().map(|file| file.id().identity).collect();
+    let found = look_through(&roots, &wanted)?;
     let mut gone = Vec::new();
     for file in missing {
         match found.get(&file.id().identity) {

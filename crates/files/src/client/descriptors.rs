@@ -56,7 +56,7 @@ pub fn replacing(
     to: c_int,
     real: impl FnOnce() -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
-    if sys::in_vforked_child() {
+    if sys::in_vforked_child() || to < 0 {
         return real();
     }
     if !table::has_place_for(to) {

@@ -195,6 +195,14 @@ pub(super) fn claim_inherited(fd: c_int, entry: Entry) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Before the position of an inherited descriptor is used or moved: its file is absorbed here, too, if this process can be a member. If it cannot, nothing is lost:
+/// it writes nothing, and who does asks the kernel where that went.
+pub(super) fn join_inherited(fd: c_int) {
+    if let Some(config) = CONFIG.get().filter(|_| !sys::in_vforked_child()) {
+        let _ = join(config, fd);
+    }
+}
+
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
 fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;

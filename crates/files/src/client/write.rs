@@ -6,7 +6,7 @@
 use super::{
     CONFIG, above, interrupted,
     lookup::{Named, named},
-    others::claim_inherited,
+    others::{claim_inherited, join_inherited},
     process::{self, Held, hold, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
     session,
@@ -194,9 +194,13 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             if file.error().is_some() {
                 session.repair(number)?;
             }
-            if file.lock.is_held() {
-                // Of a write that is under way the kernel may have what the lane has not, and if its process is dead never gets.
+            if file.lock.is_held_by_another(session.number) {
+                // Of a write that is under way the kernel may have what the lane has not, and if its process is dead never gets: then
+                // the supervisor syncs that, or says that it could not.
                 drop(lock(session, number));
+                if session.is_orphan() || file.stamp() != stamp || file.error().is_some() {
+                    return sync(fd);
+                }
             }
             session.commit(file.end.load(Acquire)).or_else(|_| {
                 // The pool's disk failed, or the run ended: the file is plain next.
@@ -222,9 +226,8 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
 /// Does `call`, which moves the file position of `fd`, while no write to its file is under way in any process: for `read`, `readv`, `lseek`. Between a write and
 /// the question where it went the position stays, though a forked child or an executed program has the same open file.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
-    if let Some(entry) = table::entry(fd).filter(|entry| entry.is_inherited() && !interrupted()) {
-        // Where that fails this process writes nothing, and who does asks the kernel.
-        let _ = claim_inherited(fd, entry);
+    if table::entry(fd).is_some_and(Entry::is_inherited) && !interrupted() {
+        join_inherited(fd);
     }
     let Some(number) = table::entry(fd).and_then(Entry::file) else {
         return call();

@@ -347,9 +347,22 @@ impl Run {
         {
             self.log().refused(number, bytes)?;
         }
+        if file.stamp().state != State::Absorbed {
+            // Each sync of it is a real one, and a recovery is to see that it was changed.
+            return Ok(());
+        }
         // It has moved the file's time. The record is made in any case: what the drain syncs are files that have one.
         file.touched.store(0, Relaxed);
         self.log().touched(number, sys::modified(&stat))?;
-        self.flush(shared, Instant::now() + UNLOGGED_WAIT)
+        let deadline = Instant::now() + UNLOGGED_WAIT;
+        loop {
+            match self.flush(shared, deadline) {
+                // Another file's error, which may be repaired.
+                Err(_) if file.error().is_none() && Instant::now() < deadline => {
+                    std::thread::sleep(LOOK);
+                }
+                done => return done,
+            }
+        }
     }
 }

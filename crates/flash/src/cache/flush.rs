@@ -197,11 +197,14 @@ impl Cache {
             let pages = (first..=last).filter(|&page| self.is_dirty(file, page));
             return pages.map(|page| (file, page)).collect();
         }
-        let dirty = self.dirty_versions();
-        let pages = dirty.iter().map(|v| (v.entry.file, v.entry.page));
+        let rear = self.state.lock().map.rear;
+        let is_there = |page| (first..=last).contains(&page);
+        let is_wanted =
+            |v: &Version| v.newest && v.is(DIRTY) && v.entry.file == file && is_there(v.entry.page);
+        let dirty = self.versions_below(rear, is_wanted);
+        let mut pages: Vec<_> = dirty.iter().map(|v| (file, v.entry.page)).collect();
+        pages.sort_unstable();
         pages
-            .filter(|(of, page)| *of == file && (first..=last).contains(page))
-            .collect()
     }
 
     fn is_dirty(&self, file: u32, page: u32) -> bool {
@@ -273,13 +276,20 @@ impl Cache {
         let size = self.page_bytes();
         let mut pages: Vec<Version> = Vec::with_capacity(batch.len());
         for &(file, page) in batch {
-            // By homing, no other thread makes it clean or lets it go meanwhile.
-            let newest = self.state.lock().map.newest_recorded(file, page);
-            let Some(version) = newest.filter(|version| version.is(DIRTY)) else {
+            // By homing, no other thread makes it clean or lets it go meanwhile. One whose newest version is clean home has already,
+            // whatever is recorded of an earlier one.
+            let (newest, recorded) = {
+                let map = &self.state.lock().map;
+                (
+                    map.find(file, page).filter(|newest| newest.is(DIRTY)),
+                    map.newest_recorded(file, page),
+                )
+            };
+            let (Some(newest), Some(version)) = (newest, recorded.filter(|v| v.is(DIRTY))) else {
                 continue;
             };
             // What was lost is written again, and the next flush finds it.
-            if version.is(LOST) && !version.newest {
+            if version.is(LOST) && !newest.is(LOST) {
                 continue;
             }
             let at = pages.len() * size;

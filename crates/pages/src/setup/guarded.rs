@@ -54,7 +54,10 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
         };
         guard.complete(&tablespace).map_err(io("guarding"))?;
         let copies = Copies::new(dir, guarded.cache);
-        let files = find::look_through(&data.iter().cloned().collect())?;
+        let wanted = copies
+            .files()
+            .map_err(io("looking at the copies of pages beside"))?;
+        let files = find::look_through(&data.iter().cloned().collect(), &wanted)?;
         let saved = copies
             .save(&files, (known.identity, &guard))
             .map_err(io("writing pages again that a crash may have torn beside"))?;
