@@ -158,9 +158,9 @@ impl Map {
         None
     }
 
-    /// The newest version of a page that is durable in the lane. What is not void supersedes what comes before it, recorded or not.
-    pub(crate) fn newest_recorded(&self, file: u32, page: u32) -> Option<Version> {
-        let newest = self.find(file, page)?;
+    /// Of a page whose newest version is `newest`, the newest that is durable in the lane. What is not void supersedes what comes before it, recorded
+    /// or not.
+    pub(crate) fn recorded_before(&self, newest: Version) -> Option<Version> {
         if newest.position < self.recorded {
             return Some(newest);
         }

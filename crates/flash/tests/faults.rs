@@ -50,22 +50,6 @@ fn read(world: &World, cache: &Cache, file: &CachedFile, page: u32) -> Result<u6
     session::read(world, cache, file, page).map(|bytes| version_of(&bytes).expect("a whole page"))
 }
 
-/// Flips a bit in every copy of a version on flash.
-fn damage(world: &World, version: u64) -> usize {
-    let wanted = page_of(version);
-    let mut flipped = 0;
-    world.change_flash(|flash| {
-        let data = flash.len() % PAGE;
-        for slot in flash[data..].chunks_exact_mut(PAGE) {
-            if slot == wanted {
-                slot[PAGE / 2] ^= 4;
-                flipped += 1;
-            }
-        }
-    });
-    flipped
-}
-
 /// Lets so many versions of page 11 come in, synced.
 fn turn(cache: &Cache, file: &CachedFile, count: u64, version: &mut u64) {
     for _ in 0..count {
@@ -328,7 +312,7 @@ fn a_damaged_clean_page_is_read_at_home() {
     let (world, cache, file) = machine();
     write(&cache, &file, 3, 33).unwrap();
     let _ = cache.flush(|_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(damage(&world, 33), 1);
+    assert_eq!(world.damage(33), 1);
     assert_eq!(read(&world, &cache, &file, 3).unwrap(), 33);
     assert_eq!(cache.stats().damaged, 1);
     // It was read at home and came in anew.
@@ -345,7 +329,7 @@ fn a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again() {
     write(&cache, &file, 3, 32).unwrap();
     write(&cache, &file, 3, 33).unwrap();
     cache.sync(&file).unwrap();
-    assert_eq!(damage(&world, 33), 1);
+    assert_eq!(world.damage(33), 1);
     let named = |e: FlashError| {
         assert!(
             e.to_string().starts_with("page 3 of t0.ibd is damaged"),
@@ -385,7 +369,7 @@ fn a_lost_page_can_be_given_up_and_does_not_keep_the_cache_from_being_emptied() 
     let (world, cache, file) = machine();
     write(&cache, &file, 3, 33).unwrap();
     cache.sync(&file).unwrap();
-    damage(&world, 33);
+    world.damage(33);
     cache.set_policy(WritePolicy::Off);
     let mut steps = 0;
     while cache.step().unwrap().more {
@@ -415,7 +399,7 @@ fn when_many_pages_are_lost_the_queue_goes_on_or_says_so_and_never_hangs() {
         }
         cache.sync(&file).unwrap();
         for page in 0..count {
-            assert_eq!(damage(&world, u64::from(page) + 1), 1);
+            assert_eq!(world.damage(u64::from(page) + 1), 1);
         }
         let refused = (0..300).find_map(|n| write(&cache, &file, 40 + n % 8, 1000).err());
         let says = refused.map(|e| e.to_string()).unwrap_or_default();

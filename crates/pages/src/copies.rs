@@ -53,7 +53,8 @@ pub(crate) struct Copies {
 }
 
 /// What the file has.
-struct Found {
+#[derive(Default)]
+pub(crate) struct Found {
     first: u64,
     pages: Vec<(Identity, u64, Page)>,
 }
@@ -229,32 +230,29 @@ impl Copies {
         Ok(batch.len() as u64)
     }
 
-    /// The files whose pages are here.
-    pub(crate) fn files(&self) -> io::Result<HashSet<Identity>> {
-        let Some(file) = self.open()? else {
-            return Ok(HashSet::new());
-        };
-        let found = self.find(&file)?;
-        let pages = found.iter().flat_map(|found| &found.pages);
-        Ok(pages.map(|(identity, ..)| *identity).collect())
+    /// What is here when the cache is lost.
+    pub(crate) fn left(&self) -> io::Result<Found> {
+        let found = self.open()?.map(|file| self.find(&file)).transpose()?;
+        Ok(found.flatten().unwrap_or_default())
+    }
+}
+
+impl Found {
+    /// The files whose pages these are.
+    pub(crate) fn files(&self) -> HashSet<Identity> {
+        self.pages.iter().map(|(identity, ..)| *identity).collect()
     }
 
-    /// The cache is lost, and with it whether the pages here were all home. So each goes there unless what is there is newer, by the log's number
-    /// in the page's first sector: what is older, or torn, is not. Files are found in `files`; the guarded pages of `system` are in its guard file.
+    /// The cache is lost, and with it whether these pages were all home. So each goes there unless what is there is newer, by the log's number in
+    /// the page's first sector: what is older, or torn, is not. Files are found in `files`; the guarded pages of `system` are in its guard file.
     pub(crate) fn save(
         &self,
         files: &HashMap<Identity, OwnedFd>,
         system: (Identity, &Guard),
     ) -> io::Result<Saved> {
-        let Some(file) = self.open()? else {
-            return Ok(Saved::default());
-        };
-        let Some(found) = self.find(&file)? else {
-            return Ok(Saved::default());
-        };
         let mut saved = Saved::default();
         let mut batch: Vec<(File, u64, &Page)> = Vec::new();
-        for (identity, offset, page) in &found.pages {
+        for (identity, offset, page) in &self.pages {
             let guarded = Guard::moved(*offset).filter(|_| *identity == system.0);
             let (home, at) = match (guarded, files.get(identity)) {
                 (Some(at), _) => (system.1.file().try_clone()?, at),

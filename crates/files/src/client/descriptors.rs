@@ -1,11 +1,11 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    interrupted,
-    process::{self, File},
+    interrupted, process,
     retire::retire,
     session::{self, Session},
     table::{self, Entry},
+    tail::Copies,
 };
 use crate::{shared::Gone, sys, wire::Request};
 use parking_lot::MutexGuard;
@@ -88,7 +88,7 @@ pub fn replacing(
 }
 
 /// The locks of files in this process, in the order of their numbers.
-fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, File>>; 2] {
+fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copies>>; 2] {
     let [one, other] = numbers;
     let (first, last) = (one.min(other), one.max(other));
     [first.filter(|_| first != last), last].map(|number| number.map(process::local))

@@ -17,7 +17,6 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
-    ops::{Deref, DerefMut},
     ptr,
     sync::{
         OnceLock,
@@ -28,17 +27,10 @@ use std::{
     },
 };
 
-/// A file, as this process knows it.
-#[derive(Default)]
-pub(super) struct File {
-    /// Of a write that comes back.
-    pub(super) copies: Copies,
-}
-
 /// See the module's head.
 pub(super) struct Process {
-    /// By number.
-    files: Box<[Mutex<File>]>,
+    /// By file number: of a write that comes back. A file's own lock is this one.
+    copies: Box<[Mutex<Copies>]>,
     /// Held while a file begins to be absorbed, is renamed or unlinked.
     pub(super) registry: Mutex<()>,
     /// Shared by those who use the connection; alone by who moves it.
@@ -66,20 +58,19 @@ pub(super) fn process() -> &'static Process {
     existing().unwrap_or_else(begin)
 }
 
-/// What is known of a file at first. A forked child has its parent's descriptors, but none of its copies.
-fn known_of(number: usize) -> File {
-    let copies = match generation(number) {
+/// Those of a file at first. A forked child has its parent's descriptors, but none of its copies.
+fn first_copies(number: usize) -> Copies {
+    match generation(number) {
         0 => Copies::default(),
         _ => Copies::new(),
-    };
-    File { copies }
+    }
 }
 
 #[cold]
 fn begin() -> &'static Process {
     let own: &'static mut Process = Box::leak(Box::new(Process {
-        files: (0..FILES_MAX)
-            .map(|number| Mutex::new(known_of(number)))
+        copies: (0..FILES_MAX)
+            .map(|number| Mutex::new(first_copies(number)))
             .collect(),
         registry: Mutex::default(),
         moving: RwLock::default(),
@@ -110,16 +101,16 @@ pub(super) fn numbers() -> impl Iterator<Item = usize> {
 }
 
 /// What this process knows of a file, under its own lock only.
-pub(super) fn local(number: usize) -> MutexGuard<'static, File> {
-    process().files[number].lock()
+pub(super) fn local(number: usize) -> MutexGuard<'static, Copies> {
+    process().copies[number].lock()
 }
 
 /// Its descriptors are plain from now on.
 pub(super) fn make_plain(number: usize, plain: u32) {
-    let mut file = local(number);
+    let mut copies = local(number);
     if generation(number) == plain {
         sweep(number);
-        *file = File::default();
+        *copies = Copies::default();
         GENERATIONS[number].store(0, Release);
     }
 }
@@ -136,7 +127,8 @@ pub(super) struct Held {
     pub(super) number: usize,
     /// What all processes know of it.
     pub(super) shared: &'static SharedFile,
-    file: MutexGuard<'static, File>,
+    /// What this process has of its last write.
+    pub(super) copies: MutexGuard<'static, Copies>,
 }
 
 impl Held {
@@ -159,22 +151,6 @@ impl Held {
     }
 }
 
-impl Deref for Held {
-    type Target = File;
-
-    #[inline]
-    fn deref(&self) -> &File {
-        &self.file
-    }
-}
-
-impl DerefMut for Held {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut File {
-        &mut self.file
-    }
-}
-
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
@@ -185,7 +161,7 @@ impl Drop for Held {
 /// The file with this number, in whatever state it is, with both its locks; none if the supervisor is dead.
 #[inline]
 pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
-    let file = local(number);
+    let copies = local(number);
     let shared = &session.page.files[number];
     if !shared.lock.take(session.number, || session.is_orphan()) {
         return None;
@@ -194,7 +170,7 @@ pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
         session,
         number,
         shared,
-        file,
+        copies,
     };
     (!session.is_orphan()).then_some(held)
 }
@@ -224,7 +200,7 @@ pub(super) fn hold(
                 if generation(number) != wanted {
                     // Descriptors of the file that had the number before.
                     sweep(number);
-                    held.file.copies = Copies::new();
+                    *held.copies = Copies::new();
                     GENERATIONS[number].store(wanted, Release);
                 }
                 return Ok(Some(held));

@@ -135,18 +135,8 @@ pub(super) fn log_write(
 }
 
 fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
-    let shared = held.shared;
-    let mut copies = std::mem::take(&mut held.copies);
-    let done = log_copied(
-        &held.session.log(),
-        shared,
-        held.number,
-        at,
-        write,
-        &mut copies,
-    );
-    held.copies = copies;
-    done
+    let log = held.session.log();
+    log_copied(&log, held.shared, held.number, at, write, &mut held.copies)
 }
 
 fn log_copied(

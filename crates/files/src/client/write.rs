@@ -226,10 +226,12 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
 /// Does `call`, which moves the file position of `fd`, while no write to its file is under way in any process: for `read`, `readv`, `lseek`. Between a write and
 /// the question where it went the position stays, though a forked child or an executed program has the same open file.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
-    if table::entry(fd).is_some_and(Entry::is_inherited) && !interrupted() {
+    let mut entry = table::entry(fd);
+    if entry.is_some_and(Entry::is_inherited) && !interrupted() {
         join_inherited(fd);
+        entry = table::entry(fd);
     }
-    let Some(number) = table::entry(fd).and_then(Entry::file) else {
+    let Some(number) = entry.and_then(Entry::file) else {
         return call();
     };
     if interrupted() {

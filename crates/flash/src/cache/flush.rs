@@ -280,9 +280,10 @@ impl Cache {
             // whatever is recorded of an earlier one.
             let (newest, recorded) = {
                 let map = &self.state.lock().map;
+                let newest = map.find(file, page).filter(|newest| newest.is(DIRTY));
                 (
-                    map.find(file, page).filter(|newest| newest.is(DIRTY)),
-                    map.newest_recorded(file, page),
+                    newest,
+                    newest.and_then(|newest| map.recorded_before(newest)),
                 )
             };
             let (Some(newest), Some(version)) = (newest, recorded.filter(|v| v.is(DIRTY))) else {

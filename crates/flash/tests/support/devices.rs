@@ -7,7 +7,11 @@
 //!   sync says so;
 //! * a device says that it has synced and has not: a lie, which the cache cannot survive. The controls tell it.
 
-use super::{Rng, cut::Devices};
+use super::{
+    Rng,
+    cut::Devices,
+    model::{PAGE, page_of},
+};
 use forebay_flash::{FileId, Flash, Home, HomePage};
 use forebay_pool::media::Sim;
 use std::{
@@ -112,6 +116,22 @@ impl World {
         let mut contents = self.live.lock().unwrap().clone();
         contents.pool = self.sim.image();
         contents
+    }
+
+    /// Flips a bit in every copy of a version on flash: in how many.
+    pub fn damage(&self, version: u64) -> usize {
+        let wanted = page_of(version);
+        let mut flipped = 0;
+        self.change_flash(|flash| {
+            let data = flash.len() % PAGE;
+            for slot in flash[data..].chunks_exact_mut(PAGE) {
+                if slot == wanted {
+                    slot[PAGE / 2] ^= 4;
+                    flipped += 1;
+                }
+            }
+        });
+        flipped
     }
 
     pub fn change_flash(&self, change: impl FnOnce(&mut Vec<u8>)) {

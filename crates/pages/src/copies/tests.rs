@@ -198,7 +198,8 @@ impl World {
             Path::new("flash"),
         );
         let guard = guard.unwrap();
-        self.copies().save(&files, (nobody, &guard)).unwrap()
+        let left = self.copies().left().unwrap();
+        left.save(&files, (nobody, &guard)).unwrap()
     }
 }
 

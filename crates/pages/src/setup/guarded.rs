@@ -54,11 +54,11 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
         };
         guard.complete(&tablespace).map_err(io("guarding"))?;
         let copies = Copies::new(dir, guarded.cache);
-        let wanted = copies
-            .files()
+        let left = copies
+            .left()
             .map_err(io("looking at the copies of pages beside"))?;
-        let files = find::look_through(&data.iter().cloned().collect(), &wanted)?;
-        let saved = copies
+        let files = find::look_through(&data.iter().cloned().collect(), &left.files())?;
+        let saved = left
             .save(&files, (known.identity, &guard))
             .map_err(io("writing pages again that a crash may have torn beside"))?;
         flushing.pages += saved.pages;
