@@ -3,11 +3,13 @@
 //! A process is ended through a descriptor of it (pidfd), never by a number that may be somebody else's by now. One that
 //! ends otherwise (a signal) calls [`kill_all`] on its way out.
 
+mod watched;
+
+use watched::END_WAIT;
+pub use watched::{Watched, kill_group};
+
 use crate::MeasureError;
-use rustix::{
-    fd::OwnedFd,
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal},
-};
+use rustix::process::Signal;
 use std::{
     env,
     ffi::OsString,
@@ -16,16 +18,13 @@ use std::{
     ops::Deref,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 /// Those that are running.
 static ALIVE: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
-
-/// How long a process that was killed may take to end: it may be in the middle of a sync.
-const END_WAIT: Duration = Duration::from_secs(10);
 
 /// Kills every process of this module and what they started, and waits until they are gone: their files are removed next.
 /// For the handler of a signal that ends this one: no other thread goes on with a process of this module, or starts one,
@@ -39,132 +38,8 @@ pub fn kill_all() {
     std::mem::forget(processes);
 }
 
-/// Kills the processes of a group, and waits until they are gone: at the end of their output they may still hold locks.
-/// False if one is not gone in time.
-pub fn kill_group(group: Pid) -> bool {
-    let _ = kill_process_group(group, Signal::KILL);
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let members: Vec<Watched> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| stat_of(*pid).is_some_and(|stat| stat.group == group.as_raw_nonzero().get()))
-        .filter_map(|pid| Watched::of(pid).ok())
-        .collect();
-    members.iter().all(|member| member.wait_gone(END_WAIT))
-}
-
-/// What the kernel tells of a process.
-struct Stat {
-    state: char,
-    group: i32,
-}
-
-/// Of one that is not gone.
-fn stat_of(pid: i32) -> Option<Stat> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // PID (NAME) STATE PARENT GROUP …: the program's name may have anything in it.
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace();
-    Some(Stat {
-        state: fields.next()?.chars().next()?,
-        group: fields.nth(1)?.parse().ok()?,
-    })
-}
-
-/// How long a process may take to stop. One that sleeps in the kernel where no signal reaches it starts nothing, either.
-const STOP_WAIT: Duration = Duration::from_millis(200);
-
-/// Waits until a process has ended (a child not yet waited for counts as ended). False if it has not by then.
-fn is_gone_within(process: &OwnedFd, timeout: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let until = Instant::now() + timeout;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let time = rustix::time::Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time)) {
-            Ok(0) => return false,
-            Ok(_) => return true,
-            Err(_) if left.is_zero() => return false,
-            Err(_) => {}
-        }
-    }
-}
-
 fn alive() -> std::sync::MutexGuard<'static, Vec<Watched>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A process, not necessarily a child. Dropping this does nothing to it.
-#[derive(Clone, Debug)]
-pub struct Watched {
-    pid: i32,
-    fd: Arc<OwnedFd>,
-}
-
-impl Watched {
-    /// The process `pid`, which the caller knows to be running.
-    ///
-    /// # Errors
-    /// I/O errors; `ESRCH` if it is gone.
-    pub fn of(pid: i32) -> std::io::Result<Self> {
-        let number = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
-        let fd = Arc::new(pidfd_open(number, PidfdFlags::empty())?);
-        Ok(Self { pid, fd })
-    }
-
-    /// Its number.
-    #[must_use]
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// Sends it a signal. Nothing happens if it is gone.
-    pub fn signal(&self, signal: Signal) {
-        let _ = pidfd_send_signal(&*self.fd, signal);
-    }
-
-    /// Kills it and all that it started. What a wrapper started just now is not known here yet, and would outlive it; one
-    /// that is stopped starts nothing.
-    fn kill_tree(&self) -> Vec<Self> {
-        self.signal(Signal::STOP);
-        self.wait_stopped(STOP_WAIT);
-        let mut killed: Vec<Self> = self.children().iter().flat_map(Self::kill_tree).collect();
-        self.signal(Signal::KILL);
-        killed.push(self.clone());
-        killed
-    }
-
-    /// Waits until it has stopped, or ended, but not longer than `timeout`.
-    fn wait_stopped(&self, timeout: Duration) {
-        let until = Instant::now() + timeout;
-        let runs =
-            || stat_of(self.pid).is_some_and(|stat| !matches!(stat.state, 'T' | 't' | 'Z' | 'X'));
-        while runs() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// The processes that it started and that run.
-    fn children(&self) -> Vec<Self> {
-        let pid = self.pid;
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
-        let lists = threads
-            .flatten()
-            .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
-        let children: String = lists.collect::<Vec<_>>().join(" ");
-        children
-            .split_whitespace()
-            .filter_map(|child| Self::of(child.parse().ok()?).ok())
-            .collect()
-    }
-
-    /// Waits until it has ended (a child not yet waited for counts as ended). False if it has not by then.
-    #[must_use]
-    pub fn wait_gone(&self, timeout: Duration) -> bool {
-        is_gone_within(&self.fd, timeout)
-    }
 }
 
 /// A process of ours that is killed when this is dropped, if it is not gone by then. Not necessarily a child.
@@ -198,7 +73,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        alive().retain(|watched| !Arc::ptr_eq(&watched.fd, &self.fd));
+        alive().retain(|watched| !watched.is(self));
     }
 }
 
@@ -398,6 +273,7 @@ pub fn preload(library: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Pid;
 
     #[test]
     fn a_process_is_gone_when_its_guard_is() {

@@ -6,7 +6,8 @@
 //! So lines below `T` and above the mark that no living writer claims were a dead one's, and whoever could have written there is gone.
 
 use super::{
-    owner::{Control, MOMENT, SharedLane},
+    control::Control,
+    owner::{MOMENT, SharedLane},
     state::{Seen, Writer, first},
 };
 use crate::{format::record::Lsn, lane::split, persist::LINE};

@@ -1,8 +1,9 @@
 //! How an owner gets a shared lane: a lane of the pool, the memory that its members share, and the first two segments.
 
 use super::{
+    control::Control,
     member::Member,
-    owner::{Control, SharedLane},
+    owner::SharedLane,
     state::{NONE, State, first},
 };
 use crate::{

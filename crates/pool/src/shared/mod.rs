@@ -26,6 +26,7 @@ mod breathe;
 mod bury;
 mod claim;
 mod commit;
+mod control;
 mod member;
 mod orphan;
 mod owner;

@@ -1,6 +1,7 @@
 //! The owner of a shared lane: it opens segments, and releases what is durable elsewhere.
 
 use super::{
+    control::Control,
     member::Member,
     state::{NONE, State, first},
 };
@@ -10,7 +11,7 @@ use crate::{
         layout::PAGE,
         record::{Lsn, Record},
         segment::{Records, SegmentHeader},
-        table::{LaneEntry, LaneState},
+        table::LaneState,
     },
     lane::{LaneUse, pack, split},
     media::{Guard, wait, wake},
@@ -18,7 +19,6 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
-    collections::VecDeque,
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::Ordering::{Acquire, SeqCst},
@@ -48,41 +48,6 @@ pub struct SharedLane {
     pub(super) lock: Option<Guard>,
     /// Where further segments come from. Its lock is taken before `control`.
     pub(super) pool: Pool,
-}
-
-/// What the owner's threads share.
-pub(super) struct Control {
-    pub(super) entry: LaneEntry,
-    /// Where each slot's segment lies in the pool.
-    pub(super) offsets: Vec<u64>,
-    /// Slots that hold nothing.
-    pub(super) free: Vec<usize>,
-    /// Slots whose segment was given back to the pool.
-    pub(super) vacant: Vec<usize>,
-    /// Slots in use and their starts, in log order, the prepared one included. The one that the tail points into is always there.
-    pub(super) order: VecDeque<(usize, Lsn)>,
-    /// What members read of the prepared segment.
-    pub(super) next: u64,
-    /// Members that are gone.
-    pub(super) dead: Vec<u32>,
-    /// Something that no living member has reserved is not void yet.
-    pub(super) has_holes: bool,
-    /// Nothing in it is needed.
-    pub(super) settled: bool,
-    pub(super) given_back: bool,
-}
-
-impl Control {
-    /// Number of segments of the lane.
-    pub(super) fn segment_count(&self) -> usize {
-        self.offsets.len() - self.vacant.len()
-    }
-
-    /// Offset in the pool and start of each segment in use, in log order.
-    pub(super) fn segments(&self) -> Vec<(u64, Lsn)> {
-        let place = |(slot, start): &(usize, Lsn)| (self.offsets[*slot], *start);
-        self.order.iter().map(place).collect()
-    }
 }
 
 impl Drop for SharedLane {

@@ -5,7 +5,7 @@
 //! newer one, until another chunk is frozen: a key that is put again is found in the active one. So what one scan has found hidden at its start,
 //! later scans of the same range skip. Where the active chunk starts says what is older; a later one makes everything here void.
 
-use super::scan::ScanRange;
+use super::range::ScanRange;
 use forebay_pool::Lsn;
 use parking_lot::Mutex;
 

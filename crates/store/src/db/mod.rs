@@ -20,6 +20,7 @@ mod dead;
 mod gc;
 mod indexer;
 mod open;
+mod range;
 mod read;
 mod recovery;
 mod sample;
@@ -29,8 +30,9 @@ mod threads;
 mod verify;
 mod write;
 
+pub use range::ScanRange;
 pub use read::Value;
-pub use scan::{Scan, ScanRange};
+pub use scan::Scan;
 pub use snapshot::Snapshot;
 pub use write::Batch;
 

@@ -6,14 +6,12 @@
 //!
 //! What is hidden at the start of what is older than the active chunk is noted for later scans ([`dead`](crate::db::dead)).
 
-use super::{
-    range::ScanRange,
-    source::{From, Pin, Source},
-};
+use super::source::{From, Pin, Source};
 use crate::{
     db::{
         Shared, Snapshot,
         dead::{First, HIDDEN_MIN},
+        range::ScanRange,
     },
     error::StoreError,
     index::{Form, Found, IndexError, Iter},

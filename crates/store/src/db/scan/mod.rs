@@ -7,12 +7,9 @@
 //! batch grows as the scan goes on, so that a short scan does not pay for a long one.
 
 mod keys;
-mod range;
 mod source;
 
-pub use range::ScanRange;
-
-use super::{Snapshot, Store, Value};
+use super::{Snapshot, Store, Value, range::ScanRange};
 use crate::{
     error::StoreError,
     index::{Address, Found},
