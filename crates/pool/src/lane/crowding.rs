@@ -1,8 +1,11 @@
-//! Crowding: a lane of several segments tells its writers when the last free one is nearly full.
+//! Crowding: a lane of several segments tells its writers how fast they may fill the last free one.
 //!
-//! A writer that finds no free segment waits until the drain has one synced, however long that takes. So that it need not come to that all
-//! at once, an owner may slow its writers down before: [`Lane::crowding`] says how far a record lies in the last [`ZONE`]th of the only
-//! segment that is not in the drain's hands, and [`Lane::wait_free`] waits for a moment, or until a segment is free.
+//! A writer that finds no free segment waits until the drain has one synced, however long that takes. So that writers need not come to
+//! that, nor all at once, an owner may slow them down before. A lane is *crowded* from the first quarter of the only segment on that is not
+//! in the drain's hands. What is left of that segment is shared out over the time that the drain will still take, judged by how long it
+//! took of late: [`Lane::crowding`] charges a record its share, and says how far the records are ahead of the drain; [`Lane::wait_free`] waits for as
+//! long, or until a segment is free. A drain that takes longer than of late is taken to last half as long again as it has so far, at any time: so
+//! what is left gets smaller ever more slowly, and seldom comes to an end before the drain does.
 //!
 //! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they do before.
 
@@ -16,14 +19,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One in so many parts of a segment is its crowded end, but no more than [`ZONE_MAX`].
-const ZONE: u64 = 8;
-const ZONE_MAX: u64 = 1 << 20;
+/// One in so many parts of the last free segment is filled as fast as writers can: a drain that keeps up with them is done by then.
+const FREE_PART: u64 = 4;
+/// What is taken for usual before the first.
+const USUAL: Duration = Duration::from_millis(5);
+/// One drain counts one in so many parts of how long a drain takes, and at most twice as much as those before.
+const MEMORY: u64 = 4;
 
-/// Where a lane is crowded, and how its writers have waited.
+/// Where a lane is crowded, and how its writers have waited. Times are nanoseconds since the lane was opened.
 pub(super) struct Crowding {
     /// Records from this address on are; none while another segment is free.
     from: AtomicU64,
+    /// The end of that segment.
+    end: AtomicU64,
+    opened: Instant,
+    /// Since when no other segment is free.
+    since: AtomicU64,
+    /// How long it took of late until one was.
+    usual: AtomicU64,
+    /// The time at which the drain will be where the records charged so far may be.
+    turn: AtomicU64,
     /// Waits for a free segment with none left.
     pub(super) blocked: WaitMeter,
 }
@@ -32,18 +47,70 @@ impl Default for Crowding {
     fn default() -> Self {
         Self {
             from: AtomicU64::new(Lsn::MAX),
+            end: AtomicU64::new(0),
+            opened: Instant::now(),
+            since: AtomicU64::new(0),
+            usual: AtomicU64::new(USUAL.as_nanos() as u64),
+            turn: AtomicU64::new(0),
             blocked: WaitMeter::default(),
         }
     }
 }
 
+impl Crowding {
+    fn now(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Charges a record of `bytes` at `lsn`; how far the records are ahead.
+    fn charge(&self, lsn: Lsn, bytes: u64) -> Duration {
+        let now = self.now();
+        let room = self.end.load(Relaxed).saturating_sub(lsn).max(bytes).max(1);
+        let so_far = now.saturating_sub(self.since.load(Relaxed));
+        let price = price(self.usual.load(Relaxed), so_far, bytes, room);
+        let mut turn = self.turn.load(Relaxed);
+        loop {
+            let next = turn.max(now).saturating_add(price);
+            match (self.turn).compare_exchange_weak(turn, next, Relaxed, Relaxed) {
+                Ok(_) => return Duration::from_nanos(next - now),
+                Err(other) => turn = other,
+            }
+        }
+    }
+
+    /// From now on records are crowded that lie behind the first part of the segment that starts at `start`.
+    fn begin(&self, start: Lsn, segment_bytes: u64) {
+        self.end.store(start + segment_bytes, Relaxed);
+        self.since.store(self.now(), Relaxed);
+        self.turn.store(0, Relaxed);
+        self.from.store(start + segment_bytes / FREE_PART, Relaxed);
+    }
+
+    /// None is crowded any more, since another segment is free.
+    fn end(&self) {
+        if self.from.swap(Lsn::MAX, Relaxed) == Lsn::MAX {
+            return;
+        }
+        let took = self.now().saturating_sub(self.since.load(Relaxed));
+        let usual = self.usual.load(Relaxed);
+        let took = took.clamp(usual / 2, 2 * usual).max(1000);
+        self.usual
+            .store(usual - usual / MEMORY + took / MEMORY, Relaxed);
+    }
+}
+
+/// What a record of `bytes` costs, where `room` bytes are left, a drain takes `usual` and has taken `so_far`: nanoseconds.
+fn price(usual: u64, so_far: u64, bytes: u64, room: u64) -> u64 {
+    let left = usual.saturating_sub(so_far).max(so_far / 2);
+    (left as f64 * (bytes as f64 / room as f64)) as u64
+}
+
 impl Lane {
-    /// How far the record at `lsn` lies in the crowded end of the last free segment: from 0 to 1. `None` if it does not, or another segment
-    /// is free by now. One load, mostly.
+    /// By how much the record of `bytes` at `lsn` and those before are ahead of the drain, if they lie in the crowded part of
+    /// the last free segment: for so long its writer should wait. `None` if they do not, or another segment is free by now. One load, mostly.
     #[inline]
-    pub fn crowding(&self, lsn: Lsn) -> Option<f64> {
-        let from = self.crowding.from.load(Relaxed);
-        (lsn >= from).then(|| ((lsn - from) as f64 / self.crowded_bytes() as f64).min(1.0))
+    pub fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<Duration> {
+        (lsn >= self.crowding.from.load(Relaxed)).then(|| self.crowding.charge(lsn, bytes))
     }
 
     /// Waits until a segment is free beside the open one, no longer than `most`, nor for a lane that has ended.
@@ -65,18 +132,69 @@ impl Lane {
         self.crowding.blocked.read()
     }
 
-    fn crowded_bytes(&self) -> u64 {
-        (self.segment_bytes / ZONE).clamp(1, ZONE_MAX)
-    }
-
     /// A segment was opened, or one became free.
     pub(super) fn note_crowding(&self, control: &Control) {
-        let crowded = self.slots.len() > 1 && !control.states.contains(&SlotState::Free);
+        let last = self.slots.len() > 1 && !control.states.contains(&SlotState::Free);
         let start = control.open().and_then(|slot| self.slots[slot].start());
-        let from = match start {
-            Some(start) if crowded => start + self.segment_bytes - self.crowded_bytes(),
-            _ => Lsn::MAX,
+        match start.filter(|_| last) {
+            Some(start) => self.crowding.begin(start, self.segment_bytes),
+            None => self.crowding.end(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_segment_is_shared_out_over_the_rest_of_the_drain_and_lasts() {
+        const RECORD: u64 = 4096;
+        const MS: u64 = 1_000_000;
+        // Writers that pay at once, against drains that take as long as of late, half, twice and ten times as long.
+        for (usual, takes) in [(8, 8), (8, 4), (8, 16), (8, 80)] {
+            let (mut now, mut room, mut longest) = (0, 6 << 20, 0);
+            while now < takes * MS {
+                assert!(
+                    room > RECORD,
+                    "full {} ns before the drain is done",
+                    takes * MS - now
+                );
+                let price = price(usual * MS, now, RECORD, room);
+                longest = longest.max(price);
+                // A record takes a microsecond to write, too.
+                now += price + 1000;
+                room -= RECORD;
+            }
+            assert!(longest < takes * MS / 4, "{longest} ns of {takes} ms");
+            if takes == usual {
+                assert!(room < 3 << 19, "{room} bytes were never used");
+                assert!(longest < 100_000, "{longest} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn one_slow_drain_does_not_slow_writers_down_for_long() {
+        let crowding = Crowding {
+            opened: Instant::now() - Duration::from_secs(10),
+            ..Crowding::default()
         };
-        self.crowding.from.store(from, Relaxed);
+        let drain = |took: u64| {
+            crowding.begin(0, 8 << 20);
+            let since = crowding.now().saturating_sub(took);
+            crowding.since.store(since, Relaxed);
+            crowding.end();
+            crowding.usual.load(Relaxed)
+        };
+        crowding.usual.store(5_000_000, Relaxed);
+        assert!(drain(1_000_000_000) < 6_500_000);
+        for _ in 0..7 {
+            drain(5_000_000);
+        }
+        assert!(drain(5_000_000) < 5_300_000);
+        // Without a crowded segment nothing is learnt.
+        crowding.end();
+        assert!(crowding.usual.load(Relaxed) > 4_900_000);
     }
 }

@@ -6,10 +6,11 @@
 //! at the load whose price is the pace of the ingestion, none waits longer than `PAUSE_MAX`, and the budget's end is never a wall, unless
 //! the index cannot be written: then writes are refused.
 //!
-//! The disk behind the pool has the same brake: in the crowded end of the last free segment ([`forebay_pool::Lane::crowding`]) a write has
-//! a price that doubles likewise. So a sync that takes long makes many writes a little slower, and none wait for all of it.
+//! The disk behind the pool has a brake of its own: where the lane is crowded ([`forebay_pool::Lane::crowding`]), it says by how much writers
+//! are ahead of the drain, and they wait once that is worth a sleep. So a sync that takes long makes many writes a little slower, and none wait for
+//! all of it.
 
-use super::{Shared, indexer::FROZEN_MAX};
+use super::{Shared, indexer::FROZEN_MAX, locks::thread_number};
 use crate::{error::StoreError, memtable::Chunk, stats::Wait};
 use forebay_pool::{Lane, WaitMeter};
 use std::{
@@ -38,9 +39,13 @@ const DOUBLINGS: f64 = 13.3;
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// Debts below this are not slept for.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
-/// The same of debts to the drain. A pause for it ends when a segment is free, so it may be long: where the disk is the bound there is one
-/// for each segment then, as if writers waited at its end.
-const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Writers that are ahead of the drain by less do not sleep for it. One alone sleeps as seldom as it can, about once for each segment where the
+/// disk is the bound, since few writes are slow then. If several did, a few writes of each would be slow for each segment, which is many: they
+/// take turns of sleeping a little.
+const AHEAD_ALONE: Duration = Duration::from_millis(5);
+const AHEAD_OF_SEVERAL: Duration = Duration::from_micros(250);
+/// A thread that came here so many times in a row is alone.
+const ALONE_AFTER: u32 = 256;
 /// Runs of the index that count as no load, and so many more that count as a chunk.
 const RUNS_FREE: u64 = 16;
 const RUNS_PER_CHUNK: f64 = 8.0;
@@ -58,8 +63,8 @@ pub(super) struct Brake {
     /// What writers owe.
     debt: Debt,
     waits: WaitMeter,
-    /// What they owe the drain.
-    drain_debt: Debt,
+    /// The thread that wrote last where the lane is crowded, and how often it did in a row.
+    last_writer: AtomicU64,
     drain_waits: WaitMeter,
 }
 
@@ -69,11 +74,11 @@ struct Debt(AtomicU64);
 
 impl Debt {
     /// What the next write has to wait, if anything, by a price that is added to what is owed.
-    fn pay(&self, price: Duration, least: Duration) -> Option<Duration> {
+    fn pay(&self, price: Duration) -> Option<Duration> {
         let price = u64::try_from(price.as_nanos()).unwrap_or(u64::MAX);
         let owed = self.0.fetch_add(price, Relaxed).saturating_add(price);
         let owed = Duration::from_nanos(owed);
-        if owed < least {
+        if owed < PAUSE_MIN {
             return None;
         }
         self.0.store(0, Relaxed);
@@ -87,16 +92,32 @@ impl Brake {
         (self.waits.read().into(), self.drain_waits.read().into())
     }
 
-    /// Slows a writer down whose record lies so far, from 0 to 1, in the crowded end of the lane.
+    /// Slows a writer down whose record is so far ahead of the drain.
     #[cold]
-    pub(super) fn slow_for_drain(&self, lane: &Lane, crowding: f64) {
-        if let Some(pause) = self
-            .drain_debt
-            .pay(doubling_price(crowding), DRAIN_PAUSE_MIN)
-        {
+    pub(super) fn slow_for_drain(&self, lane: &Lane, ahead: Duration) {
+        let least = match self.writes_alone() {
+            true => AHEAD_ALONE,
+            false => AHEAD_OF_SEVERAL,
+        };
+        if ahead >= least {
             let _waiting = self.drain_waits.begin();
-            lane.wait_free(pause);
+            lane.wait_free(ahead.min(PAUSE_MAX));
         }
+    }
+
+    /// True if no other thread wrote of late where the lane is crowded. Threads that come here at the same time may miss each other once.
+    fn writes_alone(&self) -> bool {
+        // Not 0, which stands for none.
+        let thread = thread_number() as u32 + 1;
+        let last = self.last_writer.load(Relaxed);
+        let times = match (last >> 32) as u32 == thread {
+            true => (last as u32).saturating_add(1),
+            false => 0,
+        };
+        if times < ALONE_AFTER {
+            (self.last_writer).store(u64::from(thread) << 32 | u64::from(times), Relaxed);
+        }
+        times >= ALONE_AFTER
     }
 
     /// The frozen chunks were replaced, and none of them is ingested.
@@ -133,12 +154,7 @@ fn price(load: f64) -> Duration {
     if load < FREE {
         return Duration::ZERO;
     }
-    doubling_price((load - FREE) / (END - FREE))
-}
-
-/// What a write costs on the way from where it begins to cost, 0, to where it costs [`PAUSE_MAX`], 1.
-fn doubling_price(way: f64) -> Duration {
-    let doublings = (way * DOUBLINGS).min(30.0);
+    let doublings = ((load - FREE) / (END - FREE) * DOUBLINGS).min(30.0);
     Duration::from_secs_f64(PRICE_MIN * 1e-9 * doublings.exp2()).min(PAUSE_MAX)
 }
 
@@ -176,7 +192,7 @@ impl Shared {
                 self.check_index()?;
                 Some(PAUSE_MAX)
             }
-            _ => self.background.brake.debt.pay(price(load), PAUSE_MIN),
+            _ => self.background.brake.debt.pay(price(load)),
         };
         let Some(pause) = pause else {
             return Ok(());
@@ -220,10 +236,21 @@ mod tests {
     fn small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest() {
         let debt = Debt::default();
         let price = PAUSE_MIN / 10;
-        assert_eq!((0..9).find_map(|_| debt.pay(price, PAUSE_MIN)), None);
-        assert_eq!(debt.pay(price, PAUSE_MIN), Some(PAUSE_MIN));
-        assert_eq!(debt.pay(price, PAUSE_MIN), None);
-        assert_eq!(debt.pay(Duration::from_secs(9), PAUSE_MIN), Some(PAUSE_MAX));
+        assert_eq!((0..9).find_map(|_| debt.pay(price)), None);
+        assert_eq!(debt.pay(price), Some(PAUSE_MIN));
+        assert_eq!(debt.pay(price), None);
+        assert_eq!(debt.pay(Duration::from_secs(9)), Some(PAUSE_MAX));
+    }
+
+    #[test]
+    fn a_thread_writes_alone_until_another_one_does() {
+        let brake = Brake::default();
+        let times = |n: u32| (0..n).filter(|_| brake.writes_alone()).count();
+        assert_eq!(times(ALONE_AFTER), 0);
+        assert_eq!(times(100), 100);
+        thread::scope(|scope| scope.spawn(|| assert!(!brake.writes_alone())).join()).unwrap();
+        assert_eq!(times(ALONE_AFTER), 0);
+        assert_eq!(times(1), 1);
     }
 
     #[test]

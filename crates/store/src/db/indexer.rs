@@ -65,7 +65,7 @@ impl Shared {
     /// With `view_change` held and `view` the present one: freezes its active chunk.
     fn freeze_active(&self, view: &View) {
         let fresh = self.fresh_chunk();
-        let mut stripes: Vec<_> = self.stripes.iter().map(|stripe| stripe.0.lock()).collect();
+        let mut stripes: Vec<_> = self.locks.stripes().map(|stripe| stripe.lock()).collect();
         let fresh = Arc::new(fresh.starting_at(self.tail.tail()));
         for writers in &mut stripes {
             writers.active = Arc::clone(&fresh);
@@ -81,8 +81,8 @@ impl Shared {
     pub(super) fn freeze_at(&self, start: Lsn) {
         let _changing = self.view_change.lock();
         let fresh = Arc::new(self.fresh_chunk().starting_at(start));
-        for stripe in &self.stripes {
-            stripe.0.lock().active = Arc::clone(&fresh);
+        for stripe in self.locks.stripes() {
+            stripe.lock().active = Arc::clone(&fresh);
         }
         self.install(&self.view.load_full(), fresh);
         self.background.brake.begin(self.frozen_load());
@@ -91,7 +91,9 @@ impl Shared {
 
     fn fresh_chunk(&self) -> Chunk {
         let spare = self.spare.lock().take();
-        spare.unwrap_or_else(|| Chunk::new(self.options.memtable_bytes, 0, false))
+        spare.unwrap_or_else(|| {
+            Chunk::new(self.options.memtable_bytes, 0, false, self.hasher.clone())
+        })
     }
 
     /// Replaces `view` by one with `fresh` as its active chunk, and the active one frozen.
@@ -139,7 +141,7 @@ impl Shared {
     /// Keeps an empty chunk ready whose memory is allocated and touched, so that a freeze costs writers nothing.
     fn prepare_spare(&self) {
         if self.spare.lock().is_none() {
-            let chunk = Chunk::new(self.options.memtable_bytes, 0, true);
+            let chunk = Chunk::new(self.options.memtable_bytes, 0, true, self.hasher.clone());
             *self.spare.lock() = Some(chunk);
         }
     }

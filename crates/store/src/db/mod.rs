@@ -9,8 +9,8 @@
 //! | compaction | merges the index's tables | `indexer` |
 //! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
-//! Lock order: `view_change`, then the stripes in order, then a shard of a chunk or the lane's own
-//! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for the stripe of a
+//! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk or the lane's own
+//! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for those of a
 //! writer in the `fsync` variant.
 
 mod brake;
@@ -19,6 +19,7 @@ mod close;
 mod dead;
 mod gc;
 mod indexer;
+mod locks;
 mod open;
 mod range;
 mod read;
@@ -36,6 +37,7 @@ pub use scan::Scan;
 pub use snapshot::Snapshot;
 pub use write::Batch;
 
+use self::locks::Locks;
 use crate::{
     disk::{Disk, SyncMeter},
     error::StoreError,
@@ -67,11 +69,6 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Writers' locks; a power of two. A key's writers exclude each other, so that the log has a key's
-/// records in the order in which the memtable got them. So many that a thread that loses its processor while it holds one is
-/// seldom in the way of the others.
-const STRIPES: usize = 1024;
-
 /// An embedded key-value store. Share it by reference between any number of threads.
 ///
 /// Dropping it without [`close`](Self::close) is what a crash does: nothing acknowledged is lost, and the
@@ -101,7 +98,7 @@ pub(crate) struct Shared {
     values: ValueCache,
     large: LargeValues,
     hasher: foldhash::fast::RandomState,
-    stripes: Box<[Stripe]>,
+    locks: Locks,
     view: ArcSwap<View>,
     /// Held while the view is replaced.
     view_change: Mutex<()>,
@@ -113,18 +110,6 @@ pub(crate) struct Shared {
     /// Held by drain threads while they take a segment and its place.
     drain_order: Mutex<()>,
     meter: Option<Arc<SyncMeter>>,
-}
-
-/// One of the writers' locks, on a cache line of its own.
-#[repr(align(128))]
-struct Stripe(Mutex<Writers>);
-
-/// What the writers of a stripe need, found where they lock anyway.
-struct Writers {
-    /// Writes done under this stripe.
-    writes: u64,
-    /// The view's active chunk; replaced under all stripes.
-    active: Arc<Chunk>,
 }
 
 /// How the background threads are told what to do, and tell how it goes.
@@ -160,11 +145,6 @@ impl Shared {
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
-    }
-
-    #[inline]
-    fn stripe(&self, hash: u64) -> &Mutex<Writers> {
-        &self.stripes[self.stripe_number(hash)].0
     }
 
     fn stopping(&self) -> bool {
@@ -279,9 +259,9 @@ impl Store {
         let index_trouble = shared.background.state.lock().index_trouble.clone();
         Stats {
             writes: shared
-                .stripes
-                .iter()
-                .map(|stripe| stripe.0.lock().writes)
+                .locks
+                .stripes()
+                .map(|stripe| stripe.lock().writes)
                 .sum(),
             variant: match shared.options.resident {
                 true => format!("resident, {}", shared.options.variant),

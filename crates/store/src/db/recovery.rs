@@ -140,7 +140,7 @@ impl Shared {
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
             let hash = self.hash(op.key);
-            let writers = self.stripe(hash).lock();
+            let writers = self.locks.stripe().lock();
             full = self
                 .insert(&writers.active, hash, op.key, op_address(lsn, &op))
                 .or(full);

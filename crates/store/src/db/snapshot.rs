@@ -242,9 +242,9 @@ impl Snapshot {
             let _changing = shared.view_change.lock();
             let _taking = shared.snapshots.begin();
             let limit = shared.tail.tail();
-            for stripe in &shared.stripes {
-                if stripe.0.is_locked() {
-                    drop(stripe.0.lock());
+            for stripe in shared.locks.stripes() {
+                if stripe.is_locked() {
+                    drop(stripe.lock());
                 }
             }
             // What was inserted under those that were not locked any more is seen from now on.
@@ -285,7 +285,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::Snapshots;
-    use crate::{StoreOptions, Variant, db::STRIPES};
+    use crate::{StoreOptions, Variant};
     use std::{
         sync::{Arc, mpsc},
         thread,
@@ -310,14 +310,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::new().variant(Variant::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
-        let stripe_of = |key: &[u8]| store.shared.stripe_number(store.shared.hash(key));
+        let (held, other) = (1_u32, 2_u32);
         let key = |i: u32| i.to_be_bytes();
-        let late = |&i: &u32| stripe_of(&key(i)) >= STRIPES / 2;
-        let held = (0..).find(late).unwrap();
-        let other = (0..).find(|i| !late(i)).unwrap();
         store.put(&key(held), b"before").unwrap();
-        // As a writer that lost its processor between its append and its insert; the other key is of an earlier stripe.
-        let writer = store.shared.stripe(store.shared.hash(&key(held))).lock();
+        // As a writer that lost its processor between its append and its insert.
+        let writer = store.shared.locks.stripe().lock();
         thread::scope(|scope| {
             let snapshot = scope.spawn(|| store.snapshot().unwrap());
             while store.shared.snapshots.open.lock().taking.is_none() {

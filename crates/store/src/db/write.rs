@@ -1,17 +1,16 @@
-//! Writing: append to the log, then insert into the memtable, both under the key's stripe.
+//! Writing: append to the log, then insert into the memtable, both under the key's lock and the thread's stripe.
 //!
 //! 1. Slow down, if the memtable fills faster than it goes into the index (`brake`; one load tells that nothing waits).
-//! 2. Under the key's stripe: append the record. It is durable when the append returns, but for a pool on a disk.
-//! 3. Still under the stripe: insert the key's address into the active chunk. The write is visible.
+//! 2. Under both: append the record. It is durable when the append returns, but for a pool on a disk.
+//! 3. Still under both: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
-//! 5. With a pool on a disk: commit the log up to the record, unless the options say otherwise. Not under the stripe: threads share a commit, and a
+//! 5. With a pool on a disk: commit the log up to the record, unless the options say otherwise. Under neither: threads share a commit, and a
 //!    freeze waits for none. So a write is seen before it is durable; whatever is written by one who has seen it is durable after it only.
 //! 6. Keep the collector's and the drain's pace (`gc`, `brake`; one load each tells whether it concerns this write).
 //!
-//! The stripe makes a key's order in the log its order in the memtable, lets garbage collection compare and
-//! relocate as one step, and lets a freeze, which takes all stripes, find no write between 2 and 3.
+//! What the two are for: [`locks`](super::locks).
 
-use super::{STRIPES, Shared, Store};
+use super::{Shared, Store};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
@@ -243,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Steps 2 to 4: appends one operation and makes it visible, if `still` says so under the key's stripe; its log address then.
+    /// Steps 2 to 4: appends one operation and makes it visible, if `still` says so under the key's lock; its log address then.
     /// `form` is that of the new address. [`StoreError::Full`] if a resident log has no room for `claim` now.
     #[inline]
     pub(super) fn write_one(
@@ -259,10 +258,11 @@ impl Shared {
         let length = key_length(key);
         let payload = KEY_LENGTH + key.len() + body.len();
         let (lsn, full) = {
-            let mut writers = self.stripe(hash).lock();
+            let _key = self.locks.key(hash).lock();
             if !still() {
                 return Ok(None);
             }
+            let mut writers = self.locks.stripe().lock();
             let parts = [IoSlice::new(&length), IoSlice::new(key), IoSlice::new(body)];
             let lsn = self.tail.append(claim, kind, &parts)?;
             writers.writes += 1;
@@ -285,7 +285,7 @@ impl Shared {
         address: Address,
     ) -> Option<Lsn> {
         let keep_below = self.snapshots().keep_below();
-        let full = active.insert(hash, key, address, keep_below, |key| self.hash(key))
+        let full = active.insert(hash, key, address, keep_below)
             || address.lsn.saturating_sub(active.start()) >= self.options.chunk_log_bytes;
         full.then(|| active.start())
     }
@@ -339,20 +339,13 @@ impl Shared {
             });
         }
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
-        let mut stripes: Vec<usize> = hashes
-            .iter()
-            .map(|&hash| self.stripe_number(hash))
-            .collect();
-        stripes.sort_unstable();
-        stripes.dedup();
-        let (lsn, mut guards) = self.with_room(Claim::Put, || {
-            let guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
+        let (lsn, mut writers, keys) = self.with_room(Claim::Put, || {
+            let keys = self.locks.lock_keys(hashes.iter().copied());
+            let writers = self.locks.stripe().lock();
             let parts = [IoSlice::new(&payload)];
-            Ok((self.tail.append(Claim::Put, KIND_BATCH, &parts)?, guards))
+            let lsn = self.tail.append(Claim::Put, KIND_BATCH, &parts)?;
+            Ok((lsn, writers, keys))
         })?;
-        let Some(writers) = guards.first_mut() else {
-            return Ok(());
-        };
         writers.writes += batch.len() as u64;
         let mut full = None;
         for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
@@ -367,16 +360,12 @@ impl Shared {
             };
             full = self.insert(&writers.active, hash, key, address).or(full);
         }
-        drop(guards);
+        drop((writers, keys));
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }
         self.commit_put(lsn)?;
         self.keep_pace(lsn, payload.len());
         Ok(())
-    }
-
-    pub(super) fn stripe_number(&self, hash: u64) -> usize {
-        hash as usize >> 8 & (STRIPES - 1)
     }
 }

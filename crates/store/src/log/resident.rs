@@ -16,7 +16,7 @@
 //! are few, since only what was appended before is committed then ([`Resident::written`]); for these one segment more is kept free: all figures
 //! of the table but the collector's are one higher there.
 //!
-//! Lock order: `opening`, then the lane's own lock. Nobody waits for room here: whoever must wait does so without a key's stripe, which
+//! Lock order: `opening`, then the lane's own lock. Nobody waits for room here: whoever must wait does so without a key's lock, which
 //! the collector needs.
 
 use super::tail::refused;

@@ -3,7 +3,7 @@
 use super::{Claim, FileTail, Resident};
 use crate::error::StoreError;
 use forebay_pool::{AppendError, Lane, Lsn};
-use std::io::IoSlice;
+use std::{io::IoSlice, time::Duration};
 
 /// The end of the log.
 pub(crate) enum LogTail {
@@ -42,11 +42,12 @@ impl LogTail {
         }
     }
 
-    /// The lane that drains to the value log, and how far the record at `lsn` lies in its crowded end, if it does.
+    /// The lane that drains to the value log, and by how much its records are ahead of the drain with the one of `bytes` at `lsn`, if that lies
+    /// where the lane is crowded.
     #[inline]
-    pub(crate) fn crowding(&self, lsn: Lsn) -> Option<(&Lane, f64)> {
+    pub(crate) fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<(&Lane, Duration)> {
         match self {
-            Self::Pool(lane) => lane.crowding(lsn).map(|far| (&**lane, far)),
+            Self::Pool(lane) => lane.crowding(lsn, bytes).map(|ahead| (&**lane, ahead)),
             Self::Resident(_) | Self::File(_) => None,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A key's shard is taken from its hash, so keys spread evenly, each shard has a 64th of the
 //! chunk's memory, and a shard that has used its part up tells that the chunk is full. All memory is
-//! allocated and touched when the chunk is made, off the writers' path; inserting allocates nothing until then.
+//! allocated and touched when the chunk is made, off the writers' path; inserting allocates nothing until then, but where a shard is locked.
 //!
 //! An address's place in the log is its version, so a snapshot is one number: the log address below which it sees everything
 //! ([`Chunk::get_below`]).
@@ -10,22 +10,25 @@
 //! Scans find the keys in order ([`order`](super::order)) while the chunk is written to; an ingestion sorts a frozen one
 //! ([`Chunk::read_sorted`]).
 //!
-//! Lock order: a chunk's order, then one shard. At most one shard's lock is held at a time, except by [`SortedChunk`], which
+//! Writers do not wait for a shard ([`SharedShard`]). Lock order: a chunk's order, then one shard. At most one shard's lock is held at a time, except by [`SortedChunk`], which
 //! takes all in order for reading; a frozen chunk has no writers.
 
 use super::{
     runs::Ordered,
     shard::{SHARDS, Shard, place, unplace},
+    shared_shard::{Insert, SharedShard},
     sorted::SortedChunk,
 };
 use crate::index::Address;
+use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLockReadGuard};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A hash table from key to address, in shards.
 pub(crate) struct Chunk {
-    shards: Box<[RwLock<Shard>]>,
+    shards: Box<[SharedShard]>,
+    hasher: RandomState,
     /// Bytes that a shard may use.
     share: usize,
     /// Every record of this chunk has this log address or a higher one.
@@ -46,16 +49,19 @@ fn shard_of(hash: u64) -> usize {
 impl Chunk {
     /// An empty chunk for records from `start` on that is full at `bytes` bytes. With `ready`, its memory is
     /// allocated and touched now.
-    pub(crate) fn new(bytes: usize, start: Lsn, ready: bool) -> Self {
+    ///
+    /// `hasher` must be the same for the whole life of the store.
+    pub(crate) fn new(bytes: usize, start: Lsn, ready: bool, hasher: RandomState) -> Self {
         let share = bytes / SHARDS;
         let shard = || {
-            RwLock::new(match ready {
+            SharedShard::new(match ready {
                 true => Shard::ready(share),
                 false => Shard::default(),
             })
         };
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
+            hasher,
             share,
             start,
             ordered: Mutex::default(),
@@ -76,59 +82,64 @@ impl Chunk {
     }
 
     /// Sets the key's address, in place of one that is older. If that lies below `keep_below`, an open snapshot may see it, and it
-    /// is kept. True if the chunk is full then.
-    ///
-    /// `hash` must be the same function of the key for the whole life of the store.
+    /// is kept. True if the chunk is known to be full then.
     #[inline]
-    pub(crate) fn insert(
-        &self,
-        hash: u64,
-        key: &[u8],
-        address: Address,
-        keep_below: Lsn,
-        rehash: impl Fn(&[u8]) -> u64,
-    ) -> bool {
-        let mut shard = self.shards[shard_of(hash)].write();
-        shard.insert(hash, key, address, keep_below, rehash);
-        shard.bytes() >= self.share
+    pub(crate) fn insert(&self, hash: u64, key: &[u8], address: Address, keep_below: Lsn) -> bool {
+        let insert = Insert {
+            hash,
+            key,
+            address,
+            keep_below,
+        };
+        let bytes = self.shards[shard_of(hash)].insert(insert, &self.hasher);
+        bytes.is_some_and(|bytes| bytes >= self.share)
+    }
+
+    #[inline]
+    fn read(&self, shard: usize) -> RwLockReadGuard<'_, Shard> {
+        self.shards[shard].read(&self.hasher)
+    }
+
+    fn read_each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard>> {
+        (0..SHARDS).map(|shard| self.read(shard))
     }
 
     /// How full the chunk is, judged by one shard: 1 is full.
     pub(crate) fn fullness(&self) -> f64 {
-        self.shards[0].read().bytes() as f64 / self.share as f64
+        self.read(0).bytes() as f64 / self.share as f64
     }
 
     /// The key's address, a tombstone's included.
     #[inline]
     pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<Address> {
-        let shard = self.shards[shard_of(hash)].read();
+        let shard = self.read(shard_of(hash));
         Some(shard.find(hash, key)?.address())
     }
 
     /// The key's newest address below `limit`, a tombstone's included: what a snapshot sees here.
     pub(crate) fn get_below(&self, hash: u64, key: &[u8], limit: Lsn) -> Option<Address> {
-        let shard = self.shards[shard_of(hash)].read();
+        let shard = self.read(shard_of(hash));
         shard.below(shard.find(hash, key)?, limit)
     }
 
     /// Number of keys.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.read().len()).sum()
+        self.read_each().map(|shard| shard.len()).sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| shard.read().len() == 0)
+        self.read_each().all(|shard| shard.len() == 0)
     }
 
     /// Bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        let shards = self.shards.iter();
-        self.order_bytes.load(Relaxed) + shards.map(|shard| shard.read().bytes()).sum::<usize>()
+        let shards = self.read_each().map(|shard| shard.bytes());
+        self.order_bytes.load(Relaxed) + shards.sum::<usize>()
     }
 
     /// All of a frozen chunk, in key order.
     pub(crate) fn read_sorted(&self) -> SortedChunk<'_> {
-        SortedChunk::of(self.shards.iter().map(RwLock::read).collect())
+        SortedChunk::of(self.read_each().collect())
     }
 
     /// Has `each` look at what the order for scans has not taken in yet of each shard, at its place, its key, and whether it is dead
@@ -138,8 +149,7 @@ impl Chunk {
         seen: &mut [(u32, u32)],
         mut each: impl FnMut(u32, &[u8], bool),
     ) {
-        for (s, (shard, (entries, revived))) in self.shards.iter().zip(seen).enumerate() {
-            let shard = shard.read();
+        for (s, (shard, (entries, revived))) in self.read_each().zip(seen).enumerate() {
             let new = *entries as usize..shard.len();
             let again = &shard.revived()[*revived as usize..];
             for number in new.chain(again.iter().map(|&number| number as usize)) {
@@ -154,14 +164,14 @@ impl Chunk {
     /// Has `use_key` look at the key of the entry at `place`.
     pub(super) fn with_key<T>(&self, place: u32, use_key: impl FnOnce(&[u8]) -> T) -> T {
         let (shard, number) = unplace(place);
-        let shard = self.shards[shard].read();
+        let shard = self.read(shard);
         use_key(shard.key(shard.entry(number)))
     }
 
     /// The key at `place` with its newest address below `limit`, a tombstone's included; `None` if it has none.
     pub(super) fn found_at(&self, place: u32, limit: Lsn) -> Option<(Vec<u8>, Address)> {
         let (shard, number) = unplace(place);
-        let shard = self.shards[shard].read();
+        let shard = self.read(shard);
         let entry = shard.entry(number);
         let address = shard.below(entry, limit)?;
         Some((shard.key(entry).to_vec(), address))
@@ -171,7 +181,7 @@ impl Chunk {
     /// and no snapshot sees an older version. False if it is to stay, also if an ingestion holds the shard.
     pub(super) fn drop_dead(&self, place: u32, use_key: impl FnOnce(&[u8])) -> bool {
         let (shard, number) = unplace(place);
-        let Some(mut shard) = self.shards[shard].try_write() else {
+        let Some(mut shard) = self.shards[shard].try_write(&self.hasher) else {
             return false;
         };
         let dead = shard.drop_if_dead(number);
@@ -187,15 +197,8 @@ mod tests {
     use super::super::shard::VERSION_BYTES;
     use super::*;
     use crate::index::Form;
+    use crate::memtable::testing;
     use std::collections::BTreeMap;
-
-    fn hash(key: &[u8]) -> u64 {
-        key.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, &b| {
-            (hash ^ u64::from(b))
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                .rotate_left(29)
-        })
-    }
 
     fn at(lsn: u64) -> Address {
         Address {
@@ -214,30 +217,30 @@ mod tests {
     #[test]
     fn a_chunk_finds_the_newest_address_of_every_key_and_sorts_them() {
         for ready in [false, true] {
-            let chunk = Chunk::new(1 << 20, 0, ready);
+            let chunk = testing::chunk(ready);
             let mut model = BTreeMap::new();
             for i in 0..5000u64 {
                 let mut key = ((i * 7919) % 3000).to_be_bytes().to_vec();
                 key.truncate(1 + (i % 8) as usize);
                 key.resize(key.len() + (i % 23) as usize, b'x');
-                chunk.insert(hash(&key), &key, at(i), 0, hash);
+                chunk.insert(testing::hash(&key), &key, at(i), 0);
                 model.insert(key, at(i));
             }
             assert_eq!(chunk.len(), model.len());
             for (key, address) in &model {
-                assert_eq!(chunk.get(hash(key), key), Some(*address));
+                assert_eq!(chunk.get(testing::hash(key), key), Some(*address));
             }
-            assert_eq!(chunk.get(hash(b"absent"), b"absent"), None);
+            assert_eq!(chunk.get(testing::hash(b"absent"), b"absent"), None);
             assert_eq!(sorted(&chunk), model.into_iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn keys_that_differ_by_trailing_zeros_are_different_keys() {
-        let chunk = Chunk::new(1 << 20, 0, true);
+        let chunk = testing::chunk(true);
         for len in 0..20u64 {
             let key = vec![0; 1 + len as usize];
-            chunk.insert(hash(&key), &key, at(len), 0, hash);
+            chunk.insert(testing::hash(&key), &key, at(len), 0);
         }
         let expected: Vec<_> = (0..20)
             .map(|len| (vec![0; 1 + len], at(len as u64)))
@@ -247,13 +250,17 @@ mod tests {
 
     #[test]
     fn what_a_snapshot_sees_is_kept_and_nothing_else() {
-        let chunk = Chunk::new(1 << 20, 0, true);
+        let chunk = testing::chunk(true);
         let key = b"a key longer than eight bytes";
         let put = |lsn, keep_below| {
-            chunk.insert(hash(key), key, at(lsn), keep_below, hash);
+            chunk.insert(testing::hash(key), key, at(lsn), keep_below);
         };
-        let below = |limit| chunk.get_below(hash(key), key, limit).map(|a| a.lsn);
-        let bytes = || chunk.shards.iter().map(|s| s.read().bytes()).sum::<usize>();
+        let below = |limit| {
+            chunk
+                .get_below(testing::hash(key), key, limit)
+                .map(|a| a.lsn)
+        };
+        let bytes = || chunk.read_each().map(|shard| shard.bytes()).sum::<usize>();
         put(10, 0);
         let before = bytes();
         put(20, 0);
@@ -283,8 +290,9 @@ mod tests {
 
     #[test]
     fn a_chunk_is_full_when_its_memory_is_used() {
-        let chunk = Chunk::new(1 << 20, 0, true);
-        let put = |i: u64| chunk.insert(hash(&i.to_le_bytes()), &i.to_le_bytes(), at(i), 0, hash);
+        let chunk = testing::chunk(true);
+        let put =
+            |i: u64| chunk.insert(testing::hash(&i.to_le_bytes()), &i.to_le_bytes(), at(i), 0);
         let keys = (0..1_000_000u64).take_while(|&i| !put(i)).count();
         let used = chunk.bytes();
         assert!(

@@ -36,24 +36,19 @@ mod tests {
     use super::super::Chunk;
     use super::*;
     use crate::index::Form;
-
-    fn hash(key: &[u8]) -> u64 {
-        key.iter().fold(7, |hash: u64, &b| {
-            (hash ^ u64::from(b)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        })
-    }
+    use crate::memtable::testing;
 
     #[test]
     fn of_a_key_in_several_chunks_the_newest_address_is_given_once() {
         let chunk = |entries: &[(&str, u64)]| {
-            let chunk = Chunk::new(1 << 20, 0, false);
+            let chunk = testing::chunk(false);
             for (key, lsn) in entries {
                 let address = Address {
                     lsn: *lsn,
                     len: 1,
                     form: Form::Record,
                 };
-                chunk.insert(hash(key.as_bytes()), key.as_bytes(), address, 0, hash);
+                chunk.insert(testing::hash(key.as_bytes()), key.as_bytes(), address, 0);
             }
             chunk
         };

@@ -10,8 +10,11 @@ mod merge;
 mod order;
 mod runs;
 mod shard;
+mod shared_shard;
 mod sort;
 mod sorted;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub(crate) use chunk::Chunk;

@@ -181,13 +181,8 @@ impl Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memtable::testing;
     use std::collections::BTreeMap;
-
-    fn hash(key: &[u8]) -> u64 {
-        key.iter().fold(7, |hash: u64, &b| {
-            (hash ^ u64::from(b)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        })
-    }
 
     fn at(lsn: u64, form: Form) -> Address {
         Address { lsn, len: 64, form }
@@ -221,11 +216,11 @@ mod tests {
 
     #[test]
     fn an_order_that_grows_between_scans_has_every_key_once() {
-        let chunk = Chunk::new(1 << 20, 0, true);
+        let chunk = testing::chunk(true);
         let mut model = BTreeMap::new();
         for i in 0..3000u64 {
             let key = key(i * 7919 % 2000);
-            chunk.insert(hash(&key), &key, at(i, Form::Record), 0, hash);
+            chunk.insert(testing::hash(&key), &key, at(i, Form::Record), 0);
             model.insert(key, at(i, Form::Record));
             if i.is_power_of_two() || i % 97 == 0 {
                 assert_eq!(all(&chunk, Lsn::MAX), model);
@@ -237,9 +232,9 @@ mod tests {
 
     #[test]
     fn deleted_keys_leave_the_order_hide_what_is_older_and_come_back() {
-        let chunk = Chunk::new(1 << 20, 0, true);
+        let chunk = testing::chunk(true);
         let put = |i: u64, lsn, form| {
-            chunk.insert(hash(&key(i)), &key(i), at(lsn, form), 0, hash);
+            chunk.insert(testing::hash(&key(i)), &key(i), at(lsn, form), 0);
         };
         (0..1000).for_each(|i| put(i * 4, i, Form::Record));
         assert_eq!(all(&chunk, Lsn::MAX).len(), 1000);
@@ -251,8 +246,8 @@ mod tests {
         assert_eq!(all(&chunk, Lsn::MAX).len(), 100);
         let left = chunk.ordered().left.unwrap();
         assert_eq!(*left, (key(0), key(8000)));
-        assert!(chunk.hides(hash(&key(4)), &key(4), Lsn::MAX));
-        assert!(!chunk.hides(hash(&key(4)), &key(4), 1001));
+        assert!(chunk.hides(testing::hash(&key(4)), &key(4), Lsn::MAX));
+        assert!(!chunk.hides(testing::hash(&key(4)), &key(4), 1001));
         put(4, 5000, Form::Record);
         put(4, 5001, Form::Record);
         let again = all(&chunk, Lsn::MAX);

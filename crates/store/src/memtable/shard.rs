@@ -5,9 +5,12 @@
 //!
 //! A *place* is a shard and an entry's number in it, packed: what the orders of a chunk are made of.
 
+use super::shared_shard::Insert;
 use crate::index::{Address, Form};
+use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
 use hashbrown::{HashTable, hash_table::Entry as Slot};
+use std::hash::BuildHasher;
 
 /// Shards of a chunk; a power of two.
 pub(super) const SHARDS: usize = 64;
@@ -108,14 +111,13 @@ impl Shard {
 
     /// Sets the key's address. What it was stays for snapshots if it lies below `keep_below`.
     #[inline]
-    pub(super) fn insert(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        address: Address,
-        keep_below: Lsn,
-        rehash: impl Fn(&[u8]) -> u64,
-    ) {
+    pub(super) fn insert(&mut self, insert: Insert<'_>, hasher: &RandomState) {
+        let Insert {
+            hash,
+            key,
+            address,
+            keep_below,
+        } = insert;
         let prefix = prefix_of(key);
         let same_key = |entry: &Entry, arena: &[u8]| {
             entry.prefix == prefix
@@ -130,7 +132,7 @@ impl Shard {
             revived,
         } = self;
         let same = |&number: &u32| same_key(&entries[number as usize], arena);
-        let hash_of = |&number: &u32| rehash(key_of(&entries[number as usize], arena));
+        let hash_of = |&number: &u32| hasher.hash_one(key_of(&entries[number as usize], arena));
         match table.entry(hash, same, hash_of) {
             Slot::Occupied(slot) => {
                 let number = *slot.get();

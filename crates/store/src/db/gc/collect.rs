@@ -2,7 +2,7 @@
 //!
 //! All of it lies below the index's watermark. In order:
 //! 1. Walk its records. One is live if the index leads from its key to it.
-//! 2. For each live one: under the key's stripe, if it is *still* live, append it to the log again and give the key its new
+//! 2. For each live one: under the key's lock, if it is *still* live, append it to the log again and give the key its new
 //!    address. A newer write between the look and the lock wins; a deleted key never comes back.
 //! 3. Make the copies durable (in persistent memory they are).
 //! 4. Take the file out of the manifest, durably. The index's tables may still lead to it, but the log above the watermark
@@ -180,7 +180,7 @@ impl Shared {
         unknown.map_or(Ok(written.map(|_| bytes)), Err)
     }
 
-    /// Under the key's stripe: true if the key's address, which was `from` in the view `before`, still is.
+    /// Under the key's lock: true if the key's address, which was `from` in the view `before`, still is.
     pub(super) fn still_at(
         &self,
         before: &View,

@@ -2,7 +2,7 @@
 //!
 //! In order, one segment at a time:
 //! 1. The index covers it: an ingestion is asked for if it does not. So no restart replays from below, and its deletes are in the tables.
-//! 2. Each live record in it is appended again, under its key's stripe and if it is *still* live, as for a file (`collect`). A
+//! 2. Each live record in it is appended again, under its key's lock and if it is *still* live, as for a file (`collect`). A
 //!    batch's live operations are copied as one batch, so that the copies never take more lines than the segment had.
 //! 3. Wait until no snapshot is open that was taken before. With one, the segment stays; writers that need it are told.
 //! 4. Make the copies durable, where an append is not so by itself.
@@ -73,7 +73,7 @@ enum Outcome {
 }
 
 impl Shared {
-    /// Waits until the resident log has room for `claim`. The caller holds no stripe.
+    /// Waits until the resident log has room for `claim`. The caller holds no lock.
     ///
     /// [`StoreError::Full`] if none can be made.
     #[cold]
@@ -275,13 +275,7 @@ impl Shared {
                 live.push((hash, op.key, kind, body, from));
             }
         }
-        let mut stripes: Vec<usize> = live
-            .iter()
-            .map(|(hash, ..)| self.stripe_number(*hash))
-            .collect();
-        stripes.sort_unstable();
-        stripes.dedup();
-        let mut guards: Vec<_> = stripes.iter().map(|&n| self.stripes[n].0.lock()).collect();
+        let keys = self.locks.lock_keys(live.iter().map(|(hash, ..)| *hash));
         let mut payload = Vec::new();
         let mut placed = Vec::new();
         for (hash, key, kind, body, from) in &live {
@@ -289,9 +283,10 @@ impl Shared {
                 placed.push((*hash, key, push_op(&mut payload, *kind, key, body)));
             }
         }
-        let Some(writers) = guards.first_mut().filter(|_| !placed.is_empty()) else {
+        if placed.is_empty() {
             return Ok(());
-        };
+        }
+        let writers = self.locks.stripe().lock();
         let parts = [IoSlice::new(&payload)];
         let lsn = self.tail.append(Claim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;
@@ -303,7 +298,7 @@ impl Shared {
             };
             full = self.insert(&writers.active, *hash, key, address).or(full);
         }
-        drop(guards);
+        drop((writers, keys));
         if let Some(chunk) = full {
             self.freeze_full(chunk);
         }

@@ -16,9 +16,7 @@ mod lane;
 mod log_end;
 mod session;
 
-use super::{
-    Background, STRIPES, Shared, Store, Stripe, Writers, gc::Collector, snapshot::Snapshots,
-};
+use super::{Background, Shared, Store, gc::Collector, locks::Locks, snapshot::Snapshots};
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
@@ -136,17 +134,13 @@ impl Store {
 impl Session<'_> {
     /// What the threads of the store share: an empty memtable over the index as it is.
     fn shared(&self, tail: LogTail, large: LargeValues, meter: Option<Arc<SyncMeter>>) -> Shared {
+        let hasher = foldhash::fast::RandomState::default();
         let active = Arc::new(Chunk::new(
             self.options.memtable_bytes,
             self.watermark(),
             false,
+            hasher.clone(),
         ));
-        let stripe = || {
-            Stripe(Mutex::new(Writers {
-                writes: 0,
-                active: Arc::clone(&active),
-            }))
-        };
         Shared {
             dir: self.dir.to_owned(),
             survives: durability(self.options, self.pool),
@@ -154,8 +148,8 @@ impl Session<'_> {
             options: self.options.clone(),
             uuid: self.state.uuid,
             tail,
-            hasher: foldhash::fast::RandomState::default(),
-            stripes: (0..STRIPES).map(|_| stripe()).collect(),
+            hasher,
+            locks: Locks::new(&active),
             view: ArcSwap::from_pointee(View {
                 active: Some(active),
                 frozen: Vec::new(),
