@@ -15,8 +15,8 @@
 
 use super::{
     runs::Ordered,
-    shard::{SHARDS, Shard, place, unplace},
-    shared_shard::{Insert, SharedShard},
+    shard::{Insert, SHARDS, Shard, place, unplace},
+    shared_shard::SharedShard,
     sorted::SortedChunk,
 };
 use crate::index::Address;

@@ -5,7 +5,6 @@
 //!
 //! A *place* is a shard and an entry's number in it, packed: what the orders of a chunk are made of.
 
-use super::shared_shard::Insert;
 use crate::index::{Address, Form};
 use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
@@ -81,6 +80,16 @@ pub(super) struct Shard {
     versions: Vec<Version>,
     /// Entries that the order for scans had dropped and that were put again since, each time.
     revived: Vec<u32>,
+}
+
+/// One key's new address.
+#[derive(Clone, Copy)]
+pub(super) struct Insert<'a> {
+    pub(super) hash: u64,
+    pub(super) key: &'a [u8],
+    pub(super) address: Address,
+    /// An older address stays, for snapshots, if it lies below this.
+    pub(super) keep_below: Lsn,
 }
 
 impl Shard {

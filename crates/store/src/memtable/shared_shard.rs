@@ -9,7 +9,7 @@
 //! A key's writers exclude each other (`db::write`), and what was left is taken in before anything newer is inserted, in the order in which it was left.
 //! So a key's inserts keep their order.
 
-use super::shard::Shard;
+use super::shard::{Insert, Shard};
 use crate::index::Address;
 use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
@@ -24,16 +24,6 @@ use std::{
 
 /// Turns of the busy wait for a shard: longer than an insert takes.
 const SPINS: u32 = 32;
-
-/// One key's new address.
-#[derive(Clone, Copy)]
-pub(super) struct Insert<'a> {
-    pub(super) hash: u64,
-    pub(super) key: &'a [u8],
-    pub(super) address: Address,
-    /// An older address stays, for snapshots, if it lies below this.
-    pub(super) keep_below: Lsn,
-}
 
 /// An insert that found the shard locked.
 struct Left {
