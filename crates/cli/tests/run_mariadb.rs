@@ -6,12 +6,10 @@ mod common;
 
 use common::{
     Sandbox,
-    cut::{Cut, cut},
     databases::{
         Strike, absorbed_writes, boot_anew, explained, goes_on, moment, random, small_pool,
     },
-    disk::Disk,
-    mariadb::{check, faults, file, launch, launch_in, make_table},
+    mariadb::{check, cut_off, file, keep_in_myrocks, launch_in, make_table},
     writers::{self, Writer},
 };
 use forebay_bench::mariadb::{
@@ -19,11 +17,9 @@ use forebay_bench::mariadb::{
     server::{self, Launch, Server, said_by},
 };
 use forebay_bench::{
-    BenchError,
     processes::{find_eatmydata, preload},
     sql::Client,
 };
-use rustix::process::Signal;
 use std::{
     fs,
     process::Command,
@@ -288,52 +284,20 @@ fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
     restored.stop().unwrap();
 }
 
-impl Cut for Launch {
-    type Server = Server;
-
-    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
-        boot_anew(&mut self.environment, boot);
-        Server::start(self)
-    }
-
-    fn make_table(server: &Server) {
-        make_table(server);
-    }
-
-    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
-        writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
-    }
-
-    fn kill(server: &Server) {
-        server.outer().signal(Signal::KILL);
-        server.server().signal(Signal::KILL);
-    }
-
-    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
-        faults(server, writers)
-    }
-}
-
-/// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.
-fn cut_off(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
-    let mut random = random(kind);
-    let sandbox = Sandbox::new();
-    let pool = small_pool();
-    let mut disk = Disk::make(sandbox.path(), kind)?;
-    let mut launch = launch(&disk.at.join("mariadb"), pool.path())?;
-    launch
-        .environment
-        .push(("FOREBAY_RUN_DIR".into(), sandbox.file("run").into()));
-    change(&mut launch);
-    Some(cut(&mut launch, &mut disk, rounds, &mut random))
-}
-
 #[test]
 fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
     for kind in ["ext4", "xfs"] {
         if let Some(found) = cut_off(kind, 2, |_| ()) {
             found.unwrap();
         }
+    }
+}
+
+#[test]
+fn nor_if_it_is_in_myrocks_whose_log_agrees_with_the_binary_log() {
+    let found = cut_off("ext4", 2, keep_in_myrocks);
+    if let Some(found) = found {
+        found.unwrap();
     }
 }
 

@@ -2,20 +2,25 @@
 
 use super::{
     Sandbox,
-    databases::forebay_run,
+    cut::{Cut, cut},
+    databases::{boot_anew, forebay_run, random, small_pool},
+    disk::Disk,
     writers::{self, Writer},
 };
 use forebay_bench::{
+    BenchError,
     mariadb::{
         client::Connection,
         server::{self, Launch, Server},
     },
     sql::Client,
 };
+use rustix::process::Signal;
 use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, AtomicU64},
 };
 
 /// Debian's own configuration.
@@ -50,6 +55,23 @@ pub fn launch(dir: &Path, pool: &Path) -> Option<Launch> {
     Some(launch)
 }
 
+/// Has the server keep its tables in MyRocks, where that is installed.
+pub fn keep_in_myrocks(launch: &mut Launch) {
+    let Some(plugins) = server::myrocks() else {
+        assert!(std::env::var_os("CI").is_none(), "MyRocks is missing");
+        println!("skipped: MyRocks is not installed");
+        return;
+    };
+    launch.options.extend([
+        format!("--plugin-dir={}", plugins.display()),
+        "--plugin-load-add=ha_rocksdb".to_owned(),
+        "--default-storage-engine=rocksdb".to_owned(),
+        "--transaction-isolation=READ-COMMITTED".to_owned(),
+        // The server's default refuses to start if the last write to the log, which was not acknowledged, is there in part.
+        "--rocksdb-wal-recovery-mode=2".to_owned(),
+    ]);
+}
+
 /// As [`launch`], in a sandbox.
 pub fn launch_in(sandbox: &Sandbox, pool: &Path) -> Option<Launch> {
     launch(&sandbox.file("mariadb"), pool)
@@ -82,12 +104,12 @@ pub fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
     writers::compare(&found, writers)?;
     match logged(&mut connection).map_err(failed)? == found {
         true => Ok(()),
-        false => Err("the binary logs have other transactions than InnoDB".to_owned()),
+        false => Err("the binary logs have other transactions than the table's engine".to_owned()),
     }
 }
 
 /// The rows that the committed transactions of all binary logs insert.
-fn logged(connection: &mut Connection) -> io::Result<BTreeSet<(u64, u64, u64)>> {
+fn logged(connection: &mut Connection) -> io::Result<BTreeSet<writers::Row>> {
     let text = |column: &Option<Vec<u8>>| {
         String::from_utf8_lossy(column.as_deref().unwrap_or_default()).into_owned()
     };
@@ -117,4 +139,48 @@ fn inserted(statement: &str) -> Option<(u64, u64, u64)> {
 /// Where a server's files are.
 pub fn file(launch: &Launch, name: &str) -> PathBuf {
     launch.data().join(name)
+}
+
+impl Cut for Launch {
+    type Server = Server;
+
+    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
+        boot_anew(&mut self.environment, boot);
+        Server::start(self)
+    }
+
+    fn make_table(server: &Server) {
+        make_table(server);
+    }
+
+    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
+        writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
+    }
+
+    fn kill(server: &Server) {
+        server.outer().signal(Signal::KILL);
+        server.server().signal(Signal::KILL);
+    }
+
+    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+        faults(server, writers)
+    }
+}
+
+/// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.
+pub fn cut_off(
+    kind: &str,
+    rounds: usize,
+    change: impl Fn(&mut Launch),
+) -> Option<Result<(), String>> {
+    let mut random = random(kind);
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut disk = Disk::make(sandbox.path(), kind)?;
+    let mut launch = launch(&disk.at.join("mariadb"), pool.path())?;
+    launch
+        .environment
+        .push(("FOREBAY_RUN_DIR".into(), sandbox.file("run").into()));
+    change(&mut launch);
+    Some(cut(&mut launch, &mut disk, rounds, &mut random))
 }

@@ -33,6 +33,18 @@ pub fn program(name: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{name} is not installed: apt-get install mariadb-server sysbench"))
 }
 
+/// The directory of plugins with MyRocks in it: Debian's, or where `scripts/setup.sh` unpacks it.
+#[must_use]
+pub fn myrocks() -> Option<PathBuf> {
+    const PLUGIN: &str = "ha_rocksdb.so";
+    let installed = Path::new("/usr/lib/mysql/plugin").join(PLUGIN);
+    let found = match installed.is_file() {
+        true => Some(installed),
+        false => find_program(PLUGIN),
+    };
+    found?.parent().map(Path::to_owned)
+}
+
 /// What measuring a server by sysbench needs and is not installed, in words, with the remedy.
 #[must_use]
 pub fn lacking() -> Option<String> {
