@@ -7,13 +7,16 @@ use crate::{
     BenchError,
     place::on_device,
     processes::{find_program, output, said_by},
-    report::{Column, Table, figure},
+    report::{
+        self, Field, Report, Row,
+        Shown::{Figure, Text},
+    },
     rounds::median,
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use forebay_device::Profile;
 use forebay_measure::server::option;
-use serde::Serialize;
+use serde_json::json;
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
@@ -56,14 +59,14 @@ impl Config {
 }
 
 /// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Kind {
+#[derive(Clone, Copy)]
+struct Kind {
     /// Bytes of a request.
-    pub bytes: usize,
+    bytes: usize,
     /// At the places one after the other; false: at random ones.
-    pub sequential: bool,
+    sequential: bool,
     /// Writes; false: reads.
-    pub write: bool,
+    write: bool,
 }
 
 /// As `random read, 4 KiB`.
@@ -77,37 +80,6 @@ impl fmt::Display for Kind {
         let access = if self.write { "write" } else { "read" };
         write!(f, "{order} {access}, {} KiB", self.bytes >> 10)
     }
-}
-
-/// One kind of request to one device.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// The profile's name.
-    pub profile: String,
-    /// The kind.
-    #[serde(flatten)]
-    pub kind: Kind,
-    /// Calls that were measured.
-    pub calls: usize,
-    /// What the profile says, microseconds.
-    pub profile_us: f64,
-    /// The median of what was measured, microseconds.
-    pub measured_us: f64,
-    /// How much more that is, per cent.
-    pub deviation_percent: f64,
-    /// What the profile says, 10^6 bytes a second.
-    pub profile_mb_s: f64,
-    /// What was measured, 10^6 bytes a second.
-    pub measured_mb_s: f64,
-}
-
-/// All devices.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// "device".
-    pub bench: &'static str,
-    /// Kinds of requests, device by device.
-    pub rows: Vec<Row>,
 }
 
 /// Measures one device after the other, saying which to `progress`.
@@ -124,8 +96,8 @@ pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchErro
         rows.extend(of_device(config, name, &profile)?);
     }
     Ok(Report {
-        bench: "device",
         rows,
+        ..Report::new("device", json!({}))
     })
 }
 
@@ -172,16 +144,19 @@ fn row(profile: &Profile, kind: Kind, measured: &[f64]) -> Row {
     let (fixed, transfer) = cost.of(kind.bytes as u64, kind.sequential);
     let profile_us = (fixed + transfer) as f64 / 1e3;
     let measured_us = median(measured);
-    Row {
-        profile: profile.name.clone(),
-        kind,
-        calls: measured.len(),
-        profile_us,
-        measured_us,
-        deviation_percent: (measured_us / profile_us - 1.0) * 100.0,
-        profile_mb_s: kind.bytes as f64 / profile_us,
-        measured_mb_s: kind.bytes as f64 / measured_us,
-    }
+    Row::of(json!({
+        "profile": profile.name,
+        "request": kind.to_string(),
+        "bytes": kind.bytes,
+        "sequential": kind.sequential,
+        "write": kind.write,
+        "calls": measured.len(),
+        "profile_us": profile_us,
+        "measured_us": measured_us,
+        "deviation_percent": (measured_us / profile_us - 1.0) * 100.0,
+        "profile_mb_s": kind.bytes as f64 / profile_us,
+        "measured_mb_s": kind.bytes as f64 / measured_us,
+    }))
 }
 
 /// fio's log: a line a call, `milliseconds since the start, nanoseconds, …`.
@@ -192,21 +167,20 @@ fn latencies_us(log: &str) -> Vec<f64> {
     ns.map(|ns| ns / 1e3).collect()
 }
 
+const COLUMNS: [Field; 7] = [
+    ("device", "profile", Text),
+    ("request", "request", Text),
+    ("profile µs", "profile_us", Figure),
+    ("measured µs", "measured_us", Figure),
+    ("deviation %", "deviation_percent", Figure),
+    ("profile MB/s", "profile_mb_s", Figure),
+    ("measured MB/s", "measured_mb_s", Figure),
+];
+
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let columns: [Column<&Row>; 7] = [
-        ("device", |row| row.profile.clone()),
-        ("request", |row| row.kind.to_string()),
-        ("profile µs", |row| figure(Some(row.profile_us))),
-        ("measured µs", |row| figure(Some(row.measured_us))),
-        ("deviation %", |row| {
-            format!("{:+.1}", row.deviation_percent)
-        }),
-        ("profile MB/s", |row| figure(Some(row.profile_mb_s))),
-        ("measured MB/s", |row| figure(Some(row.measured_mb_s))),
-    ];
-    Table::of(&columns, &report.rows).render()
+    report::table(&COLUMNS, &report.rows).render()
 }
 
 /// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a call at a time. Which calls is to be added.

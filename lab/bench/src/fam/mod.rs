@@ -6,17 +6,17 @@
 mod leveldb;
 mod ours;
 mod report;
-mod table;
 
 pub use forebay_device::fabric::Policy;
-pub use report::{Comparison, Missing, Reduction, Report, Row};
-pub use table::fam as table;
+pub use report::{missing, table};
 
 use crate::{
     BenchError,
-    rounds::{median, span, take_turns},
+    report::{Report, Row},
+    rounds::take_turns,
     scratch::ScratchDir,
 };
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
@@ -113,13 +113,11 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let scratch = ScratchDir::new_in(&config.dir)?;
     let mut missing = Vec::new();
+    let absent = |error: String| Row::of(json!({"store": LEVELDB, "error": error}));
     let mut leveldb = match leveldb::program(scratch.path()) {
         Ok(program) => Some(program),
         Err(BenchError::Config(error)) => {
-            missing.push(Missing {
-                store: LEVELDB,
-                error,
-            });
+            missing.push(absent(error));
             None
         }
         Err(error) => return Err(error),
@@ -142,33 +140,24 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
             // Ours are measured all the same.
             leveldb = None;
             let from = format!("from pairs of {pair_bytes} bytes under {policy} on");
-            missing.push(Missing {
-                store,
-                error: format!("not measured {from}: {error}"),
-            });
+            missing.push(absent(format!("not measured {from}: {error}")));
             Ok(Measured::new())
         })
     })?;
     let mut rows = Vec::new();
-    for (&(store, pair_bytes, policy), rounds) in cases.iter().zip(rounds) {
+    let mut measured: Vec<_> = cases.into_iter().zip(rounds).collect();
+    measured.sort_by_key(|(case, _)| *case);
+    for ((store, pair_bytes, policy), rounds) in measured {
         for workload in WORKLOADS {
             let its = rounds.iter().flatten().filter(|(of, _)| *of == workload);
             let us: Vec<f64> = its.map(|(_, us)| *us).collect();
             if !us.is_empty() {
-                rows.push(Row {
-                    store,
-                    policy,
-                    workload,
-                    pair_bytes,
-                    ops: config.pairs,
-                    us_per_op: median(&us),
-                    us_per_op_span: span(&us),
-                });
+                let row = report::row(store, policy, workload, pair_bytes, &us);
+                rows.push(row.with(json!({"ops": config.pairs})));
             }
         }
     }
-    rows.sort_by_key(|row| (row.store, row.pair_bytes, row.policy));
-    Ok(Report::new(config, rows, missing))
+    Ok(report::of(config, rows, missing))
 }
 
 #[cfg(test)]

@@ -10,17 +10,20 @@
 //!
 //! Then the server is started on it, and every key is looked for.
 
-use super::{Lab, Measured, SERVER};
+use super::{
+    Measured,
+    lab::{Lab, SERVER},
+};
 use crate::{
     BenchError,
     contest::{Mode, Pools, Syncs},
-    place::Place,
+    place::HERE,
     processes::find_program,
     redis::{
         mix,
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::{Connection, Reply, expect_ok, unexpected},
-        stage::{Rewrites, Stage},
+        stage::Rewrites,
     },
     scratch::ScratchDir,
 };
@@ -44,7 +47,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let x = format!("{keys} keys");
     lab.server()?;
     let mut measured = Measured::default();
-    let here = Place::Here.name();
     for mode in MODES {
         for _ in 0..lab.rounds() {
             match one(lab, mode, keys)? {
@@ -52,10 +54,10 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                     lab.note(&format!(
                         "{SERVER} {mode}: {percent:.2} % of {keys} acknowledged keys lost"
                     ));
-                    measured.round("lost", here, mode.name, &x, percent);
+                    measured.add("lost", HERE, mode.name, &x, &[percent]);
                 }
                 Err(why) => {
-                    measured.missing("lost", here, mode.name, &x, &why);
+                    measured.missing("lost", HERE, mode.name, &x, &why);
                     break;
                 }
             }
@@ -80,10 +82,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
         buffer_bytes: 1 << 20,
         ..lab.pools()
     };
-    let contender = mode.into();
-    let setting = lab.setting(&contender, &pools);
-    let rewrites = Rewrites::Asked;
-    let mut stage = Stage::new(&setting, None, &lab.server()?, rewrites, scratch.path())?;
+    let mut stage = lab.stage(mode, HERE, Rewrites::Asked, &pools)?;
     let traced = mode.syncs == Syncs::Disk;
     let trace = scratch.path().join("syncs");
     let copies = scratch.path().join("synced");

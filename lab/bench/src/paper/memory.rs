@@ -1,10 +1,14 @@
 //! P4, figure 8: DRAM and NVM in use by number of pairs.
 
-use super::{Lab, Measured, SERVER, policies};
+use super::{
+    Measured,
+    lab::{Lab, SERVER},
+    policies,
+};
 use crate::{
     BenchError,
     contest::Mode,
-    place::Place,
+    place::HERE,
     processes::status_bytes,
     redis::{
         load, mix,
@@ -32,7 +36,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.server()?;
     let mut measured = Measured::default();
     for mode in MODES {
-        let stage = lab.stage(mode, Place::Here, Rewrites::Automatic, lab.dir)?;
+        let stage = lab.stage(mode, HERE, Rewrites::Automatic, &lab.pools())?;
         let server = stage.start()?;
         let mut from = 0;
         for &pairs in &pairs {
@@ -50,7 +54,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             for (panel, bytes) in [("dram", Some(dram)), ("nvm", stage.nvm_bytes())] {
                 if let Some(bytes) = bytes {
                     let mib = bytes as f64 / f64::from(1 << 20);
-                    measured.round(panel, Place::Here.name(), mode.name, &name(pairs), mib);
+                    measured.add(panel, HERE, mode.name, &name(pairs), &[mib]);
                 }
             }
         }

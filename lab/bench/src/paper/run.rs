@@ -1,7 +1,7 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
-use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, needs};
-use crate::{BenchError, device::Speed, place::lab_program, scratch::PoolSource};
+use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, room};
+use crate::{BenchError, device::Speed, scratch::PoolSource};
 use std::{
     fs,
     path::PathBuf,
@@ -76,6 +76,16 @@ impl Experiment {
     }
 }
 
+/// About how long steps take, in words.
+fn estimate(steps: &[Vec<&Experiment>], size: Size) -> String {
+    let all: Duration = steps.iter().map(|step| step[0].estimate(size)).sum();
+    match all.as_secs() {
+        seconds if seconds < 100 => format!("{seconds} s"),
+        seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
 /// Runs what `plan` says; returns the files written. `say` is told which experiment begins and how long all will take, `note` of the progress of
 /// each. What was finished before an error or an interruption stays.
 ///
@@ -92,39 +102,26 @@ pub fn run(
     }
     let skipped = plan.chosen()?.len() - left.len();
     if skipped > 0 {
-        say(&format!(
-            "{skipped} experiments are in {} already",
-            plan.out.display()
-        ));
+        let out = plan.out.display();
+        say(&format!("{skipped} experiments are in {out} already"));
     }
-    let needs = needs::check(&left, plan.size, &plan.dir)?;
+    let needs = room::check(&left, plan.size, &plan.dir)?;
     let steps = steps(left);
-    let estimate = |steps: &[Vec<&Experiment>]| {
-        steps
-            .iter()
-            .map(|step| step[0].estimate(plan.size))
-            .sum::<Duration>()
-    };
     if !steps.is_empty() {
         say(&format!(
-            "{} steps at {}, about {}; at most {} MiB of disk in {}, {} MiB of memory",
+            "{} steps at {}, about {}; {needs}",
             steps.len(),
             plan.size,
-            show(estimate(&steps)),
-            needs.disk >> 20,
-            plan.dir.display(),
-            needs.memory >> 20
+            estimate(&steps, plan.size)
         ));
     }
     // Before anything of ours runs.
-    let busy = fs::read_to_string("/proc/loadavg")
-        .ok()
-        .and_then(|text| busy(&text));
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let busy = busy(&load);
     if let Some(busy) = &busy {
         say(&format!("warning: {busy}"));
     }
     let mut written = Vec::new();
-    let mut pace = Pace::default();
     for (at, step) in steps.iter().enumerate() {
         let ids: Vec<&str> = step.iter().map(|it| it.id.as_str()).collect();
         say(&format!(
@@ -133,12 +130,10 @@ pub fn run(
             steps.len(),
             ids.join(", "),
             step[0].title,
-            show(pace.corrected(step[0].estimate(plan.size))),
-            show(pace.corrected(estimate(&steps[at..])))
+            estimate(&steps[at..=at], plan.size),
+            estimate(&steps[at..], plan.size)
         ));
-        let start = Instant::now();
         written.extend(measure(plan, step, note, busy.as_deref())?);
-        pace.add(step[0].estimate(plan.size), start.elapsed());
     }
     Ok(written)
 }
@@ -167,7 +162,6 @@ fn measure(
         dir: &plan.dir,
         pool: &plan.pool,
         forebay: &plan.forebay,
-        program: &lab_program(&plan.forebay),
         size: plan.size,
         note,
     };
@@ -175,7 +169,7 @@ fn measure(
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let measured = match step[0].measurement.run(&lab) {
+    let measured = match step[0].measure(&lab) {
         Err(BenchError::Missing(why)) => Measured::all_missing(step, &why),
         measured => measured?,
     };
@@ -220,38 +214,6 @@ fn command(id: &str, size: Size) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// How this machine's time compares with the estimates.
-#[derive(Default)]
-struct Pace {
-    estimated: Duration,
-    taken: Duration,
-}
-
-impl Pace {
-    fn add(&mut self, estimated: Duration, taken: Duration) {
-        self.estimated += estimated;
-        self.taken += taken;
-    }
-
-    fn corrected(&self, estimate: Duration) -> Duration {
-        // One short experiment says little.
-        const TRUSTED: Duration = Duration::from_secs(5);
-        match self.estimated >= TRUSTED {
-            true => estimate.mul_f64(self.taken.as_secs_f64() / self.estimated.as_secs_f64()),
-            false => estimate,
-        }
-    }
-}
-
-/// A time in words.
-fn show(time: Duration) -> String {
-    match time.as_secs() {
-        seconds if seconds < 100 => format!("{seconds} s"),
-        seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
-        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,18 +239,6 @@ mod tests {
         );
         assert_eq!(plan(&[]).chosen().unwrap().len(), catalogue::ALL.len());
         assert_eq!(plan(&["p4-fig6"]).chosen().unwrap()[0].id, "p4-fig6");
-    }
-
-    #[test]
-    fn the_estimate_follows_the_machines_pace() {
-        let mut pace = Pace::default();
-        let minute = Duration::from_secs(60);
-        assert_eq!(pace.corrected(minute), minute);
-        pace.add(Duration::from_secs(10), Duration::from_secs(20));
-        assert_eq!(pace.corrected(minute), 2 * minute);
-        assert_eq!(show(minute), "60 s");
-        assert_eq!(show(2 * minute), "2 min");
-        assert_eq!(show(Duration::from_secs(7260)), "2 h 1 min");
     }
 
     #[test]

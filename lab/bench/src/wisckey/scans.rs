@@ -1,12 +1,15 @@
 //! What short scans beside puts cost: new keys as fast as they go, alone, and beside a thread that scans a few keys twenty times a second.
 
 use super::{
-    contest::Run,
-    meter::{Subject, metered},
-    rows::{Figures, Report},
+    meter::Subject,
+    turns::Run,
     writing::{Keys, write},
 };
-use crate::{BenchError, clock, data, threads::beside};
+use crate::{
+    BenchError, clock, data,
+    report::{Report, Row},
+    threads::beside,
+};
 use forebay_store::{ScanRange, Store};
 use serde_json::{Value, json};
 use std::{
@@ -23,40 +26,39 @@ const KEYS: usize = 10;
 
 /// Runs both in our main variant.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let (config, scratch) = (run.config, run.scratch);
+    let config = run.config;
     for (what, is_scanned) in [("puts beside no scans", false), ("puts beside scans", true)] {
         run.alone(report, what, || {
-            let subject = Subject::new(config, scratch, config.main_variant())?;
-            let measured = |store: &_, figures: &mut Figures| {
+            let measured = |store: &_, row: &mut Row| {
                 let scan = |done: &AtomicBool| match is_scanned {
                     true => scan_until(store, done),
-                    false => Ok(told(0, None, None, None)),
+                    false => Ok(json!({"scans": 0})),
                 };
                 let seed = data::fresh_seed();
                 let puts = || write(config, store, seed, Keys::New(0), config.limit);
                 let (scanned, put) = beside(scan, puts);
-                figures.add(scanned?);
+                row.add(scanned?);
                 put
             };
-            metered(config, subject, "scans", measured, |_| ())
+            Subject::new(run, config.main_variant())?.metered("scans", measured)
         })?;
     }
     Ok(())
 }
 
+/// What the scans cost: the thread's share of a core, and the mean and the longest of them.
 fn scan_until(store: &Store, done: &AtomicBool) -> Result<Value, BenchError> {
     let (begun, cpu) = (Instant::now(), clock::thread_cpu_seconds());
     let mut random = data::Random::new(data::fresh_seed());
     let (mut scans, mut seconds, mut longest) = (0, 0.0, 0.0_f64);
     while !done.load(Relaxed) {
-        let from = random.number().to_be_bytes().to_vec();
+        let from = Bound::Included(random.number().to_be_bytes().to_vec());
         let one = Instant::now();
-        for found in store
-            .scan(ScanRange::new(Bound::Included(from), Bound::Unbounded))?
+        let mut found = store.scan(ScanRange::new(from, Bound::Unbounded))?;
+        found
+            .by_ref()
             .take(KEYS)
-        {
-            found?;
-        }
+            .try_for_each(|pair| pair.map(drop))?;
         let took = one.elapsed();
         scans += 1;
         seconds += took.as_secs_f64();
@@ -64,23 +66,11 @@ fn scan_until(store: &Store, done: &AtomicBool) -> Result<Value, BenchError> {
         thread::sleep(EVERY.saturating_sub(took));
     }
     let cpu = clock::thread_cpu_seconds() - cpu;
-    let share = (scans > 0).then(|| cpu / begun.elapsed().as_secs_f64());
-    let mean = (scans > 0).then(|| seconds * 1e6 / scans as f64);
-    Ok(told(
-        scans,
-        share,
-        mean,
-        (scans > 0).then_some(longest * 1e6),
-    ))
-}
-
-/// What so many scans cost: the thread's share of a core, and the mean and the longest of them; none
-/// of none.
-fn told(scans: u64, share: Option<f64>, mean_us: Option<f64>, max_us: Option<f64>) -> Value {
-    json!({
+    // Of no scan 0 / 0, which is written as `null`.
+    Ok(json!({
         "scans": scans,
-        "scan_core_share": share,
-        "scan_mean_us": mean_us,
-        "scan_max_us": max_us,
-    })
+        "scan_core_share": cpu / begun.elapsed().as_secs_f64(),
+        "scan_mean_us": seconds * 1e6 / f64::from(scans),
+        "scan_max_us": longest * 1e6,
+    }))
 }

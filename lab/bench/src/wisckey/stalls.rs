@@ -6,14 +6,14 @@
 //! that always wants a processor from having one, and stands beside the longest put as its floor.
 
 use super::{
-    contest::Run,
-    meter::{Subject, metered},
-    rows::{Figures, Report},
+    meter::Subject,
+    turns::Run,
     writing::{Keys, write},
 };
 use crate::{
     BenchError, clock, data,
     histogram::Latencies,
+    report::{Report, Row, latency},
     threads::{beside, share_out},
 };
 use serde_json::{Value, json};
@@ -31,22 +31,18 @@ const STEPS_US: [u64; 10] = [
 
 /// Runs it in our main variant.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let (config, scratch) = (run.config, run.scratch);
+    let config = run.config;
     run.alone(report, "stalls", || {
-        let (floor, figures) = beside(keep_busy, || {
-            let subject = Subject::new(config, scratch, config.main_variant())?;
-            let measured = |store: &_, figures: &mut Figures| {
+        let (floor, row) = beside(keep_busy, || {
+            let measured = |store: &_, row: &mut Row| {
                 let (keys, seed) = (Keys::Long, data::fresh_seed());
                 let (ops, latencies) = write(config, store, seed, keys, config.limit)?;
-                figures.add(json!({"histogram": histogram(&latencies)}));
+                row.add(json!({"histogram": histogram(&latencies)}));
                 Ok((ops, latencies))
             };
-            metered(config, subject, "stalls", measured, |_| ())
+            Subject::new(run, config.main_variant())?.metered("stalls", measured)
         });
-        Ok(Figures {
-            floor: Some(floor?.percentiles()),
-            ..figures?
-        })
+        Ok(row?.with(json!({"floor": latency(floor?.percentiles())})))
     })
 }
 

@@ -5,9 +5,8 @@
 //! one server, whose cache has turned once before.
 
 use super::{
-    CLIENTS, Ground, Lab, Measured, PERCENT, Row, SSD, Size, Variant,
-    stage::{Case, Stage, Standing},
-    steady::turns_of,
+    ALL, DIRTY, Lab, Measured, ON_ARRAY, ON_THIS_DISK, ORIGINAL, PERCENT,
+    stage::{CLIENTS, Case, Stage, Standing},
 };
 use crate::{
     BenchError,
@@ -21,32 +20,8 @@ use crate::{
 };
 use std::time::Instant;
 
-const VARIANTS: [Variant; 3] = [Variant::Original, Variant::Dirty, Variant::All];
-const TABLES: u64 = 4;
 /// A scan of all rows, by one client.
 const SCAN: &str = "all rows";
-/// What sysbench's row takes with its part of both indexes.
-const ROW_BYTES: u64 = 240;
-
-/// Rows of each table.
-fn table_rows(size: Size) -> u64 {
-    size.pick(20_000, 500_000, 2_500_000)
-}
-
-/// Bytes of the tables, about.
-pub(in crate::paper) fn bytes(size: Size) -> u64 {
-    TABLES * table_rows(size) * ROW_BYTES
-}
-
-fn grounds(size: Size) -> &'static [Ground] {
-    const ALL: [Ground; 2] = [Ground::Apart(SSD), Ground::Here];
-    &ALL[..size.pick(1, 2, 2)]
-}
-
-/// Seconds of work before a row is measured at most, of a round; and rounds.
-fn seconds(size: Size) -> ([u64; 2], usize) {
-    size.pick(([2, 1], 1), ([40, 8], 3), ([600, 40], 3))
-}
 
 /// Other loads than the paper's.
 pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
@@ -55,14 +30,15 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     }
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let size = load::Size {
-        tables: TABLES,
-        rows: table_rows(lab.size),
+        tables: 4,
+        rows: lab.size.pick(20_000, 500_000, 2_500_000),
     };
     let stage = Stage::load(lab, scratch.path(), |server| size.prepare(server))?;
     let mut measured = Measured::default();
-    for &ground in grounds(lab.size) {
+    let grounds = [ON_ARRAY, ON_THIS_DISK];
+    for &ground in &grounds[..lab.size.pick(1, 2, 2)] {
         let mut original = Vec::new();
-        for variant in VARIANTS {
+        for variant in [ORIGINAL, DIRTY, ALL] {
             let case = Case {
                 variant,
                 ground,
@@ -70,12 +46,12 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             };
             let standing = stage.start(case)?;
             let figures = measure(&stage, &standing, size)?;
-            let told = tell(&stage, &standing, &figures);
+            let told = tell(&standing, &figures);
             stage.end(standing, |server| check(size, server))?;
             lab.note(&told);
             measured.note(told);
             rows(case, &figures, &original, &mut measured);
-            if variant == Variant::Original {
+            if variant == ORIGINAL {
                 original = figures;
             }
         }
@@ -99,8 +75,9 @@ fn measure(
     standing: &Standing,
     size: load::Size,
 ) -> Result<Vec<Figures>, BenchError> {
-    let ([most, round], rounds) = seconds(stage.lab.size);
-    let server = standing.server()?;
+    // Seconds of work before a row is measured at most, of a round; and rounds.
+    let [most, round, rounds] = stage.lab.size.pick([2, 1, 1], [40, 8, 3], [600, 40, 3]);
+    let server = &standing.server;
     let load = Load {
         size,
         clients: CLIENTS,
@@ -108,8 +85,7 @@ fn measure(
         processor: None,
     };
     let begun = Instant::now();
-    let turned = || turns(standing).unwrap_or(f64::INFINITY);
-    while turned() < 1.0 && begun.elapsed().as_secs() < most {
+    while standing.turns().is_some_and(|turns| turns < 1.0) && begun.elapsed().as_secs() < most {
         load::run(WRITE_ONLY, &load, server)?;
     }
     let mut figures: Vec<_> = [WRITE_ONLY, READ_ONLY, SCAN]
@@ -128,7 +104,7 @@ fn measure(
             if of.load == SCAN {
                 let begun = Instant::now();
                 scan(size, server)?;
-                let mb = stage.data_bytes() as f64 / 1e6;
+                let mb = stage.data_bytes as f64 / 1e6;
                 of.rates.push(mb / begun.elapsed().as_secs_f64());
             } else {
                 let done = load::run(of.load, &load, server)?;
@@ -142,11 +118,8 @@ fn measure(
 
 /// The rows of a server, beside what the one without a cache gives.
 fn rows(case: Case, figures: &[Figures], original: &[Figures], measured: &mut Measured) {
-    let (place, series) = (case.ground.place(), case.variant.name());
-    let mut row = |panel, x, figures: &[f64]| {
-        let row = Row::of(panel, place, series, x, figures);
-        measured.rows.push(row);
-    };
+    let (place, series) = (case.ground.flash, case.variant.name);
+    let mut row = |panel, x, figures: &[f64]| measured.add(panel, place, series, x, figures);
     for (at, of) in figures.iter().enumerate() {
         match of.load {
             SCAN => row("scan", of.load, &of.rates),
@@ -162,12 +135,7 @@ fn rows(case: Case, figures: &[Figures], original: &[Figures], measured: &mut Me
     }
 }
 
-/// How often the queue has turned; none without a cache.
-fn turns(standing: &Standing) -> Option<f64> {
-    standing.flash().as_ref().map(turns_of)
-}
-
-fn tell(stage: &Stage<'_>, standing: &Standing, figures: &[Figures]) -> String {
+fn tell(standing: &Standing, figures: &[Figures]) -> String {
     let figure = |of: &Figures| match of.load {
         SCAN => format!("{SCAN} {:.0} MB/s", median(&of.rates)),
         load => format!(
@@ -177,11 +145,10 @@ fn tell(stage: &Stage<'_>, standing: &Standing, figures: &[Figures]) -> String {
         ),
     };
     let figures: Vec<String> = figures.iter().map(figure).collect();
-    let mut told = format!("{}: {}", stage.name(standing.case), figures.join("; "));
-    if let Some(flash) = standing.flash() {
+    let mut told = format!("{}: {}", standing.case, figures.join("; "));
+    if let (Some(flash), Some(turns)) = (standing.flash(), standing.turns()) {
         told.push_str(&format!(
-            "; the queue turned {:.1} times, {} pages went home, {} of {} reads found their page on flash",
-            turns_of(&flash),
+            "; the queue turned {turns:.1} times, {} pages went home, {} of {} reads found their page on flash",
             flash.home_pages,
             flash.hits,
             flash.hits + flash.misses

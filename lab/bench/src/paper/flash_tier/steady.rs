@@ -52,14 +52,10 @@ impl Tpcc<'_> {
     /// # Errors
     /// Those of the workload; [`BenchError::Child`] if no page came into its flash cache.
     pub fn measure(&self, standing: &Standing) -> Result<Steady, BenchError> {
-        let name = self.stage.name(standing.case);
+        let name = standing.case;
         let ([slice, least, most, round_s], rounds) = self.seconds();
         let begun = Instant::now();
-        let turns = || {
-            standing
-                .flash()
-                .map_or(f64::INFINITY, |flash| turns_of(&flash))
-        };
+        let turns = || standing.turns().unwrap_or(f64::INFINITY);
         loop {
             self.work(standing, slice)?;
             let worked = begun.elapsed().as_secs();
