@@ -9,7 +9,7 @@ use crate::{
     processes::{find_program, output, said_by},
     report::{
         self, Field, Report, Row,
-        Shown::{Figure, Text},
+        Shown::{Figure, Text, Whole},
     },
     rounds::median,
     scratch::{ScratchDir, memory_dir, sync_file_system},
@@ -18,7 +18,7 @@ use forebay_device::Profile;
 use forebay_measure::server::option;
 use serde_json::json;
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -61,24 +61,33 @@ impl Config {
 /// A kind of request.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Bytes of a request.
-    bytes: usize,
     /// At the places one after the other; false: at random ones.
     sequential: bool,
     /// Writes; false: reads.
     write: bool,
+    /// Bytes of a request.
+    bytes: usize,
 }
 
-/// As `random read, 4 KiB`.
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Kind {
+    /// All of them.
+    fn all() -> impl Iterator<Item = Self> {
+        (0..8).map(|number| Self {
+            sequential: number & 1 == 0,
+            write: number & 4 != 0,
+            bytes: SIZES[number >> 1 & 1],
+        })
+    }
+
+    /// As `random read`.
+    fn name(self) -> String {
         let order = if self.sequential {
             "sequential"
         } else {
             "random"
         };
         let access = if self.write { "write" } else { "read" };
-        write!(f, "{order} {access}, {} KiB", self.bytes >> 10)
+        format!("{order} {access}")
     }
 }
 
@@ -109,17 +118,7 @@ fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>,
     let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
     fio.arg(option("--write_lat_log=", &log))
         .arg(format!("--runtime={SECONDS_MAX}"));
-    let mut kinds = Vec::new();
-    for write in [false, true] {
-        for bytes in SIZES {
-            kinds.extend([true, false].map(|sequential| Kind {
-                bytes,
-                sequential,
-                write,
-            }));
-        }
-    }
-    for kind in &kinds {
+    for kind in Kind::all() {
         let order = if kind.sequential { "" } else { "rand" };
         let access = if kind.write { "write" } else { "read" };
         fio.args(["--name=requests", "--stonewall"])
@@ -128,7 +127,7 @@ fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>,
             .arg(format!("--io_size={}", config.calls * kind.bytes));
     }
     said_by("fio", output(&mut fio)?)?;
-    let rows = kinds.into_iter().zip(1..).map(|(kind, job)| {
+    let rows = Kind::all().zip(1..).map(|(kind, job)| {
         let path = scratch.path().join(format!("log_lat.{job}.log"));
         let text = fs::read_to_string(&path).map_err(BenchError::io("reading", &path))?;
         Ok(row(profile, kind, &latencies_us(&text)))
@@ -146,7 +145,7 @@ fn row(profile: &Profile, kind: Kind, measured: &[f64]) -> Row {
     let measured_us = median(measured);
     Row::of(json!({
         "profile": profile.name,
-        "request": kind.to_string(),
+        "kind": kind.name(),
         "bytes": kind.bytes,
         "sequential": kind.sequential,
         "write": kind.write,
@@ -167,9 +166,10 @@ fn latencies_us(log: &str) -> Vec<f64> {
     ns.map(|ns| ns / 1e3).collect()
 }
 
-const COLUMNS: [Field; 7] = [
+const COLUMNS: [Field; 8] = [
     ("device", "profile", Text),
-    ("request", "request", Text),
+    ("request", "kind", Text),
+    ("bytes", "bytes", Whole),
     ("profile µs", "profile_us", Figure),
     ("measured µs", "measured_us", Figure),
     ("deviation %", "deviation_percent", Figure),

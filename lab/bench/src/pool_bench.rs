@@ -54,22 +54,6 @@ pub struct Config {
     pub slice_seconds: f64,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            pool: PoolSource::Emulated,
-            profile: None,
-            segment_bytes: 64 << 20,
-            sizes: vec![64, 512, 4096, 65536],
-            threads: vec![1, 2, 4, 8, 16],
-            processes: Vec::new(),
-            member: Vec::new(),
-            rounds: 7,
-            slice_seconds: 0.2,
-        }
-    }
-}
-
 impl Config {
     fn check(&self) -> Result<(), BenchError> {
         let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
@@ -129,43 +113,33 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         .label("forebay-lab pool");
     let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim)?;
     drop(recovered);
-    let mut notes = Vec::new();
-    if floor.is_none() {
-        notes.push("no floor: there is no second medium of this kind beside the pool".to_owned());
-    }
-    if pool.is_emulated() {
-        notes.push("the pool is emulated: the speed is that of ordinary memory".to_owned());
-    }
     let cases = config.cases(lane.payload_max());
-    if config.sizes.iter().any(|&bytes| bytes > lane.payload_max()) {
-        notes.push(format!(
-            "sizes above {} bytes do not fit into half a segment and were left out",
-            lane.payload_max()
-        ));
-    }
     let mut members = match config.processes.iter().max() {
         Some(&count) => Some(Members::start(pool, &config.member, count)?),
         None => None,
     };
     let rows = with_drain(&lane, || {
-        measure(
-            config,
-            &cases,
-            (&lane, members.as_mut()),
-            floor.as_ref(),
-            note,
-        )
+        let lanes = (&lane, members.as_mut());
+        measure(config, &cases, lanes, floor.as_ref(), note)
     });
-    if members.is_some_and(|members| !members.end()) {
-        notes.push("the shared lane could not be given back to the pool".to_owned());
-    }
+    let is_given_back = members.is_none_or(Members::end);
     drain_all(&lane)?;
-    if !lane.remove() {
-        let why = "something in it was not drained";
-        notes.push(format!(
-            "the lane could not be removed from the pool: {why}"
-        ));
-    }
+    let payload_max = lane.payload_max();
+    let notes = [
+        floor.is_none().then(|| {
+            "no floor: there is no second medium of this kind beside the pool".to_owned()
+        }),
+        pool.is_emulated()
+            .then(|| "the pool is emulated: the speed is that of ordinary memory".to_owned()),
+        config.sizes.iter().any(|&bytes| bytes > payload_max).then(|| {
+            format!("sizes above {payload_max} bytes do not fit into half a segment and were left out")
+        }),
+        (!is_given_back)
+            .then(|| "the shared lane could not be given back to the pool".to_owned()),
+        (!lane.remove()).then(|| {
+            "the lane could not be removed from the pool: something in it was not drained".to_owned()
+        }),
+    ];
     let about = json!({
         "medium": pool.describe(),
         "survives": pool.durability().to_string(),
@@ -176,7 +150,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     });
     Ok(Report {
         rows: rows?,
-        notes,
+        notes: notes.into_iter().flatten().collect(),
         ..Report::new("pool", about)
     })
 }
@@ -345,7 +319,10 @@ mod tests {
             threads: vec![1, 2],
             rounds: 1,
             slice_seconds: 0.005,
-            ..Config::default()
+            profile: None,
+            segment_bytes: 0,
+            processes: Vec::new(),
+            member: Vec::new(),
         };
         let report = run(&config, &|_| {}).unwrap();
         assert_eq!(

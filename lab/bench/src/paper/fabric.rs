@@ -53,13 +53,7 @@ pub(super) fn device(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let report = emulated::run(&config, &|name| lab.note(name))?;
     let mut measured = Measured::default();
     for row in &report.rows {
-        let is = |name: &str| row.get(name) == Some(&Value::Bool(true));
-        let access = if is("write") { "write" } else { "read" };
-        let order = if is("sequential") {
-            "sequential"
-        } else {
-            "random"
-        };
+        let (order, access) = row.text("kind").split_once(' ').unwrap_or_default();
         let x = format!("{access} {}, {order}", bytes(row, "bytes"));
         let times = row.in_rounds("measured_us");
         let over = times.iter().zip(row.in_rounds("profile_us"));

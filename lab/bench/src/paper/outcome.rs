@@ -83,6 +83,10 @@ impl Row {
         }
     }
 
+    fn is(&self, panel: &str, place: &str, series: &str, x: &str) -> bool {
+        [&*self.panel, &self.place, &self.series, &self.x] == [panel, place, series, x]
+    }
+
     /// A row that says why there is no figure.
     #[must_use]
     pub fn missing(panel: &str, place: &str, series: &str, x: &str, why: &str) -> Self {
@@ -117,16 +121,21 @@ impl Measured {
 
     /// Adds rounds to the row of that panel, place, series and x, which is made with its first.
     pub fn add(&mut self, panel: &str, place: &str, series: &str, x: &str, figures: &[f64]) {
-        let is_it = |row: &Row| {
-            (&*row.panel, &*row.place, &*row.series, &*row.x) == (panel, place, series, x)
-        };
-        match self.rows.iter_mut().find(|row| is_it(row)) {
+        let mut rows = self.rows.iter_mut();
+        match rows.find(|row| row.is(panel, place, series, x)) {
             Some(row) => {
                 let rounds = [&row.rounds, figures].concat();
                 *row = Row::of(panel, place, series, x, &rounds);
             }
             None => self.rows.push(Row::of(panel, place, series, x, figures)),
         }
+    }
+
+    /// The figure of a row that was added; not a number without one.
+    pub fn value(&self, panel: &str, place: &str, series: &str, x: &str) -> f64 {
+        let mut rows = self.rows.iter();
+        let row = rows.find(|row| row.is(panel, place, series, x));
+        row.and_then(|row| row.value).unwrap_or(f64::NAN)
     }
 
     /// Adds a row that says why there is no figure.

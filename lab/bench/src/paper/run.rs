@@ -33,38 +33,27 @@ impl Plan {
     /// # Errors
     /// [`BenchError::Config`] for an id that there is not.
     pub fn chosen(&self) -> Result<Vec<&'static Experiment>, BenchError> {
-        for id in &self.experiments {
-            if Experiment::named(id).is_none() {
-                let ids: Vec<&str> = catalogue::ALL
-                    .iter()
-                    .map(|experiment| experiment.id.as_str())
-                    .collect();
-                return Err(BenchError::Config(format!(
-                    "there is no experiment {id}; there are {} (forebay-lab paper --list says what they are)",
-                    ids.join(", ")
-                )));
-            }
+        let all = &*catalogue::ALL;
+        let is_unknown = |id: &&String| Experiment::named(id).is_none();
+        if let Some(id) = self.experiments.iter().find(is_unknown) {
+            let ids: Vec<&str> = all.iter().map(|it| it.id.as_str()).collect();
+            return Err(BenchError::Config(format!(
+                "there is no experiment {id}; there are {} (forebay-lab paper --list says what they are)",
+                ids.join(", ")
+            )));
         }
-        let asked = |experiment: &&Experiment| {
-            self.experiments.is_empty() || self.experiments.contains(&experiment.id)
-        };
-        Ok(catalogue::ALL.iter().filter(asked).collect())
+        let is_asked =
+            |it: &&Experiment| self.experiments.is_empty() || self.experiments.contains(&it.id);
+        Ok(all.iter().filter(is_asked).collect())
     }
 
-    /// Those that are not there yet.
-    fn left(&self) -> Result<Vec<&'static Experiment>, BenchError> {
-        let mut left = Vec::new();
-        for experiment in self.chosen()? {
-            let there = match self.resume {
-                true => Outcome::load(&self.out, &experiment.id)?
-                    .is_some_and(|outcome| outcome.size == self.size),
-                false => false,
-            };
-            if !there {
-                left.push(experiment);
-            }
-        }
-        Ok(left)
+    /// True if its result is there already, and to be kept.
+    fn has(&self, experiment: &Experiment) -> Result<bool, BenchError> {
+        let there = self
+            .resume
+            .then(|| Outcome::load(&self.out, &experiment.id));
+        let there = there.transpose()?.flatten();
+        Ok(there.is_some_and(|outcome| outcome.size == self.size))
     }
 }
 
@@ -96,11 +85,16 @@ pub fn run(
     note: &dyn Fn(&str),
     say: &dyn Fn(&str),
 ) -> Result<Vec<PathBuf>, BenchError> {
-    let left = plan.left()?;
+    let (mut left, mut skipped) = (Vec::new(), 0);
+    for experiment in plan.chosen()? {
+        match plan.has(experiment)? {
+            true => skipped += 1,
+            false => left.push(experiment),
+        }
+    }
     for dir in [&plan.out, &plan.dir] {
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
     }
-    let skipped = plan.chosen()?.len() - left.len();
     if skipped > 0 {
         let out = plan.out.display();
         say(&format!("{skipped} experiments are in {out} already"));
@@ -207,39 +201,13 @@ fn busy(text: &str) -> Option<String> {
 
 /// The command that measures an experiment again.
 fn command(id: &str, size: Size) -> String {
-    let words = ["forebay-lab paper"]
-        .into_iter()
-        .chain(size.option())
-        .chain([id]);
-    words.collect::<Vec<_>>().join(" ")
+    let words = [Some("forebay-lab paper"), size.option(), Some(id)];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan(experiments: &[&str]) -> Plan {
-        Plan {
-            experiments: experiments.iter().map(|&id| id.to_owned()).collect(),
-            size: Size::Toy,
-            out: PathBuf::from("/nowhere"),
-            resume: false,
-            dir: PathBuf::from("/nowhere"),
-            pool: PoolSource::Emulated,
-            forebay: PathBuf::from("forebay"),
-        }
-    }
-
-    #[test]
-    fn an_unknown_experiment_is_refused_with_those_that_there_are() {
-        let error = plan(&["p9-fig9"]).chosen().unwrap_err().to_string();
-        assert!(
-            error.contains("p9-fig9") && error.contains("p1-fig5"),
-            "{error}"
-        );
-        assert_eq!(plan(&[]).chosen().unwrap().len(), catalogue::ALL.len());
-        assert_eq!(plan(&["p4-fig6"]).chosen().unwrap()[0].id, "p4-fig6");
-    }
 
     #[test]
     fn a_busy_machine_is_noted_and_an_idle_one_is_not() {
@@ -250,14 +218,5 @@ mod tests {
         );
         assert_eq!(busy("0.12 4.00 2.00 3/400 1234\n"), None);
         assert_eq!(busy(""), None);
-    }
-
-    #[test]
-    fn a_command_says_the_size() {
-        assert_eq!(
-            command("p1-fig5", Size::Quick),
-            "forebay-lab paper --quick p1-fig5"
-        );
-        assert_eq!(command("p1-fig5", Size::Paper), "forebay-lab paper p1-fig5");
     }
 }

@@ -8,7 +8,7 @@
 use super::{Measured, Size, lab::Lab, template::Template};
 use crate::{
     BenchError,
-    contest::{self, Around, Contender, Pools},
+    contest::{Around, Contender, FOREBAY, Mode, PLAIN, Pools},
     device::{self, Effort},
     mariadb::{
         server::{self, Server},
@@ -30,46 +30,36 @@ const DATA: &str = "sata-ssd";
 const CLIENTS: u64 = 10;
 
 /// Where the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Log {
-    /// On an emulated device; that of the data, if it is the same.
-    On(&'static str),
-    /// There is none.
-    Off,
-    /// On the device of the data, under `forebay run`.
-    Forebay,
-    /// The same, with the pool on this machine's disk: what a pool writes there passes every emulation by.
-    ForebayOnDisk,
+#[derive(Clone, Copy, Debug)]
+struct Log {
+    name: &'static str,
+    /// What it is on; the device of the data, if it is the same.
+    device: &'static str,
+    /// Whether it is under `forebay run`. A pool on this machine's disk passes every emulation by.
+    contender: Contender,
 }
 
 const LOGS: [Log; 6] = [
-    Log::On("sata-ssd"),
-    Log::On("nvme"),
-    Log::On("nvram"),
-    Log::Forebay,
-    Log::ForebayOnDisk,
-    Log::Off,
+    log("sata-ssd", DATA, PLAIN, None),
+    log("nvme", "nvme", PLAIN, None),
+    log("nvram", "nvram", PLAIN, None),
+    log("forebay", DATA, FOREBAY, None),
+    log("forebay, pool on this disk", DATA, FOREBAY, Some(0)),
+    log(OFF, DATA, PLAIN, None),
 ];
+/// There is no log.
+const OFF: &str = "off";
 
-impl Log {
-    fn name(self) -> &'static str {
-        match self {
-            Self::On(device) => device,
-            Self::Off => "off",
-            Self::Forebay => "forebay",
-            Self::ForebayOnDisk => "forebay, pool on this disk",
-        }
-    }
-
-    fn contender(self) -> Contender {
-        match self {
-            Self::Forebay => contest::FOREBAY.into(),
-            Self::ForebayOnDisk => Contender {
-                disk: Some(0),
-                ..contest::FOREBAY.into()
-            },
-            Self::On(_) | Self::Off => contest::PLAIN.into(),
-        }
+const fn log(name: &'static str, device: &'static str, mode: Mode, disk: Option<usize>) -> Log {
+    let contender = Contender {
+        mode,
+        disk,
+        pool_bytes: None,
+    };
+    Log {
+        name,
+        device,
+        contender,
     }
 }
 
@@ -145,7 +135,7 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
         let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         for turn in 0..turns(lab.size) {
             for one in in_turn(&series, turn) {
-                let (log, done) = (one.log.name(), setup.turn(one, clients)?);
+                let (log, done) = (one.log, setup.turn(one, clients)?);
                 lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
                 measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
                 let of_kinds = (clients, is_synced) == (CLIENTS, true);
@@ -225,7 +215,7 @@ struct Setup<'a> {
 
 /// A series' server, stopped but in its turns, and what it lies on.
 struct Series {
-    log: Log,
+    log: &'static str,
     server: Server,
     _around: Around,
     _dir: ScratchDir,
@@ -248,15 +238,15 @@ impl Setup<'_> {
         let around = self.around(log, dir.path(), &wal)?;
         launch.stand_in(&around);
         launch.options = options(&wal);
-        let durability = match (log, is_synced) {
-            (Log::Off, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
+        let durability = match (log.name, is_synced) {
+            (OFF, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
             (_, true) => &["--rocksdb-flush-log-at-trx-commit=1"],
             (_, false) => &[NOT_SYNCED],
         };
         let durability = durability.iter().map(|&word| word.to_owned());
         launch.options.extend(durability);
         let series = Series {
-            log,
+            log: log.name,
             server: Server::start(&launch)?,
             _around: around,
             _dir: dir,
@@ -277,16 +267,16 @@ impl Setup<'_> {
     /// What stands around the server.
     fn around(&self, log: Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
         let data = dir.join("data");
-        let devices = match log {
-            Log::On(device) if device != DATA => vec![(&*data, DATA), (wal, device)],
+        let devices = match log.device {
             // One device for both.
-            _ => vec![(dir, DATA)],
+            DATA => vec![(dir, DATA)],
+            device => vec![(&*data, DATA), (wal, device)],
         };
         let pools = Pools {
             disks: vec![self.lab.dir.to_owned()],
             ..self.lab.pools()
         };
-        self.lab.in_setting(log.contender(), &pools, |setting| {
+        self.lab.in_setting(log.contender, &pools, |setting| {
             // Nothing else of the server's: P3 is about this log.
             let absorbed = OsString::from(format!("{}/*.log", wal.display()));
             let is_ours = setting.contender.is_ours();

@@ -8,12 +8,8 @@ use super::{
     turns::{Contestant, Run, finalists},
 };
 use crate::{
-    BenchError, clock, data,
-    histogram::Latencies,
-    peers::Peer,
-    report::{Report, Row},
-    scratch::drop_page_cache,
-    threads::share_out,
+    BenchError, clock, data, histogram::Latencies, peers::Peer, report::Report,
+    scratch::drop_page_cache, threads::share_out,
 };
 use forebay_store::{ScanRange, Store};
 use serde_json::json;
@@ -63,13 +59,13 @@ fn sized(run: Run<'_>, report: &mut Report, rows: &[(&str, Read, bool)]) -> Resu
             }
             let row = match (contestant, &subject) {
                 (Contestant::Ours(_), Some(Subject { store, .. })) => {
-                    let reads = Reads {
-                        config,
-                        store,
-                        seed,
-                        read,
-                    };
-                    reads.measure(workload, ops, !cold)?
+                    if !cold {
+                        read_all(config, store, seed, read, ops)?;
+                    }
+                    let start = Instant::now();
+                    let (bytes, latencies) = read_all(config, store, seed, read, ops)?;
+                    let done = (ops, start.elapsed().as_secs_f64());
+                    config.row(workload, done, latencies.percentiles(), bytes)
                 }
                 _ => peer.read(workload, read, ops, !cold)?,
             };
@@ -85,43 +81,23 @@ fn sized(run: Run<'_>, report: &mut Report, rows: &[(&str, Read, bool)]) -> Resu
     }
 }
 
-/// Reads of one kind of a store.
-struct Reads<'a> {
-    config: &'a Config,
-    store: &'a Store,
+/// Reads random keys from all threads. Returns the bytes that came, and the latencies.
+fn read_all(
+    config: &Config,
+    store: &Store,
     seed: u64,
     read: Read,
-}
-
-impl Reads<'_> {
-    fn measure(&self, workload: &str, ops: u64, warm_up: bool) -> Result<Row, BenchError> {
-        if warm_up {
-            self.all(ops)?;
-        }
-        let start = Instant::now();
-        let (bytes, latencies) = self.all(ops)?;
-        let seconds = start.elapsed().as_secs_f64();
-        let percentiles = latencies.percentiles();
-        Ok(self
-            .config
-            .row(workload, (ops, seconds), percentiles, bytes))
-    }
-
-    /// Reads from all threads. Returns the bytes that came, and the latencies.
-    fn all(&self, ops: u64) -> Result<(u64, Latencies), BenchError> {
-        share_out(self.config.threads, ops, |_, share| self.share(share))
-    }
-
-    fn share(&self, ops: u64) -> Result<(u64, Latencies), BenchError> {
-        let Self { config, store, .. } = self;
+    ops: u64,
+) -> Result<(u64, Latencies), BenchError> {
+    share_out(config.threads, ops, |_, share| {
         let mut random = data::Random::new(data::fresh_seed());
         let mut latencies = Latencies::new();
         let mut buffer = Vec::new();
         let mut bytes = 0;
         let mut last = Instant::now();
-        for _ in 0..ops {
-            let key = data::key(self.seed, random.below(config.data_keys()));
-            bytes += match self.read {
+        for _ in 0..share {
+            let key = data::key(seed, random.below(config.data_keys()));
+            bytes += match read {
                 Read::Get => {
                     let value = store.get_into(&key, &mut buffer)?.map(<[u8]>::len);
                     let value = value.filter(|&bytes| bytes == config.value_bytes);
@@ -135,7 +111,7 @@ impl Reads<'_> {
             }
         }
         Ok((bytes, latencies))
-    }
+    })
 }
 
 /// Seeks `key` and goes on 100 times, and copies the beginning of each value, as db_bench does: 101 pairs.

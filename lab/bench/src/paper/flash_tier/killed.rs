@@ -1,6 +1,10 @@
 //! After SIGKILL: how long until the server serves again, and until it is as fast as it was, with a cold cache and with the warm one.
 
-use super::{Measured, SSD, stage::Standing, steady::Steady, tpcc::Tpcc};
+use super::{
+    Measured, SSD,
+    stage::Standing,
+    steady::{Steady, Tpcc},
+};
 use crate::{BenchError, rounds::median};
 
 /// The share of the steady rate that counts as reached.

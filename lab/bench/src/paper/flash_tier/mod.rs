@@ -10,7 +10,6 @@ mod killed;
 pub(super) mod loads;
 mod stage;
 mod steady;
-mod tpcc;
 
 use super::{Measured, Size, lab::Lab};
 use crate::{
@@ -21,8 +20,7 @@ use crate::{
     scratch::{ScratchDir, memory_dir},
 };
 use stage::Case;
-use steady::Steady;
-use tpcc::Tpcc;
+use steady::{Steady, Tpcc};
 
 /// What the pages go through, and where the redo log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
