@@ -54,29 +54,18 @@ fn is_small_sync(row: &Row) -> bool {
     row.text("workload") == "random_put_sync" && row.number("pair_bytes") <= Some(128.0)
 }
 
-/// Per cent that a row is below the same under uc; negative is above. None of a row under uc.
-fn percent_below_uc(row: &Row, rows: &[Row]) -> Option<f64> {
+/// A row with how much less it takes than the same under uc, in per cent; negative is more. None of a row under uc.
+fn reduced(row: &Row, rows: &[Row]) -> Option<Row> {
     let is_uc = |uc: &&Row| uc.text("policy") == "uc" && uc.agrees(row, &CELL);
     let uc = rows.iter().find(is_uc)?;
     let ratio = row.number("us_per_op")? / uc.number("us_per_op")?;
-    (row.text("policy") != "uc").then_some((1.0 - ratio) * 100.0)
+    let percent = json!({"percent_below_uc": (1.0 - ratio) * 100.0});
+    (row.text("policy") != "uc").then(|| row.clone().with(percent))
 }
 
 /// The report of these rows. `missing`: what there are no rows of, and why.
 pub(super) fn of(config: &Config, rows: Vec<Row>, missing: Vec<Row>) -> Report {
-    let reduction = |row: &Row| {
-        let percent = percent_below_uc(row, &rows)?;
-        let [store, policy, workload] =
-            ["store", "policy", "workload"].map(|name| row.text(name).to_owned());
-        Some(Row::of(json!({
-            "store": store,
-            "policy": policy,
-            "workload": workload,
-            "pair_bytes": row.get("pair_bytes"),
-            "percent_below_uc": percent,
-        })))
-    };
-    let reductions: Vec<Row> = rows.iter().filter_map(reduction).collect();
+    let reductions: Vec<Row> = rows.iter().filter_map(|row| reduced(row, &rows)).collect();
     let mut comparison = Vec::new();
     for store in STORES {
         for (what, concerns, min, max) in PAPER {
@@ -186,7 +175,8 @@ fn of_workload(rows: &[&Row], all: &[Row]) -> Table {
                 .iter()
                 .find(|row| row.text("policy") == policy.to_string());
             let us = figure(row.and_then(|row| row.number("us_per_op")));
-            match row.and_then(|row| percent_below_uc(row, all)) {
+            let reduced = row.and_then(|row| reduced(row, all));
+            match reduced.and_then(|row| row.number("percent_below_uc")) {
                 Some(percent) => format!("{us} ({percent:.0})"),
                 None => us,
             }

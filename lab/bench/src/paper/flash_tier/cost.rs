@@ -99,14 +99,19 @@ pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError
     }
     measured.add("cost", SSD, "the cache", "page found", &hits);
     measured.add("cost", SSD, "the cache", "page that comes in", &enqueues);
+    of_the_device(group.len() as u64, measured);
+    Ok(())
+}
+
+/// What the profile says of the device.
+fn of_the_device(group_bytes: u64, measured: &mut Measured) {
     if let Some(device) = Profile::built_in(SSD) {
         let us = |(fixed, transfer): (u64, u64)| (fixed + transfer) as f64 / 1e3;
         let read = us(device.read.of(PAGE as u64, false));
-        let write = us(device.write.of(group.len() as u64, false)) / f64::from(GROUP);
+        let write = us(device.write.of(group_bytes, false)) / f64::from(GROUP);
         measured.add("cost", SSD, "the device", "page found", &[read]);
         measured.add("cost", SSD, "the device", "page that comes in", &[write]);
     }
-    Ok(())
 }
 
 /// A home file of so many bytes.
