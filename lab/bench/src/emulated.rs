@@ -58,37 +58,19 @@ impl Config {
     }
 }
 
-/// A kind of request.
-#[derive(Clone, Copy)]
-struct Kind {
-    /// At the places one after the other; false: at random ones.
-    sequential: bool,
-    /// Writes; false: reads.
-    write: bool,
-    /// Bytes of a request.
-    bytes: usize,
-}
+/// Kinds of requests: fio's name, and ours.
+const KINDS: [(&str, &str); 4] = [
+    ("read", "sequential read"),
+    ("randread", "random read"),
+    ("write", "sequential write"),
+    ("randwrite", "random write"),
+];
 
-impl Kind {
-    /// All of them.
-    fn all() -> impl Iterator<Item = Self> {
-        (0..8).map(|number| Self {
-            sequential: number & 1 == 0,
-            write: number & 4 != 0,
-            bytes: SIZES[number >> 1 & 1],
-        })
-    }
-
-    /// As `random read`.
-    fn name(self) -> String {
-        let order = if self.sequential {
-            "sequential"
-        } else {
-            "random"
-        };
-        let access = if self.write { "write" } else { "read" };
-        format!("{order} {access}")
-    }
+/// Every kind in every size.
+fn requests() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
+    KINDS
+        .into_iter()
+        .flat_map(|(rw, name)| SIZES.map(|bytes| (rw, name, bytes)))
 }
 
 /// Measures one device after the other, saying which to `progress`.
@@ -118,43 +100,39 @@ fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>,
     let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
     fio.arg(option("--write_lat_log=", &log))
         .arg(format!("--runtime={SECONDS_MAX}"));
-    for kind in Kind::all() {
-        let order = if kind.sequential { "" } else { "rand" };
-        let access = if kind.write { "write" } else { "read" };
+    for (rw, _, bytes) in requests() {
         fio.args(["--name=requests", "--stonewall"])
-            .arg(format!("--rw={order}{access}"))
-            .arg(format!("--bs={}", kind.bytes))
-            .arg(format!("--io_size={}", config.calls * kind.bytes));
+            .arg(format!("--rw={rw}"))
+            .arg(format!("--bs={bytes}"))
+            .arg(format!("--io_size={}", config.calls * bytes));
     }
     said_by("fio", output(&mut fio)?)?;
-    let rows = Kind::all().zip(1..).map(|(kind, job)| {
+    let rows = requests().zip(1..).map(|((_, name, bytes), job)| {
         let path = scratch.path().join(format!("log_lat.{job}.log"));
         let text = fs::read_to_string(&path).map_err(BenchError::io("reading", &path))?;
-        Ok(row(profile, kind, &latencies_us(&text)))
+        Ok(row(profile, name, bytes, &latencies_us(&text)))
     });
     rows.collect()
 }
 
-fn row(profile: &Profile, kind: Kind, measured: &[f64]) -> Row {
-    let cost = match kind.write {
-        true => &profile.write,
-        false => &profile.read,
-    };
-    let (fixed, transfer) = cost.of(kind.bytes as u64, kind.sequential);
+fn row(profile: &Profile, name: &str, bytes: usize, measured: &[f64]) -> Row {
+    let (sequential, write) = (name.starts_with("sequential"), name.ends_with("write"));
+    let cost = if write { &profile.write } else { &profile.read };
+    let (fixed, transfer) = cost.of(bytes as u64, sequential);
     let profile_us = (fixed + transfer) as f64 / 1e3;
     let measured_us = median(measured);
     Row::of(json!({
         "profile": profile.name,
-        "kind": kind.name(),
-        "bytes": kind.bytes,
-        "sequential": kind.sequential,
-        "write": kind.write,
+        "kind": name,
+        "bytes": bytes,
+        "sequential": sequential,
+        "write": write,
         "calls": measured.len(),
         "profile_us": profile_us,
         "measured_us": measured_us,
         "deviation_percent": (measured_us / profile_us - 1.0) * 100.0,
-        "profile_mb_s": kind.bytes as f64 / profile_us,
-        "measured_mb_s": kind.bytes as f64 / measured_us,
+        "profile_mb_s": bytes as f64 / profile_us,
+        "measured_mb_s": bytes as f64 / measured_us,
     }))
 }
 

@@ -1,6 +1,6 @@
 //! Everything behind `forebay-lab`: workloads, the measurement of the device they run on, peers, reports.
 //!
-//! A benchmark here is a library call that takes a plain configuration and returns a report which serialises to
+//! A benchmark here is a library call that takes a plain configuration and returns a [`report::Report`], which serialises to
 //! JSON (each benchmark has a `table` of the same, for people). Three rules hold for all of them, and docs/benchmarks.md
 //! says how each figure is made:
 //!

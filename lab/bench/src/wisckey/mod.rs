@@ -1,12 +1,13 @@
 //! `forebay-lab wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
 //!
 //! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in modules of
-//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `stalls` (the longest put), `queue` (deletes),
-//! `scans` (short scans beside puts); `peer` does them on the peers, and `turns` says who takes part.
+//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `beside` (the longest put beside busy threads, and short
+//! scans beside puts), `queue` (deletes); `peer` does them on the peers, and `turns` says who takes part.
 //!
 //! A row of a write workload counts its drain: the clock starts with the first operation and
 //! stops when [`Store::flush`](forebay_store::Store::flush) has returned.
 
+mod beside;
 mod config;
 mod meter;
 mod overwrite;
@@ -16,8 +17,6 @@ mod queue;
 mod reads;
 mod reopen;
 mod report;
-mod scans;
-mod stalls;
 mod turns;
 mod writing;
 
@@ -91,9 +90,9 @@ fn run_one(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, BenchError> 
         Workload::Overwrite => overwrite::run(run, report),
         Workload::Reads => reads::run(run, report),
         Workload::Reopen => reopen::run(run, report),
-        Workload::Stalls => stalls::run(small, report),
+        Workload::Stalls => beside::stalls(small, report),
         Workload::Queue => queue::run(small, report),
-        Workload::Scans => scans::run(small, report),
+        Workload::Scans => beside::scans(small, report),
     }?;
     Ok(Vec::new())
 }

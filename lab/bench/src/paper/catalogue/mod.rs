@@ -1,6 +1,7 @@
 //! Every experiment, with the papers' figures as the papers state them: a TOML file for each paper, read once.
 //!
-//! A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [panel, series, [x, …]]`; a figure is
+//! `measurement` names one of [`MEASUREMENTS`](super::MEASUREMENTS); `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
+//! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [panel, series, [x, …]]`; a figure is
 //! `"panel | series | x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without `below`, `above` says both.
 //! A `paper` figure may be a range, `inf` where it is open.
 
@@ -77,7 +78,10 @@ fn read(id: &'static str, text: &str) -> (Paper, Vec<Experiment>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::claims::Ours::{Below, Ratio, Spread, Value};
+    use crate::paper::{
+        MEASUREMENTS,
+        claims::Ours::{Below, Ratio, Spread, Value},
+    };
     use std::collections::BTreeSet;
 
     #[test]
@@ -95,6 +99,17 @@ mod tests {
             let claims = &experiment.claims;
             let is_told = claims.is_empty() || claims.iter().any(|claim| claim.headline);
             assert!(is_told, "{id}");
+        }
+    }
+
+    #[test]
+    fn every_measurement_is_there_and_needs_no_less_at_the_papers_size() {
+        for experiment in ALL.iter() {
+            let is_its = |(name, _): &(&str, _)| *name == experiment.measurement;
+            assert!(MEASUREMENTS.iter().any(is_its), "{}", experiment.id);
+            for needs in [experiment.disk_mib, experiment.memory_mib] {
+                assert!(needs.is_sorted() && needs[0] <= 1088, "{}", experiment.id);
+            }
         }
     }
 
