@@ -17,7 +17,10 @@ use crate::{
     scratch::ScratchDir,
 };
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
 /// device.
@@ -102,7 +105,7 @@ impl Config {
 }
 
 /// Microseconds an operation, by workload.
-type Measured = Vec<(&'static str, f64)>;
+type Measured = BTreeMap<&'static str, f64>;
 
 /// Runs it all. `note` is told what is being done.
 ///
@@ -148,8 +151,8 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     measured.sort_by_key(|(case, _)| *case);
     for ((store, pair_bytes, policy), rounds) in measured {
         for workload in WORKLOADS {
-            let its = rounds.iter().flatten().filter(|(of, _)| *of == workload);
-            let us: Vec<f64> = its.map(|(_, us)| *us).collect();
+            let its = rounds.iter().filter_map(|round| round.get(workload));
+            let us: Vec<f64> = its.copied().collect();
             if !us.is_empty() {
                 let row = report::row(store, policy, workload, pair_bytes, &us);
                 rows.push(row.with(json!({"ops": config.pairs})));

@@ -104,6 +104,9 @@ pub struct Experiment {
     /// The paper, as in `P1`.
     #[serde(skip)]
     pub paper: &'static str,
+    /// What the paper is about, and who wrote it.
+    #[serde(skip)]
+    pub paper_title: String,
     /// Which figure, and what it shows.
     pub title: String,
     /// What ours does, in a few sentences.

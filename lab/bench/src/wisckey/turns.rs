@@ -104,30 +104,3 @@ impl Run<'_> {
         self.take_turns(report, &[ours], what, |_| measure())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_come_in_the_order_of_the_contestants_and_are_median_rounds() {
-        let config = Config::default();
-        let all = contestants(&config);
-        let mut report = Report::new("wisckey", json!({}));
-        let run = Run {
-            config: &config,
-            scratch: Path::new(""),
-            note: &|_| (),
-        };
-        let mut turns = 0;
-        run.take_turns(&mut report, &all, "put", |_| {
-            turns += 1;
-            Ok(Row::of(json!({"ops_per_s": 1 + (turns - 1) / all.len()})))
-        })
-        .unwrap();
-        let variants: Vec<_> = report.rows.iter().map(|r| r.text("variant")).collect();
-        assert_eq!(variants, ["fsync", "nosync", "single", "double"]);
-        assert_eq!(report.rows[0].number("ops_per_s"), Some(2.0));
-        assert_eq!(report.rows[0].number("ops_per_s_span.max"), Some(3.0));
-    }
-}

@@ -9,15 +9,6 @@ use super::Experiment;
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// A paper.
-#[derive(Clone, Debug)]
-pub struct Paper {
-    /// `P1` to `P5`.
-    pub id: &'static str,
-    /// What it is about, and who wrote it.
-    pub title: String,
-}
-
 /// A paper's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,22 +30,18 @@ const FILES: [(&str, &str); 5] = [
     ("P5", include_str!("p5.toml")),
 ];
 
-static READ: LazyLock<Vec<(Paper, Vec<Experiment>)>> =
-    LazyLock::new(|| FILES.map(|(id, text)| read(id, text)).into());
-
-/// The papers.
-pub static PAPERS: LazyLock<Vec<Paper>> =
-    LazyLock::new(|| READ.iter().map(|(paper, _)| paper.clone()).collect());
-
 /// All experiments, in the order in which they are run and shown.
-pub static ALL: LazyLock<Vec<Experiment>> =
-    LazyLock::new(|| READ.iter().flat_map(|(_, all)| all.clone()).collect());
+pub static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
+    let papers = FILES.into_iter();
+    papers.flat_map(|(id, text)| read(id, text)).collect()
+});
 
-fn read(id: &'static str, text: &str) -> (Paper, Vec<Experiment>) {
+fn read(id: &'static str, text: &str) -> Vec<Experiment> {
     // The files are a part of this program.
     let mut file: File = toml::from_str(text).unwrap_or_else(|e| unreachable!("{id}: {e}"));
     for experiment in &mut file.experiments {
         experiment.paper = id;
+        experiment.paper_title.clone_from(&file.title);
         experiment.setup.clone_from(&file.setup);
         for claim in &mut experiment.claims {
             if claim.below.is_empty() {
@@ -68,11 +55,7 @@ fn read(id: &'static str, text: &str) -> (Paper, Vec<Experiment>) {
             }
         }
     }
-    let paper = Paper {
-        id,
-        title: file.title,
-    };
-    (paper, file.experiments)
+    file.experiments
 }
 
 #[cfg(test)]
@@ -88,9 +71,9 @@ mod tests {
     fn every_experiment_has_an_id_of_its_own_its_papers_setup_and_a_headline() {
         let ids: BTreeSet<_> = ALL.iter().map(|experiment| &experiment.id).collect();
         assert_eq!((ids.len(), ALL.len()), (18, 18));
-        for paper in PAPERS.iter() {
-            let is_its = |experiment: &Experiment| experiment.paper == paper.id;
-            assert!(ALL.iter().any(is_its), "{} has no experiment", paper.id);
+        for (paper, _) in FILES {
+            let is_its = |experiment: &Experiment| experiment.paper == paper;
+            assert!(ALL.iter().any(is_its), "{paper} has no experiment");
         }
         for experiment in ALL.iter() {
             let id = &experiment.id;
