@@ -2,9 +2,9 @@
 //! inconsistent one is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_bench::mariadb::{
-    server::{self, DATABASE, Launch, Server},
-    workload::{Measured, Scripts, Workload},
+use forebay_bench::{
+    mariadb::server::{self, DATABASE, Launch, Server},
+    sysbench::{Measured, Scripts, Workload},
 };
 use tempfile::TempDir;
 

@@ -80,8 +80,8 @@ pub enum Ours {
     Ratio(Cell, Cell),
     /// The figure itself.
     Value(Cell),
-    /// By how many percent the largest is above the smallest, among these x.
-    Spread(String, String, Vec<String>),
+    /// By how many percent the largest of these is above the smallest.
+    Spread(Vec<Cell>),
     /// By how many percent the first is below the second: the smallest and the largest among the x are the span.
     Below(Cell, Cell),
 }
@@ -152,19 +152,12 @@ impl Claim {
                     max: below(ratio.min),
                 })
             }
-            Ours::Spread(panel, series, xs) => {
-                let cell = |x: &String| Cell {
-                    panel: panel.clone(),
-                    series: series.clone(),
-                    x: x.clone(),
-                };
-                let figures: Vec<f64> = xs
-                    .iter()
-                    .filter_map(|x| at(&cell(x)).first()?.value)
-                    .collect();
+            Ours::Spread(cells) => {
+                let figures = cells.iter().filter_map(|cell| at(cell).first()?.value);
+                let figures: Vec<f64> = figures.collect();
                 let span = span(&figures);
                 let value = (span.max / span.min - 1.0) * 100.0;
-                let is_whole = figures.len() == xs.len() && value.is_finite();
+                let is_whole = figures.len() == cells.len() && value.is_finite();
                 is_whole.then(|| Estimate::spanning(value, &[value]))
             }
         }
@@ -196,7 +189,7 @@ impl Claim {
     pub fn panel(&self) -> &str {
         match &self.ours {
             Ours::Ratio(cell, _) | Ours::Below(cell, _) | Ours::Value(cell) => &cell.panel,
-            Ours::Spread(panel, ..) => panel,
+            Ours::Spread(cells) => cells.first().map_or("", |cell| &cell.panel),
         }
     }
 
@@ -367,10 +360,8 @@ mod tests {
 
     #[test]
     fn a_spread_needs_all_its_sizes() {
-        let spread_over = |xs: [&str; 2]| {
-            let xs = xs.map(str::to_owned).to_vec();
-            claim(Ours::Spread("sets".to_owned(), "forebay".to_owned(), xs))
-        };
+        let spread_over =
+            |xs: [&str; 2]| claim(Ours::Spread(xs.map(|x| cell("forebay", x)).to_vec()));
         let spread = spread_over(["32 B", "8 KiB"]);
         assert!((spread.ours(&rows(), "here").unwrap().value - 150.0).abs() < 1e-9);
         let spread = spread_over(["32 B", "1 MiB"]);

@@ -17,10 +17,10 @@ use super::{
 use crate::{
     BenchError,
     contest::{Mode, Pools, Syncs},
+    mix,
     place::HERE,
     processes::find_program,
     redis::{
-        mix,
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::{Connection, Reply, expect_ok, unexpected},
         stage::Rewrites,

@@ -8,10 +8,11 @@ use super::{
 use crate::{
     BenchError,
     contest::Mode,
+    mix,
     place::HERE,
     processes::status_bytes,
     redis::{
-        load, mix,
+        load,
         modes::{EVERYSEC, FOREBAY, NVM},
         stage::Rewrites,
     },

@@ -8,9 +8,9 @@ use super::{
 use crate::{
     BenchError,
     contest::Mode,
+    mix::{self, Mix},
     place::HERE,
     redis::{
-        mix::{self, Mix},
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::expect_ok,
         stage::Rewrites,

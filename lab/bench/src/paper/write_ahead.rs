@@ -10,13 +10,11 @@ use crate::{
     BenchError,
     contest::{Around, Contender, FOREBAY, Mode, PLAIN, Pools},
     device::{self, Effort},
-    mariadb::{
-        server::{self, Server},
-        workload::{self, MYROCKS, Scripts, Workload},
-    },
+    mariadb::server::{self, Server},
     processes::find_program,
     rounds::in_turn,
     scratch::{ScratchDir, memory_dir},
+    sysbench::{self, MYROCKS, Scripts, Workload},
 };
 use rustix::process::Signal;
 use std::{
@@ -256,7 +254,7 @@ impl Setup<'_> {
     }
 
     /// Lets a series' server work for a turn.
-    fn turn(&self, series: &Series, clients: u64) -> Result<workload::Measured, BenchError> {
+    fn turn(&self, series: &Series, clients: u64) -> Result<sysbench::Measured, BenchError> {
         let seconds = seconds(self.lab.size);
         series.signal(Signal::CONT);
         let done = self.scripts.run(&series.server, clients, seconds);

@@ -1,7 +1,7 @@
 //! Every experiment, with the papers' figures as the papers state them: a TOML file for each paper, read once.
 //!
-//! `measurement` names one of [`MEASUREMENTS`](super::MEASUREMENTS); `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
-//! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [panel, series, [x, …]]`; a figure is
+//! `measurement` names one of `paper::MEASUREMENTS`; `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
+//! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [figure, …]`; a figure is
 //! `"panel | series | x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without `below`, `above` says both.
 //! A `paper` figure may be a range, `inf` where it is open.
 
@@ -63,7 +63,10 @@ mod tests {
     use super::*;
     use crate::paper::{
         MEASUREMENTS,
-        claims::Ours::{Below, Ratio, Spread, Value},
+        claims::{
+            Cell,
+            Ours::{Below, Ratio, Spread, Value},
+        },
     };
     use std::collections::BTreeSet;
 
@@ -100,12 +103,12 @@ mod tests {
     fn claims_are_about_panels_that_their_experiment_has_and_give_reasons() {
         for experiment in ALL.iter() {
             for claim in &experiment.claims {
-                let panels = match &claim.ours {
-                    Ratio(over, under) | Below(over, under) => vec![&over.panel, &under.panel],
-                    Value(cell) => vec![&cell.panel],
-                    Spread(panel, ..) => vec![panel],
+                let cells = match &claim.ours {
+                    Ratio(over, under) | Below(over, under) => vec![over, under],
+                    Value(cell) => vec![cell],
+                    Spread(cells) => cells.iter().collect(),
                 };
-                for panel in panels {
+                for Cell { panel, .. } in cells {
                     let is_there = experiment.panels.iter().any(|mine| mine.id == *panel);
                     assert!(is_there, "{}: {panel}", experiment.id);
                 }

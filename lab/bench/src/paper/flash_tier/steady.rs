@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     BenchError,
-    mariadb::workload::{Measured as Done, Scripts, Workload},
     rounds::{median, span},
+    sysbench::{Measured as Done, Scripts, Workload},
 };
 use forebay_pages::Status;
 use std::{fmt, path::Path, time::Instant};

@@ -1,7 +1,9 @@
 //! LinkBench and TPC-C (`lab/sysbench/` of the sources): sysbench scripts, which this program carries with it.
 
-use super::server::{DATABASE, Server, program, run_sysbench};
-use crate::BenchError;
+use crate::{
+    BenchError,
+    mariadb::server::{DATABASE, Server, program, run_sysbench},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -12,7 +14,7 @@ use std::{
 
 /// Files of `lab/sysbench/`, each with its path there.
 macro_rules! files {
-    ($($path:literal),*) => { [$(($path, include_str!(concat!("../../../sysbench/", $path)))),*] };
+    ($($path:literal),*) => { [$(($path, include_str!(concat!("../../sysbench/", $path)))),*] };
 }
 
 /// The scripts.

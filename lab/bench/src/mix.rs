@@ -3,12 +3,12 @@
 //! One thread serves all connections, each with one request in flight, as redis-benchmark does: it waits until answers have come, takes
 //! the time of each, and sends the next request on the same connection.
 
-use super::resp::{Connection, Reply, expect_ok};
 use crate::{
     BenchError,
     contest::Sample,
     data::{Random, fresh_seed},
     histogram::Latencies,
+    redis::resp::{Connection, Reply, expect_ok},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
