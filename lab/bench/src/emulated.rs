@@ -7,15 +7,18 @@ use crate::{
     BenchError,
     place::on_device,
     processes::{find_program, output, said_by},
-    report::{Column, Table, figure},
+    report::{
+        self, Field, Report, Row,
+        Shown::{Figure, Text, Whole},
+    },
     rounds::median,
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use forebay_device::Profile;
 use forebay_measure::server::option;
-use serde::Serialize;
+use serde_json::json;
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -55,59 +58,19 @@ impl Config {
     }
 }
 
-/// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Kind {
-    /// Bytes of a request.
-    pub bytes: usize,
-    /// At the places one after the other; false: at random ones.
-    pub sequential: bool,
-    /// Writes; false: reads.
-    pub write: bool,
-}
+/// Kinds of requests: fio's name, and ours.
+const KINDS: [(&str, &str); 4] = [
+    ("read", "sequential read"),
+    ("randread", "random read"),
+    ("write", "sequential write"),
+    ("randwrite", "random write"),
+];
 
-/// As `random read, 4 KiB`.
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let order = if self.sequential {
-            "sequential"
-        } else {
-            "random"
-        };
-        let access = if self.write { "write" } else { "read" };
-        write!(f, "{order} {access}, {} KiB", self.bytes >> 10)
-    }
-}
-
-/// One kind of request to one device.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// The profile's name.
-    pub profile: String,
-    /// The kind.
-    #[serde(flatten)]
-    pub kind: Kind,
-    /// Calls that were measured.
-    pub calls: usize,
-    /// What the profile says, microseconds.
-    pub profile_us: f64,
-    /// The median of what was measured, microseconds.
-    pub measured_us: f64,
-    /// How much more that is, per cent.
-    pub deviation_percent: f64,
-    /// What the profile says, 10^6 bytes a second.
-    pub profile_mb_s: f64,
-    /// What was measured, 10^6 bytes a second.
-    pub measured_mb_s: f64,
-}
-
-/// All devices.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// "device".
-    pub bench: &'static str,
-    /// Kinds of requests, device by device.
-    pub rows: Vec<Row>,
+/// Every kind in every size.
+fn requests() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
+    KINDS
+        .into_iter()
+        .flat_map(|(rw, name)| SIZES.map(|bytes| (rw, name, bytes)))
 }
 
 /// Measures one device after the other, saying which to `progress`.
@@ -124,8 +87,8 @@ pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchErro
         rows.extend(of_device(config, name, &profile)?);
     }
     Ok(Report {
-        bench: "device",
         rows,
+        ..Report::new("device", json!({}))
     })
 }
 
@@ -137,51 +100,40 @@ fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>,
     let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
     fio.arg(option("--write_lat_log=", &log))
         .arg(format!("--runtime={SECONDS_MAX}"));
-    let mut kinds = Vec::new();
-    for write in [false, true] {
-        for bytes in SIZES {
-            kinds.extend([true, false].map(|sequential| Kind {
-                bytes,
-                sequential,
-                write,
-            }));
-        }
-    }
-    for kind in &kinds {
-        let order = if kind.sequential { "" } else { "rand" };
-        let access = if kind.write { "write" } else { "read" };
+    for (rw, _, bytes) in requests() {
         fio.args(["--name=requests", "--stonewall"])
-            .arg(format!("--rw={order}{access}"))
-            .arg(format!("--bs={}", kind.bytes))
-            .arg(format!("--io_size={}", config.calls * kind.bytes));
+            .arg(format!("--rw={rw}"))
+            .arg(format!("--bs={bytes}"))
+            .arg(format!("--io_size={}", config.calls * bytes));
     }
     said_by("fio", output(&mut fio)?)?;
-    let rows = kinds.into_iter().zip(1..).map(|(kind, job)| {
+    let rows = requests().zip(1..).map(|((_, name, bytes), job)| {
         let path = scratch.path().join(format!("log_lat.{job}.log"));
         let text = fs::read_to_string(&path).map_err(BenchError::io("reading", &path))?;
-        Ok(row(profile, kind, &latencies_us(&text)))
+        Ok(row(profile, name, bytes, &latencies_us(&text)))
     });
     rows.collect()
 }
 
-fn row(profile: &Profile, kind: Kind, measured: &[f64]) -> Row {
-    let cost = match kind.write {
-        true => &profile.write,
-        false => &profile.read,
-    };
-    let (fixed, transfer) = cost.of(kind.bytes as u64, kind.sequential);
+fn row(profile: &Profile, name: &str, bytes: usize, measured: &[f64]) -> Row {
+    let (sequential, write) = (name.starts_with("sequential"), name.ends_with("write"));
+    let cost = if write { &profile.write } else { &profile.read };
+    let (fixed, transfer) = cost.of(bytes as u64, sequential);
     let profile_us = (fixed + transfer) as f64 / 1e3;
     let measured_us = median(measured);
-    Row {
-        profile: profile.name.clone(),
-        kind,
-        calls: measured.len(),
-        profile_us,
-        measured_us,
-        deviation_percent: (measured_us / profile_us - 1.0) * 100.0,
-        profile_mb_s: kind.bytes as f64 / profile_us,
-        measured_mb_s: kind.bytes as f64 / measured_us,
-    }
+    Row::of(json!({
+        "profile": profile.name,
+        "kind": name,
+        "bytes": bytes,
+        "sequential": sequential,
+        "write": write,
+        "calls": measured.len(),
+        "profile_us": profile_us,
+        "measured_us": measured_us,
+        "deviation_percent": (measured_us / profile_us - 1.0) * 100.0,
+        "profile_mb_s": bytes as f64 / profile_us,
+        "measured_mb_s": bytes as f64 / measured_us,
+    }))
 }
 
 /// fio's log: a line a call, `milliseconds since the start, nanoseconds, …`.
@@ -192,21 +144,21 @@ fn latencies_us(log: &str) -> Vec<f64> {
     ns.map(|ns| ns / 1e3).collect()
 }
 
+const COLUMNS: [Field; 8] = [
+    ("device", "profile", Text),
+    ("request", "kind", Text),
+    ("bytes", "bytes", Whole),
+    ("profile µs", "profile_us", Figure),
+    ("measured µs", "measured_us", Figure),
+    ("deviation %", "deviation_percent", Figure),
+    ("profile MB/s", "profile_mb_s", Figure),
+    ("measured MB/s", "measured_mb_s", Figure),
+];
+
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let columns: [Column<&Row>; 7] = [
-        ("device", |row| row.profile.clone()),
-        ("request", |row| row.kind.to_string()),
-        ("profile µs", |row| figure(Some(row.profile_us))),
-        ("measured µs", |row| figure(Some(row.measured_us))),
-        ("deviation %", |row| {
-            format!("{:+.1}", row.deviation_percent)
-        }),
-        ("profile MB/s", |row| figure(Some(row.profile_mb_s))),
-        ("measured MB/s", |row| figure(Some(row.measured_mb_s))),
-    ];
-    Table::of(&columns, &report.rows).render()
+    report::table(&COLUMNS, &report.rows).render()
 }
 
 /// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a call at a time. Which calls is to be added.

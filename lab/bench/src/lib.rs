@@ -1,6 +1,6 @@
 //! Everything behind `forebay-lab`: workloads, the measurement of the device they run on, peers, reports.
 //!
-//! A benchmark here is a library call that takes a plain configuration and returns a report which serialises to
+//! A benchmark here is a library call that takes a plain configuration and returns a [`report::Report`], which serialises to
 //! JSON (each benchmark has a `table` of the same, for people). Three rules hold for all of them, and docs/benchmarks.md
 //! says how each figure is made:
 //!
@@ -11,25 +11,25 @@
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
 //! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; `place` (what files are on); `perf`;
 //! [`pool_bench`], [`wisckey`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the
-//! benchmarks). Those of databases are [`forebay_databases`], to which [`redis`] and [`mariadb`] add what the papers ask.
+//! benchmarks). Those of databases are [`forebay_databases`], to which [`sysbench`] and `mix` add what the papers ask.
 
 pub mod clock;
 pub mod emulated;
 pub mod fam;
 pub mod histogram;
-pub mod mariadb;
+mod mix;
 pub mod paper;
 pub mod peers;
 mod perf;
 mod place;
 pub mod pool_bench;
 pub mod processes;
-pub mod redis;
 pub mod report;
 pub mod scratch;
+pub mod sysbench;
 mod threads;
 pub mod wisckey;
 
-pub use forebay_databases::{contest, postgres, rocksdb, sql, sqlite};
+pub use forebay_databases::{contest, mariadb, postgres, redis, rocksdb, sql, sqlite};
 pub(crate) use forebay_measure::units;
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};

@@ -5,7 +5,7 @@
 
 use crate::{
     BenchError,
-    processes::{find_program, said_by},
+    processes::{find_program, output, said_by},
     rocksdb::db_bench,
     units::named,
 };
@@ -60,16 +60,24 @@ impl Peer {
         }
     }
 
+    /// Of a store that is linked to a C program of ours: that, the header that it includes, and Debian's package of both.
+    fn in_c(self) -> Option<[&'static str; 3]> {
+        let leveldb = include_str!("../programs/leveldb.c");
+        let lmdb = include_str!("../programs/lmdb.c");
+        match self {
+            Self::LevelDb => Some([leveldb, "leveldb/c.h", "libleveldb-dev"]),
+            Self::Lmdb => Some([lmdb, "lmdb.h", "liblmdb-dev"]),
+            _ => None,
+        }
+    }
+
     /// Checks that it is installed, or can be built.
     ///
     /// # Errors
     /// In words, that it is not, and the remedy.
     pub fn check(self) -> Result<(), String> {
-        let (header, package) = match self {
-            Self::RocksDb | Self::RocksDbBlob => return db_bench::program().map(drop),
-            Self::Fjall | Self::Redb => return find_peers().map(drop),
-            Self::LevelDb => ("leveldb/c.h", "libleveldb-dev"),
-            Self::Lmdb => ("lmdb.h", "liblmdb-dev"),
+        let Some([_, header, package]) = self.in_c() else {
+            return self.installed().map(drop);
         };
         match find_program("cc") {
             Some(_) if Path::new("/usr/include").join(header).exists() => Ok(()),
@@ -79,30 +87,29 @@ impl Peer {
         }
     }
 
+    fn installed(self) -> Result<PathBuf, String> {
+        match self {
+            Self::RocksDb | Self::RocksDbBlob => db_bench::program(),
+            _ => find_peers(),
+        }
+    }
+
     /// Its program, which is built in `dir` if it is one of the C programs.
     ///
     /// # Errors
     /// [`BenchError::Config`] that it is not installed; I/O errors, and what the compiler says.
     pub(crate) fn program(self, dir: &Path) -> Result<PathBuf, BenchError> {
-        let found = match self {
-            Self::RocksDb | Self::RocksDbBlob => db_bench::program(),
-            Self::Fjall | Self::Redb => find_peers(),
-            Self::LevelDb => return self.build(dir, include_str!("../programs/leveldb.c")),
-            Self::Lmdb => return self.build(dir, include_str!("../programs/lmdb.c")),
+        let Some([code, ..]) = self.in_c() else {
+            let missing = |missing| BenchError::Config(format!("{self} is {missing}"));
+            return self.installed().map_err(missing);
         };
-        found.map_err(|missing| BenchError::Config(format!("{self} is {missing}")))
-    }
-
-    fn build(self, dir: &Path, code: &str) -> Result<PathBuf, BenchError> {
         let (source, program) = (dir.join(format!("{self}.c")), dir.join(self.name()));
         fs::write(&source, code).map_err(BenchError::io("writing", &source))?;
-        let built = Command::new("cc")
-            .args(["-O2", "-o"])
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-o"])
             .args([&program, &source])
-            .arg(format!("-l{self}"))
-            .output()
-            .map_err(BenchError::io("building", &source))?;
-        said_by("cc", built)?;
+            .arg(format!("-l{self}"));
+        said_by("cc", output(&mut cc)?)?;
         Ok(program)
     }
 }
@@ -133,17 +140,4 @@ fn find_peers() -> Result<PathBuf, String> {
         .ok_or_else(|| {
             format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_is_called_by_its_name() {
-        for peer in Peer::ALL {
-            assert_eq!(peer.name().parse(), Ok(peer));
-        }
-        assert!("oracle".parse::<Peer>().unwrap_err().contains("leveldb"));
-    }
 }

@@ -1,4 +1,5 @@
-//! What a workload's files are on: this machine's disk, or a device that `forebay-lab run --device` emulates.
+//! What a workload's files are on: this machine's disk, or a device that `forebay-lab run --device` emulates. Its name in reports is [`HERE`] or that
+//! of the device's profile.
 
 use forebay_databases::contest::around::device_argument;
 use std::{
@@ -6,31 +7,12 @@ use std::{
     process::Command,
 };
 
-/// What a workload's files are on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The disk under the directory that was asked for.
-    Here,
-    /// An emulated device, by its profile's name.
-    Emulated(&'static str),
-}
+/// The disk under the directory that was asked for.
+pub const HERE: &str = "this disk";
 
-impl Place {
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Here => "this disk",
-            Self::Emulated(profile) => profile,
-        }
-    }
-
-    /// The emulated device's profile.
-    pub fn profile(self) -> Option<&'static str> {
-        match self {
-            Self::Here => None,
-            Self::Emulated(profile) => Some(profile),
-        }
-    }
+/// The profile of the emulated device that a place is.
+pub fn profile(place: &str) -> Option<&str> {
+    (place != HERE).then_some(place)
 }
 
 /// The laboratory's program, which lies beside `forebay`: for runs on emulated devices, and measurements that start it again.

@@ -10,7 +10,12 @@
 use crate::{
     BenchError,
     histogram::Latencies,
-    rounds::{Span, median, span, take_turns},
+    report::{
+        self, Field, Report, Row,
+        Shown::{self, Figure, Text},
+        notes,
+    },
+    rounds::{median, take_turns},
     scratch::{self, PoolSource, ScratchMedia},
 };
 use forebay_device::memory::Profile;
@@ -18,15 +23,13 @@ use forebay_measure::lane::{drain_all, with_drain};
 use forebay_pool::{ClaimOptions, Lane, persist::Persist};
 use members::Members;
 pub use members::serve;
-use serde::Serialize;
+use serde_json::{Value, json};
 use slices::{Slice, appended, copies, timed};
 use std::time::Duration;
-pub use table::table;
 use uuid::Uuid;
 
 mod members;
 mod slices;
-mod table;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -49,22 +52,6 @@ pub struct Config {
     pub rounds: usize,
     /// Seconds of one slice: one size, one number of threads, appends or floor.
     pub slice_seconds: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            pool: PoolSource::Emulated,
-            profile: None,
-            segment_bytes: 64 << 20,
-            sizes: vec![64, 512, 4096, 65536],
-            threads: vec![1, 2, 4, 8, 16],
-            processes: Vec::new(),
-            member: Vec::new(),
-            rounds: 7,
-            slice_seconds: 0.2,
-        }
-    }
 }
 
 impl Config {
@@ -101,57 +88,6 @@ impl Config {
 /// Segments of the lane: one is written, one is released, and one is in reserve.
 const BUFFERS: u16 = 3;
 
-/// A whole run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// `pool`.
-    pub bench: &'static str,
-    /// The medium in words.
-    pub medium: String,
-    /// What it survives, in words.
-    pub survives: String,
-    /// The instructions: for copies, and for flushing lines written otherwise.
-    pub instructions: (&'static str, &'static str),
-    /// Bytes of a segment.
-    pub segment_bytes: u64,
-    /// Rounds.
-    pub rounds: usize,
-    /// The rows.
-    pub rows: Vec<Row>,
-    /// What to know when reading the figures.
-    pub notes: Vec<String>,
-}
-
-/// One size with one number of threads. Times are per operation as its thread sees it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// Payload bytes.
-    pub bytes: usize,
-    /// Threads on the lane, or of each process on it.
-    pub threads: usize,
-    /// Processes on a shared lane; `null` for threads on a lane of one process.
-    pub processes: Option<usize>,
-    /// Appends counted, all rounds.
-    pub ops: u64,
-    /// Median over the rounds.
-    pub append_ns: f64,
-    /// Fastest and slowest round.
-    pub append_ns_span: Span,
-    /// Payload bytes, all threads together, 10^6 a second.
-    pub append_mb_s: f64,
-    /// Appends of all threads (processes) together over those of one; `null` where one was not measured.
-    pub of_one_thread: Option<f64>,
-    /// Of 1,000 appends 999 took at most so many microseconds: in slices of their own, of all rounds together, since the clock
-    /// is read around each.
-    pub append_p999_us: Option<f64>,
-    /// The bare copy and fence; `null` where no second medium of the kind can be had.
-    pub floor_ns: Option<f64>,
-    /// Fastest and slowest round.
-    pub floor_ns_span: Option<Span>,
-    /// Median over the rounds of append over floor.
-    pub ratio: Option<f64>,
-}
-
 /// Runs it. `note` is told what is being measured.
 ///
 /// # Errors
@@ -177,52 +113,45 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         .label("forebay-lab pool");
     let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim)?;
     drop(recovered);
-    let mut notes = Vec::new();
-    if floor.is_none() {
-        notes.push("no floor: there is no second medium of this kind beside the pool".to_owned());
-    }
-    if pool.is_emulated() {
-        notes.push("the pool is emulated: the speed is that of ordinary memory".to_owned());
-    }
     let cases = config.cases(lane.payload_max());
-    if config.sizes.iter().any(|&bytes| bytes > lane.payload_max()) {
-        notes.push(format!(
-            "sizes above {} bytes do not fit into half a segment and were left out",
-            lane.payload_max()
-        ));
-    }
     let mut members = match config.processes.iter().max() {
         Some(&count) => Some(Members::start(pool, &config.member, count)?),
         None => None,
     };
     let rows = with_drain(&lane, || {
-        measure(
-            config,
-            &cases,
-            (&lane, members.as_mut()),
-            floor.as_ref(),
-            note,
-        )
+        let lanes = (&lane, members.as_mut());
+        measure(config, &cases, lanes, floor.as_ref(), note)
     });
-    if members.is_some_and(|members| !members.end()) {
-        notes.push("the shared lane could not be given back to the pool".to_owned());
-    }
+    let is_given_back = members.is_none_or(Members::end);
     drain_all(&lane)?;
-    if !lane.remove() {
-        let why = "something in it was not drained";
-        notes.push(format!(
-            "the lane could not be removed from the pool: {why}"
-        ));
-    }
+    let payload_max = lane.payload_max();
+    let notes = [
+        floor.is_none().then(|| {
+            "no floor: there is no second medium of this kind beside the pool".to_owned()
+        }),
+        pool.is_emulated()
+            .then(|| "the pool is emulated: the speed is that of ordinary memory".to_owned()),
+        config.sizes.iter().any(|&bytes| bytes > payload_max).then(|| {
+            format!("sizes above {payload_max} bytes do not fit into half a segment and were left out")
+        }),
+        (!is_given_back)
+            .then(|| "the shared lane could not be given back to the pool".to_owned()),
+        (!lane.remove()).then(|| {
+            "the lane could not be removed from the pool: something in it was not drained".to_owned()
+        }),
+    ];
+    let about = json!({
+        "medium": pool.describe(),
+        "survives": pool.durability().to_string(),
+        // For copies, and for flushing lines written otherwise.
+        "instructions": Persist::detect().names(),
+        "segment_bytes": segment_bytes,
+        "rounds": config.rounds,
+    });
     Ok(Report {
-        bench: "pool",
-        medium: pool.describe(),
-        survives: pool.durability().to_string(),
-        instructions: Persist::detect().names(),
-        segment_bytes,
-        rounds: config.rounds,
         rows: rows?,
-        notes,
+        notes: notes.into_iter().flatten().collect(),
+        ..Report::new("pool", about)
     })
 }
 
@@ -240,6 +169,16 @@ impl Case {
     fn threads(self) -> usize {
         self.writers / self.processes.unwrap_or(1)
     }
+
+    /// Who appends, in words.
+    fn who(self) -> String {
+        match self.processes {
+            Some(1) if self.writers > 1 => format!("{} of 1 process", self.writers),
+            Some(1) => "1 process".to_owned(),
+            Some(processes) => format!("{processes} processes"),
+            None => self.writers.to_string(),
+        }
+    }
 }
 
 /// All cases, round after round.
@@ -252,15 +191,7 @@ fn measure(
 ) -> Result<Vec<Row>, BenchError> {
     let slice = Duration::from_secs_f64(config.slice_seconds);
     let rounds = take_turns(cases, config.rounds, |case| {
-        let processes = match case.processes {
-            Some(processes) => format!("{processes} processes of "),
-            None => String::new(),
-        };
-        let threads = case.threads();
-        note(&format!(
-            "{} bytes, {processes}{threads} threads",
-            case.bytes
-        ));
+        note(&format!("{} bytes, threads: {}", case.bytes, case.who()));
         let floor = floor.map(|floor| copies(*case, &*floor.media, slice));
         let (append, latencies) = match (members.as_mut(), case.processes) {
             (Some(members), Some(processes)) => {
@@ -280,15 +211,25 @@ fn measure(
     })?;
     let cases = cases.iter().zip(rounds);
     let mut rows: Vec<Row> = cases.map(|(case, rounds)| row(*case, &rounds)).collect();
-    let key = |row: &Row| (row.bytes, row.processes.is_some());
-    let alone: Vec<_> = rows
-        .iter()
-        .filter(|row| row.threads * row.processes.unwrap_or(1) == 1)
-        .map(|row| (key(row), row.append_mb_s))
-        .collect();
+    let all = rows.clone();
     for row in &mut rows {
-        let one = alone.iter().find(|(of, _)| *of == key(row));
-        row.of_one_thread = one.map(|(_, one)| row.append_mb_s / one);
+        let is_shared = |row: &Row| row.number("processes").is_some();
+        let is_alone = |one: &&Row| {
+            let writers = one
+                .number("threads")
+                .zip(one.number("processes").or(Some(1.0)));
+            let same_kind = is_shared(one) == is_shared(row) && one.agrees(row, &["bytes"]);
+            same_kind && writers == Some((1.0, 1.0))
+        };
+        let alone = all
+            .iter()
+            .find(is_alone)
+            .and_then(|one| one.number("append_mb_s"));
+        let of_one = row
+            .number("append_mb_s")
+            .zip(alone)
+            .map(|(all, one)| all / one);
+        row.add(json!({"of_one_thread": of_one}));
     }
     Ok(rows)
 }
@@ -300,6 +241,7 @@ struct Round {
     latencies: Latencies,
 }
 
+/// The row of a case: times are per operation as its thread sees it, medians of the rounds.
 fn row(case: Case, rounds: &[Round]) -> Row {
     let append_ns: Vec<f64> = rounds.iter().map(|round| round.append.ns()).collect();
     let floors = rounds.iter().filter_map(|round| round.floor.as_ref());
@@ -310,46 +252,57 @@ fn row(case: Case, rounds: &[Round]) -> Row {
     for round in rounds {
         latencies.merge(&round.latencies);
     }
-    let measured = !floor_ns.is_empty();
-    Row {
-        bytes: case.bytes,
-        threads: case.threads(),
-        processes: case.processes,
-        ops: rounds.iter().map(|round| round.append.ops).sum(),
-        append_ns: median(&append_ns),
-        append_ns_span: span(&append_ns),
-        append_mb_s: case.bytes as f64 * case.writers as f64 * 1e3 / median(&append_ns),
-        of_one_thread: None,
-        append_p999_us: latencies.percentiles().p999_us,
-        floor_ns: measured.then(|| median(&floor_ns)),
-        floor_ns_span: measured.then(|| span(&floor_ns)),
-        ratio: measured.then(|| median(&ratios)),
-    }
+    let row = Row::of(json!({
+        "who": case.who(),
+        "bytes": case.bytes,
+        "threads": case.threads(),
+        "processes": case.processes,
+        "ops": rounds.iter().map(|round| round.append.ops).sum::<u64>(),
+        "append_mb_s": case.bytes as f64 * case.writers as f64 * 1e3 / median(&append_ns),
+        "append_p999_us": latencies.percentiles().p999_us,
+        "ratio": (!ratios.is_empty()).then(|| median(&ratios)),
+    }));
+    row.of_rounds("floor_ns", &floor_ns)
+        .of_rounds("append_ns", &append_ns)
+}
+
+const COLUMNS: [Field; 10] = [
+    ("bytes", "bytes", Text),
+    ("threads", "who", Text),
+    ("append ns", "append_ns", Figure),
+    ("min-max", "append_ns_span", Shown::Span),
+    ("floor ns", "floor_ns", Figure),
+    ("min-max", "floor_ns_span", Shown::Span),
+    ("append/floor", "ratio", Figure),
+    ("append MB/s", "append_mb_s", Figure),
+    ("x 1 thread", "of_one_thread", Figure),
+    ("p99.9 µs", "append_p999_us", Figure),
+];
+
+/// The report for people.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let about = |name: &str| match report.about.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        other => other.map(Value::to_string).unwrap_or_default(),
+    };
+    let segment_bytes = report.about.number("segment_bytes").unwrap_or(0.0);
+    format!(
+        "{}: {}\ncopies by {}, other lines by {}; segments of {} MiB; medians of {} rounds\n\n{}{}",
+        about("medium"),
+        about("survives"),
+        about("instructions.0"),
+        about("instructions.1"),
+        segment_bytes / f64::from(1 << 20),
+        about("rounds"),
+        report::table(&COLUMNS, &report.rows).render(),
+        notes(&report.notes)
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_size_and_number_of_threads_gets_a_row_with_its_floor() {
-        let config = Config {
-            segment_bytes: 1 << 20,
-            rounds: 2,
-            slice_seconds: 0.005,
-            ..Config::default()
-        };
-        let report = run(&config, &|_| {}).unwrap();
-        assert_eq!(report.rows.len(), 20);
-        for row in &report.rows {
-            assert!(row.of_one_thread.unwrap() > 0.0 && row.append_p999_us.unwrap() > 0.0);
-            assert!(
-                row.ops > 0 && row.append_ns > 0.0 && row.ratio.unwrap() > 0.0,
-                "{row:?}"
-            );
-        }
-        assert!(report.notes[0].contains("emulated"));
-    }
 
     #[test]
     fn a_users_pool_is_left_as_it_was() {
@@ -366,7 +319,10 @@ mod tests {
             threads: vec![1, 2],
             rounds: 1,
             slice_seconds: 0.005,
-            ..Config::default()
+            profile: None,
+            segment_bytes: 0,
+            processes: Vec::new(),
+            member: Vec::new(),
         };
         let report = run(&config, &|_| {}).unwrap();
         assert_eq!(

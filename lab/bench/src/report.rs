@@ -1,9 +1,233 @@
-//! The same figures for people: what all tables are made of.
+//! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and tables of them for people.
+//!
+//! What a field means is in docs/benchmarks.md. A table is data: for each column its head, the field, and how that is written ([`Field`]).
 
-pub use forebay_measure::table::{
-    Column, Table, disk as device, figure, grouped, min_max, notes, object,
+pub use forebay_measure::table::{Column, Table, disk as device, figure, grouped, notes, object};
+
+use crate::{
+    histogram::Percentiles,
+    rounds::{Span, median, median_round, span},
 };
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-pub(crate) fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", s * 100.0))
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Which benchmark.
+    pub bench: String,
+    /// What it ran on, its settings, and what its rows give together.
+    #[serde(flatten)]
+    pub about: Row,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Rows of other stores, where there are some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<Row>,
+    /// What to know when reading the figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// One without rows.
+    #[must_use]
+    pub fn new(bench: &str, about: Value) -> Self {
+        Self {
+            bench: bench.to_owned(),
+            about: Row::of(about),
+            rows: Vec::new(),
+            peers: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// Figures and words by their names. What was not, or cannot be, measured is `null`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Row {
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+    /// What it is the median of, in the order of the rounds.
+    #[serde(skip)]
+    pub rounds: Vec<Self>,
+}
+
+impl Row {
+    /// The row with the fields of an object.
+    #[must_use]
+    pub fn of(fields: Value) -> Self {
+        Self::default().with(fields)
+    }
+
+    /// The same with those of another object.
+    #[must_use]
+    pub fn with(mut self, fields: Value) -> Self {
+        self.add(fields);
+        self
+    }
+
+    /// Adds the fields of an object.
+    pub fn add(&mut self, fields: Value) {
+        self.fields.extend(object(fields));
+    }
+
+    /// Of several rounds the one whose `rate` is the median, with the span of all as `…_span`. None of none.
+    #[must_use]
+    pub fn median_round(rounds: Vec<Self>, rate: &str) -> Option<Self> {
+        let of = |row: &Self| row.number(rate).unwrap_or(0.0);
+        let median = median_round(rounds.iter().collect(), |row| of(row))?.clone();
+        let all: Vec<f64> = rounds.iter().map(of).collect();
+        let spanned = median.with(json!({ format!("{rate}_span"): span(&all) }));
+        Some(Self { rounds, ..spanned })
+    }
+
+    /// The same with a figure of some rounds as `name` (their median) and `…_span`; `null` of none.
+    #[must_use]
+    pub fn of_rounds(self, name: &str, figures: &[f64]) -> Self {
+        let some = !figures.is_empty();
+        let row = self.with(json!({
+            name: some.then(|| median(figures)),
+            format!("{name}_span"): some.then(|| span(figures)),
+        }));
+        let rounds = figures.iter().map(|figure| Self::of(json!({name: figure})));
+        Self {
+            rounds: rounds.collect(),
+            ..row
+        }
+    }
+
+    /// The figure of each of its rounds; of a row without rounds, its own.
+    #[must_use]
+    pub fn in_rounds(&self, name: &str) -> Vec<f64> {
+        match self.rounds.as_slice() {
+            [] => self.number(name).into_iter().collect(),
+            rounds => rounds.iter().filter_map(|row| row.number(name)).collect(),
+        }
+    }
+
+    /// A field; what is inside of one by `outer.inner`.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        match name.split_once('.') {
+            Some((outer, inner)) => self.fields.get(outer)?.pointer(&format!("/{inner}")),
+            None => self.fields.get(name),
+        }
+    }
+
+    /// A figure.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name)?.as_f64()
+    }
+
+    /// A word; none is empty.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// True if all of these fields are the same in both.
+    #[must_use]
+    pub fn agrees(&self, other: &Self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.get(name) == other.get(name))
+    }
+}
+
+impl From<Row> for Value {
+    fn from(row: Row) -> Self {
+        Self::Object(row.fields)
+    }
+}
+
+/// Percentiles as the fields of a row.
+pub(crate) fn latency(percentiles: Percentiles) -> Value {
+    serde_json::to_value(percentiles).unwrap_or_default()
+}
+
+/// How a field is written in a table. A dash for none.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown {
+    /// As it is.
+    Text,
+    /// With about three digits.
+    Figure,
+    /// In groups of three digits.
+    Whole,
+    /// In percent, of a share.
+    Percent,
+    /// In millions.
+    Mega,
+    /// From the smallest to the largest.
+    Span,
+}
+
+/// A column of a table: its head, the field, and how that is written.
+pub type Field = (&'static str, &'static str, Shown);
+
+impl Shown {
+    fn show(self, value: &Value) -> String {
+        let number = value.as_f64();
+        match self {
+            Self::Text => match value {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            },
+            Self::Figure => figure(number),
+            Self::Whole => figure_or_dash(number, |number| grouped(number as i64)),
+            Self::Percent => figure_or_dash(number, |share| format!("{:.1} %", share * 100.0)),
+            Self::Mega => figure(number.map(|number| number / 1e6)),
+            Self::Span => {
+                let span = Span::deserialize(value).ok();
+                forebay_measure::table::min_max(span)
+            }
+        }
+    }
+}
+
+fn figure_or_dash(number: Option<f64>, shown: impl Fn(f64) -> String) -> String {
+    number.map_or_else(|| "-".to_owned(), shown)
+}
+
+/// The table of `rows` with these columns.
+pub fn table<'a>(columns: &[Field], rows: impl IntoIterator<Item = &'a Row>) -> Table {
+    let heads: Vec<&str> = columns.iter().map(|(head, ..)| *head).collect();
+    let mut table = Table::new(&heads);
+    for row in rows {
+        let cell = |(_, field, shown): &Field| shown.show(row.get(field).unwrap_or(&Value::Null));
+        table.row(columns.iter().map(cell).collect());
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_its_median_round_with_the_span_of_all() {
+        let rounds = [3.0, 1.0, 2.0].map(|rate| Row::of(json!({"rate": rate, "who": "us"})));
+        let row = Row::median_round(rounds.to_vec(), "rate").unwrap();
+        assert_eq!((row.number("rate"), row.text("who")), (Some(2.0), "us"));
+        assert_eq!(row.number("rate_span.max"), Some(3.0));
+        assert_eq!(row.in_rounds("rate"), [3.0, 1.0, 2.0]);
+        assert!(Row::median_round(Vec::new(), "rate").is_none());
+    }
+
+    #[test]
+    fn a_table_shows_the_fields_that_its_columns_name() {
+        use Shown::{Percent, Text, Whole};
+        let columns = [
+            ("who", "who", Text),
+            ("ops", "ops", Whole),
+            ("%", "s.in", Percent),
+        ];
+        let rows = [
+            Row::of(json!({"who": "us", "ops": 12345, "s": {"in": 0.5}})),
+            Row::of(json!({"who": "them"})),
+        ];
+        let text = "who      ops       %\nus    12,345  50.0 %\nthem       -       -\n";
+        assert_eq!(table(&columns, &rows).render(), text);
+    }
 }

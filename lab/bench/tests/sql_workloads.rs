@@ -2,9 +2,9 @@
 //! inconsistent one is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_bench::mariadb::{
-    server::{self, DATABASE, Launch, Server},
-    workload::{Measured, Scripts, Workload},
+use forebay_bench::{
+    mariadb::server::{self, DATABASE, Launch, Server},
+    sysbench::{Measured, Scripts, Workload},
 };
 use tempfile::TempDir;
 
@@ -14,7 +14,6 @@ const THREADS: u64 = 4;
 struct MariaDb {
     server: Server,
     scripts: Scripts,
-    workload: Workload,
     _dir: TempDir,
 }
 
@@ -30,30 +29,30 @@ impl MariaDb {
         let launch = Launch::new(dir.path()).unwrap();
         server::create(&launch.data()).unwrap();
         let server = Server::start(&launch).unwrap();
-        let scripts = Scripts::unpack(&dir.path().join("scripts"), "innodb").unwrap();
-        scripts.prepare(workload, &server).unwrap();
+        let unpacked = Scripts::unpack(&dir.path().join("scripts"), "innodb", workload);
+        let scripts = unpacked.unwrap();
+        scripts.prepare(&server).unwrap();
         Some(Self {
             server,
             scripts,
-            workload,
             _dir: dir,
         })
     }
 
     /// A run of two seconds.
     fn run(&self) -> Measured {
-        let ran = self.scripts.run(self.workload, &self.server, THREADS, 2);
+        let ran = self.scripts.run(&self.server, THREADS, 2);
         ran.unwrap()
     }
 
     fn check(&self) {
-        self.scripts.check(self.workload, &self.server).unwrap();
+        self.scripts.check(&self.server).unwrap();
     }
 
     /// Changes a row behind the workload's back: the check fails.
     fn spoiled(&self, statement: &str) {
         self.server.sql(statement, DATABASE).unwrap();
-        let told = self.scripts.check(self.workload, &self.server);
+        let told = self.scripts.check(&self.server);
         let told = told.unwrap_err().to_string();
         assert!(told.contains("(sysbench) ended with"), "{told}");
     }
@@ -105,10 +104,7 @@ fn linkbench_runs_its_published_mix_and_keeps_its_counts() {
     }
     database.check();
     database.spoiled("UPDATE counttable SET count = count + 1 LIMIT 1");
-    let cleaned = database
-        .scripts
-        .clean_up(database.workload, &database.server);
-    cleaned.unwrap();
+    database.scripts.clean_up(&database.server).unwrap();
 }
 
 #[test]

@@ -4,7 +4,6 @@ use crate::{Results, words};
 use forebay_bench::{
     paper::{
         Experiment, Outcome, Panel, Row, Size,
-        catalogue::PAPERS,
         claims::{Claim, Estimate, Form, Verdict},
     },
     report::figure,
@@ -93,12 +92,9 @@ impl Results {
 }
 
 impl<'a> Section<'a> {
-    /// The papers' name.
+    /// The paper's name.
     pub fn paper(&self) -> &'static str {
-        PAPERS
-            .iter()
-            .find(|paper| paper.id == self.experiment.paper)
-            .map_or("", |paper| paper.title.as_str())
+        &self.experiment.paper_title
     }
 
     /// Places that something was measured at, or was to be.

@@ -59,7 +59,6 @@ fn figure(line: &str) -> Option<(&'static str, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::lab_program;
 
     #[test]
     fn a_line_of_the_program_is_read_and_anything_else_is_not() {
@@ -67,42 +66,6 @@ mod tests {
         assert_eq!(figure(line), Some(("random_get", 2.0)));
         for line in ["", "{}", r#"{"workload":"other","ops":1,"seconds":1}"#] {
             assert_eq!(figure(line), None);
-        }
-    }
-
-    /// A `forebay` beside which a `forebay-lab` runs the program, on no device at all.
-    fn stand_in(dir: &Path) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
-        let forebay = dir.join("forebay");
-        let path = lab_program(&forebay);
-        std::fs::write(&path, "#!/bin/sh\nshift 5\n\"$@\"\n").unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        forebay
-    }
-
-    #[test]
-    fn leveldb_gets_a_figure_for_each_workload_where_devices_are_emulated() {
-        if let Err(missing) = Peer::LevelDb.check() {
-            assert!(std::env::var_os("CI").is_none(), "{missing}");
-            println!("skipped: leveldb is {missing}");
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let config = Config {
-            dir: dir.path().to_owned(),
-            policies: vec![Policy::Uc],
-            sizes: vec![100],
-            pairs: 50,
-            rounds: 1,
-            forebay: stand_in(dir.path()),
-        };
-        let program = program(dir.path()).unwrap();
-        let measured = measure(&config, dir.path(), &program, (Policy::Uc, 100)).unwrap();
-        for workload in WORKLOADS {
-            let its = measured
-                .iter()
-                .filter(|(of, us)| *of == workload && *us > 0.0);
-            assert_eq!(its.count(), 1, "{workload}");
         }
     }
 }

@@ -6,18 +6,21 @@
 mod leveldb;
 mod ours;
 mod report;
-mod table;
 
 pub use forebay_device::fabric::Policy;
-pub use report::{Comparison, Missing, Reduction, Report, Row};
-pub use table::fam as table;
+pub use report::{missing, table};
 
 use crate::{
     BenchError,
-    rounds::{median, span, take_turns},
+    report::{Report, Row},
+    rounds::take_turns,
     scratch::ScratchDir,
 };
-use std::path::{Path, PathBuf};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
 /// device.
@@ -75,35 +78,34 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
-        if self.rounds == 0 || self.pairs == 0 {
-            return bad("at least one round and one pair are needed");
+        let bad = |what: String| Err(BenchError::Config(what));
+        let lists = [self.policies.len(), self.sizes.len()];
+        if self.rounds == 0 || self.pairs == 0 || lists.contains(&0) {
+            return bad(
+                "a round, a pair, a size and a cache policy are needed at least".to_owned(),
+            );
         }
-        if self.policies.is_empty() || self.sizes.is_empty() {
-            return bad("no cache policy or size to measure");
-        }
-        let possible = Self::PAIR_BYTES_MIN..=Self::PAIR_BYTES_MAX;
-        if let Some(size) = self.sizes.iter().find(|size| !possible.contains(size)) {
-            return Err(BenchError::Config(format!(
-                "pairs of {size} bytes; {} to {} are possible",
-                Self::PAIR_BYTES_MIN,
-                Self::PAIR_BYTES_MAX
-            )));
-        }
-        let largest = self.sizes.iter().max().copied().unwrap_or(0);
-        if self.pairs.saturating_mul(largest) > ours::BYTES_MAX {
-            return Err(BenchError::Config(format!(
-                "{} pairs of {largest} bytes; a resident store holds {} MiB here. Take fewer pairs",
-                self.pairs,
-                ours::BYTES_MAX >> 20
-            )));
+        let (min, max) = (Self::PAIR_BYTES_MIN, Self::PAIR_BYTES_MAX);
+        for &size in &self.sizes {
+            if !(min..=max).contains(&size) {
+                return bad(format!(
+                    "pairs of {size} bytes; {min} to {max} are possible"
+                ));
+            }
+            if self.pairs.saturating_mul(size) > ours::BYTES_MAX {
+                return bad(format!(
+                    "{} pairs of {size} bytes; a resident store holds {} MiB here. Take fewer pairs",
+                    self.pairs,
+                    ours::BYTES_MAX >> 20
+                ));
+            }
         }
         Ok(())
     }
 }
 
 /// Microseconds an operation, by workload.
-type Measured = Vec<(&'static str, f64)>;
+type Measured = BTreeMap<&'static str, f64>;
 
 /// Runs it all. `note` is told what is being done.
 ///
@@ -113,13 +115,11 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     config.check()?;
     let scratch = ScratchDir::new_in(&config.dir)?;
     let mut missing = Vec::new();
+    let absent = |error: String| Row::of(json!({"store": LEVELDB, "error": error}));
     let mut leveldb = match leveldb::program(scratch.path()) {
         Ok(program) => Some(program),
         Err(BenchError::Config(error)) => {
-            missing.push(Missing {
-                store: LEVELDB,
-                error,
-            });
+            missing.push(absent(error));
             None
         }
         Err(error) => return Err(error),
@@ -142,61 +142,22 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
             // Ours are measured all the same.
             leveldb = None;
             let from = format!("from pairs of {pair_bytes} bytes under {policy} on");
-            missing.push(Missing {
-                store,
-                error: format!("not measured {from}: {error}"),
-            });
+            missing.push(absent(format!("not measured {from}: {error}")));
             Ok(Measured::new())
         })
     })?;
     let mut rows = Vec::new();
-    for (&(store, pair_bytes, policy), rounds) in cases.iter().zip(rounds) {
+    let mut measured: Vec<_> = cases.into_iter().zip(rounds).collect();
+    measured.sort_by_key(|(case, _)| *case);
+    for ((store, pair_bytes, policy), rounds) in measured {
         for workload in WORKLOADS {
-            let its = rounds.iter().flatten().filter(|(of, _)| *of == workload);
-            let us: Vec<f64> = its.map(|(_, us)| *us).collect();
+            let its = rounds.iter().filter_map(|round| round.get(workload));
+            let us: Vec<f64> = its.copied().collect();
             if !us.is_empty() {
-                rows.push(Row {
-                    store,
-                    policy,
-                    workload,
-                    pair_bytes,
-                    ops: config.pairs,
-                    us_per_op: median(&us),
-                    us_per_op_span: span(&us),
-                });
+                let row = report::row(store, policy, workload, pair_bytes, &us);
+                rows.push(row.with(json!({"ops": config.pairs})));
             }
         }
     }
-    rows.sort_by_key(|row| (row.store, row.pair_bytes, row.policy));
-    Ok(Report::new(config, rows, missing))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_configuration_that_cannot_be_run_is_refused() {
-        let good = Config {
-            dir: PathBuf::new(),
-            policies: Policy::ALL.to_vec(),
-            sizes: vec![16, 16384],
-            pairs: 10_000,
-            rounds: 3,
-            forebay: PathBuf::new(),
-        };
-        assert!(good.check().is_ok());
-        let broken: [fn(&mut Config); 5] = [
-            |c| c.rounds = 0,
-            |c| c.pairs = 0,
-            |c| c.policies.clear(),
-            |c| c.sizes = vec![8],
-            |c| c.pairs = 1 << 40,
-        ];
-        for breaks in broken {
-            let mut config = good.clone();
-            breaks(&mut config);
-            assert!(config.check().is_err());
-        }
-    }
+    Ok(report::of(config, rows, missing))
 }

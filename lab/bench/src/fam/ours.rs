@@ -114,20 +114,19 @@ pub(super) fn measure(
     let value_bytes = usize::try_from(pair_bytes - Config::KEY_BYTES).unwrap_or(usize::MAX);
     let values = Values::new(value_bytes);
     let new = || Bench::new(config, scratch, policy, pair_bytes);
-    let mut measured = vec![
-        ("sequential_put", new()?.put_all(&in_order, &values)?),
-        (
-            "random_put_sync",
-            new()?.put_all(&shuffled(config.pairs), &values)?,
-        ),
-    ];
+    let put_in_order = new()?.put_all(&in_order, &values)?;
+    let put_synced = new()?.put_all(&shuffled(config.pairs), &values)?;
     let bench = new()?;
-    let put_us = bench.put_all(&shuffled(config.pairs), &values)?;
-    measured.push(("random_put", put_us));
+    let put = bench.put_all(&shuffled(config.pairs), &values)?;
     bench.get_all(&in_order, value_bytes)?;
-    let get_us = bench.get_all(&in_order, value_bytes)?;
-    measured.push(("sequential_get", get_us));
-    let get_us = bench.get_all(&shuffled(config.pairs), value_bytes)?;
-    measured.push(("random_get", get_us));
-    Ok(measured)
+    Ok(Measured::from([
+        ("sequential_put", put_in_order),
+        ("random_put_sync", put_synced),
+        ("random_put", put),
+        ("sequential_get", bench.get_all(&in_order, value_bytes)?),
+        (
+            "random_get",
+            bench.get_all(&shuffled(config.pairs), value_bytes)?,
+        ),
+    ]))
 }

@@ -32,11 +32,13 @@ enum Written {
 
 impl From<Written> for Expected {
     fn from(written: Written) -> Self {
-        let [low, high] = match written {
-            Written::One(value) => [value, value],
-            Written::Range(range) => range,
-        };
-        Self { low, high }
+        match written {
+            Written::One(value) => Self {
+                low: value,
+                high: value,
+            },
+            Written::Range([low, high]) => Self { low, high },
+        }
     }
 }
 
@@ -78,8 +80,8 @@ pub enum Ours {
     Ratio(Cell, Cell),
     /// The figure itself.
     Value(Cell),
-    /// By how many percent the largest is above the smallest, among these x.
-    Spread(String, String, Vec<String>),
+    /// By how many percent the largest of these is above the smallest.
+    Spread(Vec<Cell>),
     /// By how many percent the first is below the second: the smallest and the largest among the x are the span.
     Below(Cell, Cell),
 }
@@ -137,7 +139,28 @@ impl Claim {
     /// Ours at `place`; `None` if it was not measured there.
     #[must_use]
     pub fn ours(&self, rows: &[Row], place: &str) -> Option<Estimate> {
-        ours(&self.ours, rows, place)
+        let at = |cell: &Cell| cell.rows(rows, place);
+        match &self.ours {
+            Ours::Value(cell) => mean(at(cell).into_iter().filter_map(Estimate::of).collect()),
+            Ours::Ratio(over, under) => ratio(&at(over), &at(under), over.x == ALL),
+            Ours::Below(over, under) => {
+                let ratio = ratio(&at(over), &at(under), over.x == ALL)?;
+                let below = |ratio: f64| (1.0 - ratio) * 100.0;
+                Some(Estimate {
+                    value: below(ratio.value),
+                    min: below(ratio.max),
+                    max: below(ratio.min),
+                })
+            }
+            Ours::Spread(cells) => {
+                let figures = cells.iter().filter_map(|cell| at(cell).first()?.value);
+                let figures: Vec<f64> = figures.collect();
+                let span = span(&figures);
+                let value = (span.max / span.min - 1.0) * 100.0;
+                let is_whole = figures.len() == cells.len() && value.is_finite();
+                is_whole.then(|| Estimate::spanning(value, &[value]))
+            }
+        }
     }
 
     /// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours where more is better.
@@ -147,13 +170,16 @@ impl Claim {
             return Vec::new();
         };
         let peers = self.peers.iter().filter_map(|(name, series)| {
-            let series = series.clone();
             let under = Cell {
-                series,
+                series: series.clone(),
                 ..over.clone()
             };
-            let ratio = ours(&Ours::Ratio(over.clone(), under), rows, place)?;
-            Some((name.as_str(), ratio.value))
+            let ratio = ratio(
+                &over.rows(rows, place),
+                &under.rows(rows, place),
+                over.x == ALL,
+            );
+            Some((name.as_str(), ratio?.value))
         });
         peers.collect()
     }
@@ -163,7 +189,7 @@ impl Claim {
     pub fn panel(&self) -> &str {
         match &self.ours {
             Ours::Ratio(cell, _) | Ours::Below(cell, _) | Ours::Value(cell) => &cell.panel,
-            Ours::Spread(panel, ..) => panel,
+            Ours::Spread(cells) => cells.first().map_or("", |cell| &cell.panel),
         }
     }
 
@@ -191,46 +217,6 @@ impl Claim {
     }
 }
 
-fn ours(ours: &Ours, rows: &[Row], place: &str) -> Option<Estimate> {
-    let at = |panel: &str, series: &str, x: &str| -> Vec<&Row> {
-        let rows = rows.iter().filter(|row| {
-            row.place == place
-                && row.value.is_some()
-                && row.panel == panel
-                && row.series == series
-                && (x == ALL || row.x == x)
-        });
-        rows.collect()
-    };
-    let of = |cell: &Cell| at(&cell.panel, &cell.series, &cell.x);
-    match ours {
-        Ours::Value(cell) => mean(of(cell).into_iter().filter_map(estimate).collect()),
-        Ours::Ratio(over, under) => ratio(&of(over), &of(under), over.x == ALL),
-        Ours::Below(over, under) => {
-            let ratio = ratio(&of(over), &of(under), over.x == ALL)?;
-            let below = |ratio: f64| (1.0 - ratio) * 100.0;
-            Some(Estimate {
-                value: below(ratio.value),
-                min: below(ratio.max),
-                max: below(ratio.min),
-            })
-        }
-        Ours::Spread(panel, series, xs) => {
-            let figures = xs
-                .iter()
-                .filter_map(|x| at(panel, series, x).first()?.value);
-            let figures: Vec<f64> = figures.collect();
-            let span = span(&figures);
-            let value = (span.max / span.min - 1.0) * 100.0;
-            (figures.len() == xs.len() && value.is_finite()).then_some(Estimate {
-                value,
-                min: value,
-                max: value,
-            })
-        }
-    }
-}
-
 /// How ours stands to the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -242,49 +228,60 @@ pub enum Verdict {
     Worse,
 }
 
-fn estimate(row: &Row) -> Option<Estimate> {
-    Some(Estimate {
-        value: row.value?,
-        min: row.min?,
-        max: row.max?,
-    })
+impl Cell {
+    /// The rows at `place` that have a figure for it.
+    fn rows<'a>(&self, rows: &'a [Row], place: &str) -> Vec<&'a Row> {
+        let is_it = |row: &&Row| {
+            let cell = (&row.panel, &row.series) == (&self.panel, &self.series);
+            let x = self.x == ALL || row.x == self.x;
+            cell && x && row.place == place && row.value.is_some()
+        };
+        rows.iter().filter(is_it).collect()
+    }
+}
+
+impl Estimate {
+    fn of(row: &Row) -> Option<Self> {
+        Some(Self {
+            value: row.value?,
+            min: row.min?,
+            max: row.max?,
+        })
+    }
+
+    /// A figure with the span of what it is made of.
+    fn spanning(value: f64, of: &[f64]) -> Self {
+        let span = span(of);
+        Self {
+            value,
+            min: span.min,
+            max: span.max,
+        }
+    }
 }
 
 /// Of one x: the median of the rounds' ratios and their span, since what the machine did in a round it did to both; of rounds that are not known the
 /// medians' ratio, and what the spans allow. Of several: their geometric mean, and the smallest and largest of them.
 fn ratio(over: &[&Row], under: &[&Row], several: bool) -> Option<Estimate> {
-    let ratios: Vec<Estimate> = over
-        .iter()
-        .filter_map(|over| {
-            let under = match several {
-                true => under.iter().find(|under| under.x == over.x)?,
-                false => under.first()?,
-            };
-            let ratio = in_rounds(over, under).or_else(|| {
-                let (over, under) = (estimate(over)?, estimate(under)?);
-                Some(Estimate {
-                    value: over.value / under.value,
-                    min: over.min / under.max,
-                    max: over.max / under.min,
-                })
-            })?;
-            ratio.value.is_finite().then_some(ratio)
-        })
-        .collect();
-    mean(ratios)
+    let ratios = over.iter().filter_map(|over| {
+        let mut under = under.iter().filter(|under| !several || under.x == over.x);
+        let ratio = ratio_of(over, under.next()?)?;
+        ratio.value.is_finite().then_some(ratio)
+    });
+    mean(ratios.collect())
 }
 
-fn in_rounds(over: &Row, under: &Row) -> Option<Estimate> {
-    if over.rounds.is_empty() || over.rounds.len() != under.rounds.len() {
-        return None;
+fn ratio_of(over: &Row, under: &Row) -> Option<Estimate> {
+    if !over.rounds.is_empty() && over.rounds.len() == under.rounds.len() {
+        let pairs = over.rounds.iter().zip(&under.rounds);
+        let ratios: Vec<f64> = pairs.map(|(over, under)| over / under).collect();
+        return Some(Estimate::spanning(median(&ratios), &ratios));
     }
-    let pairs = over.rounds.iter().zip(&under.rounds);
-    let ratios: Vec<f64> = pairs.map(|(over, under)| over / under).collect();
-    let span = span(&ratios);
+    let (over, under) = (Estimate::of(over)?, Estimate::of(under)?);
     Some(Estimate {
-        value: median(&ratios),
-        min: span.min,
-        max: span.max,
+        value: over.value / under.value,
+        min: over.min / under.max,
+        max: over.max / under.min,
     })
 }
 
@@ -295,13 +292,9 @@ fn mean(figures: Vec<Estimate>) -> Option<Estimate> {
         [one] => Some(*one),
         many => {
             let values: Vec<f64> = many.iter().map(|figure| figure.value).collect();
-            let span = span(&values);
             let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
-            Some(Estimate {
-                value: (logarithms / values.len() as f64).exp(),
-                min: span.min,
-                max: span.max,
-            })
+            let mean = (logarithms / values.len() as f64).exp();
+            Some(Estimate::spanning(mean, &values))
         }
     }
 }
@@ -367,10 +360,8 @@ mod tests {
 
     #[test]
     fn a_spread_needs_all_its_sizes() {
-        let spread_over = |xs: [&str; 2]| {
-            let xs = xs.map(str::to_owned).to_vec();
-            claim(Ours::Spread("sets".to_owned(), "forebay".to_owned(), xs))
-        };
+        let spread_over =
+            |xs: [&str; 2]| claim(Ours::Spread(xs.map(|x| cell("forebay", x)).to_vec()));
         let spread = spread_over(["32 B", "8 KiB"]);
         assert!((spread.ours(&rows(), "here").unwrap().value - 150.0).abs() < 1e-9);
         let spread = spread_over(["32 B", "1 MiB"]);

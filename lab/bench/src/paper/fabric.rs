@@ -1,44 +1,83 @@
-//! P5: the emulated memory behind a fabric by itself, and stores on it.
+//! P3's and P5's devices by themselves, and stores on P5's memory behind a fabric.
 
-use super::{Lab, Measured, Row, Size};
-use crate::{BenchError, emulated, fam, place::Place, units::bytes_name};
+use super::{Measured, Size, lab::Lab};
+use crate::{
+    BenchError, emulated, fam,
+    place::HERE,
+    processes::{output, said_by},
+    report::Row,
+    scratch::{ScratchDir, memory_dir},
+    units::bytes_name,
+};
+use serde_json::Value;
 
-/// Figures 3 and 4: each emulated device beside its profile.
+/// P3's setup table: fio's random writes of 4 KiB on each emulated device.
+pub(super) fn random_writes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    const DEVICES: [&str; 3] = ["sata-ssd", "nvme", "nvram"];
+    let mut measured = Measured::default();
+    for device in DEVICES {
+        for _ in 0..lab.rounds() {
+            let rate = writes_kib_s(lab, device)?;
+            lab.note(&format!("{device}: {rate:.0} KB/s"));
+            // One place for all, since a claim compares what was measured in one.
+            measured.add("random_writes", HERE, device, "4 KiB", &[rate]);
+        }
+    }
+    measured.note(
+        "fio --rw=randwrite --bs=4k --direct=1 --ioengine=psync, one job, in a file of 64 MiB that is there already",
+    );
+    Ok(measured)
+}
+
+/// Kilobytes (1,024) a second.
+fn writes_kib_s(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
+    let dir = ScratchDir::new_in(&memory_dir())?;
+    let mut fio = emulated::fio(lab.forebay, dir.path(), device, 64 << 20)?;
+    fio.args(["--name=random", "--rw=randwrite", "--bs=4k", "--time_based"])
+        .arg(format!("--runtime={}", lab.size.pick(1, 5, 30)))
+        .env("FOREBAY_RUN_DIR", dir.path().join("run"));
+    let said = said_by("fio", output(&mut fio)?)?;
+    let json = said.find('{').map_or("", |at| &said[at..]);
+    let report: Value = serde_json::from_str(json).unwrap_or_default();
+    let rate = report["jobs"][0]["write"]["bw"].as_f64();
+    rate.ok_or_else(|| BenchError::Child(format!("(fio) reported what cannot be read: {said}")))
+}
+
+fn bytes(row: &Row, name: &str) -> String {
+    bytes_name(row.get(name).and_then(Value::as_u64).unwrap_or(0))
+}
+
+/// P5, figures 3 and 4: each emulated device beside its profile.
 pub(super) fn device(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let config = emulated::Config::usual(lab.forebay, lab.size != Size::Paper);
     let report = emulated::run(&config, &|name| lab.note(name))?;
     let mut measured = Measured::default();
     for row in &report.rows {
-        let kind = row.kind;
-        let access = if kind.write { "write" } else { "read" };
-        let order = match kind.sequential {
-            true => "sequential",
-            false => "random",
-        };
-        let x = format!("{access} {}, {order}", bytes_name(kind.bytes as u64));
-        let ratio = row.measured_us / row.profile_us;
-        for (panel, figure) in [("time", row.measured_us), ("deviation", ratio)] {
-            measured.round(panel, Place::Here.name(), &row.profile, &x, figure);
-        }
+        let (order, access) = row.text("kind").split_once(' ').unwrap_or_default();
+        let x = format!("{access} {}, {order}", bytes(row, "bytes"));
+        let times = row.in_rounds("measured_us");
+        let over = times.iter().zip(row.in_rounds("profile_us"));
+        let over: Vec<f64> = over.map(|(time, profile)| time / profile).collect();
+        measured.add("time", HERE, row.text("profile"), &x, &times);
+        measured.add("deviation", HERE, row.text("profile"), &x, &over);
     }
     Ok(measured)
 }
 
-/// Latencies by pair size and cache policy.
+/// P5: latencies by pair size and cache policy.
 pub(super) fn fam(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let config = fam::Config::usual(lab.dir, lab.forebay, lab.size != Size::Paper);
     let report = fam::run(&config, &|note| lab.note(note))?;
     let mut measured = Measured::default();
-    let here = Place::Here.name();
     for row in &report.rows {
-        let series = format!("{} {}", row.store, row.policy);
-        let (panel, x) = (row.workload, bytes_name(row.pair_bytes));
-        let row = Row::spanned(panel, here, &series, &x, row.us_per_op, row.us_per_op_span);
-        measured.rows.push(row);
+        let series = format!("{} {}", row.text("store"), row.text("policy"));
+        let (panel, x) = (row.text("workload"), bytes(row, "pair_bytes"));
+        measured.add(panel, HERE, &series, &x, &row.in_rounds("us_per_op"));
     }
-    for missing in &report.missing {
+    for missing in fam::missing(&report) {
         for workload in fam::WORKLOADS {
-            measured.missing(workload, here, missing.store, "", &missing.error);
+            let (store, why) = (missing.text("store"), missing.text("error"));
+            measured.missing(workload, HERE, store, "", why);
         }
     }
     for note in report.notes {

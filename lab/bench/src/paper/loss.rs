@@ -3,30 +3,32 @@
 //! SIGKILL alone loses nothing that the server has written: the kernel still has it. So the server is killed, and then its append-only file is
 //! put back to what was *really synced* at that moment, which is the worst that a power cut could leave:
 //!
-//! * of a plain server: strace says when each sync that succeeded began; what the client had been told by then, it covers;
+//! * of a plain server: strace says when each sync that succeeded began; what the client had sent by then, it covers;
 //! * under `forebay run`: the supervisor copies a file whenever it has synced it (`FOREBAY_TEST_SYNCED`), and the next start is made to believe that it is
 //!   another boot (`FOREBAY_TEST_BOOT_ID`), so that it replays the pool to the file;
 //! * where all is in NVM, the files are there as they were.
 //!
 //! Then the server is started on it, and every key is looked for.
 
-use super::{Lab, Measured, SERVER};
+use super::{
+    Measured,
+    lab::{Lab, SERVER},
+};
 use crate::{
     BenchError,
     contest::{Mode, Pools, Syncs},
-    place::Place,
+    mix,
+    place::HERE,
     processes::find_program,
     redis::{
-        mix,
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::{Connection, Reply, expect_ok, unexpected},
-        stage::{Rewrites, Stage},
+        stage::Rewrites,
     },
     scratch::ScratchDir,
 };
 use rustix::process::Signal;
 use std::{
-    collections::HashMap,
     ffi::OsString,
     fs::{self, File},
     io::{self, Write},
@@ -44,7 +46,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let x = format!("{keys} keys");
     lab.server()?;
     let mut measured = Measured::default();
-    let here = Place::Here.name();
     for mode in MODES {
         for _ in 0..lab.rounds() {
             match one(lab, mode, keys)? {
@@ -52,10 +53,10 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                     lab.note(&format!(
                         "{SERVER} {mode}: {percent:.2} % of {keys} acknowledged keys lost"
                     ));
-                    measured.round("lost", here, mode.name, &x, percent);
+                    measured.add("lost", HERE, mode.name, &x, &[percent]);
                 }
                 Err(why) => {
-                    measured.missing("lost", here, mode.name, &x, &why);
+                    measured.missing("lost", HERE, mode.name, &x, &why);
                     break;
                 }
             }
@@ -80,10 +81,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
         buffer_bytes: 1 << 20,
         ..lab.pools()
     };
-    let contender = mode.into();
-    let setting = lab.setting(&contender, &pools);
-    let rewrites = Rewrites::Asked;
-    let mut stage = Stage::new(&setting, None, &lab.server()?, rewrites, scratch.path())?;
+    let mut stage = lab.stage(mode, HERE, Rewrites::Asked, &pools)?;
     let traced = mode.syncs == Syncs::Disk;
     let trace = scratch.path().join("syncs");
     let copies = scratch.path().join("synced");
@@ -106,20 +104,19 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
         }
         other => other?,
     };
-    let promised = server.talk(|connection| promise(connection, keys))?;
+    let sent = server.talk(|connection| promise(connection, keys))?;
     // Its supervisor first, which would write on.
     if mode == FOREBAY {
         server.outer().signal(Signal::KILL);
     }
     server.server().signal(Signal::KILL);
-    let pid = server.server().pid();
     server.wait()?;
 
     match mode.syncs {
         Syncs::Disk => {
             let text = fs::read_to_string(&trace).map_err(BenchError::io("reading", &trace))?;
-            let synced = last_sync(&text).map_or(0, |sync| promised.covered_by(&sync, pid));
-            keep_only(stage.data_dir(), synced)
+            let synced = last_sync(&text).map_or(0, |began| covered(&sent, began));
+            cut_off(stage.data_dir(), keys - synced)
                 .map_err(BenchError::io("cutting files in", stage.data_dir()))?;
             stage.launch_mut().wrapper = Vec::new();
         }
@@ -141,37 +138,25 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
     Ok(Ok((keys - found) as f64 / keys as f64 * 100.0))
 }
 
-/// What stands before a server to have its syncs noted, and nothing else slowed.
+/// What stands before a server to have its syncs that succeed noted, and nothing else slowed.
 fn tracer(strace: &Path, output: &Path) -> Vec<OsString> {
-    let options = "-f --seccomp-bpf -qq -y -ttt -e trace=fsync,fdatasync -e signal=none -o";
+    let options = "-f --seccomp-bpf -qq -y -ttt -z -e trace=fsync,fdatasync -e signal=none -o";
     let mut words = vec![strace.as_os_str().to_owned()];
     words.extend(options.split(' ').map(OsString::from));
     words.push(output.into());
     words
 }
 
-/// When each key was sent and acknowledged, seconds since 1970.
-struct Promised {
-    sent: Vec<f64>,
-    acknowledged: Vec<f64>,
-}
-
-fn now() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |since| since.as_secs_f64())
-}
-
-/// Sets every key, one after the other.
-fn promise(connection: &mut Connection, keys: u64) -> io::Result<Promised> {
-    let (mut sent, mut acknowledged) = (Vec::new(), Vec::new());
+/// Sets every key, one after the other. When each was sent, seconds since 1970.
+fn promise(connection: &mut Connection, keys: u64) -> io::Result<Vec<f64>> {
+    let mut sent = Vec::new();
     for number in 0..keys {
-        sent.push(now());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        sent.push(since.map_or(0.0, |since| since.as_secs_f64()));
         let reply = connection.command(&[b"SET", mix::key(number).as_bytes(), VALUE])?;
         expect_ok(reply)?;
-        acknowledged.push(now());
     }
-    Ok(Promised { sent, acknowledged })
+    Ok(sent)
 }
 
 /// Keys that are there with their value.
@@ -187,52 +172,17 @@ fn count(connection: &mut Connection, keys: u64) -> io::Result<u64> {
     Ok(found)
 }
 
-/// A sync that succeeded: when it began, and in which thread.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Sync {
-    thread: i32,
-    began: f64,
+/// Keys whose writes had been made when a sync began that covers them. The one that was on its way then may not have been written: one of all is
+/// counted as kept that might be lost.
+fn covered(sent: &[f64], began: f64) -> u64 {
+    sent.partition_point(|time| *time < began) as u64
 }
 
-impl Promised {
-    /// Keys whose writes had been made when the sync began. The server's main thread syncs after writing all that it has read.
-    fn covered_by(&self, sync: &Sync, main_thread: i32) -> u64 {
-        let times = match sync.thread == main_thread {
-            true => &self.sent,
-            false => &self.acknowledged,
-        };
-        times.partition_point(|time| *time < sync.began) as u64
-    }
-}
-
-/// The last sync of the append-only file that returned 0. Lines are `THREAD TIME fdatasync(9</path>) = 0`; a call during which another thread was
-/// traced stands in two, `… <unfinished ...>` and `… <... fdatasync resumed>) = 0`.
-fn last_sync(trace: &str) -> Option<Sync> {
-    let mut running: HashMap<i32, Option<Sync>> = HashMap::new();
-    let mut last = None;
-    for line in trace.lines() {
-        let mut words = line.split_whitespace();
-        let Some((thread, time)) = words
-            .next()
-            .and_then(|t| t.parse().ok())
-            .zip(words.next().and_then(|t| t.parse().ok()))
-        else {
-            continue;
-        };
-        let sync = match line.contains(" resumed>") {
-            true => running.remove(&thread).flatten(),
-            false => line.contains(".incr.aof>").then_some(Sync {
-                thread,
-                began: time,
-            }),
-        };
-        if line.contains("<unfinished") {
-            running.insert(thread, sync);
-        } else if line.ends_with("= 0") {
-            last = sync.or(last);
-        }
-    }
-    last
+/// When the last sync of the append-only file that succeeded began. Lines are `THREAD TIME fdatasync(9</path>) = 0`.
+fn last_sync(trace: &str) -> Option<f64> {
+    let ours = trace.lines().filter(|line| line.contains(".incr.aof>"));
+    let began = ours.filter_map(|line| line.split_whitespace().nth(1)?.parse().ok());
+    began.reduce(f64::max)
 }
 
 /// The append-only file that the server appends to.
@@ -245,24 +195,13 @@ fn append_only_file(data: &Path) -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no append-only file"))
 }
 
-/// Cuts the append-only file after its first `sets` SETs.
-fn keep_only(data: &Path, sets: u64) -> io::Result<()> {
-    let path = append_only_file(data)?;
-    let bytes = fs::read(&path)?;
-    File::options()
-        .write(true)
-        .open(&path)?
-        .set_len(end_of(&bytes, sets) as u64)
-}
-
-/// Where the first `sets` SETs of an append-only file end.
-fn end_of(bytes: &[u8], sets: u64) -> usize {
-    // Commands are arrays, and no word of ours has this in it.
-    const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n";
-    let mut starts =
-        (0..bytes.len().saturating_sub(SET.len() - 1)).filter(|&at| bytes[at..].starts_with(SET));
-    let beyond = usize::try_from(sets).unwrap_or(usize::MAX);
-    starts.nth(beyond).unwrap_or(bytes.len())
+/// Cuts the last SETs off the append-only file, which ends with all of them, each of the same length.
+fn cut_off(data: &Path, sets: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(append_only_file(data)?)?;
+    let (key, value) = (mix::key(0).len(), VALUE.len());
+    let head = format!("*3\r\n$3\r\nSET\r\n${key}\r\n\r\n${value}\r\n\r\n");
+    let bytes = sets * (head.len() + key + value) as u64;
+    file.set_len(file.metadata()?.len().saturating_sub(bytes))
 }
 
 /// Puts every file below `data` that has a copy back to it, with the time of change that it has.
@@ -289,44 +228,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sync_is_the_one_that_returned() {
+    fn the_last_sync_covers_what_was_sent_before_it_began() {
         let trace = "10 100.5 fsync(7</d/x.manifest>) = 0\n\
-                     12 101.0 fdatasync(9</d/a.incr.aof>) = 0\n\
-                     12 102.0 fdatasync(9</d/a.incr.aof> <unfinished ...>\n\
-                     10 102.1 fsync(7</d/x.manifest> <unfinished ...>\n\
-                     12 102.2 <... fdatasync resumed>) = 0\n\
-                     10 102.3 <... fsync resumed>) = 0\n\
-                     12 103.0 fdatasync(9</d/a.incr.aof> <unfinished ...>\n\
-                     12 103.1 <... fdatasync resumed>) = ? <unavailable>\n";
-        let sync = last_sync(trace).unwrap();
-        assert_eq!(
-            sync,
-            Sync {
-                thread: 12,
-                began: 102.0
-            }
-        );
+                     12 102.0 fdatasync(9</d/a.incr.aof>) = 0\n\
+                     10 101.0 fdatasync(9</d/a.incr.aof>) = 0\n\
+                     10 102.1 fsync(7</d/x.manifest>) = 0\n";
+        assert_eq!(last_sync(trace), Some(102.0));
         assert_eq!(last_sync("10 100.5 fsync(7</d/x.manifest>) = 0\n"), None);
-        let promised = Promised {
-            sent: vec![101.0, 101.9, 102.5],
-            acknowledged: vec![101.1, 102.05, 102.6],
-        };
-        assert_eq!(promised.covered_by(&sync, 10), 1);
-        assert_eq!(promised.covered_by(&sync, 12), 2);
+        assert_eq!(covered(&[101.0, 101.9, 102.5], 102.0), 2);
     }
 
     #[test]
-    fn a_file_is_cut_between_two_commands() {
-        let set = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n";
-        let mut file = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n".to_vec();
-        let head = file.len();
-        for _ in 0..3 {
-            file.extend(set);
-        }
-        assert_eq!(end_of(&file, 0), head);
-        assert_eq!(end_of(&file, 2), head + 2 * set.len());
-        assert_eq!(end_of(&file, 3), file.len());
-        assert_eq!(end_of(&file, 9), file.len());
-        assert_eq!(end_of(b"", 1), 0);
+    fn the_last_commands_of_a_file_are_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("appendonlydir")).unwrap();
+        let path = dir.path().join("appendonlydir/a.aof.1.incr.aof");
+        let head = "*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n".to_owned();
+        let set = |number| {
+            let value = String::from_utf8_lossy(VALUE);
+            format!(
+                "*3\r\n$3\r\nSET\r\n$16\r\n{}\r\n$32\r\n{value}\r\n",
+                mix::key(number)
+            )
+        };
+        fs::write(&path, head.clone() + &set(0) + &set(1) + &set(2)).unwrap();
+        cut_off(dir.path(), 2).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), head + &set(0));
     }
 }

@@ -23,21 +23,18 @@ impl Machine {
     #[must_use]
     pub fn this() -> Self {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        // What follows the version is the builder's own.
+        let version = release.trim().split('-').next().unwrap_or_default();
+        let memory = field("/proc/meminfo", "MemTotal", ':');
+        let memory_kib = memory.and_then(|kib| kib.split_whitespace().next()?.parse().ok());
+        let processor = field("/proc/cpuinfo", "model name", ':');
+        let system = field("/etc/os-release", "PRETTY_NAME", '=');
         Self {
-            processor: field("/proc/cpuinfo", "model name", ':')
-                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            processor: processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: field("/proc/meminfo", "MemTotal", ':')
-                .and_then(|kib| kib.split_whitespace().next()?.parse::<u64>().ok())
-                .unwrap_or(0)
-                * 1024,
-            // What follows the version is the builder's own.
-            kernel: format!(
-                "Linux {}",
-                release.trim().split('-').next().unwrap_or_default()
-            ),
-            system: field("/etc/os-release", "PRETTY_NAME", '=')
-                .unwrap_or_else(|| "unknown".to_owned()),
+            memory_bytes: memory_kib.unwrap_or(0_u64) * 1024,
+            kernel: format!("Linux {version}"),
+            system: system.unwrap_or_else(|| "unknown".to_owned()),
         }
     }
 }
@@ -62,16 +59,4 @@ fn field(path: &str, name: &str, separator: char) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     let (_, value) = line.split_once(separator)?;
     Some(value.trim().trim_matches('"').to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_machine_has_processors_and_memory() {
-        let machine = Machine::this();
-        assert!(machine.processors > 0 && machine.memory_bytes > 1 << 20);
-        assert!(machine.to_string().contains("Linux"));
-    }
 }

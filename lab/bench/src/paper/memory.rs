@@ -1,13 +1,18 @@
 //! P4, figure 8: DRAM and NVM in use by number of pairs.
 
-use super::{Lab, Measured, SERVER, policies};
+use super::{
+    Measured,
+    lab::{Lab, SERVER},
+    policies,
+};
 use crate::{
     BenchError,
     contest::Mode,
-    place::Place,
+    mix,
+    place::HERE,
     processes::status_bytes,
     redis::{
-        load, mix,
+        load,
         modes::{EVERYSEC, FOREBAY, NVM},
         stage::Rewrites,
     },
@@ -18,25 +23,18 @@ const VALUE_BYTES: u64 = 16;
 
 const MODES: [Mode; 3] = [EVERYSEC, NVM, FOREBAY];
 
-/// A number of pairs as rows have it.
-fn name(pairs: u64) -> String {
-    format!("{} M", pairs as f64 / 1e6)
-}
-
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let pairs = lab.size.pick(
-        vec![1000, 2000],
-        vec![100_000, 500_000, 1_000_000, 2_000_000],
-        vec![100_000, 500_000, 1_000_000, 2_000_000],
-    );
+    const PAIRS: [u64; 4] = [100_000, 500_000, 1_000_000, 2_000_000];
+    let pairs = lab.size.pick(&[1000, 2000][..], &PAIRS, &PAIRS);
     lab.server()?;
     let mut measured = Measured::default();
     for mode in MODES {
-        let stage = lab.stage(mode, Place::Here, Rewrites::Automatic, lab.dir)?;
+        let stage = lab.stage(mode, HERE, Rewrites::Automatic, &lab.pools())?;
         let server = stage.start()?;
         let mut from = 0;
-        for &pairs in &pairs {
+        for &pairs in pairs {
             lab.note(&format!("{SERVER} {mode}: {pairs} pairs"));
+            let x = format!("{} M", pairs as f64 / 1e6);
             server.talk(|connection| {
                 mix::load(connection, from, pairs, VALUE_BYTES)?;
                 load::wait_rewritten(connection)
@@ -46,11 +44,13 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             if server.outer().pid() != server.server().pid() {
                 processes.push(server.outer().pid());
             }
-            let dram: u64 = processes.into_iter().filter_map(resident_bytes).sum();
+            // Memory of a process that is its own: not files that it has mapped, as the pool.
+            let own = |pid: i32| status_bytes(&pid.to_string(), "RssAnon:");
+            let dram: u64 = processes.into_iter().filter_map(own).sum();
             for (panel, bytes) in [("dram", Some(dram)), ("nvm", stage.nvm_bytes())] {
                 if let Some(bytes) = bytes {
                     let mib = bytes as f64 / f64::from(1 << 20);
-                    measured.round(panel, Place::Here.name(), mode.name, &name(pairs), mib);
+                    measured.add(panel, HERE, mode.name, &x, &[mib]);
                 }
             }
         }
@@ -62,22 +62,4 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     );
     measured.note(policies::ALL_IN_NVM);
     Ok(measured)
-}
-
-/// Memory of the process that is its own: not files that it has mapped, as the pool.
-fn resident_bytes(pid: i32) -> Option<u64> {
-    status_bytes(&pid.to_string(), "RssAnon:")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_own_memory_is_found() {
-        let pid = i32::try_from(std::process::id()).unwrap();
-        assert!(resident_bytes(pid).unwrap() > 100 << 10);
-        assert_eq!(name(100_000), "0.1 M");
-        assert_eq!(name(2_000_000), "2 M");
-    }
 }

@@ -1,12 +1,16 @@
 //! P4, figure 9: mixes of SETs and GETs, by a client of our own in memtier's place.
 
-use super::{Lab, Measured, SERVER, SIZES, Size, policies};
+use super::{
+    Measured, Size,
+    lab::{Lab, SERVER},
+    policies::{self, PLACES, SIZES},
+};
 use crate::{
     BenchError,
     contest::Mode,
-    place::Place,
+    mix::{self, Mix},
+    place::HERE,
     redis::{
-        mix::{self, Mix},
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::expect_ok,
         stage::Rewrites,
@@ -28,14 +32,17 @@ fn on_emulated(size: Size) -> u64 {
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.server()?;
     let mut measured = Measured::default();
-    for place in [Place::Here, Place::Emulated("hdd-7200")] {
-        let (sizes, requests) = match place {
-            Place::Here => (
-                lab.size
-                    .pick(vec![32, 8192], vec![32, 512, 8192], SIZES.to_vec()),
-                policies::requests(lab.size),
+    for place in PLACES {
+        let all = (vec![32, 512, 8192], SIZES.to_vec());
+        let (sizes, requests, keys) = match (place, lab.size) {
+            (HERE, Size::Toy) => (vec![32, 8192], policies::requests(lab.size), 100),
+            (HERE, Size::Quick) => (all.0, policies::requests(lab.size), 10_000),
+            (HERE, Size::Paper) => (all.1, policies::requests(lab.size), 100_000),
+            (_, size) => (
+                vec![32, 8192],
+                on_emulated(size),
+                size.pick(100, 10_000, 10_000),
             ),
-            Place::Emulated(_) => (vec![32, 8192], on_emulated(lab.size)),
         };
         for (value_bytes, (sets, gets)) in sizes
             .iter()
@@ -47,10 +54,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 requests,
                 value_bytes,
                 clients: CLIENTS,
-                keys: match place {
-                    Place::Here => lab.size.pick(100, 10_000, 100_000),
-                    Place::Emulated(_) => lab.size.pick(100, 10_000, 10_000),
-                },
+                keys,
                 sets,
                 gets,
             };
@@ -58,10 +62,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 for mode in in_turn(MODES, round) {
                     let rate = measure(lab, mode, place, mix)?;
                     lab.note(&format!(
-                        "{SERVER} {mode} on {}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s",
-                        place.name()
+                        "{SERVER} {mode} on {place}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s"
                     ));
-                    measured.round(&panel, place.name(), mode.name, &x, rate);
+                    measured.add(&panel, place, mode.name, &x, &[rate]);
                 }
             }
         }
@@ -77,8 +80,8 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 }
 
 /// Requests a second of one mode, on a fresh server.
-fn measure(lab: &Lab<'_>, mode: Mode, place: Place, mix: Mix) -> Result<f64, BenchError> {
-    let stage = lab.stage(mode, place, Rewrites::Automatic, lab.dir)?;
+fn measure(lab: &Lab<'_>, mode: Mode, place: &str, mix: Mix) -> Result<f64, BenchError> {
+    let stage = lab.stage(mode, place, Rewrites::Automatic, &lab.pools())?;
     let server = stage.start()?;
     let policy = match mode == EVERYSEC {
         true => "CONFIG SET appendfsync everysec",

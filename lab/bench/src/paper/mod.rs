@@ -1,48 +1,36 @@
 //! `forebay-lab paper`: the papers' tables and figures, measured again.
 //!
-//! An [`Experiment`] is one table or figure of a paper: what the paper says as data ([`claims`]), how ours is measured ([`Measurement`]), what it
-//! needs, and how its figures are drawn (panels). [`run`] measures some of them, one JSON file each ([`Outcome`]); a report is made from the
-//! files alone. All of them are listed in [`catalogue`]; docs/benchmarks.md says how each figure is made.
+//! An [`Experiment`] is one table or figure of a paper: what the paper says ([`claims`]), how its figures are drawn (panels), what it needs, and
+//! which of the `MEASUREMENTS` makes them, all of it data in the [`catalogue`]. [`run`] measures some, one JSON file each ([`Outcome`]); a report
+//! is made from the files alone. docs/benchmarks.md says how each figure is made.
 
 pub mod catalogue;
 pub mod claims;
 mod fabric;
 mod flash_tier;
-mod latency;
+mod lab;
 mod loss;
 mod machine;
 mod memory;
 mod mixes;
-mod needs;
 mod outcome;
 mod policies;
 mod puts;
-mod random_writes;
+mod room;
 mod run;
+mod template;
 mod write_ahead;
 
 pub use machine::Machine;
 pub use outcome::{FORMAT, Outcome, Row};
 pub use run::{Plan, run};
 
-use crate::{
-    BenchError,
-    contest::{Contender, Mode, Pools, around::Setting},
-    device::Speed,
-    place::Place,
-    redis::{
-        load,
-        server::Kind,
-        stage::{Rewrites, Stage},
-    },
-    scratch::PoolSource,
-};
+use crate::BenchError;
 use claims::Claim;
+use lab::Lab;
+use outcome::Measured;
 use serde::{Deserialize, Serialize};
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::fmt;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,11 +48,7 @@ impl Size {
     /// The option that asks for it; none for the papers' sizes.
     #[must_use]
     pub fn option(self) -> Option<&'static str> {
-        match self {
-            Self::Toy => Some("--toy"),
-            Self::Quick => Some("--quick"),
-            Self::Paper => None,
-        }
+        self.pick(Some("--toy"), Some("--quick"), None)
     }
 
     /// One of three.
@@ -111,44 +95,6 @@ pub struct Panel {
     pub drawn: ChartKind,
 }
 
-/// How an experiment's figures are measured. Experiments of the same measurement are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measurement {
-    /// P1: Puts in the store's variants.
-    Puts,
-    /// P1: Puts in other stores.
-    Peers,
-    /// P1: Puts with buffers of several sizes.
-    Buffers,
-    /// P4: SETs of several sizes under the policies.
-    Policies,
-    /// P4: what is lost in a crash.
-    Loss,
-    /// P4: DRAM and NVM in use.
-    Memory,
-    /// P4: mixes of SETs and GETs.
-    Mixes,
-    /// P4: slower memories.
-    Latency,
-    /// P4: SETs during rewrites of the append-only file.
-    Rewrite,
-    /// P2: TPC-C behind a flash cache.
-    FlashTier,
-    /// P2: other loads behind it.
-    FlashLoads,
-    /// P3: LinkBench on MyRocks, by where its write-ahead log is.
-    LinkBench,
-    /// P3: TPC-C, likewise.
-    Tpcc,
-    /// P3: random writes of the devices by themselves.
-    RandomWrites,
-    /// P5: the emulated devices, as `forebay-lab device` has them.
-    Device,
-    /// P5: stores on fabric-attached memory, as `forebay-lab fam` has them.
-    Fam,
-}
-
 /// A table or figure of a paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -158,6 +104,9 @@ pub struct Experiment {
     /// The paper, as in `P1`.
     #[serde(skip)]
     pub paper: &'static str,
+    /// What the paper is about, and who wrote it.
+    #[serde(skip)]
+    pub paper_title: String,
     /// Which figure, and what it shows.
     pub title: String,
     /// What ours does, in a few sentences.
@@ -170,10 +119,14 @@ pub struct Experiment {
     /// What the paper says; nothing if it was not asked there.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
-    /// How ours is measured.
-    pub measurement: Measurement,
+    /// How ours is measured. Experiments of the same measurement are measured together.
+    measurement: String,
     /// About how long, seconds: at toy, quick, and the paper's size. Shared by those measured together.
     pub seconds: [u32; 3],
+    /// Room that it needs on the disk at its peak.
+    disk_mib: [u64; 3],
+    /// Room that it needs in memory that files are in, if pools are emulated.
+    memory_mib: [u64; 3],
 }
 
 impl Experiment {
@@ -182,163 +135,35 @@ impl Experiment {
     pub fn named(id: &str) -> Option<&'static Self> {
         catalogue::ALL.iter().find(|experiment| experiment.id == id)
     }
-}
 
-/// What a measurement runs on.
-pub(crate) struct Lab<'a> {
-    /// A directory for scratch directories.
-    pub dir: &'a Path,
-    /// Where pools come from.
-    pub pool: &'a PoolSource,
-    /// The `forebay` program.
-    pub forebay: &'a Path,
-    /// This program.
-    pub program: &'a Path,
-    /// How much.
-    pub size: Size,
-    /// Who is told of progress.
-    pub note: &'a dyn Fn(&str),
-}
-
-/// What a measurement gives: rows of all experiments that it is shared by.
-#[derive(Default)]
-pub(crate) struct Measured {
-    pub rows: Vec<Row>,
-    /// The device, as often as it was measured.
-    pub devices: Vec<Speed>,
-    notes: Vec<Note>,
-}
-
-/// What to know when reading the figures of some panels, or of all.
-struct Note {
-    panels: &'static [&'static str],
-    text: String,
-}
-
-impl Measured {
-    /// Nothing, since something is not installed: a row of each panel says so.
-    fn all_missing(experiments: &[&Experiment], why: &str) -> Self {
-        let panels = experiments.iter().flat_map(|it| &it.panels);
-        let row = |panel: &Panel| Row::missing(&panel.id, Place::Here.name(), "", "", why);
-        Self {
-            rows: panels.map(row).collect(),
-            ..Self::default()
-        }
-    }
-
-    /// Notes something about all figures.
-    pub fn note(&mut self, text: impl Into<String>) {
-        self.note_of(&[], text);
-    }
-
-    /// Notes something about the figures of `panels`.
-    pub fn note_of(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
-        self.notes.push(Note {
-            panels,
-            text: text.into(),
-        });
-    }
-
-    /// The rows and notes of an experiment.
-    pub fn of(&self, experiment: &Experiment) -> (Vec<Row>, Vec<String>) {
-        let is_mine = |panel: &str| experiment.panels.iter().any(|mine| mine.id == panel);
-        let rows = self.rows.iter().filter(|row| is_mine(&row.panel));
-        let notes = self.notes.iter().filter(|note| {
-            note.panels.is_empty() || note.panels.iter().any(|panel| is_mine(panel))
-        });
-        (
-            rows.cloned().collect(),
-            notes.map(|note| note.text.clone()).collect(),
-        )
+    /// Measures it, with all others of the same measurement.
+    fn measure(&self, lab: &Lab<'_>) -> Result<Measured, BenchError> {
+        let is_mine = |(name, _): &&(&str, Measure)| *name == self.measurement;
+        let found = MEASUREMENTS.iter().find(is_mine);
+        let (_, measure) = found.unwrap_or_else(|| unreachable!("no {}", self.measurement));
+        measure(lab)
     }
 }
 
-impl Lab<'_> {
-    pub(crate) fn note(&self, what: &str) {
-        (self.note)(what);
-    }
+/// Gives the rows of all experiments of a measurement.
+type Measure = fn(&Lab<'_>) -> Result<Measured, BenchError>;
 
-    /// Rounds of each figure.
-    pub(crate) fn rounds(&self) -> usize {
-        self.size.pick(1, 3, 3)
-    }
-
-    /// Rounds of what takes long: one on an emulated device, where the model says the same in every round.
-    pub(crate) fn rounds_on(&self, place: Place) -> usize {
-        match place {
-            Place::Here => self.rounds(),
-            Place::Emulated(_) => 1,
-        }
-    }
-
-    /// The program of P4's server.
-    pub(crate) fn server(&self) -> Result<PathBuf, BenchError> {
-        load::program().map_err(BenchError::Missing)?;
-        SERVER.program().map_err(BenchError::Missing)
-    }
-
-    /// Pools of the usual size.
-    pub(crate) fn pools(&self) -> Pools {
-        Pools::of(self.pool.clone())
-    }
-
-    /// How a contender's program is to be run.
-    pub(crate) fn setting<'a>(&'a self, contender: &'a Contender, pools: &'a Pools) -> Setting<'a> {
-        Setting {
-            forebay: self.forebay,
-            emulator: Some(self.program),
-            contender,
-            pools,
-            user: None,
-        }
-    }
-
-    /// Where P4's server stands in `mode`.
-    pub(crate) fn stage(
-        &self,
-        mode: Mode,
-        place: Place,
-        rewrites: Rewrites,
-        scratch: &Path,
-    ) -> Result<Stage, BenchError> {
-        let (contender, pools) = (mode.into(), self.pools());
-        let setting = self.setting(&contender, &pools);
-        Stage::new(
-            &setting,
-            place.profile(),
-            &self.server()?,
-            rewrites,
-            scratch,
-        )
-    }
-}
-
-/// The server that P4's experiments use.
-pub(crate) const SERVER: Kind = Kind::Redis;
-
-/// P4's sizes of values, bytes.
-pub(crate) const SIZES: [u64; 5] = [32, 128, 512, 2048, 8192];
-
-impl Measurement {
-    /// Measures.
-    pub(crate) fn run(self, lab: &Lab<'_>) -> Result<Measured, BenchError> {
-        match self {
-            Self::Puts => puts::variants(lab),
-            Self::Peers => puts::peers(lab),
-            Self::Buffers => puts::buffers(lab),
-            Self::Policies => policies::sizes(lab),
-            Self::Rewrite => policies::during_rewrite(lab),
-            Self::Loss => loss::run(lab),
-            Self::Memory => memory::run(lab),
-            Self::Mixes => mixes::run(lab),
-            Self::Latency => latency::run(lab),
-            Self::FlashTier => flash_tier::run(lab),
-            Self::FlashLoads => flash_tier::loads::run(lab),
-            Self::LinkBench => write_ahead::run(write_ahead::Mix::LinkBench, lab),
-            Self::Tpcc => write_ahead::run(write_ahead::Mix::Tpcc, lab),
-            Self::RandomWrites => random_writes::run(lab),
-            Self::Device => fabric::device(lab),
-            Self::Fam => fabric::fam(lab),
-        }
-    }
-}
+/// How figures are measured, by the names that the catalogue has for it.
+const MEASUREMENTS: [(&str, Measure); 16] = [
+    ("puts", puts::variants),
+    ("peers", puts::peers),
+    ("buffers", puts::buffers),
+    ("policies", policies::sizes),
+    ("rewrite", policies::during_rewrite),
+    ("latency", policies::slower_memories),
+    ("loss", loss::run),
+    ("memory", memory::run),
+    ("mixes", mixes::run),
+    ("flash_tier", flash_tier::run),
+    ("flash_loads", flash_tier::loads::run),
+    ("link_bench", write_ahead::link_bench),
+    ("tpcc", write_ahead::tpcc),
+    ("random_writes", fabric::random_writes),
+    ("device", fabric::device),
+    ("fam", fabric::fam),
+];

@@ -1,7 +1,7 @@
 //! What an experiment gave: one JSON file each, which reports are made from (docs/benchmarks.md, "Experiments").
 
-use super::{Measured, Size, machine::Machine};
-use crate::{BenchError, device::Speed, rounds};
+use super::{Experiment, Size, machine::Machine};
+use crate::{BenchError, device::Speed, place::HERE, rounds};
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -83,21 +83,8 @@ impl Row {
         }
     }
 
-    /// A median whose span is known.
-    #[must_use]
-    pub fn spanned(
-        panel: &str,
-        place: &str,
-        series: &str,
-        x: &str,
-        value: f64,
-        span: rounds::Span,
-    ) -> Self {
-        Self {
-            value: Some(value),
-            rounds: Vec::new(),
-            ..Self::of(panel, place, series, x, &[span.min, span.max])
-        }
+    fn is(&self, panel: &str, place: &str, series: &str, x: &str) -> bool {
+        [&*self.panel, &self.place, &self.series, &self.x] == [panel, place, series, x]
     }
 
     /// A row that says why there is no figure.
@@ -110,25 +97,74 @@ impl Row {
     }
 }
 
+/// What a measurement gives: rows of all experiments that it is shared by.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub rows: Vec<Row>,
+    /// The device, as often as it was measured.
+    pub devices: Vec<Speed>,
+    /// What to know when reading the figures of some panels, or, without any, of all.
+    notes: Vec<(&'static [&'static str], String)>,
+}
+
 impl Measured {
-    /// Adds a round to the row of that panel, place, series and x, which is made with its first.
-    pub fn round(&mut self, panel: &str, place: &str, series: &str, x: &str, figure: f64) {
-        let is_it = |row: &Row| {
-            (&*row.panel, &*row.place, &*row.series, &*row.x) == (panel, place, series, x)
-        };
-        match self.rows.iter_mut().find(|row| is_it(row)) {
-            Some(row) => {
-                row.rounds.push(figure);
-                *row = Row::of(panel, place, series, x, &row.rounds);
-            }
-            None => self.rows.push(Row::of(panel, place, series, x, &[figure])),
+    /// Nothing, since something is not installed: a row of each panel says so.
+    pub fn all_missing(experiments: &[&Experiment], why: &str) -> Self {
+        let panels = experiments.iter().flat_map(|it| &it.panels);
+        Self {
+            rows: panels
+                .map(|panel| Row::missing(&panel.id, HERE, "", "", why))
+                .collect(),
+            ..Self::default()
         }
+    }
+
+    /// Adds rounds to the row of that panel, place, series and x, which is made with its first.
+    pub fn add(&mut self, panel: &str, place: &str, series: &str, x: &str, figures: &[f64]) {
+        let mut rows = self.rows.iter_mut();
+        match rows.find(|row| row.is(panel, place, series, x)) {
+            Some(row) => {
+                let rounds = [&row.rounds, figures].concat();
+                *row = Row::of(panel, place, series, x, &rounds);
+            }
+            None => self.rows.push(Row::of(panel, place, series, x, figures)),
+        }
+    }
+
+    /// The figure of a row that was added; not a number without one.
+    pub fn value(&self, panel: &str, place: &str, series: &str, x: &str) -> f64 {
+        let mut rows = self.rows.iter();
+        let row = rows.find(|row| row.is(panel, place, series, x));
+        row.and_then(|row| row.value).unwrap_or(f64::NAN)
     }
 
     /// Adds a row that says why there is no figure.
     pub fn missing(&mut self, panel: &str, place: &str, series: &str, x: &str, why: &str) {
-        let row = Row::missing(panel, place, series, x, why);
-        self.rows.push(row);
+        self.rows.push(Row::missing(panel, place, series, x, why));
+    }
+
+    /// Notes something about all figures.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.note_of(&[], text);
+    }
+
+    /// Notes something about the figures of `panels`.
+    pub fn note_of(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
+        self.notes.push((panels, text.into()));
+    }
+
+    /// The rows and notes of an experiment.
+    pub fn of(&self, experiment: &Experiment) -> (Vec<Row>, Vec<String>) {
+        let is_mine = |panel: &str| experiment.panels.iter().any(|mine| mine.id == panel);
+        let rows = self.rows.iter().filter(|row| is_mine(&row.panel));
+        let notes = self
+            .notes
+            .iter()
+            .filter(|(panels, _)| panels.is_empty() || panels.iter().any(|panel| is_mine(panel)));
+        (
+            rows.cloned().collect(),
+            notes.map(|(_, text)| text.clone()).collect(),
+        )
     }
 }
 
@@ -214,15 +250,12 @@ mod tests {
     fn rounds_make_one_row_in_the_order_of_the_first() {
         let mut measured = Measured::default();
         for (series, figure) in [("a", 3.0), ("b", 9.0), ("b", 7.0), ("a", 1.0), ("a", 2.0)] {
-            measured.round("puts", "this disk", series, "4 KiB", figure);
+            measured.add("puts", HERE, series, "4 KiB", &[figure]);
         }
         let [a, b] = &measured.rows[..] else {
             panic!("{:?}", measured.rows);
         };
-        assert_eq!(
-            *a,
-            Row::of("puts", "this disk", "a", "4 KiB", &[3.0, 1.0, 2.0])
-        );
+        assert_eq!(*a, Row::of("puts", HERE, "a", "4 KiB", &[3.0, 1.0, 2.0]));
         assert_eq!((b.value, &b.rounds[..]), (Some(8.0), &[9.0, 7.0][..]));
     }
 

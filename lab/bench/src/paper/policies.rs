@@ -1,22 +1,28 @@
-//! P4: redis-benchmark's SETs under each policy, by size of the value, and during rewrites of the append-only file.
+//! P4: redis-benchmark's SETs under each policy, by size of the value, during rewrites of the append-only file, and with slower memories.
 
-use super::{Lab, Measured, Row, SERVER, SIZES, Size};
+use super::{
+    Measured, Size,
+    lab::{Lab, SERVER},
+};
 use crate::{
     BenchError,
     contest::{Mode, Setup},
     device::Effort,
-    place::Place,
+    place::{HERE, profile},
     redis::{
         self, Config,
         modes::{ALWAYS, EATMYDATA, EVERYSEC, FOREBAY, NVM},
         server::Kind,
     },
     report::grouped,
+    rounds::in_turn,
     units::bytes_name,
 };
 
 /// P4's disk, and this one.
-const PLACES: [Place; 2] = [Place::Here, Place::Emulated("hdd-7200")];
+pub(super) const PLACES: [&str; 2] = [HERE, "hdd-7200"];
+/// P4's sizes of values, bytes.
+pub(super) const SIZES: [u64; 5] = [32, 128, 512, 2048, 8192];
 /// P4's policies, and libeatmydata, which is what not syncing gives at best.
 const MODES: [Mode; 5] = [EVERYSEC, ALWAYS, EATMYDATA, NVM, FOREBAY];
 /// redis-benchmark's default, which P4 does not change.
@@ -27,16 +33,16 @@ pub(super) fn requests(size: Size) -> u64 {
 }
 
 /// SETs of all sizes in `modes`, at `place`.
-pub(super) fn config(lab: &Lab<'_>, modes: &[Mode], place: Place) -> Config {
+fn config(lab: &Lab<'_>, modes: &[Mode], place: &str) -> Config {
     Config {
         setup: Setup {
             dir: lab.dir.to_owned(),
             modes: modes.to_vec(),
             pools: lab.pools(),
-            device: place.profile().map(str::to_owned),
+            device: profile(place).map(str::to_owned),
             rounds: lab.rounds(),
             forebay: lab.forebay.to_owned(),
-            emulator: Some(lab.program.to_owned()),
+            emulator: Some(lab.program()),
             effort: Effort::QUICK,
         },
         servers: vec![SERVER],
@@ -54,24 +60,20 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.server()?;
     let mut measured = Measured::default();
     for place in PLACES {
-        let all = config(lab, &MODES, place);
-        let config = Config {
+        let mut config = config(lab, &MODES, place);
+        if place != HERE {
             // On a disk of some 100 syncs a second a round of `always` would take minutes.
-            requests: match place {
-                Place::Here => all.requests,
-                Place::Emulated(_) => all.requests.min(20_000),
-            },
-            ..all
-        };
+            config.requests = config.requests.min(20_000);
+        }
         add(lab, &config, place, "", &mut measured)?;
     }
     // The other server, which Redis's users go to: beside ours at one size, at all sizes where there is time.
     let valkey = Config {
         servers: vec![Kind::Valkey],
         sizes: lab.size.pick(vec![512], vec![512], SIZES.to_vec()),
-        ..config(lab, &[EVERYSEC, ALWAYS, FOREBAY], Place::Here)
+        ..config(lab, &[EVERYSEC, ALWAYS, FOREBAY], HERE)
     };
-    add(lab, &valkey, Place::Here, "valkey ", &mut measured)?;
+    add(lab, &valkey, HERE, "valkey ", &mut measured)?;
     measured.note(format!(
         "{} SETs of random keys a round, {CLIENTS} connections; always has at most 2,000 a connection",
         grouped(requests(lab.size) as i64)
@@ -85,49 +87,48 @@ pub(super) const ALL_IN_NVM: &str = "the mode nvm stands in for PMDK-Redis, whic
      always and its whole directory in memory, as on a DAX file system, so that every pair is in NVM. The embedded store with its log in the \
      pool would be nearer in layout, but it is a library, and would be compared without the network";
 
-/// Runs `config` and adds a row for each of its rows.
-pub(super) fn add(
+/// Runs `config` and adds the rounds of each of its rows; those during rewrites are another x.
+fn add(
     lab: &Lab<'_>,
     config: &Config,
-    place: Place,
+    place: &str,
     prefix: &str,
     measured: &mut Measured,
 ) -> Result<(), BenchError> {
     let report = redis::run(config, &|note| lab.note(note))?;
     for row in &report.rows {
-        let series = match row.cell.is("during_rewrite") {
-            true => format!("{prefix}{}, rewriting", row.name()),
-            false => format!("{prefix}{}", row.name()),
+        let series = match config.setup.pools.slowed {
+            Some(memory) => memory.to_owned(),
+            None => format!("{prefix}{}", row.name()),
         };
-        let x = bytes_name(row.cell.number("value_bytes").unwrap_or(0));
-        let p99_us = row.latency.p99_us.unwrap_or(0.0);
-        for (panel, value, span) in [
-            ("sets", row.ops_per_s, row.ops_per_s_span),
-            ("p99", p99_us, row.p99_us_span),
-        ] {
-            let row = Row::spanned(panel, place.name(), &series, &x, value, span);
-            measured.rows.push(row);
-        }
+        let x = match (config.during_rewrite, row.cell.is("during_rewrite")) {
+            (None, _) => bytes_name(row.cell.number("value_bytes").unwrap_or(0)),
+            (_, true) => "during rewrites".to_owned(),
+            (_, false) => "alone".to_owned(),
+        };
+        let rates: Vec<f64> = row.rounds.iter().map(|round| round.ops_per_s).collect();
+        let p99 = row.rounds.iter().filter_map(|round| round.latency.p99_us);
+        measured.add("sets", place, &series, &x, &rates);
+        measured.add("p99", place, &series, &x, &p99.collect::<Vec<f64>>());
     }
     for missing in &report.missing {
         let name = match prefix.trim() {
             "" => &missing.name,
             prefix => prefix,
         };
-        measured.missing("sets", place.name(), name, "", &missing.error);
+        measured.missing("sets", place, name, "", &missing.error);
     }
-    if place == Place::Here {
+    if place == HERE {
         measured.devices.push(report.device);
     }
     Ok(())
 }
 
-/// Bytes of the pools with which that is measured: the smallest holds two segments, as PB-Redis' buffer has two halves.
-pub(super) const POOLS: [u64; 3] = [16 << 20, 256 << 20, 1 << 30];
-
 /// P4's open problem: 8 KiB values, alone and while the append-only file is rewritten again and again.
 pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const VALUE_BYTES: u64 = 8192;
+    /// Bytes of the pools: the smallest holds two segments, as PB-Redis' buffer has two halves.
+    const POOLS: [u64; 3] = [16 << 20, 256 << 20, 1 << 30];
     lab.server()?;
     let mut measured = Measured::default();
     for place in PLACES {
@@ -140,20 +141,34 @@ pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         config.setup.pools.sizes = POOLS.to_vec();
         add(lab, &config, place, "", &mut measured)?;
     }
-    // Those that were rewriting become a second x of the same series.
-    for row in &mut measured.rows {
-        let rewriting = row.series.strip_suffix(", rewriting").map(str::to_owned);
-        row.x = match rewriting {
-            Some(_) => "during rewrites".to_owned(),
-            None => "alone".to_owned(),
-        };
-        row.series = rewriting.unwrap_or_else(|| row.series.clone());
-    }
     measured.note(format!(
-            "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done; a lane takes what is free of its pool while the \
-             disk is behind",
-            grouped(requests(lab.size) as i64)
-        ),
+        "{} SETs of 8 KiB a round; BGREWRITEAOF is sent again as soon as the last one is done; a lane takes what is free of its pool while the \
+         disk is behind",
+        grouped(requests(lab.size) as i64)
+    ));
+    Ok(measured)
+}
+
+/// Figure 10: SETs under `forebay run` with a pool as slow as other memories.
+pub(super) fn slower_memories(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    const MEMORIES: [&str; 4] = ["dram", "pcm", "xpoint-mm", "xpoint-sm"];
+    lab.server()?;
+    let mut measured = Measured::default();
+    // One round of each memory after the other, so that they take turns.
+    for round in 0..lab.rounds() {
+        for memory in in_turn(MEMORIES, round) {
+            let mut config = Config {
+                sizes: vec![32, 512, 8192],
+                ..config(lab, &[FOREBAY], HERE)
+            };
+            config.setup.rounds = 1;
+            config.setup.pools.slowed = Some(memory);
+            add(lab, &config, HERE, "", &mut measured)?;
+        }
+    }
+    measured.note(
+        "the pool's accesses wait as long as P4's wrapper does beyond DRAM (50/50 ns read/write): pcm 0/450, xpoint-mm 50/50, xpoint-sm 150/150 \
+         ns, once for each stretch of memory that is written, not once for each cache line",
     );
     Ok(measured)
 }

@@ -1,7 +1,7 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
-use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, needs};
-use crate::{BenchError, device::Speed, place::lab_program, scratch::PoolSource};
+use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, room};
+use crate::{BenchError, device::Speed, scratch::PoolSource};
 use std::{
     fs,
     path::PathBuf,
@@ -33,38 +33,27 @@ impl Plan {
     /// # Errors
     /// [`BenchError::Config`] for an id that there is not.
     pub fn chosen(&self) -> Result<Vec<&'static Experiment>, BenchError> {
-        for id in &self.experiments {
-            if Experiment::named(id).is_none() {
-                let ids: Vec<&str> = catalogue::ALL
-                    .iter()
-                    .map(|experiment| experiment.id.as_str())
-                    .collect();
-                return Err(BenchError::Config(format!(
-                    "there is no experiment {id}; there are {} (forebay-lab paper --list says what they are)",
-                    ids.join(", ")
-                )));
-            }
+        let all = &*catalogue::ALL;
+        let is_unknown = |id: &&String| Experiment::named(id).is_none();
+        if let Some(id) = self.experiments.iter().find(is_unknown) {
+            let ids: Vec<&str> = all.iter().map(|it| it.id.as_str()).collect();
+            return Err(BenchError::Config(format!(
+                "there is no experiment {id}; there are {} (forebay-lab paper --list says what they are)",
+                ids.join(", ")
+            )));
         }
-        let asked = |experiment: &&Experiment| {
-            self.experiments.is_empty() || self.experiments.contains(&experiment.id)
-        };
-        Ok(catalogue::ALL.iter().filter(asked).collect())
+        let is_asked =
+            |it: &&Experiment| self.experiments.is_empty() || self.experiments.contains(&it.id);
+        Ok(all.iter().filter(is_asked).collect())
     }
 
-    /// Those that are not there yet.
-    fn left(&self) -> Result<Vec<&'static Experiment>, BenchError> {
-        let mut left = Vec::new();
-        for experiment in self.chosen()? {
-            let there = match self.resume {
-                true => Outcome::load(&self.out, &experiment.id)?
-                    .is_some_and(|outcome| outcome.size == self.size),
-                false => false,
-            };
-            if !there {
-                left.push(experiment);
-            }
-        }
-        Ok(left)
+    /// True if its result is there already, and to be kept.
+    fn has(&self, experiment: &Experiment) -> Result<bool, BenchError> {
+        let there = self
+            .resume
+            .then(|| Outcome::load(&self.out, &experiment.id));
+        let there = there.transpose()?.flatten();
+        Ok(there.is_some_and(|outcome| outcome.size == self.size))
     }
 }
 
@@ -73,6 +62,16 @@ impl Experiment {
     fn estimate(&self, size: Size) -> Duration {
         let [toy, quick, paper] = self.seconds;
         Duration::from_secs(size.pick(toy, quick, paper).into())
+    }
+}
+
+/// About how long steps take, in words.
+fn estimate(steps: &[Vec<&Experiment>], size: Size) -> String {
+    let all: Duration = steps.iter().map(|step| step[0].estimate(size)).sum();
+    match all.as_secs() {
+        seconds if seconds < 100 => format!("{seconds} s"),
+        seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
@@ -86,45 +85,37 @@ pub fn run(
     note: &dyn Fn(&str),
     say: &dyn Fn(&str),
 ) -> Result<Vec<PathBuf>, BenchError> {
-    let left = plan.left()?;
+    let (mut left, mut skipped) = (Vec::new(), 0);
+    for experiment in plan.chosen()? {
+        match plan.has(experiment)? {
+            true => skipped += 1,
+            false => left.push(experiment),
+        }
+    }
     for dir in [&plan.out, &plan.dir] {
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
     }
-    let skipped = plan.chosen()?.len() - left.len();
     if skipped > 0 {
-        say(&format!(
-            "{skipped} experiments are in {} already",
-            plan.out.display()
-        ));
+        let out = plan.out.display();
+        say(&format!("{skipped} experiments are in {out} already"));
     }
-    let needs = needs::check(&left, plan.size, &plan.dir)?;
+    let needs = room::check(&left, plan.size, &plan.dir)?;
     let steps = steps(left);
-    let estimate = |steps: &[Vec<&Experiment>]| {
-        steps
-            .iter()
-            .map(|step| step[0].estimate(plan.size))
-            .sum::<Duration>()
-    };
     if !steps.is_empty() {
         say(&format!(
-            "{} steps at {}, about {}; at most {} MiB of disk in {}, {} MiB of memory",
+            "{} steps at {}, about {}; {needs}",
             steps.len(),
             plan.size,
-            show(estimate(&steps)),
-            needs.disk >> 20,
-            plan.dir.display(),
-            needs.memory >> 20
+            estimate(&steps, plan.size)
         ));
     }
     // Before anything of ours runs.
-    let busy = fs::read_to_string("/proc/loadavg")
-        .ok()
-        .and_then(|text| busy(&text));
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let busy = busy(&load);
     if let Some(busy) = &busy {
         say(&format!("warning: {busy}"));
     }
     let mut written = Vec::new();
-    let mut pace = Pace::default();
     for (at, step) in steps.iter().enumerate() {
         let ids: Vec<&str> = step.iter().map(|it| it.id.as_str()).collect();
         say(&format!(
@@ -133,12 +124,10 @@ pub fn run(
             steps.len(),
             ids.join(", "),
             step[0].title,
-            show(pace.corrected(step[0].estimate(plan.size))),
-            show(pace.corrected(estimate(&steps[at..])))
+            estimate(&steps[at..=at], plan.size),
+            estimate(&steps[at..], plan.size)
         ));
-        let start = Instant::now();
         written.extend(measure(plan, step, note, busy.as_deref())?);
-        pace.add(step[0].estimate(plan.size), start.elapsed());
     }
     Ok(written)
 }
@@ -167,7 +156,6 @@ fn measure(
         dir: &plan.dir,
         pool: &plan.pool,
         forebay: &plan.forebay,
-        program: &lab_program(&plan.forebay),
         size: plan.size,
         note,
     };
@@ -175,7 +163,7 @@ fn measure(
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let measured = match step[0].measurement.run(&lab) {
+    let measured = match step[0].measure(&lab) {
         Err(BenchError::Missing(why)) => Measured::all_missing(step, &why),
         measured => measured?,
     };
@@ -213,83 +201,13 @@ fn busy(text: &str) -> Option<String> {
 
 /// The command that measures an experiment again.
 fn command(id: &str, size: Size) -> String {
-    let words = ["forebay-lab paper"]
-        .into_iter()
-        .chain(size.option())
-        .chain([id]);
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// How this machine's time compares with the estimates.
-#[derive(Default)]
-struct Pace {
-    estimated: Duration,
-    taken: Duration,
-}
-
-impl Pace {
-    fn add(&mut self, estimated: Duration, taken: Duration) {
-        self.estimated += estimated;
-        self.taken += taken;
-    }
-
-    fn corrected(&self, estimate: Duration) -> Duration {
-        // One short experiment says little.
-        const TRUSTED: Duration = Duration::from_secs(5);
-        match self.estimated >= TRUSTED {
-            true => estimate.mul_f64(self.taken.as_secs_f64() / self.estimated.as_secs_f64()),
-            false => estimate,
-        }
-    }
-}
-
-/// A time in words.
-fn show(time: Duration) -> String {
-    match time.as_secs() {
-        seconds if seconds < 100 => format!("{seconds} s"),
-        seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
-        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
+    let words = [Some("forebay-lab paper"), size.option(), Some(id)];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan(experiments: &[&str]) -> Plan {
-        Plan {
-            experiments: experiments.iter().map(|&id| id.to_owned()).collect(),
-            size: Size::Toy,
-            out: PathBuf::from("/nowhere"),
-            resume: false,
-            dir: PathBuf::from("/nowhere"),
-            pool: PoolSource::Emulated,
-            forebay: PathBuf::from("forebay"),
-        }
-    }
-
-    #[test]
-    fn an_unknown_experiment_is_refused_with_those_that_there_are() {
-        let error = plan(&["p9-fig9"]).chosen().unwrap_err().to_string();
-        assert!(
-            error.contains("p9-fig9") && error.contains("p1-fig5"),
-            "{error}"
-        );
-        assert_eq!(plan(&[]).chosen().unwrap().len(), catalogue::ALL.len());
-        assert_eq!(plan(&["p4-fig6"]).chosen().unwrap()[0].id, "p4-fig6");
-    }
-
-    #[test]
-    fn the_estimate_follows_the_machines_pace() {
-        let mut pace = Pace::default();
-        let minute = Duration::from_secs(60);
-        assert_eq!(pace.corrected(minute), minute);
-        pace.add(Duration::from_secs(10), Duration::from_secs(20));
-        assert_eq!(pace.corrected(minute), 2 * minute);
-        assert_eq!(show(minute), "60 s");
-        assert_eq!(show(2 * minute), "2 min");
-        assert_eq!(show(Duration::from_secs(7260)), "2 h 1 min");
-    }
 
     #[test]
     fn a_busy_machine_is_noted_and_an_idle_one_is_not() {
@@ -300,14 +218,5 @@ mod tests {
         );
         assert_eq!(busy("0.12 4.00 2.00 3/400 1234\n"), None);
         assert_eq!(busy(""), None);
-    }
-
-    #[test]
-    fn a_command_says_the_size() {
-        assert_eq!(
-            command("p1-fig5", Size::Quick),
-            "forebay-lab paper --quick p1-fig5"
-        );
-        assert_eq!(command("p1-fig5", Size::Paper), "forebay-lab paper p1-fig5");
     }
 }

@@ -5,18 +5,15 @@
 //! (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of each is checked in the end. Everything is in memory: an emulated
 //! device only adds to what a call takes anyway.
 
-use super::{Lab, Measured, Size};
+use super::{Measured, Size, lab::Lab, template::Template};
 use crate::{
     BenchError,
-    contest::{self, Around, Contender, Pools},
+    contest::{Around, Contender, FOREBAY, Mode, PLAIN, Pools},
     device::{self, Effort},
-    mariadb::{
-        server::{self, Launch, Server},
-        workload::{self, MYROCKS, Scripts, Workload},
-    },
-    processes::find_program,
+    mariadb::server::{self, Server},
     rounds::in_turn,
-    scratch::{ScratchDir, memory_dir, sync_file_system},
+    scratch::{ScratchDir, memory_dir},
+    sysbench::{self, MYROCKS, Scripts, Workload},
 };
 use rustix::process::Signal;
 use std::{
@@ -24,121 +21,77 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The paper's two workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mix {
-    /// LinkBench.
-    LinkBench,
-    /// TPC-C.
-    Tpcc,
-}
-
 /// What the data is on.
 const DATA: &str = "sata-ssd";
-/// The paper's connections, and one.
-const CLIENTS: [u64; 2] = [1, 10];
+/// The paper's connections.
+const CLIENTS: u64 = 10;
 
 /// Where the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Log {
-    /// On an emulated device; that of the data, if it is the same.
-    On(&'static str),
-    /// There is none.
-    Off,
-    /// On the device of the data, under `forebay run`.
-    Forebay,
-    /// The same, with the pool on this machine's disk: what a pool writes there passes every emulation by.
-    ForebayOnDisk,
+#[derive(Clone, Copy, Debug)]
+struct Log {
+    name: &'static str,
+    /// What it is on; the device of the data, if it is the same.
+    device: &'static str,
+    /// Whether it is under `forebay run`. A pool on this machine's disk passes every emulation by.
+    contender: Contender,
 }
 
 const LOGS: [Log; 6] = [
-    Log::On("sata-ssd"),
-    Log::On("nvme"),
-    Log::On("nvram"),
-    Log::Forebay,
-    Log::ForebayOnDisk,
-    Log::Off,
+    log("sata-ssd", DATA, PLAIN, None),
+    log("nvme", "nvme", PLAIN, None),
+    log("nvram", "nvram", PLAIN, None),
+    log("forebay", DATA, FOREBAY, None),
+    log("forebay, pool on this disk", DATA, FOREBAY, Some(0)),
+    log(OFF, DATA, PLAIN, None),
 ];
+/// There is no log.
+const OFF: &str = "off";
 
-impl Log {
-    fn name(self) -> &'static str {
-        match self {
-            Self::On(device) => device,
-            Self::Off => "off",
-            Self::Forebay => "forebay",
-            Self::ForebayOnDisk => "forebay, pool on this disk",
-        }
-    }
-
-    fn contender(self) -> Contender {
-        match self {
-            Self::Forebay => contest::FOREBAY.into(),
-            Self::ForebayOnDisk => Contender {
-                disk: Some(0),
-                ..contest::FOREBAY.into()
-            },
-            Self::On(_) | Self::Off => contest::PLAIN.into(),
-        }
+const fn log(name: &'static str, device: &'static str, mode: Mode, disk: Option<usize>) -> Log {
+    let contender = Contender {
+        mode,
+        disk,
+        pool_bytes: None,
+    };
+    Log {
+        name,
+        device,
+        contender,
     }
 }
 
-impl Mix {
-    fn workload(self, size: Size) -> Workload {
-        match self {
-            Self::LinkBench => Workload::LinkBench {
-                ids: size.pick(1000, 50_000, 1_000_000),
-            },
-            Self::Tpcc => Workload::Tpcc {
-                warehouses: size.pick(1, 1, 10),
-                roam: false,
-            },
-        }
-    }
-
-    /// The panels: rates, and latencies by request.
-    fn panels(self) -> [&'static str; 2] {
-        match self {
-            Self::LinkBench => ["linkbench", "linkbench_p99"],
-            Self::Tpcc => ["tpcc", "tpcc_p99"],
-        }
-    }
+/// Table 1 of the paper.
+pub(super) fn link_bench(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let ids = lab.size.pick(1000, 50_000, 1_000_000);
+    let panels = ["linkbench", "linkbench_p99"];
+    run(lab, Workload::LinkBench { ids }, panels)
 }
 
-/// Whether a commit is synced, which the paper does not say, and numbers of connections. At toy size the paper's alone.
-fn settings(size: Size) -> Vec<(bool, &'static [u64])> {
-    size.pick(
-        vec![(true, &CLIENTS[1..])],
-        vec![(true, &CLIENTS), (false, &CLIENTS)],
-        vec![(true, &CLIENTS), (false, &CLIENTS)],
-    )
+/// Table 2.
+pub(super) fn tpcc(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    let tpcc = Workload::Tpcc {
+        warehouses: lab.size.pick(1, 1, 10),
+        roam: false,
+    };
+    run(lab, tpcc, ["tpcc", "tpcc_p99"])
+}
+
+/// Numbers of connections, and whether a commit is synced, which the paper does not say. At toy size the paper's alone.
+fn settings(size: Size) -> &'static [(u64, bool)] {
+    const ALL: [(u64, bool); 4] = [(1, true), (CLIENTS, true), (1, false), (CLIENTS, false)];
+    size.pick(&ALL[1..2], &ALL, &ALL)
 }
 
 fn x(clients: u64, is_synced: bool) -> String {
-    let clients = match clients {
-        1 => "1 client".to_owned(),
-        clients => format!("{clients} clients"),
-    };
-    match is_synced {
-        true => format!("{clients}, synced"),
-        false => format!("{clients}, not synced"),
-    }
-}
-
-/// Where MyRocks is: Debian's directory of plugins, or where `scripts/setup.sh` unpacks it.
-fn plugin_dir() -> Option<PathBuf> {
-    const PLUGIN: &str = "ha_rocksdb.so";
-    let installed = Path::new("/usr/lib/mysql/plugin").join(PLUGIN);
-    let found = match installed.is_file() {
-        true => Some(installed),
-        false => find_program(PLUGIN),
-    };
-    found?.parent().map(Path::to_owned)
+    let s = if clients == 1 { "" } else { "s" };
+    let synced = if is_synced { "synced" } else { "not synced" };
+    format!("{clients} client{s}, {synced}")
 }
 
 /// What is missing on this machine, in words.
 fn lacking() -> Option<String> {
     let plugin = || {
-        plugin_dir().is_none().then(|| {
+        server::myrocks().is_none().then(|| {
             "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb"
                 .to_owned()
         })
@@ -146,49 +99,41 @@ fn lacking() -> Option<String> {
     server::lacking().or_else(plugin)
 }
 
-/// Tables 1 and 2 of the paper.
-pub(super) fn run(mix: Mix, lab: &Lab<'_>) -> Result<Measured, BenchError> {
+/// A workload, and its panels: rates, and latencies by request.
+fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Measured, BenchError> {
     if let Some(why) = lacking() {
         return Err(BenchError::Missing(why));
     }
     let mut measured = Measured::default();
     // An emulated device only adds to what a call takes.
     let scratch = ScratchDir::new_in(&memory_dir())?;
-    let workload = mix.workload(lab.size);
-    let scripts = Scripts::unpack(&scratch.path().join("scripts"), MYROCKS)?;
+    let scripts = Scripts::unpack(&scratch.path().join("scripts"), MYROCKS, workload)?;
     lab.note(&format!("loading {workload:?}"));
-    let template = scratch.path().join("template");
-    load(&scripts, workload, &template)?;
     let setup = Setup {
         lab,
         scripts: &scripts,
-        workload,
-        template: &template,
+        template: load(&scripts, scratch.path().join("template"))?,
         scratch: scratch.path(),
     };
-    let [rate, p99] = mix.panels();
-    for (is_synced, all_clients) in settings(lab.size) {
-        for &clients in all_clients {
-            let x = x(clients, is_synced);
-            let start = |log| setup.start(log, clients, is_synced);
-            let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
-            for turn in 0..turns(lab.size) {
-                for one in in_turn(&series, turn) {
-                    let (log, done) = (one.log.name(), setup.turn(one, clients)?);
-                    lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
-                    measured.round(rate, DATA, log, &x, done.operations_per_s);
-                    if is_synced && Some(&clients) == CLIENTS.last() {
-                        for kind in done.operations.iter().filter(|kind| kind.count > 0) {
-                            measured.round(p99, DATA, log, &kind.operation, kind.p99_us);
-                        }
-                    }
+    for &(clients, is_synced) in settings(lab.size) {
+        let x = x(clients, is_synced);
+        let start = |log| setup.start(log, clients, is_synced);
+        let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        for turn in 0..turns(lab.size) {
+            for one in in_turn(&series, turn) {
+                let (log, done) = (one.log, setup.turn(one, clients)?);
+                lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
+                measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
+                let of_kinds = (clients, is_synced) == (CLIENTS, true);
+                for kind in done.operations.iter().filter(|it| of_kinds && it.count > 0) {
+                    measured.add(p99, DATA, log, &kind.operation, &[kind.p99_us]);
                 }
             }
-            for one in series {
-                one.signal(Signal::CONT);
-                scripts.check(workload, &one.server)?;
-                one.server.stop()?;
-            }
+        }
+        for one in series {
+            one.signal(Signal::CONT);
+            scripts.check(&one.server)?;
+            one.server.stop()?;
         }
     }
     let disk = device::measure(lab.dir, Effort::QUICK)?;
@@ -220,46 +165,43 @@ const NOT_SYNCED: &str = "--rocksdb-flush-log-at-trx-commit=2";
 
 /// What all servers have. InnoDB holds the system's tables only; its own rings would pass the emulated devices by.
 fn options(wal: &Path) -> Vec<String> {
-    let plugins = plugin_dir().unwrap_or_default();
-    vec![
-        format!("--plugin-dir={}", plugins.display()),
-        "--plugin-load-add=ha_rocksdb".to_owned(),
-        "--default-storage-engine=rocksdb".to_owned(),
-        "--transaction-isolation=READ-COMMITTED".to_owned(),
-        "--innodb-use-native-aio=0".to_owned(),
-        "--innodb-buffer-pool-size=16M".to_owned(),
-        format!("--rocksdb-wal-dir={}", wal.display()),
-    ]
+    let plugins = server::myrocks().unwrap_or_default();
+    let all = [
+        &format!("--plugin-dir={}", plugins.display()),
+        "--plugin-load-add=ha_rocksdb",
+        "--default-storage-engine=rocksdb",
+        "--transaction-isolation=READ-COMMITTED",
+        "--innodb-use-native-aio=0",
+        "--innodb-buffer-pool-size=16M",
+        &format!("--rocksdb-wal-dir={}", wal.display()),
+    ];
+    all.map(str::to_owned).to_vec()
 }
 
-/// Makes the data directory that each round gets a copy of: `data`, and the log in `wal`.
-fn load(scripts: &Scripts, workload: Workload, dir: &Path) -> Result<(), BenchError> {
+/// Makes the data directory that each series gets a copy of: `data`, and the log in `wal`.
+fn load(scripts: &Scripts, dir: PathBuf) -> Result<Template, BenchError> {
     let wal = dir.join("wal");
     std::fs::create_dir_all(&wal).map_err(BenchError::io("creating", &wal))?;
-    let mut launch = Launch::new(dir).map_err(BenchError::Config)?;
-    server::create(&launch.data())?;
-    launch.options = options(&wal);
-    launch
-        .options
-        .push("--rocksdb-flush-log-at-trx-commit=0".to_owned());
-    let server = Server::start(&launch)?;
-    scripts.prepare(workload, &server)?;
-    server.sql("SET GLOBAL rocksdb_force_flush_memtable_now = 1", "")?;
-    server.stop().map(drop)
+    let mut options = options(&wal);
+    options.push("--rocksdb-flush-log-at-trx-commit=0".to_owned());
+    Template::load(dir, options, |server| {
+        scripts.prepare(server)?;
+        let flush = "SET GLOBAL rocksdb_force_flush_memtable_now = 1";
+        server.sql(flush, "").map(drop)
+    })
 }
 
 /// What all series have in common.
 struct Setup<'a> {
     lab: &'a Lab<'a>,
     scripts: &'a Scripts,
-    workload: Workload,
-    template: &'a Path,
+    template: Template,
     scratch: &'a Path,
 }
 
 /// A series' server, stopped but in its turns, and what it lies on.
 struct Series {
-    log: Log,
+    log: &'static str,
     server: Server,
     _around: Around,
     _dir: ScratchDir,
@@ -276,24 +218,21 @@ impl Series {
 impl Setup<'_> {
     /// A series on a fresh copy, whose pages and plans are in memory.
     fn start(&self, log: Log, clients: u64, is_synced: bool) -> Result<Series, BenchError> {
-        let dir = ScratchDir::new_in(self.scratch)?;
-        let mut launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
+        let parts = ["data", "wal"];
+        let (dir, mut launch) = self.template.copied(&parts, self.scratch.to_owned())?;
         let wal = dir.path().join("wal");
-        server::copy(&self.template.join("data"), &launch.data())?;
-        server::copy(&self.template.join("wal"), &wal)?;
-        sync_file_system(dir.path())?;
         let around = self.around(log, dir.path(), &wal)?;
         launch.stand_in(&around);
         launch.options = options(&wal);
-        let durability = match (log, is_synced) {
-            (Log::Off, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
+        let durability = match (log.name, is_synced) {
+            (OFF, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
             (_, true) => &["--rocksdb-flush-log-at-trx-commit=1"],
             (_, false) => &[NOT_SYNCED],
         };
         let durability = durability.iter().map(|&word| word.to_owned());
         launch.options.extend(durability);
         let series = Series {
-            log,
+            log: log.name,
             server: Server::start(&launch)?,
             _around: around,
             _dir: dir,
@@ -303,12 +242,10 @@ impl Setup<'_> {
     }
 
     /// Lets a series' server work for a turn.
-    fn turn(&self, series: &Series, clients: u64) -> Result<workload::Measured, BenchError> {
+    fn turn(&self, series: &Series, clients: u64) -> Result<sysbench::Measured, BenchError> {
         let seconds = seconds(self.lab.size);
         series.signal(Signal::CONT);
-        let done = self
-            .scripts
-            .run(self.workload, &series.server, clients, seconds);
+        let done = self.scripts.run(&series.server, clients, seconds);
         series.signal(Signal::STOP);
         done
     }
@@ -316,23 +253,21 @@ impl Setup<'_> {
     /// What stands around the server.
     fn around(&self, log: Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
         let data = dir.join("data");
-        let devices = match log {
-            Log::On(device) if device != DATA => vec![(&*data, DATA), (wal, device)],
+        let devices = match log.device {
             // One device for both.
-            _ => vec![(dir, DATA)],
+            DATA => vec![(dir, DATA)],
+            device => vec![(&*data, DATA), (wal, device)],
         };
         let pools = Pools {
             disks: vec![self.lab.dir.to_owned()],
             ..self.lab.pools()
         };
-        let contender = log.contender();
-        let setting = self.lab.setting(&contender, &pools);
-        // Nothing else of the server's: P3 is about this log.
-        let absorbed = OsString::from(format!("{}/*.log", wal.display()));
-        let absorb = setting
-            .contender
-            .is_ours()
-            .then_some(("--absorb", absorbed));
-        setting.around(&devices, absorb, dir.join("run"))
+        self.lab.in_setting(log.contender, &pools, |setting| {
+            // Nothing else of the server's: P3 is about this log.
+            let absorbed = OsString::from(format!("{}/*.log", wal.display()));
+            let is_ours = setting.contender.is_ours();
+            let absorb = is_ours.then_some(("--absorb", absorbed));
+            setting.around(&devices, absorb, dir.join("run"))
+        })
     }
 }

@@ -85,8 +85,6 @@ pub struct Config {
     pub peers: Vec<Peer>,
     /// How thoroughly the device is measured.
     pub effort: Effort,
-    /// How often `overwrite` writes the data set again.
-    pub overwrite_times: f64,
     /// Operations of a read row.
     pub read_ops: u64,
     /// How to start the process that is killed: program and arguments, to which the reopen workload
@@ -119,7 +117,6 @@ impl Default for Config {
             is_sampled: false,
             peers: Vec::new(),
             effort: Effort::FULL,
-            overwrite_times: 3.0,
             read_ops: 100_000,
             child: Vec::new(),
         }

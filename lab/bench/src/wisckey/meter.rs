@@ -1,12 +1,13 @@
 //! One round of a row on our store: opening it, and measuring around the operations.
 
-use super::{config::Config, rows::Figures, writing::load};
+use super::{turns::Run, writing::load};
 use crate::{
     BenchError, clock,
     device::{BlockDevice, Written},
     histogram::Latencies,
     perf::Sampler,
     processes::status_bytes,
+    report::Row,
     scratch::{self, ScratchPool, sync_file_system},
 };
 use forebay_store::{Store, Variant};
@@ -18,16 +19,18 @@ use std::{
 };
 
 /// An open store in a directory (and pool) of its own.
-pub(super) struct Subject {
+pub(super) struct Subject<'a> {
+    run: Run<'a>,
+    variant: Variant,
     pub store: Store,
     dir: PathBuf,
     pool: Option<ScratchPool>,
 }
 
-impl Subject {
-    /// Makes a store in `variant` under `parent`.
-    pub fn new(config: &Config, parent: &Path, variant: Variant) -> Result<Self, BenchError> {
-        let dir = parent.join("store");
+impl<'a> Subject<'a> {
+    /// Makes a store in `variant`.
+    pub fn new(run: Run<'a>, variant: Variant) -> Result<Self, BenchError> {
+        let (config, dir) = (run.config, run.scratch.join("store"));
         let pool = match variant {
             Variant::Buffered(n) => Some(scratch::pool(
                 &config.pool,
@@ -37,24 +40,26 @@ impl Subject {
             )?),
             _ => None,
         };
-        let store = config
-            .options(variant)
-            .open(&dir, pool.as_ref().map(ScratchPool::pool))?;
-        Ok(Self { store, dir, pool })
+        let options = config.options(variant);
+        let store = options.open(&dir, pool.as_ref().map(ScratchPool::pool))?;
+        Ok(Self {
+            run,
+            variant,
+            store,
+            dir,
+            pool,
+        })
     }
 
     /// The same with `preload_bytes` of data in it, which were written without syncing each.
-    pub fn preloaded(
-        config: &Config,
-        scratch: &Path,
-        variant: Variant,
-        seed: u64,
-    ) -> Result<Self, BenchError> {
-        let loader = Self::new(config, scratch, Variant::NoSync)?;
-        load(config, &loader.store, seed)?;
+    pub fn preloaded(run: Run<'a>, variant: Variant, seed: u64) -> Result<Self, BenchError> {
+        let megabytes = run.config.preload_bytes / 1_000_000;
+        (run.note)(&format!("loading {megabytes} MB, {variant}"));
+        let loader = Self::new(run, Variant::NoSync)?;
+        load(run.config, &loader.store, seed)?;
         loader.store.flush()?;
         loader.store.close()?;
-        Self::new(config, scratch, variant)
+        Self::new(run, variant)
     }
 
     pub fn dir(&self) -> &Path {
@@ -62,10 +67,11 @@ impl Subject {
     }
 
     /// Closes the store and opens it again, as a restarted application would.
-    pub fn reopened(self, config: &Config, variant: Variant) -> Result<Self, BenchError> {
+    pub fn reopened(self) -> Result<Self, BenchError> {
         self.store.close()?;
         let pool = self.pool.as_ref().map(ScratchPool::pool);
-        let store = config.options(variant).open(&self.dir, pool)?;
+        let options = self.run.config.options(self.variant);
+        let store = options.open(&self.dir, pool)?;
         Ok(Self { store, ..self })
     }
 
@@ -73,6 +79,47 @@ impl Subject {
     pub fn remove(self) -> Result<(), BenchError> {
         self.store.close()?;
         remove_dir(&self.dir)
+    }
+
+    /// The row of a round of `work`, from the first of its operations until the store is drained. `work` gives how many there were, and their
+    /// latencies; what else it has to say goes into the row.
+    pub fn metered(
+        self,
+        workload: &str,
+        work: impl FnOnce(&Store, &mut Row) -> Result<(u64, Latencies), BenchError>,
+    ) -> Result<Row, BenchError> {
+        let (config, scratch, store) = (self.run.config, self.run.scratch, &self.store);
+        let sampler = config
+            .is_sampled
+            .then(|| Sampler::start(std::process::id(), scratch));
+        let device = OnDevice::since_now(scratch)?;
+        let before = store.stats();
+        let mut more = Row::default();
+        let (cpu, start) = (clock::process_cpu_seconds(), Instant::now());
+        let (ops, latencies) = work(store, &mut more)?;
+        store.flush()?;
+        let seconds = start.elapsed().as_secs_f64();
+        let cpu = clock::process_cpu_seconds() - cpu;
+        let stats = store.stats();
+        if let Some(sampler) = sampler {
+            let share = sampler.and_then(Sampler::share);
+            let share = share.map_or_else(|why| json!(why), |share| json!(share));
+            more.add(json!({"fsync_sample_share": share}));
+        }
+        let bytes = ops * config.pair_bytes();
+        let mut row = config.row(workload, (ops, seconds), latencies.percentiles(), bytes);
+        row.add(json!({
+            "fsync_cpu_share": (stats.sync_cpu_seconds - before.sync_cpu_seconds) / cpu,
+            "fsync_wall_share": (stats.sync_seconds - before.sync_seconds) / seconds,
+            "sync_calls": stats.sync_calls - before.sync_calls,
+            "waits": stats.waits,
+            "resident_bytes_max": status_bytes("self", "VmHWM:"),
+        }));
+        row.add(more.into());
+        self.store.close()?;
+        row.add(device.written_for(bytes, scratch)?);
+        remove_dir(&self.dir)?;
+        Ok(row)
     }
 }
 
@@ -91,76 +138,16 @@ impl OnDevice {
         Ok(Self(device.and_then(|d| d.written().map(|w| (d, w)))))
     }
 
-    /// The figures of so many Puts with their rates, and with what the device wrote for them once all is written.
-    pub fn added_to(
-        self,
-        figures: Figures,
-        dir: &Path,
-        config: &Config,
-    ) -> Result<Figures, BenchError> {
+    /// What the device wrote for so many bytes of keys and values, once all is written.
+    pub fn written_for(self, bytes: u64, dir: &Path) -> Result<serde_json::Value, BenchError> {
         sync_file_system(dir)?;
-        let bytes = figures.ops * config.pair_bytes();
-        let mut figures = figures.rates(bytes);
-        if let Some((device, before)) = self.0
-            && let Some(now) = device.written()
-        {
-            let written = now - before;
-            figures.write_amplification = Some(written.bytes as f64 / bytes as f64);
-            if let Some(us) = written.us_per_kib() {
-                figures.add(json!({"device_write_us_per_kib": us}));
-            }
-        }
-        Ok(figures)
+        let since = |(device, before): (BlockDevice, Written)| Some(device.written()? - before);
+        Ok(match self.0.and_then(since) {
+            Some(written) => json!({
+                "write_amplification": written.bytes as f64 / bytes as f64,
+                "device_write_us_per_kib": written.us_per_kib(),
+            }),
+            None => json!({}),
+        })
     }
-}
-
-/// The figures of a round of `work`, from the first of its operations until the store is drained. `work` gives how many there were, and their
-/// latencies; what else it has to say goes into the figures. `drained` is told of the directory before the store is closed.
-pub(super) fn metered(
-    config: &Config,
-    subject: Subject,
-    workload: &'static str,
-    work: impl FnOnce(&Store, &mut Figures) -> Result<(u64, Latencies), BenchError>,
-    drained: impl FnOnce(&Path),
-) -> Result<Figures, BenchError> {
-    let Subject { store, dir, .. } = &subject;
-    let mut figures = Figures::default();
-    let parent = dir.parent().unwrap_or(dir);
-    let sampler = config
-        .is_sampled
-        .then(|| Sampler::start(std::process::id(), parent));
-    let device = OnDevice::since_now(dir)?;
-    let before = store.stats();
-    let (cpu, start) = (clock::process_cpu_seconds(), Instant::now());
-    let (ops, latencies) = work(store, &mut figures)?;
-    store.flush()?;
-    let seconds = start.elapsed().as_secs_f64();
-    let cpu = clock::process_cpu_seconds() - cpu;
-    let stats = store.stats();
-    let sampled = sampler.map(|sampler| sampler.and_then(Sampler::share));
-    drained(dir);
-    figures.add(json!({
-        "fsync_wall_share": (stats.sync_seconds - before.sync_seconds) / seconds,
-        "sync_calls": stats.sync_calls - before.sync_calls,
-    }));
-    if let Some(bytes) = status_bytes("self", "VmHWM:") {
-        figures.add(json!({"resident_bytes_max": bytes}));
-    }
-    let figures = Figures {
-        workload,
-        value_bytes: config.value_bytes,
-        threads: config.threads,
-        ops,
-        seconds,
-        latency: latencies.percentiles(),
-        fsync_cpu_share: Some((stats.sync_cpu_seconds - before.sync_cpu_seconds) / cpu),
-        fsync_sample_share: sampled,
-        waits: Some(stats.waits),
-        ..figures
-    };
-    let dir = subject.dir().to_owned();
-    subject.store.close()?;
-    let figures = device.added_to(figures, &dir, config)?;
-    remove_dir(&dir)?;
-    Ok(figures)
 }

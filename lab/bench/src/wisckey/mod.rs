@@ -1,14 +1,14 @@
 //! `forebay-lab wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
 //!
 //! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in modules of
-//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `stalls` (the longest put), `queue` (deletes),
-//! `scans` (short scans beside puts); `peer` does them on the peers.
+//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `beside` (the longest put beside busy threads, and short
+//! scans beside puts), `queue` (deletes); `peer` does them on the peers, and `turns` says who takes part.
 //!
 //! A row of a write workload counts its drain: the clock starts with the first operation and
 //! stops when [`Store::flush`](forebay_store::Store::flush) has returned.
 
+mod beside;
 mod config;
-mod contest;
 mod meter;
 mod overwrite;
 mod peer;
@@ -16,19 +16,22 @@ mod puts;
 mod queue;
 mod reads;
 mod reopen;
-mod rows;
-mod scans;
-mod stalls;
-mod table;
+mod report;
+mod turns;
 mod writing;
 
 pub use config::{Config, Limit, Workload};
 pub use reopen::fill_until_killed;
-pub use rows::{Figures, PeerRow, Report, Row};
-pub use table::table;
+pub use report::{measured, table, who};
 
-use crate::{BenchError, device, scratch::ScratchDir};
-use contest::Run;
+use crate::{
+    BenchError,
+    device::{self, Speed},
+    report::{Report, Row},
+    scratch::ScratchDir,
+};
+use serde_json::json;
+use turns::Run;
 
 /// Runs what each of `configs` says, and reports it all together. Device, settings and notes are the first one's.
 ///
@@ -41,21 +44,16 @@ pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError
     for config in configs {
         config.check()?;
     }
-    let mut report = {
-        note("measuring the device");
-        let scratch = ScratchDir::new_in(&first.dir)?;
-        Report::new(first, device::measure(scratch.path(), first.effort)?)
-    };
-    for peer in &first.peers {
-        if let Err(missing) = peer::check(*peer, first) {
-            report.peers.push(PeerRow {
-                name: peer.name(),
-                mode: None,
-                figures: None,
-                error: Some(missing),
-            });
-        }
+    note("measuring the device");
+    let scratch = ScratchDir::new_in(&first.dir)?;
+    let mut device = device::measure(scratch.path(), first.effort)?;
+    let mut report = report::begin(first, &device)?;
+    let missing = |peer| Some((peer, peer::check(peer, first).err()?));
+    for (peer, why) in first.peers.iter().copied().filter_map(missing) {
+        let row = Row::of(json!({"name": peer.name(), "error": why}));
+        report.peers.push(row);
     }
+    let mut device_rounds = Vec::new();
     for config in configs {
         let scratch = ScratchDir::new_in(&config.dir)?;
         let run = Run {
@@ -63,16 +61,20 @@ pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError
             scratch: scratch.path(),
             note,
         };
-        run_one(run, &mut report)?;
+        device_rounds.extend(run_one(run, &mut report)?);
     }
-    report.finish();
+    if let Some(in_rounds) = Speed::of_rounds(&device_rounds) {
+        device = in_rounds;
+    }
+    report::finish(&mut report, &device);
     Ok(report)
 }
 
 /// Bytes of a value of the workloads that are not about values.
 const SMALL_VALUE_BYTES: usize = 100;
 
-fn run_one(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
+/// Adds the rows of one configuration. Gives the device as often as it was measured beside them.
+fn run_one(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, BenchError> {
     let config = run.config;
     let small = Run {
         config: &Config {
@@ -84,12 +86,13 @@ fn run_one(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
         ..run
     };
     match config.workload {
-        Workload::Puts => puts::run(run, report),
+        Workload::Puts => return puts::run(run, report),
         Workload::Overwrite => overwrite::run(run, report),
         Workload::Reads => reads::run(run, report),
         Workload::Reopen => reopen::run(run, report),
-        Workload::Stalls => stalls::run(small, report),
+        Workload::Stalls => beside::stalls(small, report),
         Workload::Queue => queue::run(small, report),
-        Workload::Scans => scans::run(small, report),
-    }
+        Workload::Scans => beside::scans(small, report),
+    }?;
+    Ok(Vec::new())
 }

@@ -2,14 +2,18 @@
 
 use super::{
     config::{Config, Limit},
-    contest::{Contestant, Run, finalists},
-    meter::{Subject, metered, remove_dir},
+    meter::{Subject, remove_dir},
     peer,
-    rows::{Figures, Report},
+    turns::{Contestant, Run, finalists},
     writing::{Keys, write},
 };
-use crate::{BenchError, data, scratch::disk_bytes, threads::beside};
-use forebay_store::Variant;
+use crate::{
+    BenchError, data,
+    report::{Report, Row},
+    scratch::disk_bytes,
+    threads::beside,
+};
+use forebay_store::{Store, Variant};
 use serde_json::json;
 use std::{
     path::Path,
@@ -18,68 +22,69 @@ use std::{
     time::Duration,
 };
 
+/// How often the data set is written again.
+const TIMES: u64 = 3;
+/// Time between two looks at the space that is occupied.
+const EVERY: Duration = Duration::from_millis(50);
+
 /// Runs it in our main variant and on the peer.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let (config, scratch) = (run.config, run.scratch);
-    let limit = Limit::of_ops((config.data_keys() as f64 * config.overwrite_times) as u64);
-    let turn = |contestant| match contestant {
-        Contestant::Ours(variant) => ours(config, scratch, variant, limit),
-        Contestant::Peer(peer, _) => {
-            let dir = scratch.join(peer.name());
-            let database = peer::Database { config, dir: &dir };
-            database.load()?;
-            let (max, figures) = watched(&dir, || database.overwrite(limit));
-            let figures = with_space(config, max, disk_bytes(&dir), figures?);
-            remove_dir(&dir)?;
-            Ok(figures)
-        }
-    };
-    run.take_turns(report, &finalists(config), "overwrite", turn)
+    let limit = Limit::of_ops(run.config.data_keys() * TIMES);
+    run.take_turns(
+        report,
+        &finalists(run.config),
+        "overwrite",
+        |contestant| match contestant {
+            Contestant::Ours(variant) => ours(run, variant, limit),
+            Contestant::Peer(peer, _) => {
+                let database = peer::Database::of(run, peer);
+                database.load()?;
+                let work = || database.overwrite(limit);
+                let row = watched(run.config, &database.dir, work)?;
+                remove_dir(&database.dir)?;
+                Ok(row)
+            }
+        },
+    )
 }
 
-fn ours(
-    config: &Config,
-    scratch: &Path,
-    variant: Variant,
-    limit: Limit,
-) -> Result<Figures, BenchError> {
-    let seed = data::fresh_seed();
-    let subject = Subject::preloaded(config, scratch, variant, seed)?;
+fn ours(run: Run<'_>, variant: Variant, limit: Limit) -> Result<Row, BenchError> {
+    let (config, seed) = (run.config, data::fresh_seed());
+    let subject = Subject::preloaded(run, variant, seed)?;
     let dir = subject.dir().to_owned();
-    let keys = Keys::Among(config.data_keys());
-    let puts = |store: &_, _: &mut _| write(config, store, seed, keys, limit);
-    let mut left = 0;
-    let (max, figures) = watched(&dir, || {
-        metered(config, subject, "overwrite", puts, |dir| {
-            left = disk_bytes(dir)
-        })
-    });
-    let figures = Figures {
-        data_bytes: Some(config.data_keys() * config.pair_bytes()),
-        ..figures?
-    };
-    Ok(with_space(config, max, left, figures))
+    subject.metered("overwrite", |store: &Store, row: &mut Row| {
+        let keys = Keys::Among(config.data_keys());
+        let mut done = (0, crate::histogram::Latencies::new());
+        let space = watched(config, &dir, || {
+            done = write(config, store, seed, keys, limit)?;
+            store.flush()?;
+            Ok(Row::default())
+        })?;
+        row.add(space.into());
+        Ok(done)
+    })
 }
 
-/// The largest size of a directory while something runs, and what that gives.
-fn watched<T>(dir: &Path, work: impl FnOnce() -> T) -> (u64, T) {
+/// What `work` gives, with the size of the data set, and how many bytes on the disk there were for each live one: the most while it ran, and what was
+/// left in the end.
+fn watched(
+    config: &Config,
+    dir: &Path,
+    work: impl FnOnce() -> Result<Row, BenchError>,
+) -> Result<Row, BenchError> {
     let watch = |done: &AtomicBool| {
         let mut max = 0;
         while !done.load(Relaxed) {
             max = max.max(disk_bytes(dir));
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(EVERY);
         }
         max
     };
-    beside(watch, work)
-}
-
-/// Bytes on the disk over live bytes: the most while overwriting, and what was left in the end.
-fn with_space(config: &Config, max: u64, left: u64, mut figures: Figures) -> Figures {
-    let live = (config.data_keys() * config.pair_bytes()) as f64;
-    figures.add(json!({
-        "space_amplification_max": max.max(left) as f64 / live,
-        "space_amplification_final": left as f64 / live,
-    }));
-    figures
+    let (max, row) = beside(watch, work);
+    let (left, live) = (disk_bytes(dir), config.data_keys() * config.pair_bytes());
+    Ok(row?.with(json!({
+        "data_bytes": live,
+        "space_amplification_max": max.max(left) as f64 / live as f64,
+        "space_amplification_final": left as f64 / live as f64,
+    })))
 }

@@ -10,7 +10,7 @@
 use super::{
     config::{Config, Limit},
     meter::{OnDevice, remove_dir},
-    rows::Figures,
+    turns::Run,
 };
 use crate::{
     BenchError,
@@ -18,10 +18,11 @@ use crate::{
     histogram::Percentiles,
     peers::Peer,
     processes::{output, said_by},
+    report::Row,
     rocksdb::db_bench::{self, NO_SYNC, NO_WAL, Printed, SYNC},
 };
 use serde::Deserialize;
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 /// What a peer promises about an acknowledged Put: what our `fsync`, `single` and `double` do; no more than to survive a process crash; nothing.
 const MODES: [Mode; 3] = [
@@ -86,41 +87,43 @@ pub(super) fn check(peer: Peer, config: &Config) -> Result<(), String> {
 }
 
 /// A peer's database, in a directory of its own.
-#[derive(Clone, Copy)]
 pub(super) struct Database<'a> {
-    pub config: &'a Config,
-    pub dir: &'a Path,
+    run: Run<'a>,
+    peer: Peer,
+    pub dir: PathBuf,
 }
 
-impl Database<'_> {
-    /// P1's Puts, in a new one, which is removed again.
-    pub fn put(self, peer: Peer, mode: Mode) -> Result<Figures, BenchError> {
-        // fillrandom refuses a database that is there; overwrite is the same for one. Of so many
-        // keys hardly any is overwritten.
-        let fill = |more| {
-            let benchmark = match self.config.preload_bytes {
-                0 => "fillrandom",
-                _ => {
-                    self.load()?;
-                    "overwrite"
-                }
-            };
-            self.write((benchmark, KEYS_ALL), (mode, self.config.limit), more)
-        };
-        let figures = match peer {
-            Peer::RocksDb => fill(None)?,
-            Peer::RocksDbBlob => fill(Some("--enable_blob_files=1"))?,
-            _ => self.put_lines(peer, mode)?,
-        };
-        remove_dir(self.dir)?;
-        Ok(Figures {
-            workload: "put",
-            ..figures
-        })
+impl<'a> Database<'a> {
+    /// The peer's place in a run. Nothing is there yet.
+    pub fn of(run: Run<'a>, peer: Peer) -> Self {
+        let dir = run.scratch.join(peer.name());
+        Self { run, peer, dir }
     }
 
-    fn put_lines(self, peer: Peer, mode: Mode) -> Result<Figures, BenchError> {
-        let Self { config, dir } = self;
+    /// P1's Puts, in a new one, which is removed again.
+    pub fn put(&self, mode: Mode) -> Result<Row, BenchError> {
+        let config = self.run.config;
+        // fillrandom refuses a database that is there; overwrite is the same for one. Of so many
+        // keys hardly any is overwritten.
+        let benchmark = match (self.peer, config.preload_bytes) {
+            (Peer::RocksDb | Peer::RocksDbBlob, 0) => Some("fillrandom"),
+            (Peer::RocksDb | Peer::RocksDbBlob, _) => {
+                self.load()?;
+                Some("overwrite")
+            }
+            _ => None,
+        };
+        let row = match benchmark {
+            Some(benchmark) => self.write("put", (benchmark, KEYS_ALL), (mode, config.limit))?,
+            None => self.put_lines(mode)?,
+        };
+        remove_dir(&self.dir)?;
+        Ok(row)
+    }
+
+    /// The Puts of a peer that prints a [`Line`].
+    fn put_lines(&self, mode: Mode) -> Result<Row, BenchError> {
+        let (config, peer, dir) = (self.run.config, self.peer, &self.dir);
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
         let mut command = Command::new(peer.program(dir)?);
         if matches!(peer, Peer::Fjall | Peer::Redb) {
@@ -135,49 +138,53 @@ impl Database<'_> {
             .arg((crate::data::fresh_seed() >> 1).to_string())
             .arg(if mode == SYNC { "1" } else { "0" })
             .arg(config.cache_bytes.to_string());
-        self.on_device(|| {
+        self.on_device("put", || {
             let printed = said_by(peer.name(), output(&mut command)?)?;
             let line: Line = serde_json::from_str(&printed)
                 .map_err(|e| BenchError::Child(format!("({peer}) printed {printed:?}: {e}")))?;
-            let figures = Figures::of(config, line.ops, line.seconds, line.latency);
-            Ok(Figures {
-                threads: 1,
-                ..figures
-            })
+            Ok((line.ops, line.seconds, line.latency))
         })
     }
 
-    /// The figures of writes, with what the device wrote for them.
+    /// The row of writes, with what the device wrote for them.
     fn on_device(
-        self,
-        work: impl FnOnce() -> Result<Figures, BenchError>,
-    ) -> Result<Figures, BenchError> {
-        let parent = self.dir.parent().unwrap_or(Path::new("."));
-        let device = OnDevice::since_now(parent)?;
-        device.added_to(work()?, parent, self.config)
+        &self,
+        workload: &str,
+        work: impl FnOnce() -> Result<(u64, f64, Percentiles), BenchError>,
+    ) -> Result<Row, BenchError> {
+        let Run {
+            config, scratch, ..
+        } = self.run;
+        let device = OnDevice::since_now(scratch)?;
+        let (ops, seconds, latency) = work()?;
+        let bytes = ops * config.pair_bytes();
+        let row = config.row(workload, (ops, seconds), latency, bytes);
+        Ok(row.with(device.written_for(bytes, scratch)?))
     }
 
     /// Fills RocksDB's data set: every key once, in random order.
-    pub fn load(self) -> Result<(), BenchError> {
+    pub fn load(&self) -> Result<(), BenchError> {
         let more = ["--threads=1", "--disable_wal=1"].map(str::to_owned);
-        let keys = self.config.data_keys();
+        let keys = self.run.config.data_keys();
         let loaded = self.rocksdb("filluniquerandom,flush", keys, &more);
         loaded.map(drop)
     }
 
     /// Overwrites RocksDB's data set at random.
-    pub fn overwrite(self, limit: Limit) -> Result<Figures, BenchError> {
-        let keys = ("overwrite", self.config.data_keys());
-        Ok(Figures {
-            workload: "overwrite",
-            data_bytes: Some(self.config.data_keys() * self.config.pair_bytes()),
-            ..self.write(keys, (DISABLE_WAL, limit), None)?
-        })
+    pub fn overwrite(&self, limit: Limit) -> Result<Row, BenchError> {
+        let keys = self.run.config.data_keys();
+        self.write("overwrite", ("overwrite", keys), (DISABLE_WAL, limit))
     }
 
     /// Reads RocksDB's data set at random. With `warm_up`, does so twice and counts the second time.
-    pub fn read(self, read: Read, ops: u64, warm_up: bool) -> Result<Figures, BenchError> {
-        let config = self.config;
+    pub fn read(
+        &self,
+        workload: &str,
+        read: Read,
+        ops: u64,
+        warm_up: bool,
+    ) -> Result<Row, BenchError> {
+        let config = self.run.config;
         let (name, pairs) = match read {
             Read::Get => ("readrandom", 1),
             Read::Scan => ("seekrandom", Read::SCAN_KEYS + 1),
@@ -193,42 +200,47 @@ impl Database<'_> {
             format!("--seek_nexts={}", Read::SCAN_KEYS),
         ];
         let printed = self.rocksdb(&benchmarks, config.data_keys(), &more)?;
-        let figures = Figures::of(config, printed.ops, printed.seconds, printed.latency());
-        Ok(figures.rates(printed.ops * pairs * config.pair_bytes()))
+        let done = (printed.ops, printed.seconds);
+        let bytes = printed.ops * pairs * config.pair_bytes();
+        Ok(config.row(workload, done, printed.latency(), bytes))
     }
 
     /// Runs one write benchmark on so many keys, and the flush that belongs to it.
     fn write(
-        self,
+        &self,
+        workload: &str,
         (benchmark, keys): (&str, u64),
         (mode, limit): (Mode, Limit),
-        more: Option<&str>,
-    ) -> Result<Figures, BenchError> {
+    ) -> Result<Row, BenchError> {
+        let threads = self.run.config.threads;
         let is_there = u8::from(benchmark == "overwrite");
         let mut options = vec![
             format!("--use_existing_db={is_there}"),
-            format!("--threads={}", self.config.threads),
-            limit_option(limit, mode, self.config.threads),
+            format!("--threads={threads}"),
+            limit_option(limit, mode, threads),
         ];
-        options.extend(mode.settings.iter().copied().chain(more).map(str::to_owned));
-        self.on_device(|| {
+        options.extend(mode.settings.iter().map(|&setting| setting.to_owned()));
+        if self.peer == Peer::RocksDbBlob {
+            options.push("--enable_blob_files=1".to_owned());
+        }
+        self.on_device(workload, || {
             let printed = self.rocksdb(&format!("{benchmark},flush"), keys, &options)?;
             let seconds = printed.seconds + printed.flush_seconds;
-            let latency = printed.latency();
-            Ok(Figures::of(self.config, printed.ops, seconds, latency))
+            Ok((printed.ops, seconds, printed.latency()))
         })
     }
 
     /// Runs db_bench: what the first of `benchmarks` printed.
-    fn rocksdb(self, benchmarks: &str, keys: u64, more: &[String]) -> Result<Printed, BenchError> {
+    fn rocksdb(&self, benchmarks: &str, keys: u64, more: &[String]) -> Result<Printed, BenchError> {
+        let config = self.run.config;
         let numbers = [
             ("key_size", Config::KEY_BYTES as u64),
-            ("value_size", self.config.value_bytes as u64),
-            ("cache_size", self.config.cache_bytes),
+            ("value_size", config.value_bytes as u64),
+            ("cache_size", config.cache_bytes),
             ("num", keys),
-            ("histogram", self.config.latencies.into()),
+            ("histogram", config.latencies.into()),
         ];
-        let mut options = db_bench::options(self.dir, benchmarks, &numbers);
+        let mut options = db_bench::options(&self.dir, benchmarks, &numbers);
         options.extend_from_slice(more);
         let name = benchmarks.split(',').next().unwrap_or_default();
         db_bench::run(&Around::default(), &options, name)

@@ -1,14 +1,20 @@
 //! P1's workload: Puts of new keys in random order.
 
 use super::{
-    contest::{Contestant, Run, contestants},
-    meter::{Subject, metered},
+    meter::Subject,
     peer,
-    rows::{Figures, Report},
+    turns::{Contestant, Run, contestants},
     writing::{Keys, write},
 };
-use crate::{BenchError, clock, data, device, histogram::Latencies, threads::share_out};
+use crate::{
+    BenchError, clock, data,
+    device::{self, Speed},
+    histogram::Latencies,
+    report::{Report, Row, latency},
+    threads::share_out,
+};
 use forebay_store::Variant;
+use serde_json::json;
 use std::{
     hint,
     time::{Duration, Instant},
@@ -19,44 +25,39 @@ const FLOOR: Duration = Duration::from_secs(1);
 
 /// Runs the Puts in every variant. The device has a turn in each round too, so that it is measured under the
 /// conditions of the rows that are compared with it.
-pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let (config, contestants) = (run.config, contestants(run.config));
+pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, BenchError> {
+    let contestants = contestants(run.config);
     let mut device = Vec::new();
     run.take_turns(report, &contestants, "put", |contestant| {
         if Some(&contestant) == contestants.first() {
             (run.note)("measuring the device");
-            device.push(device::measure(run.scratch, config.effort)?);
+            device.push(device::measure(run.scratch, run.config.effort)?);
         }
         match contestant {
             Contestant::Ours(variant) => ours(run, variant),
-            Contestant::Peer(peer, mode) => {
-                let dir = &run.scratch.join(peer.name());
-                peer::Database { config, dir }.put(peer, mode)
-            }
+            Contestant::Peer(peer, mode) => peer::Database::of(run, peer).put(mode),
         }
     })?;
-    report.device_rounds.extend(device);
-    Ok(())
+    Ok(device)
 }
 
-fn ours(run: Run<'_>, variant: Variant) -> Result<Figures, BenchError> {
-    let (config, scratch) = (run.config, run.scratch);
-    let seed = data::fresh_seed();
+fn ours(run: Run<'_>, variant: Variant) -> Result<Row, BenchError> {
+    let (config, seed) = (run.config, data::fresh_seed());
     let (subject, keys) = match config.preload_bytes {
-        0 => (Subject::new(config, scratch, variant)?, Keys::New(0)),
+        0 => (Subject::new(run, variant)?, Keys::New(0)),
         _ => {
-            (run.note)(&format!("loading, {variant}"));
-            let subject = Subject::preloaded(config, scratch, variant, seed)?;
+            let subject = Subject::preloaded(run, variant, seed)?;
             (subject, Keys::New(config.data_keys()))
         }
     };
     let puts = |store: &_, _: &mut _| write(config, store, seed, keys, config.limit);
-    let mut figures = metered(config, subject, "put", puts, |_| ())?;
-    if let (2.., Some(put_us)) = (config.threads, figures.latency.p50_us) {
+    let mut row = subject.metered("put", puts)?;
+    if let (2.., Some(put_us)) = (config.threads, row.number("p50_us")) {
         let put = Duration::from_secs_f64(put_us / 1e6);
-        figures.floor = Some(floor(config.threads, put)?.percentiles());
+        let floor = floor(config.threads, put)?.percentiles();
+        row.add(json!({"floor": latency(floor)}));
     }
-    Ok(figures)
+    Ok(row)
 }
 
 /// How long an operation takes each of so many threads that computes for `each`, and neither waits nor shares anything: longer than that

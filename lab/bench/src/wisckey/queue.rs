@@ -2,13 +2,12 @@
 //!
 //! Both ask the same of the store: that what was deleted costs nothing any more.
 
-use super::{
-    SMALL_VALUE_BYTES,
-    contest::Run,
-    meter::{Subject, metered},
-    rows::{Figures, Report},
+use super::{SMALL_VALUE_BYTES, meter::Subject, turns::Run};
+use crate::{
+    BenchError, clock, data,
+    histogram::Latencies,
+    report::{Report, Row},
 };
-use crate::{BenchError, clock, data, histogram::Latencies};
 use forebay_store::{ScanRange, Store};
 use serde_json::{Value, json};
 use std::{
@@ -25,20 +24,17 @@ const PARTS: u64 = 50;
 
 /// Runs both in our main variant.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let (config, scratch) = (run.config, run.scratch);
+    let ops = run.config.limit.ops.unwrap_or(0);
     for (workload, work) in [("queue", queue as Work), ("delete_all", delete_all as Work)] {
         run.alone(report, workload, || {
-            let subject = Subject::new(config, scratch, config.main_variant())?;
-            let ops = config.limit.ops.unwrap_or(0);
-            let measured = |store: &_, figures: &mut Figures| {
+            let measured = |store: &_, row: &mut Row| {
                 let mut latencies = Latencies::new();
-                figures.add(work(store, ops, &mut latencies)?);
+                row.add(work(store, ops, &mut latencies)?);
                 Ok((ops, latencies))
             };
-            Ok(Figures {
-                write_amplification: None,
-                ..metered(config, subject, workload, measured, |_| ())?
-            })
+            let subject = Subject::new(run, run.config.main_variant())?;
+            let row = subject.metered(workload, measured)?;
+            Ok(row.with(json!({"write_amplification": null})))
         })?;
     }
     Ok(())

@@ -3,21 +3,22 @@
 
 use super::{
     config::Config,
-    contest::{Contestant, Run, finalists},
     meter::{Subject, remove_dir},
-    peer::{self, Read},
-    rows::{Figures, Report},
+    peer::{Database, Read},
+    turns::{Contestant, Run, finalists},
 };
 use crate::{
-    BenchError, clock, data, histogram::Latencies, scratch::drop_page_cache, threads::share_out,
+    BenchError, clock, data, histogram::Latencies, peers::Peer, report::Report,
+    scratch::drop_page_cache, threads::share_out,
 };
-use forebay_store::{ScanRange, Store, Variant};
+use forebay_store::{ScanRange, Store};
+use serde_json::json;
 use std::{hint::black_box, ops::Bound, time::Instant};
 
 /// One scan counts for so many gets when the number of operations is chosen.
 const GETS_PER_SCAN: u64 = 20;
 
-/// The row's name, and from where.
+/// The row's name, what is read, and whether from the device.
 const ROWS: [(&str, Read, bool); 4] = [
     ("get", Read::Get, false),
     ("scan_100", Read::Scan, false),
@@ -36,23 +37,12 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
 }
 
 /// Runs `rows` on one size of data set. Both stores are loaded once and then take turns.
-fn sized(
-    run: Run<'_>,
-    report: &mut Report,
-    rows: &[(&'static str, Read, bool)],
-) -> Result<(), BenchError> {
-    let (config, scratch) = (run.config, run.scratch);
-    let finalists = finalists(config);
-    let variant = config.main_variant();
-    let peer_dir = scratch.join("rocksdb");
-    let peer = peer::Database {
-        config,
-        dir: &peer_dir,
-    };
+fn sized(run: Run<'_>, report: &mut Report, rows: &[(&str, Read, bool)]) -> Result<(), BenchError> {
+    let (config, finalists) = (run.config, finalists(run.config));
+    let peer = Database::of(run, Peer::RocksDb);
     let seed = data::fresh_seed();
-    (run.note)(&format!("loading {} MB", config.preload_bytes / 1_000_000));
-    let subject = Subject::preloaded(config, scratch, variant, seed)?;
-    let mut subject = Some(subject.reopened(config, variant)?);
+    let subject = Subject::preloaded(run, config.main_variant(), seed)?;
+    let mut subject = Some(subject.reopened()?);
     if finalists.len() > 1 {
         peer.load()?;
     }
@@ -62,88 +52,52 @@ fn sized(
             Read::Scan => (config.read_ops / GETS_PER_SCAN).max(1),
         };
         run.take_turns(report, &finalists, workload, |contestant| {
-            let mut figures = match (contestant, subject.take()) {
-                (Contestant::Ours(_), Some(ready)) => {
-                    let ready = if cold {
-                        chilled(config, ready, variant)?
-                    } else {
-                        ready
-                    };
-                    let store = &ready.store;
-                    let reads = Reads {
-                        config,
-                        store,
-                        seed,
-                        read,
-                    };
-                    let outcome = reads.measure(ops, !cold);
-                    subject = Some(ready);
-                    outcome?
-                }
-                (_, kept) => {
-                    subject = kept;
-                    if cold {
-                        drop_page_cache(&peer_dir)?;
+            if cold {
+                // The caches of both: a store that was newly opened has none.
+                subject = subject.take().map(Subject::reopened).transpose()?;
+                drop_page_cache(run.scratch)?;
+            }
+            let row = match (contestant, &subject) {
+                (Contestant::Ours(_), Some(Subject { store, .. })) => {
+                    if !cold {
+                        read_all(config, store, seed, read, ops)?;
                     }
-                    peer.read(read, ops, !cold)?
+                    let start = Instant::now();
+                    let (bytes, latencies) = read_all(config, store, seed, read, ops)?;
+                    let done = (ops, start.elapsed().as_secs_f64());
+                    config.row(workload, done, latencies.percentiles(), bytes)
                 }
+                _ => peer.read(workload, read, ops, !cold)?,
             };
-            figures.workload = workload;
-            figures.data_bytes = Some(config.data_keys() * config.pair_bytes());
-            Ok(figures)
+            Ok(row.with(json!({"data_bytes": config.data_keys() * config.pair_bytes()})))
         })?;
     }
     if let Some(subject) = subject {
         subject.remove()?;
     }
-    if finalists.len() > 1 {
-        remove_dir(&peer_dir)?;
+    match finalists.len() {
+        1 => Ok(()),
+        _ => remove_dir(&peer.dir),
     }
-    Ok(())
 }
 
-/// A newly opened store and an empty page cache.
-fn chilled(config: &Config, subject: Subject, variant: Variant) -> Result<Subject, BenchError> {
-    let subject = subject.reopened(config, variant)?;
-    drop_page_cache(subject.dir())?;
-    Ok(subject)
-}
-
-/// Reads of one kind of a store.
-struct Reads<'a> {
-    config: &'a Config,
-    store: &'a Store,
+/// Reads random keys from all threads. Returns the bytes that came, and the latencies.
+fn read_all(
+    config: &Config,
+    store: &Store,
     seed: u64,
     read: Read,
-}
-
-impl Reads<'_> {
-    fn measure(&self, ops: u64, warm_up: bool) -> Result<Figures, BenchError> {
-        if warm_up {
-            self.all(ops)?;
-        }
-        let start = Instant::now();
-        let (bytes, latencies) = self.all(ops)?;
-        let seconds = start.elapsed().as_secs_f64();
-        let figures = Figures::of(self.config, ops, seconds, latencies.percentiles());
-        Ok(figures.rates(bytes))
-    }
-
-    /// Reads from all threads. Returns the bytes that came, and the latencies.
-    fn all(&self, ops: u64) -> Result<(u64, Latencies), BenchError> {
-        share_out(self.config.threads, ops, |_, share| self.share(share))
-    }
-
-    fn share(&self, ops: u64) -> Result<(u64, Latencies), BenchError> {
-        let Self { config, store, .. } = self;
+    ops: u64,
+) -> Result<(u64, Latencies), BenchError> {
+    share_out(config.threads, ops, |_, share| {
         let mut random = data::Random::new(data::fresh_seed());
         let mut latencies = Latencies::new();
         let mut buffer = Vec::new();
         let mut bytes = 0;
         let mut last = Instant::now();
-        for _ in 0..ops {
-            let key = data::key(self.seed, random.below(config.data_keys()));
-            bytes += match self.read {
+        for _ in 0..share {
+            let key = data::key(seed, random.below(config.data_keys()));
+            bytes += match read {
                 Read::Get => {
                     let value = store.get_into(&key, &mut buffer)?.map(<[u8]>::len);
                     let value = value.filter(|&bytes| bytes == config.value_bytes);
@@ -157,7 +111,7 @@ impl Reads<'_> {
             }
         }
         Ok((bytes, latencies))
-    }
+    })
 }
 
 /// Seeks `key` and goes on 100 times, and copies the beginning of each value, as db_bench does: 101 pairs.

@@ -2,12 +2,17 @@
 
 use super::{
     config::{Config, Limit},
-    contest::Run,
     meter::remove_dir,
-    rows::{Figures, Report},
+    turns::Run,
     writing::{Keys, write},
 };
-use crate::{BenchError, data, histogram::Percentiles, processes::Process, scratch};
+use crate::{
+    BenchError, data,
+    histogram::Percentiles,
+    processes::Process,
+    report::{Report, Row},
+    scratch,
+};
 use forebay_pool::PoolOptions;
 use forebay_store::Variant;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -24,7 +29,7 @@ use std::{
 #[derive(Debug, Serialize, Deserialize)]
 struct Fill {
     dir: PathBuf,
-    pool: Option<PathBuf>,
+    pool: PathBuf,
     variant: String,
     seed: u64,
     keys: u64,
@@ -53,11 +58,8 @@ pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
         latencies: false,
         ..Config::default()
     };
-    let pool = fill
-        .pool
-        .map(|path| PoolOptions::new().open(&path))
-        .transpose()?;
-    let store = config.options(variant).open(&fill.dir, pool.as_ref())?;
+    let pool = PoolOptions::new().open(&fill.pool)?;
+    let store = config.options(variant).open(&fill.dir, Some(&pool))?;
     let limit = Limit::of_ops(fill.keys);
     write(&config, &store, fill.seed, Keys::New(0), limit)?;
     let mut out = std::io::stdout();
@@ -69,24 +71,21 @@ pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
 
 /// Runs it in our main variant.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let config = run.config;
-    let variant = config.main_variant();
-    let what = format!(
-        "writing {} MB, killing the writer, reopening",
-        config.preload_bytes / 1_000_000
-    );
-    run.alone(report, &what, || once(config, run.scratch, variant))
+    let megabytes = run.config.preload_bytes / 1_000_000;
+    let what = format!("writing {megabytes} MB, killing the writer, reopening");
+    run.alone(report, &what, || once(run))
 }
 
-fn once(config: &Config, parent: &Path, variant: Variant) -> Result<Figures, BenchError> {
+fn once(run: Run<'_>) -> Result<Row, BenchError> {
+    let (config, variant) = (run.config, run.config.main_variant());
     let buffers = match variant {
         Variant::Buffered(n) => u64::from(n),
         _ => 1,
     };
     let pool = scratch::pool(&config.pool, buffers, config.buffer_bytes, config.profile)?;
     let order = Fill {
-        dir: parent.join("store"),
-        pool: Some(pool.path().to_owned()),
+        dir: run.scratch.join("store"),
+        pool: pool.path().to_owned(),
         variant: variant.to_string(),
         seed: data::fresh_seed(),
         keys: config.data_keys(),
@@ -94,25 +93,7 @@ fn once(config: &Config, parent: &Path, variant: Variant) -> Result<Figures, Ben
         buffer_bytes: config.buffer_bytes,
         cache_bytes: config.cache_bytes,
     };
-    let failed = |e: serde_json::Error| BenchError::Child(format!("gets no order: {e}"));
-    let [program, arguments @ ..] = &config.child[..] else {
-        return Err(BenchError::Config("no command for the child".to_owned()));
-    };
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .arg(serde_json::to_string(&order).map_err(failed)?)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    let mut child = Process::spawn(&mut command)?;
-    // One byte when it is done; none if it failed, which its standard error says.
-    let output = child.child().stdout.as_mut();
-    let told = output.and_then(|output| output.read(&mut [0]).ok());
-    child.kill();
-    let was_killed = child.ended().is_some_and(|status| status.code().is_none());
-    if told != Some(1) || !was_killed {
-        return Err(BenchError::Child("could not fill the store".to_owned()));
-    }
+    kill_when_filled(&config.child, &order)?;
     let start = Instant::now();
     let store = config.options(variant).open(&order.dir, pool.pool())?;
     let open_seconds = start.elapsed().as_secs_f64();
@@ -126,15 +107,36 @@ fn once(config: &Config, parent: &Path, variant: Variant) -> Result<Figures, Ben
     store.close()?;
     remove_dir(&order.dir)?;
     let written_bytes = config.data_keys() * config.pair_bytes();
-    let mut figures = Figures {
-        workload: "reopen",
-        data_bytes: Some(written_bytes),
-        ..Figures::of(config, 1, first_get_seconds, Percentiles::default())
-    };
-    figures.add(json!({
+    let done = (1, first_get_seconds);
+    let row = config.row("reopen", done, Percentiles::default(), 0);
+    Ok(row.with(json!({
+        "data_bytes": written_bytes,
         "open_seconds": open_seconds,
         "first_get_seconds": first_get_seconds,
         "written_bytes": written_bytes,
-    }));
-    Ok(figures.rates(0))
+    })))
+}
+
+/// Has a child do what `order` says, and kills it as soon as it has.
+fn kill_when_filled(child: &[String], order: &Fill) -> Result<(), BenchError> {
+    let failed = |e: serde_json::Error| BenchError::Child(format!("gets no order: {e}"));
+    let [program, arguments @ ..] = child else {
+        return Err(BenchError::Config("no command for the child".to_owned()));
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .arg(serde_json::to_string(order).map_err(failed)?)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut child = Process::spawn(&mut command)?;
+    // One byte when it is done; none if it failed, which its standard error says.
+    let output = child.child().stdout.as_mut();
+    let told = output.and_then(|output| output.read(&mut [0]).ok());
+    child.kill();
+    let was_killed = child.ended().is_some_and(|status| status.code().is_none());
+    match told == Some(1) && was_killed {
+        true => Ok(()),
+        false => Err(BenchError::Child("could not fill the store".to_owned())),
+    }
 }

@@ -38,71 +38,38 @@ pub(super) fn write(
     limit: Limit,
 ) -> Result<(u64, Latencies), BenchError> {
     let seconds = limit.seconds.map(Duration::from_secs_f64);
-    let writer = Writer {
-        store,
-        values: data::Values::new(config.value_bytes),
-        seed,
-        keys,
-        threads: config.threads as u64,
-        deadline: seconds.map(|limit| Instant::now() + limit),
-    };
-    share_out(
-        config.threads,
-        limit.ops.unwrap_or(u64::MAX),
-        |thread, share| match config.latencies {
-            true => writer.run::<true>(thread, share),
-            false => writer.run::<false>(thread, share),
-        },
-    )
-}
-
-/// What the writing threads have in common.
-struct Writer<'a> {
-    store: &'a Store,
-    values: data::Values,
-    seed: u64,
-    keys: Keys,
-    threads: u64,
-    deadline: Option<Instant>,
-}
-
-impl Writer<'_> {
-    fn run<const LATENCIES: bool>(
-        &self,
-        thread: u64,
-        ops_max: u64,
-    ) -> Result<(u64, Latencies), BenchError> {
+    let deadline = seconds.map(|limit| Instant::now() + limit);
+    let values = data::Values::new(config.value_bytes);
+    let threads = config.threads as u64;
+    let ops_max = limit.ops.unwrap_or(u64::MAX);
+    share_out(config.threads, ops_max, |thread, share| {
         let mut latencies = Latencies::new();
         let mut random = data::Random::new(data::fresh_seed());
         let mut long = *b"the key 12345678";
         let mut done = 0;
         let mut last = Instant::now();
-        while done < ops_max {
-            let index = match self.keys {
-                Keys::New(first) => first + done * self.threads + thread,
+        while done < share {
+            let index = match keys {
+                Keys::New(first) => first + done * threads + thread,
                 Keys::Among(keys) => random.below(keys),
-                Keys::Long => done * self.threads + thread,
+                Keys::Long => done * threads + thread,
             };
-            let short = data::key(self.seed, index);
-            let key = match self.keys {
-                Keys::Long => {
-                    long[8..].copy_from_slice(&short);
-                    &long[..]
-                }
-                _ => &short[..],
+            long[8..].copy_from_slice(&data::key(seed, index));
+            let key = match keys {
+                Keys::Long => &long[..],
+                Keys::New(_) | Keys::Among(_) => &long[8..],
             };
-            self.store.put(key, self.values.value(done))?;
+            store.put(key, values.value(done))?;
             done += 1;
-            if LATENCIES {
+            if config.latencies {
                 latencies.record(clock::lap_ns(&mut last));
-            }
-            if !LATENCIES && done.is_multiple_of(STEP) {
+            } else if done.is_multiple_of(STEP) {
                 last = Instant::now();
             }
-            if self.deadline.is_some_and(|deadline| last >= deadline) {
+            if deadline.is_some_and(|deadline| last >= deadline) {
                 break;
             }
         }
         Ok((done, latencies))
-    }
+    })
 }

@@ -1,21 +1,13 @@
 //! Every experiment, with the papers' figures as the papers state them: a TOML file for each paper, read once.
 //!
-//! A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [panel, series, [x, …]]`; a figure is
+//! `measurement` names one of `paper::MEASUREMENTS`; `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
+//! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [figure, …]`; a figure is
 //! `"panel | series | x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without `below`, `above` says both.
 //! A `paper` figure may be a range, `inf` where it is open.
 
 use super::Experiment;
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::LazyLock};
-
-/// A paper.
-#[derive(Clone, Debug)]
-pub struct Paper {
-    /// `P1` to `P5`.
-    pub id: &'static str,
-    /// What it is about, and who wrote it.
-    pub title: String,
-}
 
 /// A paper's file.
 #[derive(Deserialize)]
@@ -38,22 +30,18 @@ const FILES: [(&str, &str); 5] = [
     ("P5", include_str!("p5.toml")),
 ];
 
-static READ: LazyLock<Vec<(Paper, Vec<Experiment>)>> =
-    LazyLock::new(|| FILES.map(|(id, text)| read(id, text)).into());
-
-/// The papers.
-pub static PAPERS: LazyLock<Vec<Paper>> =
-    LazyLock::new(|| READ.iter().map(|(paper, _)| paper.clone()).collect());
-
 /// All experiments, in the order in which they are run and shown.
-pub static ALL: LazyLock<Vec<Experiment>> =
-    LazyLock::new(|| READ.iter().flat_map(|(_, all)| all.clone()).collect());
+pub static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
+    let papers = FILES.into_iter();
+    papers.flat_map(|(id, text)| read(id, text)).collect()
+});
 
-fn read(id: &'static str, text: &str) -> (Paper, Vec<Experiment>) {
+fn read(id: &'static str, text: &str) -> Vec<Experiment> {
     // The files are a part of this program.
     let mut file: File = toml::from_str(text).unwrap_or_else(|e| unreachable!("{id}: {e}"));
     for experiment in &mut file.experiments {
         experiment.paper = id;
+        experiment.paper_title.clone_from(&file.title);
         experiment.setup.clone_from(&file.setup);
         for claim in &mut experiment.claims {
             if claim.below.is_empty() {
@@ -67,26 +55,28 @@ fn read(id: &'static str, text: &str) -> (Paper, Vec<Experiment>) {
             }
         }
     }
-    let paper = Paper {
-        id,
-        title: file.title,
-    };
-    (paper, file.experiments)
+    file.experiments
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::claims::Ours::{Below, Ratio, Spread, Value};
+    use crate::paper::{
+        MEASUREMENTS,
+        claims::{
+            Cell,
+            Ours::{Below, Ratio, Spread, Value},
+        },
+    };
     use std::collections::BTreeSet;
 
     #[test]
     fn every_experiment_has_an_id_of_its_own_its_papers_setup_and_a_headline() {
         let ids: BTreeSet<_> = ALL.iter().map(|experiment| &experiment.id).collect();
         assert_eq!((ids.len(), ALL.len()), (18, 18));
-        for paper in PAPERS.iter() {
-            let is_its = |experiment: &Experiment| experiment.paper == paper.id;
-            assert!(ALL.iter().any(is_its), "{} has no experiment", paper.id);
+        for (paper, _) in FILES {
+            let is_its = |experiment: &Experiment| experiment.paper == paper;
+            assert!(ALL.iter().any(is_its), "{paper} has no experiment");
         }
         for experiment in ALL.iter() {
             let id = &experiment.id;
@@ -99,15 +89,26 @@ mod tests {
     }
 
     #[test]
+    fn every_measurement_is_there_and_needs_no_less_at_the_papers_size() {
+        for experiment in ALL.iter() {
+            let is_its = |(name, _): &(&str, _)| *name == experiment.measurement;
+            assert!(MEASUREMENTS.iter().any(is_its), "{}", experiment.id);
+            for needs in [experiment.disk_mib, experiment.memory_mib] {
+                assert!(needs.is_sorted() && needs[0] <= 1088, "{}", experiment.id);
+            }
+        }
+    }
+
+    #[test]
     fn claims_are_about_panels_that_their_experiment_has_and_give_reasons() {
         for experiment in ALL.iter() {
             for claim in &experiment.claims {
-                let panels = match &claim.ours {
-                    Ratio(over, under) | Below(over, under) => vec![&over.panel, &under.panel],
-                    Value(cell) => vec![&cell.panel],
-                    Spread(panel, ..) => vec![panel],
+                let cells = match &claim.ours {
+                    Ratio(over, under) | Below(over, under) => vec![over, under],
+                    Value(cell) => vec![cell],
+                    Spread(cells) => cells.iter().collect(),
                 };
-                for panel in panels {
+                for Cell { panel, .. } in cells {
                     let is_there = experiment.panels.iter().any(|mine| mine.id == *panel);
                     assert!(is_there, "{}: {panel}", experiment.id);
                 }

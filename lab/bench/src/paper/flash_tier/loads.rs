@@ -5,9 +5,8 @@
 //! one server, whose cache has turned once before.
 
 use super::{
-    CLIENTS, Ground, Lab, Measured, PERCENT, Row, SSD, Size, Variant,
-    stage::{Case, Stage, Standing},
-    steady::turns_of,
+    ALL, DIRTY, Lab, Measured, ON_ARRAY, ON_THIS_DISK, ORIGINAL, PERCENT,
+    stage::{CLIENTS, Case, Stage, Standing},
 };
 use crate::{
     BenchError,
@@ -15,38 +14,16 @@ use crate::{
         load::{self, READ_ONLY, WRITE_ONLY},
         server::{self, DATABASE, Server},
     },
-    rounds::median,
     scratch::{ScratchDir, memory_dir},
     sql::Load,
 };
 use std::time::Instant;
 
-const VARIANTS: [Variant; 3] = [Variant::Original, Variant::Dirty, Variant::All];
-const TABLES: u64 = 4;
 /// A scan of all rows, by one client.
 const SCAN: &str = "all rows";
-/// What sysbench's row takes with its part of both indexes.
-const ROW_BYTES: u64 = 240;
 
-/// Rows of each table.
-fn table_rows(size: Size) -> u64 {
-    size.pick(20_000, 500_000, 2_500_000)
-}
-
-/// Bytes of the tables, about.
-pub(in crate::paper) fn bytes(size: Size) -> u64 {
-    TABLES * table_rows(size) * ROW_BYTES
-}
-
-fn grounds(size: Size) -> &'static [Ground] {
-    const ALL: [Ground; 2] = [Ground::Apart(SSD), Ground::Here];
-    &ALL[..size.pick(1, 2, 2)]
-}
-
-/// Seconds of work before a row is measured at most, of a round; and rounds.
-fn seconds(size: Size) -> ([u64; 2], usize) {
-    size.pick(([2, 1], 1), ([40, 8], 3), ([600, 40], 3))
-}
+/// The loads in their order: the panel of their rates, transactions or MB a second, and what they are called there.
+const LOADS: [(&str, &str); 3] = [("loads", WRITE_ONLY), ("loads", READ_ONLY), ("scan", SCAN)];
 
 /// Other loads than the paper's.
 pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
@@ -55,52 +32,41 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     }
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let size = load::Size {
-        tables: TABLES,
-        rows: table_rows(lab.size),
+        tables: 4,
+        rows: lab.size.pick(20_000, 500_000, 2_500_000),
     };
     let stage = Stage::load(lab, scratch.path(), |server| size.prepare(server))?;
     let mut measured = Measured::default();
-    for &ground in grounds(lab.size) {
-        let mut original = Vec::new();
-        for variant in VARIANTS {
+    let grounds = [ON_ARRAY, ON_THIS_DISK];
+    for &ground in &grounds[..lab.size.pick(1, 2, 2)] {
+        for variant in [ORIGINAL, DIRTY, ALL] {
             let case = Case {
                 variant,
                 ground,
                 percent: PERCENT,
             };
             let standing = stage.start(case)?;
-            let figures = measure(&stage, &standing, size)?;
-            let told = tell(&stage, &standing, &figures);
+            measure(&stage, &standing, size, &mut measured)?;
+            let told = tell(&standing, &measured);
             stage.end(standing, |server| check(size, server))?;
             lab.note(&told);
             measured.note(told);
-            rows(case, &figures, &original, &mut measured);
-            if variant == Variant::Original {
-                original = figures;
-            }
         }
     }
     measured.note(format!("{size}: {}", stage.describe()));
     Ok(measured)
 }
 
-/// What a load gives in each round.
-struct Figures {
-    load: &'static str,
-    /// Transactions, or MB, a second.
-    rates: Vec<f64>,
-    /// 99 of 100 transactions take at most, ms.
-    p99_ms: Vec<f64>,
-}
-
-/// The loads, in turn on one server.
+/// The loads, in turn on one server, and each beside what the server without a cache gives.
 fn measure(
     stage: &Stage<'_>,
     standing: &Standing,
     size: load::Size,
-) -> Result<Vec<Figures>, BenchError> {
-    let ([most, round], rounds) = seconds(stage.lab.size);
-    let server = standing.server()?;
+    measured: &mut Measured,
+) -> Result<(), BenchError> {
+    // Seconds of work before a row is measured at most, of a round; and rounds.
+    let [most, round, rounds] = stage.lab.size.pick([2, 1, 1], [40, 8, 3], [600, 40, 3]);
+    let server = &standing.server;
     let load = Load {
         size,
         clients: CLIENTS,
@@ -108,80 +74,57 @@ fn measure(
         processor: None,
     };
     let begun = Instant::now();
-    let turned = || turns(standing).unwrap_or(f64::INFINITY);
-    while turned() < 1.0 && begun.elapsed().as_secs() < most {
+    while standing.turns().is_some_and(|turns| turns < 1.0) && begun.elapsed().as_secs() < most {
         load::run(WRITE_ONLY, &load, server)?;
     }
-    let mut figures: Vec<_> = [WRITE_ONLY, READ_ONLY, SCAN]
-        .map(|load| Figures {
-            load,
-            rates: Vec::new(),
-            p99_ms: Vec::new(),
-        })
-        .into();
+    let (place, series) = (standing.case.ground.flash, standing.case.variant.name);
     for _ in 0..rounds {
-        for of in &mut figures {
-            if of.load == READ_ONLY {
+        for (panel, x) in LOADS {
+            if x == READ_ONLY {
                 // What writers left to be removed is removed, or the readers would be measured beside that.
                 server.sql("SET GLOBAL innodb_max_purge_lag_wait = 0", "")?;
             }
-            if of.load == SCAN {
+            if x == SCAN {
                 let begun = Instant::now();
                 scan(size, server)?;
-                let mb = stage.data_bytes() as f64 / 1e6;
-                of.rates.push(mb / begun.elapsed().as_secs_f64());
+                let mb = stage.data_bytes as f64 / 1e6;
+                let rate = mb / begun.elapsed().as_secs_f64();
+                measured.add(panel, place, series, x, &[rate]);
             } else {
-                let done = load::run(of.load, &load, server)?;
-                of.rates.push(done.ops_per_s);
-                of.p99_ms.extend(done.latency.p99_us.map(|us| us / 1e3));
+                let done = load::run(x, &load, server)?;
+                let p99_ms = done.latency.p99_us.map(|us| us / 1e3);
+                measured.add(panel, place, series, x, &[done.ops_per_s]);
+                measured.add("loads_p99", place, series, x, p99_ms.as_slice());
             }
         }
     }
-    Ok(figures)
-}
-
-/// The rows of a server, beside what the one without a cache gives.
-fn rows(case: Case, figures: &[Figures], original: &[Figures], measured: &mut Measured) {
-    let (place, series) = (case.ground.place(), case.variant.name());
-    let mut row = |panel, x, figures: &[f64]| {
-        let row = Row::of(panel, place, series, x, figures);
-        measured.rows.push(row);
-    };
-    for (at, of) in figures.iter().enumerate() {
-        match of.load {
-            SCAN => row("scan", of.load, &of.rates),
-            _ => {
-                row("loads", of.load, &of.rates);
-                row("loads_p99", of.load, &of.p99_ms);
-            }
-        }
-        if let Some(original) = original.get(at) {
-            let over = median(&of.rates) / median(&original.rates);
-            row("over", of.load, &[over]);
+    if series != ORIGINAL.name {
+        for (panel, x) in LOADS {
+            let median = |series| measured.value(panel, place, series, x);
+            let over = median(series) / median(ORIGINAL.name);
+            measured.add("over", place, series, x, &[over]);
         }
     }
+    Ok(())
 }
 
-/// How often the queue has turned; none without a cache.
-fn turns(standing: &Standing) -> Option<f64> {
-    standing.flash().as_ref().map(turns_of)
-}
-
-fn tell(stage: &Stage<'_>, standing: &Standing, figures: &[Figures]) -> String {
-    let figure = |of: &Figures| match of.load {
-        SCAN => format!("{SCAN} {:.0} MB/s", median(&of.rates)),
-        load => format!(
-            "{load} {:.0}/s, p99 {:.1} ms",
-            median(&of.rates),
-            median(&of.p99_ms)
-        ),
+fn tell(standing: &Standing, measured: &Measured) -> String {
+    let (place, series) = (standing.case.ground.flash, standing.case.variant.name);
+    let figure = |(panel, x)| {
+        let median = |panel| measured.value(panel, place, series, x);
+        match x {
+            SCAN => format!("{SCAN} {:.0} MB/s", median(panel)),
+            _ => format!(
+                "{x} {:.0}/s, p99 {:.1} ms",
+                median(panel),
+                median("loads_p99")
+            ),
+        }
     };
-    let figures: Vec<String> = figures.iter().map(figure).collect();
-    let mut told = format!("{}: {}", stage.name(standing.case), figures.join("; "));
-    if let Some(flash) = standing.flash() {
+    let mut told = format!("{}: {}", standing.case, LOADS.map(figure).join("; "));
+    if let (Some(flash), Some(turns)) = (standing.flash(), standing.turns()) {
         told.push_str(&format!(
-            "; the queue turned {:.1} times, {} pages went home, {} of {} reads found their page on flash",
-            turns_of(&flash),
+            "; the queue turned {turns:.1} times, {} pages went home, {} of {} reads found their page on flash",
             flash.home_pages,
             flash.hits,
             flash.hits + flash.misses

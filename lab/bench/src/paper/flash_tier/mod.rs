@@ -1,107 +1,104 @@
 //! P2: MariaDB with a small buffer pool, without and with a flash cache before its page files (FaCE).
 //!
-//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower. Each row has a server of its own on a copy of one data directory, which works until the queue on flash has turned twice, and is measured then:
-//! rows cannot take turns, since a queue that stands still does not get into its steady state. A killed server is started again, cold and warm.
-//! The database of each row is checked in the end, by a server without emulated devices.
+//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower. Each row has a server of its own on a copy of one data
+//! directory, which works until the queue on flash has turned twice, and is measured then: rows cannot take turns, since a queue that stands still
+//! does not get into its steady state. A killed server is started again, cold and warm. The database of each row is checked in the end, by a server
+//! without emulated devices.
 
 mod cost;
 mod killed;
 pub(super) mod loads;
 mod stage;
 mod steady;
-mod tpcc;
 
-use super::{Lab, Measured, Row, Size};
+use super::{Measured, Size, lab::Lab};
 use crate::{
     BenchError,
     device::{self, Effort},
     mariadb::server,
-    place::Place,
+    place::HERE,
     scratch::{ScratchDir, memory_dir},
 };
 use stage::Case;
-use steady::Steady;
-use tpcc::Tpcc;
-
-pub(super) use tpcc::warehouses;
+use steady::{Steady, Tpcc};
 
 /// What the pages go through, and where the redo log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Variant {
-    /// The server as it is, with its doublewrite buffer.
-    Original,
-    /// Without: a torn page would be lost.
-    NoDoublewrite,
-    /// A flash cache of pages that are written.
-    Dirty,
-    /// And of those that are read.
-    All,
-    /// Of those that are written, and the redo log in a pool.
-    DirtyAndRedo,
+struct Variant {
+    name: &'static str,
+    /// What a flash cache takes: the pages that are written (`dirty`), or those that are read as well (`all`). None: there is none.
+    flash: Option<&'static str>,
+    /// The server's own protection from torn pages.
+    doublewrite: bool,
+    redo_in_pool: bool,
 }
 
-const VARIANTS: [Variant; 5] = [
-    Variant::Original,
-    Variant::NoDoublewrite,
-    Variant::Dirty,
-    Variant::All,
-    Variant::DirtyAndRedo,
-];
+/// The server as it is.
+const ORIGINAL: Variant = Variant {
+    name: "original",
+    flash: None,
+    doublewrite: true,
+    redo_in_pool: false,
+};
+/// A torn page would be lost.
+const NO_DOUBLEWRITE: Variant = Variant {
+    name: "original without doublewrite",
+    doublewrite: false,
+    ..ORIGINAL
+};
+const DIRTY: Variant = Variant {
+    name: "FaCE dirty",
+    flash: Some("dirty"),
+    ..NO_DOUBLEWRITE
+};
+const ALL: Variant = Variant {
+    name: "FaCE all",
+    flash: Some("all"),
+    ..DIRTY
+};
+const DIRTY_AND_REDO: Variant = Variant {
+    name: "FaCE dirty, redo in the pool",
+    redo_in_pool: true,
+    ..DIRTY
+};
 
-impl Variant {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Original => "original",
-            Self::NoDoublewrite => "original without doublewrite",
-            Self::Dirty => "FaCE dirty",
-            Self::All => "FaCE all",
-            Self::DirtyAndRedo => "FaCE dirty, redo in the pool",
-        }
-    }
-
-    fn has_flash(self) -> bool {
-        !matches!(self, Self::Original | Self::NoDoublewrite)
-    }
-}
-
-/// What the data is on, and what flash is.
+/// What the data is on, and what flash is: two places, or one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ground {
-    /// Both on one emulated SSD.
-    One(&'static str),
-    /// The data on an emulated array of disks, flash on this emulated SSD.
-    Apart(&'static str),
-    /// Both on this machine's disk.
-    Here,
+struct Ground {
+    /// The panel of its rates.
+    panel: &'static str,
+    /// What its rows are called in the panel of latencies.
+    short: &'static str,
+    data: &'static str,
+    /// The place of its rows.
+    flash: &'static str,
 }
 
-/// The paper's array.
-const ARRAY: &str = "hdd-15k-raid0x8";
 /// The SSD that the rows beside the table are measured on.
 const SSD: &str = "sata-ssd";
 /// The same when it is full and has been written to for long.
 const STEADY_SSD: &str = "sata-ssd-steady";
 
-impl Ground {
-    /// The panel of its rates, and what its rows are called in the panel of latencies.
-    fn panel(self) -> (&'static str, &'static str) {
-        match self {
-            Self::One(_) => ("ssd", "all on the SSD"),
-            Self::Apart(_) => ("raid", "data on the array"),
-            Self::Here => ("here", "all on this disk"),
-        }
-    }
+const ON_ARRAY: Ground = Ground {
+    panel: "raid",
+    short: "data on the array",
+    // The paper's.
+    data: "hdd-15k-raid0x8",
+    flash: SSD,
+};
+const ON_SSD: Ground = Ground {
+    panel: "ssd",
+    short: "all on the SSD",
+    data: SSD,
+    flash: SSD,
+};
+const ON_THIS_DISK: Ground = Ground {
+    panel: "here",
+    short: "all on this disk",
+    data: HERE,
+    flash: HERE,
+};
 
-    fn place(self) -> &'static str {
-        match self {
-            Self::One(profile) | Self::Apart(profile) => profile,
-            Self::Here => Place::Here.name(),
-        }
-    }
-}
-
-/// The paper's connections.
-const CLIENTS: u64 = 16;
 /// What the rates are at.
 const X: &str = "16 clients";
 /// Flash, in percent of the data.
@@ -110,26 +107,33 @@ const PERCENT: u64 = 20;
 const OTHER_PERCENTS: [u64; 3] = [5, 10, 40];
 
 /// What is measured, in this order.
-fn rows(size: Size) -> Vec<(Ground, Vec<Variant>)> {
-    let all = VARIANTS.to_vec();
-    match size {
+fn rows(size: Size) -> Vec<(Ground, &'static [Variant])> {
+    const VARIANTS: &[Variant] = &[ORIGINAL, NO_DOUBLEWRITE, DIRTY, ALL, DIRTY_AND_REDO];
+    if size == Size::Toy {
         // Each variant and each ground once, and what is killed.
-        Size::Toy => vec![
-            (
-                Ground::Apart(SSD),
-                vec![Variant::Original, Variant::Dirty, Variant::DirtyAndRedo],
-            ),
-            (Ground::One(SSD), vec![Variant::All]),
-            (Ground::Here, vec![Variant::NoDoublewrite]),
-        ],
-        Size::Quick | Size::Paper => vec![
-            (Ground::Apart(SSD), all.clone()),
-            (Ground::Apart(STEADY_SSD), all.clone()),
-            (Ground::One(SSD), all.clone()),
-            (Ground::One(STEADY_SSD), all.clone()),
-            (Ground::Here, all),
-        ],
+        return vec![
+            (ON_ARRAY, &[ORIGINAL, DIRTY, DIRTY_AND_REDO]),
+            (ON_SSD, &[ALL]),
+            (ON_THIS_DISK, &[NO_DOUBLEWRITE]),
+        ];
     }
+    let on_array_steady = Ground {
+        flash: STEADY_SSD,
+        ..ON_ARRAY
+    };
+    let on_ssd_steady = Ground {
+        data: STEADY_SSD,
+        flash: STEADY_SSD,
+        ..ON_SSD
+    };
+    let grounds = [
+        ON_ARRAY,
+        on_array_steady,
+        ON_SSD,
+        on_ssd_steady,
+        ON_THIS_DISK,
+    ];
+    grounds.map(|ground| (ground, VARIANTS)).to_vec()
 }
 
 /// The paper's tables, and what it leaves to others.
@@ -143,34 +147,31 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     measured
         .devices
         .push(device::measure(lab.dir, Effort::QUICK)?);
+    let case = |variant, ground, percent| Case {
+        variant,
+        ground,
+        percent,
+    };
     let mut curve = Vec::new();
     for (ground, variants) in rows(lab.size) {
-        for variant in variants {
-            let case = Case {
-                variant,
-                ground,
-                percent: PERCENT,
-            };
-            let steady = row(&tpcc, case, &mut measured)?;
-            if case.ground == Ground::Apart(SSD) && variant == Variant::Dirty {
-                curve.push((case, steady));
+        for &variant in variants {
+            let steady = row(&tpcc, case(variant, ground, PERCENT), &mut measured)?;
+            if (ground, variant) == (ON_ARRAY, DIRTY) {
+                curve.push((PERCENT, steady));
             }
         }
     }
     for &percent in lab.size.pick(&[][..], &OTHER_PERCENTS, &OTHER_PERCENTS) {
-        let case = Case {
-            variant: Variant::Dirty,
-            ground: Ground::Apart(SSD),
-            percent,
-        };
-        let server = tpcc.stage.start(case)?;
-        let steady = tpcc.measure(&server)?;
-        tpcc.end(server)?;
-        curve.push((case, steady));
+        let standing = tpcc.stage.start(case(DIRTY, ON_ARRAY, percent))?;
+        let steady = tpcc.measure(&standing)?;
+        tpcc.end(standing)?;
+        curve.push((percent, steady));
     }
-    curve.sort_by_key(|(case, _)| case.percent);
-    for (case, steady) in &curve {
-        of_size(*case, steady, &mut measured);
+    curve.sort_by_key(|(percent, _)| *percent);
+    for (percent, steady) in &curve {
+        let x = format!("{percent} %");
+        measured.add("sizes", SSD, DIRTY.name, &x, &steady.tpmc);
+        measured.add("found", SSD, DIRTY.name, &x, &[steady.found_percent]);
     }
     cost::rows(lab.size, &mut measured)?;
     measured.note(tpcc.describe());
@@ -182,33 +183,20 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 
 /// One row of the table: its rate, its latency, and what it does after a kill.
 fn row(tpcc: &Tpcc<'_>, case: Case, measured: &mut Measured) -> Result<Steady, BenchError> {
-    let mut server = tpcc.stage.start(case)?;
-    let steady = tpcc.measure(&server)?;
-    let (panel, short) = case.ground.panel();
-    let (place, name) = (case.ground.place(), case.variant.name());
-    measured.rows.extend([
-        Row::of(panel, place, name, X, &steady.tpmc),
-        Row::of("p99", place, name, short, &steady.new_order_p99_ms),
-    ]);
-    measured.note(format!("{name}, {short} ({place}): {steady}"));
-    let is_followed = matches!(case.variant, Variant::Original | Variant::Dirty);
-    if case.ground == Ground::Apart(SSD) && is_followed {
-        killed::rows(tpcc, &mut server, &steady, measured)?;
+    let mut standing = tpcc.stage.start(case)?;
+    let steady = tpcc.measure(&standing)?;
+    let Case {
+        variant, ground, ..
+    } = case;
+    let (place, p99_ms) = (ground.flash, &steady.new_order_p99_ms);
+    measured.add(ground.panel, place, variant.name, X, &steady.tpmc);
+    measured.add("p99", place, variant.name, ground.short, p99_ms);
+    measured.note(format!("{case}: {steady}"));
+    if ground == ON_ARRAY && [ORIGINAL, DIRTY].contains(&variant) {
+        standing = killed::rows(tpcc, standing, &steady, measured)?;
     }
-    tpcc.end(server)?;
+    tpcc.end(standing)?;
     Ok(steady)
-}
-
-/// A point of the curve over flash's size.
-fn of_size(case: Case, steady: &Steady, measured: &mut Measured) {
-    let x = format!("{} %", case.percent);
-    let (place, name) = (case.ground.place(), case.variant.name());
-    let figures = [
-        ("sizes", steady.tpmc.as_slice()),
-        ("found", &[steady.found_percent]),
-    ];
-    let rows = figures.map(|(panel, figures)| Row::of(panel, place, name, &x, figures));
-    measured.rows.extend(rows);
 }
 
 #[cfg(test)]
@@ -226,23 +214,12 @@ mod tests {
                 panic!("{}: no ratio", claim.what);
             };
             for cell in [over, under] {
-                let is_it = |(ground, variants): &(Ground, Vec<Variant>)| {
-                    let names = variants.iter().any(|variant| variant.name() == cell.series);
-                    ground.panel().0 == cell.panel && names
+                let is_it = |(ground, variants): &(Ground, &[Variant])| {
+                    let names = variants.iter().any(|variant| variant.name == cell.series);
+                    ground.panel == cell.panel && names
                 };
                 assert!(measured.iter().any(is_it) && cell.x == X, "{}", claim.what);
             }
-        }
-    }
-
-    #[test]
-    fn toy_size_has_each_variant_and_each_ground() {
-        let toy = rows(Size::Toy);
-        for variant in VARIANTS {
-            assert!(toy.iter().any(|(_, variants)| variants.contains(&variant)));
-        }
-        for panel in ["raid", "ssd", "here"] {
-            assert!(toy.iter().any(|(ground, _)| ground.panel().0 == panel));
         }
     }
 }

@@ -1,20 +1,22 @@
 //! What a row runs on: a server on a copy of the loaded data directory, its devices, its flash cache and its pool.
 
-use super::{ARRAY, CLIENTS, Ground, Lab, STEADY_SSD, Variant};
+use super::{Ground, Lab, Variant};
 use crate::{
     BenchError,
     contest::{self, Around},
-    mariadb::server::{self, Launch, Server, said_by},
+    mariadb::server::{Server, said_by},
+    paper::template::Template,
+    place::HERE,
     processes::output,
-    scratch::{ScratchDir, disk_bytes, memory_dir, sync_file_system},
+    scratch::{ScratchDir, disk_bytes, memory_dir},
 };
 use forebay_pages::Status;
 use std::{
     ffi::OsString,
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::Instant,
 };
 
 const MIB: u64 = 1 << 20;
@@ -24,8 +26,10 @@ const POOL_PART: u64 = 50;
 const POOL_MIN_MIB: u64 = 6;
 /// MySQL 5.6 has a redo log of 96 MiB, a hundredth of the paper's data. Of less data it is that part, but not below this.
 const LOG_MIN_MIB: u64 = 16;
-/// Longer than a killed process takes to be gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The buffer pool of servers that load and check.
+const ROOM_MIB: u64 = 512;
+/// The paper's connections.
+pub(super) const CLIENTS: u64 = 16;
 
 /// What a row is of.
 #[derive(Clone, Copy, Debug)]
@@ -36,33 +40,35 @@ pub(super) struct Case {
     pub percent: u64,
 }
 
+/// As progress and notes have it.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (variant, ground) = (self.variant.name, self.ground);
+        write!(f, "{variant}, {} ({}", ground.short, ground.flash)?;
+        match self.variant.flash {
+            Some(_) => write!(f, ", flash of {} %)", self.percent),
+            None => f.write_str(")"),
+        }
+    }
+}
+
 /// What all rows have in common.
 pub(super) struct Stage<'a> {
     pub lab: &'a Lab<'a>,
-    template: PathBuf,
+    template: Template,
     /// Bytes of the tables.
-    data_bytes: u64,
+    pub data_bytes: u64,
 }
 
 /// A row's server, and what it lies on.
 pub(super) struct Standing {
     pub case: Case,
-    launch: Launch,
-    server: Option<Server>,
+    pub server: Server,
     _around: Around,
     dir: ScratchDir,
 }
 
 impl Standing {
-    /// Its server.
-    ///
-    /// # Errors
-    /// [`BenchError::Child`] while it is killed.
-    pub fn server(&self) -> Result<&Server, BenchError> {
-        let gone = || BenchError::Child("(mariadbd) does not run".to_owned());
-        self.server.as_ref().ok_or_else(gone)
-    }
-
     fn flash_dir(&self) -> PathBuf {
         self.dir.path().join("flash")
     }
@@ -70,6 +76,11 @@ impl Standing {
     /// The flash cache as it is; nothing without one.
     pub fn flash(&self) -> Option<Status> {
         Status::read(&self.flash_dir().join("cache.status")).ok()
+    }
+
+    /// How often the queue on flash has turned; none without one.
+    pub fn turns(&self) -> Option<f64> {
+        self.flash().as_ref().map(super::steady::turns_of)
     }
 }
 
@@ -81,26 +92,15 @@ impl<'a> Stage<'a> {
         prepare: impl FnOnce(&Server) -> Result<(), BenchError>,
     ) -> Result<Self, BenchError> {
         lab.note("loading the tables");
-        let template = scratch.join("template");
-        fs::create_dir(&template).map_err(BenchError::io("creating", &template))?;
-        let mut launch = Launch::new(&template).map_err(BenchError::Config)?;
-        server::create(&launch.data())?;
-        launch.options = options(512, LOG_MIN_MIB, false);
-        // What a crash would lose is loaded again.
-        let unsafe_options = [
+        let mut options = options(ROOM_MIB, LOG_MIN_MIB, false);
+        // What a crash would lose is loaded again; of an option that is there twice the later counts.
+        let not_synced = [
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-flush-method=nosync",
         ];
-        let unsafe_options = unsafe_options.map(str::to_owned);
-        launch
-            .options
-            .retain(|option| !option.contains("flush-method"));
-        launch.options.extend(unsafe_options);
-        let server = Server::start(&launch)?;
-        prepare(&server)?;
-        server.stop()?;
-        let data_bytes = disk_bytes(&launch.data().join(server::DATABASE));
-        let template = launch.data();
+        options.extend(not_synced.map(str::to_owned));
+        let template = Template::load(scratch.join("template"), options, prepare)?;
+        let data_bytes = disk_bytes(&template.tables());
         Ok(Self {
             lab,
             template,
@@ -118,11 +118,6 @@ impl<'a> Stage<'a> {
         (self.data_bytes / 100).div_ceil(MIB).max(LOG_MIN_MIB)
     }
 
-    /// Bytes of the tables.
-    pub fn data_bytes(&self) -> u64 {
-        self.data_bytes
-    }
-
     /// What all rows' servers have.
     pub fn describe(&self) -> String {
         format!(
@@ -135,35 +130,27 @@ impl<'a> Stage<'a> {
 
     /// Starts a row's server on a fresh copy.
     pub fn start(&self, case: Case) -> Result<Standing, BenchError> {
-        let parent = match case.ground {
-            Ground::Here => self.lab.dir.to_owned(),
+        let Ground { data, flash, .. } = case.ground;
+        let parent = match data {
+            HERE => self.lab.dir.to_owned(),
             // An emulated device only adds to what a call takes.
-            Ground::One(_) | Ground::Apart(_) => memory_dir(),
+            _ => memory_dir(),
         };
-        let parent = fs::create_dir_all(&parent)
-            .and_then(|()| parent.canonicalize())
-            .map_err(BenchError::io("finding", &parent))?;
-        let dir = ScratchDir::new_in(&parent)?;
-        let mut launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
-        server::copy(&self.template, &launch.data())?;
-        let flash = dir.path().join("flash");
-        fs::create_dir(&flash).map_err(BenchError::io("creating", &flash))?;
-        sync_file_system(dir.path())?;
-        let data = launch.data();
-        let devices: Vec<(&Path, &str)> = match case.ground {
-            Ground::One(profile) => vec![(dir.path(), profile)],
-            Ground::Apart(profile) => vec![(&data, ARRAY), (&flash, profile)],
-            Ground::Here => Vec::new(),
+        let (dir, mut launch) = self.template.copied(&["data"], parent)?;
+        let flash_dir = dir.path().join("flash");
+        fs::create_dir(&flash_dir).map_err(BenchError::io("creating", &flash_dir))?;
+        let data_dir = launch.data();
+        let devices: Vec<(&Path, &str)> = match data {
+            HERE => Vec::new(),
+            _ if data == flash => vec![(dir.path(), data)],
+            _ => vec![(&data_dir, data), (&flash_dir, flash)],
         };
-        let around = self.around(case, dir.path(), &devices, true)?;
+        let around = self.around(case, dir.path(), &devices, case.variant.redo_in_pool)?;
         launch.stand_in(&around);
-        let doublewrite = case.variant == Variant::Original;
-        launch.options = options(self.pool_mib(), self.log_mib(), doublewrite);
-        let server = Some(Server::start(&launch)?);
+        launch.options = options(self.pool_mib(), self.log_mib(), case.variant.doublewrite);
         Ok(Standing {
             case,
-            launch,
-            server,
+            server: Server::start(&launch)?,
             _around: around,
             dir,
         })
@@ -175,93 +162,67 @@ impl<'a> Stage<'a> {
         case: Case,
         dir: &Path,
         devices: &[(&Path, &str)],
-        with_pool: bool,
+        in_pool: bool,
     ) -> Result<Around, BenchError> {
-        let in_pool = with_pool && case.variant == Variant::DirtyAndRedo;
         let mode = match in_pool {
             true => contest::FOREBAY,
             false => contest::PLAIN,
         };
-        let (contender, pools) = (mode.into(), self.lab.pools());
-        let setting = self.lab.setting(&contender, &pools);
         let mut flash: Vec<(&'static str, OsString)> = Vec::new();
-        if case.variant.has_flash() {
+        if let Some(contents) = case.variant.flash {
             let mib = (self.data_bytes * case.percent / 100).div_ceil(MIB);
             flash.extend([
                 ("--flash", dir.join("flash/cache").into()),
                 ("--flash-size", format!("{mib}MiB").into()),
+                ("--flash-contents", contents.into()),
             ]);
         }
-        if case.variant == Variant::All {
-            flash.push(("--flash-contents", "all".into()));
+        let lab = self.lab;
+        lab.in_setting(mode.into(), &lab.pools(), |setting| {
+            setting.around(devices, flash, dir.join("run"))
+        })
+    }
+
+    /// Kills a row's server and starts it again, and says how long that took, seconds. `is_emptied`: with an empty flash cache; what was in it goes home
+    /// before that.
+    pub fn restarted(
+        &self,
+        standing: Standing,
+        is_emptied: bool,
+    ) -> Result<(Standing, f64), BenchError> {
+        let (launch, flash) = (standing.server.launch().clone(), standing.flash_dir());
+        standing.server.kill()?;
+        if is_emptied {
+            let mut command = Command::new(self.lab.forebay);
+            command.arg("flush").arg("--flash").arg(flash.join("cache"));
+            command.env("FOREBAY_RUN_DIR", standing.dir.path().join("run"));
+            said_by("forebay flush", output(&mut command)?)?;
+            fs::remove_dir_all(&flash)
+                .and_then(|()| fs::create_dir(&flash))
+                .map_err(BenchError::io("emptying", &flash))?;
         }
-        setting.around(devices, flash, dir.join("run"))
-    }
-
-    /// Kills the server, and what stands before it.
-    pub fn kill(&self, standing: &mut Standing) -> Result<(), BenchError> {
-        let Some(server) = standing.server.take() else {
-            return Ok(());
-        };
-        let process = (**server.server()).clone();
-        drop(server);
-        match process.wait_gone(PATIENCE) {
-            true => Ok(()),
-            false => Err(BenchError::Child("(mariadbd) outlives SIGKILL".to_owned())),
-        }
-    }
-
-    /// Starts a killed server again.
-    pub fn restart(&self, standing: &mut Standing) -> Result<(), BenchError> {
-        standing.server = Some(Server::start(&standing.launch)?);
-        Ok(())
-    }
-
-    /// Takes the flash cache from a killed server, so that it starts with an empty one: everything in it goes home first.
-    pub fn empty(&self, standing: &Standing) -> Result<(), BenchError> {
-        let flash = standing.flash_dir();
-        let mut command = Command::new(self.lab.forebay);
-        command.arg("flush").arg("--flash").arg(flash.join("cache"));
-        command.env("FOREBAY_RUN_DIR", standing.dir.path().join("run"));
-        said_by("forebay flush", output(&mut command)?)?;
-        fs::remove_dir_all(&flash)
-            .and_then(|()| fs::create_dir(&flash))
-            .map_err(BenchError::io("emptying", &flash))
+        let begun = Instant::now();
+        let server = Server::start(&launch)?;
+        Ok((
+            Standing { server, ..standing },
+            begun.elapsed().as_secs_f64(),
+        ))
     }
 
     /// Ends a row's server, and has its database checked on one that has room, and no emulated device.
     pub fn end(
         &self,
-        mut standing: Standing,
+        standing: Standing,
         check: impl FnOnce(&Server) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
-        if let Some(server) = standing.server.take() {
-            server.stop()?;
-        }
+        let mut launch = standing.server.launch().clone();
+        standing.server.stop()?;
         let around = self.around(standing.case, standing.dir.path(), &[], false)?;
-        let mut launch = standing.launch.clone();
         launch.stand_in(&around);
-        launch.options = options(512, self.log_mib(), false);
+        launch.options = options(ROOM_MIB, self.log_mib(), false);
         let server = Server::start(&launch)?;
         check(&server)?;
         server.stop().map(drop)
-    }
-
-    /// How a row is called in progress.
-    pub fn name(&self, case: Case) -> String {
-        let ground = match case.ground {
-            Ground::One(profile) => format!("all on {profile}"),
-            Ground::Apart(profile) => format!("data on {ARRAY}, flash on {profile}"),
-            Ground::Here => "all on this disk".to_owned(),
-        };
-        match case.variant.has_flash() {
-            true => format!("{} ({} %), {ground}", case.variant.name(), case.percent),
-            // It has no flash: what that would be on decides nothing, but that both profiles stand in the table.
-            false if matches!(case.ground, Ground::Apart(STEADY_SSD)) => {
-                format!("{}, {ground}, again", case.variant.name())
-            }
-            false => format!("{}, {ground}", case.variant.name()),
-        }
     }
 }
 
@@ -270,20 +231,15 @@ impl<'a> Stage<'a> {
 fn options(pool_mib: u64, log_mib: u64, doublewrite: bool) -> Vec<String> {
     // The page cleaner keeps so many pages free: 1,024 of the paper's 12,800. As many of a small pool would leave it nothing to keep pages in.
     let free_pages = (pool_mib * MIB / (16 << 10) * 8 / 100).clamp(100, 1536);
-    vec![
-        format!("--innodb-lru-scan-depth={free_pages}"),
-        format!("--innodb-buffer-pool-size={pool_mib}M"),
-        "--innodb-buffer-pool-chunk-size=1M".to_owned(),
-        format!("--innodb-log-file-size={log_mib}M"),
-        format!("--innodb-doublewrite={}", u8::from(doublewrite)),
-        "--innodb-flush-method=O_DIRECT".to_owned(),
-        "--innodb-flush-log-at-trx-commit=1".to_owned(),
-        "--innodb-use-native-aio=0".to_owned(),
-        "--innodb-read-io-threads=16".to_owned(),
-        "--innodb-write-io-threads=16".to_owned(),
-        "--innodb-io-capacity=2000".to_owned(),
-        "--innodb-io-capacity-max=10000".to_owned(),
-        "--innodb-buffer-pool-dump-at-shutdown=0".to_owned(),
-        "--innodb-buffer-pool-load-at-startup=0".to_owned(),
-    ]
+    let all = format!(
+        "--innodb-lru-scan-depth={free_pages} \
+         --innodb-buffer-pool-size={pool_mib}M --innodb-buffer-pool-chunk-size=1M \
+         --innodb-log-file-size={log_mib}M --innodb-doublewrite={} \
+         --innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 \
+         --innodb-use-native-aio=0 --innodb-read-io-threads=16 --innodb-write-io-threads=16 \
+         --innodb-io-capacity=2000 --innodb-io-capacity-max=10000 \
+         --innodb-buffer-pool-dump-at-shutdown=0 --innodb-buffer-pool-load-at-startup=0",
+        u8::from(doublewrite)
+    );
+    all.split_whitespace().map(str::to_owned).collect()
 }

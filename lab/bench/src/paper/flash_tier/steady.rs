@@ -1,13 +1,16 @@
-//! A row in its steady state: when it is there, and what it is measured by.
+//! TPC-C, and a row in its steady state: when it is there, and what it is measured by.
 
-use super::{stage::Standing, tpcc::Tpcc};
+use super::{
+    Lab,
+    stage::{CLIENTS, Stage, Standing},
+};
 use crate::{
     BenchError,
-    mariadb::workload::Measured as Done,
     rounds::{median, span},
+    sysbench::{Measured as Done, Scripts, Workload},
 };
 use forebay_pages::Status;
-use std::{fmt, time::Instant};
+use std::{fmt, path::Path, time::Instant};
 
 /// Turns of the queue before a row is measured.
 const TURNS: f64 = 2.0;
@@ -19,6 +22,47 @@ const SHARES: [(&str, f64); 4] = [
     ("delivery", 4.0),
     ("stock_level", 4.0),
 ];
+
+/// The scripts, and servers with their tables.
+pub(super) struct Tpcc<'a> {
+    pub stage: Stage<'a>,
+    scripts: Scripts,
+}
+
+impl<'a> Tpcc<'a> {
+    /// Loads the tables.
+    pub fn load(lab: &'a Lab<'a>, scratch: &Path) -> Result<Self, BenchError> {
+        let workload = Workload::Tpcc {
+            // Of some 100 MB each.
+            warehouses: lab.size.pick(1, 4, 20),
+            roam: true,
+        };
+        let scripts = Scripts::unpack(&scratch.join("scripts"), "innodb", workload)?;
+        let stage = Stage::load(lab, scratch, |server| scripts.prepare(server))?;
+        Ok(Self { stage, scripts })
+    }
+
+    /// Runs the mix for so many seconds.
+    pub fn work(&self, standing: &Standing, seconds: u64) -> Result<Done, BenchError> {
+        self.scripts.run(&standing.server, CLIENTS, seconds)
+    }
+
+    /// Ends a row's server, and checks its database.
+    pub fn end(&self, standing: Standing) -> Result<(), BenchError> {
+        self.stage
+            .end(standing, |server| self.scripts.check(server))
+    }
+
+    /// What to know of all rows.
+    pub fn describe(&self) -> String {
+        format!(
+            "{:?}: {}; the paper has 100 warehouses and a buffer pool of 200 MB. Its port to MySQL never syncs its cache file, and rebuilds its map by \
+             reading all of it; here every sync of a page file is one of flash and of the metadata, which are in these figures",
+            self.scripts.workload,
+            self.stage.describe()
+        )
+    }
+}
 
 /// What a row gives.
 #[derive(Clone, Debug)]
@@ -35,8 +79,8 @@ pub(super) struct Steady {
     measured_s: u64,
     /// TPC-C's checks that failed.
     failed: Vec<String>,
-    /// What the flash cache did while it was measured, and how often the queue had turned before.
-    flash: Option<(Status, f64)>,
+    /// The flash cache before it was measured, and after.
+    flash: Option<(Status, Status)>,
 }
 
 impl Tpcc<'_> {
@@ -52,14 +96,10 @@ impl Tpcc<'_> {
     /// # Errors
     /// Those of the workload; [`BenchError::Child`] if no page came into its flash cache.
     pub fn measure(&self, standing: &Standing) -> Result<Steady, BenchError> {
-        let name = self.stage.name(standing.case);
+        let name = standing.case;
         let ([slice, least, most, round_s], rounds) = self.seconds();
         let begun = Instant::now();
-        let turns = || {
-            standing
-                .flash()
-                .map_or(f64::INFINITY, |flash| turns_of(&flash))
-        };
+        let turns = || standing.turns().unwrap_or(f64::INFINITY);
         loop {
             self.work(standing, slice)?;
             let worked = begun.elapsed().as_secs();
@@ -94,15 +134,15 @@ impl Steady {
             let figures = rounds.iter().map(figure).collect::<Option<Vec<f64>>>();
             figures.ok_or_else(|| BenchError::Child("(sysbench) reported no New-Orders".to_owned()))
         };
-        let flash = flash.map(|(before, after)| (since(after, &before), turns_of(&before)));
-        let found = |flash: &Status| {
-            let reads = flash.hits + flash.misses;
-            100.0 * flash.hits as f64 / reads.max(1) as f64
+        let found = |flash: &(Status, Status)| {
+            let hits = since(flash, |flash| flash.hits);
+            let reads = hits + since(flash, |flash| flash.misses);
+            100.0 * hits / reads.max(1.0)
         };
         Ok(Self {
             tpmc: each(&|round| round.tpmc)?,
             new_order_p99_ms: each(&|round| Some(round.operation("new_order")?.p99_us / 1e3))?,
-            found_percent: flash.as_ref().map_or(0.0, |(flash, _)| found(flash)),
+            found_percent: flash.as_ref().map_or(0.0, found),
             settling_s,
             measured_s,
             failed: failed(rounds),
@@ -134,24 +174,9 @@ pub(super) fn turns_of(flash: &Status) -> f64 {
     (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
 }
 
-/// What was done since `before`, of what is told here.
-fn since(mut now: Status, before: &Status) -> Status {
-    let counts = [
-        (&mut now.hits, before.hits),
-        (&mut now.misses, before.misses),
-        (&mut now.enqueued, before.enqueued),
-        (&mut now.admitted, before.admitted),
-        (&mut now.second_chances, before.second_chances),
-        (&mut now.page_bytes, before.page_bytes),
-        (&mut now.flash_bytes, before.flash_bytes),
-        (&mut now.flash_syncs, before.flash_syncs),
-        (&mut now.home_pages, before.home_pages),
-        (&mut now.home_batches, before.home_batches),
-    ];
-    for (count, before) in counts {
-        *count = count.saturating_sub(before);
-    }
-    now
+/// What was done between two looks.
+fn since((before, after): &(Status, Status), count: fn(&Status) -> u64) -> f64 {
+    count(after).saturating_sub(count(before)) as f64
 }
 
 impl fmt::Display for Steady {
@@ -167,19 +192,21 @@ impl fmt::Display for Steady {
             self.measured_s,
             self.settling_s
         )?;
-        if let Some((flash, turns)) = &self.flash {
-            let a_second = |count: u64| count as f64 / self.measured_s as f64;
+        if let Some(flash @ (before, after)) = &self.flash {
+            let done = |count| since(flash, count);
+            let a_second = |count| done(count) / self.measured_s as f64;
             write!(
                 f,
-                " in which the queue turned {turns:.1} times; {:.1} % of the reads found their page on flash, {:.0} pages/s came in, {:.0} syncs/s of \
+                " in which the queue turned {:.1} times; {:.1} % of the reads found their page on flash, {:.0} pages/s came in, {:.0} syncs/s of \
                  flash, {:.2} bytes written there for each of the pages, {:.0} pages/s went home in batches of {:.0}, {:.2} versions of a page",
+                turns_of(before),
                 self.found_percent,
-                a_second(flash.enqueued + flash.admitted),
-                a_second(flash.flash_syncs),
-                flash.flash_bytes as f64 / flash.page_bytes.max(1) as f64,
-                a_second(flash.home_pages),
-                flash.home_pages as f64 / flash.home_batches.max(1) as f64,
-                flash.slots_used as f64 / flash.pages.max(1) as f64,
+                a_second(|flash| flash.enqueued + flash.admitted),
+                a_second(|flash| flash.flash_syncs),
+                done(|flash| flash.flash_bytes) / done(|flash| flash.page_bytes).max(1.0),
+                a_second(|flash| flash.home_pages),
+                done(|flash| flash.home_pages) / done(|flash| flash.home_batches).max(1.0),
+                after.slots_used as f64 / after.pages.max(1) as f64,
             )?;
         }
         match self.failed.as_slice() {
@@ -239,8 +266,11 @@ mod tests {
             (steady.found_percent, steady.tpmc.as_slice()),
             (75.0, &[430.0][..])
         );
-        let (flash, turns) = steady.flash.unwrap();
-        assert_eq!((flash.enqueued, turns), (200, 2.5));
+        let told = steady.to_string();
+        assert!(
+            told.contains("turned 2.5 times") && told.contains(" 33 pages/s came in"),
+            "{told}"
+        );
         assert!(
             Steady::of(
                 &[Done {

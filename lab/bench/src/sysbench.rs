@@ -1,7 +1,9 @@
 //! LinkBench and TPC-C (`lab/sysbench/` of the sources): sysbench scripts, which this program carries with it.
 
-use super::server::{DATABASE, Server, program, run_sysbench};
-use crate::BenchError;
+use crate::{
+    BenchError,
+    mariadb::server::{DATABASE, Server, program, run_sysbench},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -12,7 +14,7 @@ use std::{
 
 /// Files of `lab/sysbench/`, each with its path there.
 macro_rules! files {
-    ($($path:literal),*) => { [$(($path, include_str!(concat!("../../../sysbench/", $path)))),*] };
+    ($($path:literal),*) => { [$(($path, include_str!(concat!("../../sysbench/", $path)))),*] };
 }
 
 /// The scripts.
@@ -46,11 +48,13 @@ pub enum Workload {
     },
 }
 
-/// The scripts, unpacked in a directory, for tables of one storage engine.
+/// The scripts, unpacked in a directory, for a workload on tables of one storage engine.
 #[derive(Clone, Debug)]
 pub struct Scripts {
     dir: PathBuf,
     engine: &'static str,
+    /// What they run.
+    pub workload: Workload,
 }
 
 /// What a run reports.
@@ -101,24 +105,31 @@ impl Scripts {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn unpack(dir: &Path, engine: &'static str) -> Result<Self, BenchError> {
+    pub fn unpack(
+        dir: &Path,
+        engine: &'static str,
+        workload: Workload,
+    ) -> Result<Self, BenchError> {
         for (name, text) in FILES {
             let path = dir.join(name);
             let made = path.parent().map_or(Ok(()), fs::create_dir_all);
             made.and_then(|()| fs::write(&path, text))
                 .map_err(BenchError::io("unpacking", &path))?;
         }
-        let dir = dir.to_owned();
-        Ok(Self { dir, engine })
+        Ok(Self {
+            dir: dir.to_owned(),
+            engine,
+            workload,
+        })
     }
 
     /// Makes the tables and loads them.
     ///
     /// # Errors
     /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] with what it said if it fails.
-    pub fn prepare(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
+    pub fn prepare(&self, server: &Server) -> Result<(), BenchError> {
         server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
-        let mut command = self.command(workload, server, 2)?;
+        let mut command = self.command(server, 2)?;
         run_sysbench(command.arg("prepare")).map(drop)
     }
 
@@ -126,15 +137,9 @@ impl Scripts {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare); a report that cannot be read.
-    pub fn run(
-        &self,
-        workload: Workload,
-        server: &Server,
-        clients: u64,
-        seconds: u64,
-    ) -> Result<Measured, BenchError> {
+    pub fn run(&self, server: &Server, clients: u64, seconds: u64) -> Result<Measured, BenchError> {
         let report = self.dir.join("report.json");
-        let mut command = self.command(workload, server, clients)?;
+        let mut command = self.command(server, clients)?;
         command
             .arg(format!("--time={seconds}"))
             .arg(format!("--json_file={}", report.display()))
@@ -149,8 +154,8 @@ impl Scripts {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare); [`BenchError::Child`] with the contradiction.
-    pub fn check(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
-        let mut command = self.command(workload, server, 1)?;
+    pub fn check(&self, server: &Server) -> Result<(), BenchError> {
+        let mut command = self.command(server, 1)?;
         run_sysbench(command.arg("check")).map(drop)
     }
 
@@ -158,18 +163,13 @@ impl Scripts {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn clean_up(&self, workload: Workload, server: &Server) -> Result<(), BenchError> {
-        let mut command = self.command(workload, server, 1)?;
+    pub fn clean_up(&self, server: &Server) -> Result<(), BenchError> {
+        let mut command = self.command(server, 1)?;
         run_sysbench(command.arg("cleanup")).map(drop)
     }
 
-    fn command(
-        &self,
-        workload: Workload,
-        server: &Server,
-        threads: u64,
-    ) -> Result<Command, BenchError> {
-        let (script, size) = match workload {
+    fn command(&self, server: &Server, threads: u64) -> Result<Command, BenchError> {
+        let (script, size) = match self.workload {
             Workload::LinkBench { ids } => ("linkbench/linkbench.lua", format!("--ids={ids}")),
             Workload::Tpcc { warehouses, .. } => {
                 ("tpcc/tpcc.lua", format!("--warehouses={warehouses}"))
@@ -181,10 +181,10 @@ impl Scripts {
             .arg(format!("--storage_engine={}", self.engine))
             .arg(format!("--threads={threads}"))
             .arg(size);
-        if let Workload::Tpcc { roam: true, .. } = workload {
+        if let Workload::Tpcc { roam: true, .. } = self.workload {
             command.arg("--roam=on");
         }
-        if self.engine == MYROCKS && matches!(workload, Workload::Tpcc { .. }) {
+        if self.engine == MYROCKS && matches!(self.workload, Workload::Tpcc { .. }) {
             // It has no gap locks.
             command.arg("--isolation=READ COMMITTED");
         }

@@ -3,12 +3,12 @@
 //! One thread serves all connections, each with one request in flight, as redis-benchmark does: it waits until answers have come, takes
 //! the time of each, and sends the next request on the same connection.
 
-use super::resp::{Connection, Reply, expect_ok};
 use crate::{
     BenchError,
     contest::Sample,
     data::{Random, fresh_seed},
     histogram::Latencies,
+    redis::resp::{Connection, Reply, expect_ok},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -70,11 +70,9 @@ impl Mix {
         let mut latencies = Latencies::new();
         let (mut sent, mut done) = (0, 0);
         let start = Instant::now();
-        for client in &mut clients {
-            if sent < self.requests {
-                self.send(client, &mut random, &value)?;
-                sent += 1;
-            }
+        for client in clients.iter_mut().take(self.requests as usize) {
+            self.send(client, &mut random, &value)?;
+            sent += 1;
         }
         while done < self.requests {
             for at in ready(&clients)? {
@@ -139,18 +137,12 @@ pub fn load(connection: &mut Connection, from: u64, to: u64, value_bytes: u64) -
     const IN_FLIGHT: u64 = 200;
     let mut value = vec![0; usize::try_from(value_bytes).unwrap_or(usize::MAX)];
     let mut random = Random::new(from);
-    let (mut sent, mut done) = (from, from);
-    while done < to {
-        let batch = (to - sent).min(IN_FLIGHT);
-        for _ in 0..batch {
-            random.fill(&mut value);
-            connection.send(&[b"SET", key(sent).as_bytes(), &value])?;
-            sent += 1;
-        }
-        while done < sent {
+    for number in from..to {
+        random.fill(&mut value);
+        connection.send(&[b"SET", key(number).as_bytes(), &value])?;
+        if number - from >= IN_FLIGHT {
             expect_ok(connection.receive()?)?;
-            done += 1;
         }
     }
-    Ok(())
+    (from..to.min(from + IN_FLIGHT)).try_for_each(|_| expect_ok(connection.receive()?))
 }

@@ -1,12 +1,15 @@
 //! Who takes part, and the turns they take.
 
-use super::{
-    config::Config,
-    peer,
-    rows::{Figures, PeerRow, Report, Row},
+use super::{config::Config, peer};
+use crate::{
+    BenchError,
+    contest::Mode,
+    peers::Peer,
+    report::{Report, Row, figure},
+    rounds,
 };
-use crate::{BenchError, contest::Mode, peers::Peer, rounds};
 use forebay_store::Variant;
+use serde_json::json;
 use std::{fmt, path::Path};
 
 /// Somebody who takes turns in a workload.
@@ -63,17 +66,29 @@ impl Run<'_> {
         report: &mut Report,
         contestants: &[Contestant],
         what: &str,
-        mut turn: impl FnMut(Contestant) -> Result<Figures, BenchError>,
+        mut turn: impl FnMut(Contestant) -> Result<Row, BenchError>,
     ) -> Result<(), BenchError> {
         let rounds = rounds::take_turns(contestants, self.config.rounds, |contestant| {
             (self.note)(&format!("{what}, {contestant}"));
-            let figures = turn(*contestant)?;
-            (self.note)(&format!("{what}, {contestant}: {figures}"));
-            let run = self.config.run.clone();
-            Ok::<_, BenchError>(Figures { run, ..figures })
+            let row = turn(*contestant)?;
+            let [ops, seconds, rate] =
+                ["ops", "seconds", "ops_per_s"].map(|name| figure(row.number(name)));
+            let done = format!("{ops} ops in {seconds} s, {rate} ops/s");
+            (self.note)(&format!("{what}, {contestant}: {done}"));
+            Ok::<_, BenchError>(row)
         })?;
         for (contestant, rounds) in contestants.iter().zip(rounds) {
-            report.add(*contestant, rounds);
+            let row = Row::median_round(rounds, "ops_per_s").unwrap_or_default();
+            match contestant {
+                Contestant::Ours(variant) => {
+                    let name = json!({"variant": variant.to_string()});
+                    report.rows.push(row.with(name));
+                }
+                Contestant::Peer(peer, mode) => {
+                    let name = json!({"name": peer.name(), "mode": mode.name});
+                    report.peers.push(row.with(name));
+                }
+            }
         }
         Ok(())
     }
@@ -83,68 +98,9 @@ impl Run<'_> {
         self,
         report: &mut Report,
         what: &str,
-        measure: impl Fn() -> Result<Figures, BenchError>,
+        measure: impl Fn() -> Result<Row, BenchError>,
     ) -> Result<(), BenchError> {
         let ours = Contestant::Ours(self.config.main_variant());
         self.take_turns(report, &[ours], what, |_| measure())
-    }
-}
-
-impl Report {
-    /// Adds the row that a contestant's rounds make.
-    fn add(&mut self, contestant: Contestant, rounds: Vec<Figures>) {
-        let Some(figures) = Figures::of_rounds(rounds) else {
-            return;
-        };
-        match contestant {
-            Contestant::Ours(variant) => self.rows.push(Row {
-                variant: variant.to_string(),
-                figures,
-            }),
-            Contestant::Peer(peer, mode) => self.peers.push(PeerRow {
-                name: peer.name(),
-                mode: Some(mode.to_string()),
-                figures: Some(Box::new(figures)),
-                error: None,
-            }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_are_interleaved_and_rows_come_in_the_order_of_the_contestants() {
-        let config = Config::default();
-        let all = contestants(&config);
-        let mut report = Report::new(
-            &config,
-            crate::device::measure(&std::env::temp_dir(), crate::device::Effort::QUICK).unwrap(),
-        );
-        let mut order = Vec::new();
-        let run = Run {
-            config: &config,
-            scratch: Path::new(""),
-            note: &|_| (),
-        };
-        run.take_turns(&mut report, &all, "put", |contestant| {
-            order.push(contestant);
-            Ok(Figures {
-                workload: "put",
-                ops: 1,
-                ops_per_s: (1 + (order.len() - 1) / all.len()) as f64,
-                ..Figures::default()
-            })
-        })
-        .unwrap();
-        order.truncate(2 * all.len());
-        let backwards = order.split_off(all.len());
-        assert!(order == all && backwards.iter().rev().eq(&all));
-        let variants: Vec<_> = report.rows.iter().map(|r| r.variant.as_str()).collect();
-        assert_eq!(variants, ["fsync", "nosync", "single", "double"]);
-        assert_eq!(report.rows[0].figures.ops_per_s, 2.0);
-        assert_eq!(report.rows[0].figures.ops_per_s_span.unwrap().max, 3.0);
     }
 }

@@ -1,5 +1,0 @@
-//! MariaDB ([`forebay_databases::mariadb`]), and the papers' loads on it.
-
-pub use forebay_databases::mariadb::*;
-
-pub mod workload;

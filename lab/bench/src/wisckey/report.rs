@@ -1,0 +1,280 @@
+//! The rows of `forebay-lab wisckey`, the ratios that they give, and tables of both.
+
+use super::config::Config;
+use crate::{
+    BenchError,
+    device::Speed,
+    histogram::Percentiles,
+    report::{
+        Field, Report, Row,
+        Shown::{Figure, Mega, Percent, Span, Text, Whole},
+        device, latency, notes, table as rows_table,
+    },
+};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// Fields that two rows have in common if a ratio of them means anything.
+const CELL: [&str; 5] = ["workload", "run", "value_bytes", "threads", "data_bytes"];
+
+impl Config {
+    /// The row of so many operations of `workload`, which took so long and moved so many bytes of keys and values.
+    pub(super) fn row(
+        &self,
+        workload: &str,
+        (ops, seconds): (u64, f64),
+        percentiles: Percentiles,
+        bytes: u64,
+    ) -> Row {
+        let row = Row::of(json!({
+            "workload": workload,
+            "value_bytes": self.value_bytes,
+            "threads": self.threads,
+            "ops": ops,
+            "seconds": seconds,
+            "ops_per_s": ops as f64 / seconds,
+            "mb_per_s": bytes as f64 / 1e6 / seconds,
+            "fsync_cpu_share": null,
+            "write_amplification": null,
+        }));
+        let row = row.with(latency(percentiles));
+        match self.run.is_empty() {
+            true => row,
+            false => row.with(json!({"run": self.run})),
+        }
+    }
+}
+
+/// A report of no rows yet.
+pub(super) fn begin(config: &Config, device: &Speed) -> Result<Report, BenchError> {
+    let mut pool = config.pool.to_string();
+    if let Some(profile) = config.profile {
+        pool = format!("{pool}, slowed to {} ({})", profile.name, profile.source);
+    }
+    let settings = json!({
+        "buffer_bytes": config.buffer_bytes,
+        "preload_bytes": config.preload_bytes,
+        "cache_bytes": config.cache_bytes,
+        "rounds": config.rounds,
+        "pool": pool,
+        // A part of every latency.
+        "clock_reading_ns": crate::clock::reading_ns(),
+    });
+    let mut report = Report::new("wisckey", json!({"settings": settings}));
+    report.notes = [
+        "write_amplification counts what the whole machine wrote to the device meanwhile",
+        "a peer's compactions that are pending when it ends are not counted; they would cost it",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    report.notes.extend(config.pool.note());
+    report.notes.extend(device.note());
+    Ok(report)
+}
+
+/// Adds the device, and the ratios that the rows give.
+pub(super) fn finish(report: &mut Report, device: &Speed) {
+    let mut ratios = Map::new();
+    for ours in &report.rows {
+        let rate = |row: &Row| row.number("ops_per_s").unwrap_or(0.0);
+        if ours.text("workload") == "put" {
+            let over = ours.number("mb_per_s").unwrap_or(0.0) / device.seq_write_mb_s;
+            ratios.insert(ratio(ours, "device"), json!(over));
+        }
+        let others = report.rows.iter().chain(&report.peers);
+        for other in others.filter(|other| who(other) != who(ours) && ours.agrees(other, &CELL)) {
+            let over = rate(ours) / rate(other);
+            ratios.insert(ratio(ours, &who(other).replace(' ', "_")), json!(over));
+        }
+    }
+    report
+        .about
+        .add(json!({"device": device, "ratios": ratios}));
+}
+
+/// The name of a ratio: `put_double_4096_over_fsync`. The same workload in another run, on a data set of another size, or with more threads is
+/// another ratio.
+fn ratio(ours: &Row, over: &str) -> String {
+    let run = match ours.text("run") {
+        "" => String::new(),
+        run => format!("{run}_"),
+    };
+    let (workload, variant) = (ours.text("workload"), ours.text("variant"));
+    let whole = |name| ours.get(name).and_then(Value::as_u64);
+    let bytes = whole("value_bytes").unwrap_or(0);
+    let data = whole("data_bytes").map(|bytes| format!("_of_{}mb", bytes / 1_000_000));
+    let more = whole("threads").filter(|threads| *threads > 1);
+    let threads = more.map(|threads| format!("_by_{threads}_threads"));
+    let [data, threads] = [data, threads].map(Option::unwrap_or_default);
+    format!("{run}{workload}_{variant}_{bytes}{data}{threads}_over_{over}")
+}
+
+/// Whose row it is: a variant, or a peer in its mode.
+#[must_use]
+pub fn who(row: &Row) -> String {
+    match row.text("variant") {
+        "" => format!("{} {}", row.text("name"), row.text("mode")),
+        variant => variant.to_owned(),
+    }
+}
+
+/// The rows with figures, ours and then the peers'; of a peer that did not run, `error` says why.
+pub fn measured(report: &Report) -> impl Iterator<Item = &Row> {
+    let rows = report.rows.iter().chain(&report.peers);
+    rows.filter(|row| row.get("error").is_none())
+}
+
+const PUTS: [Field; 16] = [
+    ("put", "who", Text),
+    ("bytes", "value_bytes", Whole),
+    ("threads", "threads", Whole),
+    ("ops", "ops", Whole),
+    ("ops/s", "ops_per_s", Figure),
+    ("MB/s", "mb_per_s", Figure),
+    ("of device", "of_device", Percent),
+    ("x fsync", "over_fsync", Figure),
+    ("p50 µs", "p50_us", Figure),
+    ("p99 µs", "p99_us", Figure),
+    ("p99.9 µs", "p999_us", Figure),
+    ("max µs", "max_us", Figure),
+    ("floor p99.9 µs", "floor.p999_us", Figure),
+    ("CPU in fsync", "fsync_cpu_share", Percent),
+    ("write amp.", "write_amplification", Figure),
+    ("min-max ops/s", "ops_per_s_span", Span),
+];
+
+const OTHERS: [Field; 14] = [
+    ("workload", "workload", Text),
+    ("who", "who", Text),
+    ("bytes", "value_bytes", Whole),
+    ("data MB", "data_bytes", Mega),
+    ("ops/s", "ops_per_s", Figure),
+    ("MB/s", "mb_per_s", Figure),
+    ("p50 µs", "p50_us", Figure),
+    ("p99 µs", "p99_us", Figure),
+    ("p99.9 µs", "p999_us", Figure),
+    ("max µs", "max_us", Figure),
+    ("write amp.", "write_amplification", Figure),
+    ("space amp. max", "space_amplification_max", Figure),
+    ("final", "space_amplification_final", Figure),
+    ("reopen s", "first_get_seconds", Figure),
+];
+
+const STALLS: [Field; 3] = [
+    ("stalls", "who", Text),
+    ("up to µs", "up_to_us", Whole),
+    ("puts", "ops", Whole),
+];
+
+const DELETED: [Field; 8] = [
+    ("deletes", "workload", Text),
+    ("who", "who", Text),
+    ("ops", "ops", Whole),
+    ("first pops µs", "first_pops_us", Figure),
+    ("slowest pops µs", "slowest_pops_us", Figure),
+    ("empty scan µs", "empty_scan_us", Figure),
+    ("settled µs", "empty_scan_settled_us", Figure),
+    ("index entries", "index_entries", Figure),
+];
+
+const SCANNED: [Field; 6] = [
+    ("puts", "who", Text),
+    ("puts/s", "ops_per_s", Figure),
+    ("scans beside", "scans", Whole),
+    ("of a core", "scan_core_share", Percent),
+    ("mean µs", "scan_mean_us", Figure),
+    ("longest µs", "scan_max_us", Figure),
+];
+
+const WAITED: [Field; 8] = [
+    ("waited for", "for", Text),
+    ("workload", "workload", Text),
+    ("who", "who", Text),
+    ("bytes", "value_bytes", Whole),
+    ("threads", "threads", Whole),
+    ("times", "times", Whole),
+    ("seconds", "seconds", Figure),
+    ("longest µs", "longest_us", Figure),
+];
+
+/// The report for people.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let rows: Vec<Row> = measured(report).map(|row| shown(row, report)).collect();
+    let of = |workloads: &'static [&str]| {
+        let rows = rows.iter();
+        rows.filter(move |row| workloads.contains(&row.text("workload")))
+    };
+    let others = rows.iter().filter(|row| row.text("workload") != "put");
+    let steps: Vec<Row> = of(&["stalls"]).flat_map(steps).collect();
+    let waits: Vec<Row> = rows.iter().flat_map(waits).collect();
+    let device: Option<Speed> = report
+        .about
+        .get("device")
+        .and_then(|device| serde_json::from_value(device.clone()).ok());
+    let mut text = device.as_ref().map(self::device).unwrap_or_default();
+    let _ = writeln!(text, "pool: {}\n", report.about.text("settings.pool"));
+    for table in [
+        rows_table(&PUTS, of(&["put"])),
+        rows_table(&OTHERS, others),
+        rows_table(&STALLS, &steps),
+        rows_table(&DELETED, of(&["queue", "delete_all"])),
+        rows_table(&SCANNED, of(&["scans"])),
+        rows_table(&WAITED, &waits),
+    ] {
+        text += &table.paragraph();
+    }
+    for missing in report.peers.iter().filter(|row| row.get("error").is_some()) {
+        let _ = writeln!(text, "{}: {}", missing.text("name"), missing.text("error"));
+    }
+    text + &notes(&report.notes)
+}
+
+/// A row with what the table says of it beside the report.
+fn shown(row: &Row, report: &Report) -> Row {
+    let who = match row.text("run") {
+        "" => who(row),
+        run => format!("{run}: {}", who(row)),
+    };
+    let over = |name: &str, other: Option<f64>| Some(row.number(name)? / other?);
+    let is_fsync = |other: &&Row| other.text("variant") == "fsync" && other.agrees(row, &CELL);
+    let fsync = report.rows.iter().find(is_fsync);
+    let row = row.clone().with(json!({
+        "who": who,
+        "of_device": over("mb_per_s", report.about.number("device.seq_write_mb_s")),
+        "over_fsync": over("ops_per_s", fsync.and_then(|row| row.number("ops_per_s"))),
+    }));
+    match row.text("workload") {
+        // A restart has no operations.
+        "reopen" => row.with(json!({"ops_per_s": null, "mb_per_s": null})),
+        _ => row,
+    }
+}
+
+/// The steps of a row's histogram.
+fn steps(row: &Row) -> Vec<Row> {
+    let steps = row.get("histogram").and_then(Value::as_array);
+    let of_row = |step: &Value| Row::of(step.clone()).with(json!({"who": row.text("who")}));
+    steps.into_iter().flatten().map(of_row).collect()
+}
+
+/// What writers waited for, where they did.
+fn waits(row: &Row) -> Vec<Row> {
+    let waits = row.get("waits").and_then(Value::as_object);
+    let mut waited: Vec<Row> = waits
+        .into_iter()
+        .flatten()
+        .map(|(name, wait)| row.clone().with(wait.clone()).with(json!({"for": name})))
+        .filter(|row| row.number("times") > Some(0.0))
+        .collect();
+    for row in &mut waited {
+        let longest_us = row.number("longest_seconds").map(|seconds| seconds * 1e6);
+        row.add(json!({"longest_us": longest_us}));
+    }
+    if let ("stalls", Some(floor)) = (row.text("workload"), row.number("floor.max_us")) {
+        let alone =
+            json!({"for": "processor (busy threads)", "longest_us": floor, "seconds": null});
+        waited.push(row.clone().with(alone));
+    }
+    waited
+}
