@@ -23,7 +23,10 @@ use std::{
     ffi::{CStr, c_int},
     io::IoSlice,
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::{Acquire, Relaxed},
+    sync::atomic::{
+        Ordering::{Acquire, Relaxed, SeqCst},
+        fence,
+    },
 };
 
 /// A truncation that took longer than this, ns, is logged again.
@@ -268,7 +271,8 @@ pub(super) fn truncate_file(
     }
 }
 
-/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`).
+/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the
+/// lane by then: a drain takes no lock of a file, so it may sync the file as long as it was and release the record before the kernel truncates.
 fn truncated(
     held: Option<&Held>,
     bytes: u64,
@@ -284,26 +288,33 @@ fn truncated(
         let end = held.shared.end.load(Acquire);
         held.session.commit(end)
     });
+    // A file is named where it has its records.
+    let logged_in = held.shared.named_in();
     let done = match logged {
         Ok(()) | Err(ENDED) => real(),
         full => full,
     };
     forebay_pool::failpoint!("files:truncate");
+    // The segment of the record is looked for after the kernel truncated: while it is the open one, it is synced later than that.
+    fence(SeqCst);
+    let may_be_released = || log.segment().ok() != logged_in;
+    // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
+    let was_held_up = || sys::file_time_now().saturating_sub(begun) > STALL_NS;
     let settled = match done {
         Err(_) if logged.is_ok() => log.refused(number, bytes),
-        // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
-        Ok(()) if sys::file_time_now().saturating_sub(begun) > STALL_NS => {
+        Ok(()) if logged.is_ok() && (may_be_released() || was_held_up()) => {
             log.truncate(number, bytes)
         }
         _ => Ok(()),
     };
-    if settled.is_err() {
+    let has_ended = done.is_ok() && settled == Err(ENDED);
+    if settled.is_err() && !has_ended {
         // The lane says what is not so.
         held.shared.stray(held.generation());
     }
     held.shared.set_resizing(None);
     done?;
-    changed(held, bytes, logged)
+    changed(held, bytes, if has_ended { settled } else { logged })
 }
 
 /// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.
