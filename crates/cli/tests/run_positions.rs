@@ -313,3 +313,24 @@ sys.exit("all truncations took too long to test")
 "#,
     );
 }
+
+#[test]
+fn what_a_thread_saw_of_another_threads_write_and_synced_is_recovered() {
+    nothing_is_lost(
+        Disk::Synced,
+        r#"
+fd = opened("a.log", os.O_APPEND)
+logged(fd, b"a")
+def sees():
+    while os.fstat(fd).st_size == 100:
+        pass
+    os.fsync(fd)
+    cut()
+threading.Thread(target=sees).start()
+# The write is in the file, and is not logged until it is known where it went.
+delayed("lseek")
+os.write(fd, b"b" * 5000)
+time.sleep(60)
+"#,
+    );
+}

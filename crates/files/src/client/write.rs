@@ -197,9 +197,9 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             if file.error().is_some() {
                 session.repair(number)?;
             }
-            if file.lock.is_held_by_another(session.number) {
-                // Of a write that is under way the kernel may have what the lane has not, and if its process is dead never gets: then
-                // the supervisor syncs that, or says that it could not.
+            if file.lock.is_held() {
+                // Of a write that is under way, another thread's or another process's, the kernel may have what the lane has not: whoever has seen that
+                // waits until it is logged. If its process is dead it never is: then the supervisor syncs it, or says that it could not.
                 drop(lock(session, number));
                 if session.is_orphan() || file.stamp() != stamp || file.error().is_some() {
                     return sync(fd);

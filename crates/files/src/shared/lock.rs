@@ -79,11 +79,10 @@ impl Lock {
         }
     }
 
-    /// True if a process other than the one with the number `who` has it.
+    /// True if any process has it.
     #[inline]
-    pub fn is_held_by_another(&self, who: u32) -> bool {
-        let holder = self.0.load(Acquire) & !WAITED_FOR;
-        holder != 0 && holder != who + 1
+    pub fn is_held(&self) -> bool {
+        self.0.load(Acquire) & !WAITED_FOR != 0
     }
 
     /// The process with the number `who` is dead: true if it had the lock, which still is its own until [`free`](Self::free).
