@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Ran, Sandbox, databases::small_pool};
-use std::{fs, os::unix::fs::chown, path::Path};
+use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000001";
 const NOBODY: u32 = 65534;
@@ -244,4 +244,107 @@ fn what_stays_plain_and_which_program_absorbed_is_told() {
     assert!(ran.stderr.contains("b\\n.log"), "{}", ran.stderr);
     let line = |name: &str| ran.stderr.lines().find(|line| line.contains(name)).unwrap();
     assert!(line("/c.log").ends_with("not written to"), "{}", ran.stderr);
+}
+
+/// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log` between the kernel's answer that no other process has it open and its first
+/// sync, until the file `opened` is there: at its look into the directory of other runs' tables.
+const HELD_UP: &str = r#"
+import ctypes, fcntl, os, signal, socket, struct, sys, threading, time
+signal.alarm(60)
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    libc = ctypes.CDLL(None)
+    code = struct.pack("=" + "HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 262, 6, 0, 0, 0x7FC00000, 6, 0, 0, 0x7FFF0000)
+    memory = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("=Hxxxxxx", 4) + struct.pack("P", ctypes.addressof(memory)))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    listener = libc.syscall(317, 1, 8, program)
+    socket.send_fds(theirs, [b"l"], [listener])
+    os.close(listener)
+    os.execv(sys.argv[1], sys.argv[1:])
+theirs.close()
+listener = socket.recv_fds(ours, 1, 1)[1][0]
+def go_on(number):
+    try:
+        fcntl.ioctl(listener, 0xC0182101, struct.pack("=QqiI", number, 0, 0, 1))
+    except OSError:
+        pass
+def when_opened(number):
+    open("held", "w").close()
+    while not os.path.exists("opened"):
+        time.sleep(0.001)
+    go_on(number)
+while True:
+    asked = bytearray(80)
+    try:
+        fcntl.ioctl(listener, 0xC0502100, asked)
+        number, who, path = struct.unpack_from("=QI", asked) + struct.unpack_from("=Q", asked, 40)
+        with open(f"/proc/{who}/mem", "rb") as memory:
+            memory.seek(path)
+            is_it = memory.read(9) == b"/dev/shm\0"
+    except OSError:
+        # The one that asked, or all, are gone.
+        if os.waitpid(-1, os.WNOHANG)[0]:
+            break
+        continue
+    if is_it and os.path.exists("registering") and not os.path.exists("held"):
+        threading.Thread(target=when_opened, args=(number,)).start()
+    else:
+        go_on(number)
+"#;
+
+/// Registers `a.log` and logs bytes, while another process of the run opens it past the lane, and then writes and syncs newer bytes.
+const REGISTERS: &str = r#"
+import ctypes, os, signal, time
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.001)
+open("a.txt", "w").close()
+os.rename("a.txt", "a.log")
+supervisor = os.getppid()
+if os.fork() == 0:
+    wait_for("held")
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    stream = ctypes.c_void_p(libc.fopen(b"a.log", b"r+"))
+    open("opened", "w").close()
+    wait_for("written")
+    assert libc.fwrite(b"b" * 50, 1, 50, stream) == 50 and libc.fflush(stream) == 0
+    os.fsync(libc.fileno(stream))
+    os.kill(supervisor, signal.SIGKILL)
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+open("registering", "w").close()
+fd = os.open("a.log", os.O_WRONLY)
+os.write(fd, b"a" * 100)
+os.fdatasync(fd)
+open("written", "w").close()
+time.sleep(60)
+"#;
+
+#[test]
+fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: numbers of system calls are those of x86-64");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut command = Command::new("python3");
+    command
+        .current_dir(sandbox.path())
+        .args(["-c", HELD_UP, common::FOREBAY])
+        .args(["run", "--absorb", "*.log", "--pool"])
+        .arg(pool.path())
+        .args(["--", "python3", "-c", REGISTERS])
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(command.output().unwrap());
+    assert!(sandbox.file("written").exists(), "{}", ran.stderr);
+    let mut recover = sandbox.command("recover --json --force --pool");
+    recover
+        .arg(pool.path())
+        .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT);
+    Ran::of(recover.output().unwrap()).ok();
+    let expected = [[b'b'; 50], [b'a'; 50]].concat();
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
 }

@@ -69,6 +69,19 @@ impl Candidate<'_> {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
+    /// What the supervisor knows of it, when it has it open itself, and before.
+    fn known(&self, file: Option<Arc<File>>, watched: Watched) -> Known {
+        Known {
+            path: self.path.to_owned(),
+            key: Some(self.key()),
+            identity: self.identity.clone(),
+            stat: self.stat,
+            file,
+            unlinked_from: None,
+            watched,
+        }
+    }
+
     /// Refuses what the program syncs itself as fast as the pool's disk commits.
     fn check_gains(&self, shared: &Shared) -> Result<(), Refusal> {
         let (options, path) = (&shared.options, self.path.as_os_str().as_bytes());
@@ -173,13 +186,22 @@ impl Run {
             });
         if done.is_err() {
             shared.table.withdraw(candidate.key());
-            if let Some(place) = self.files.lock().get_mut(number) {
-                *place = None;
-            }
-            let state = State::Free;
-            file.set(Stamp { generation, state });
+            self.vacate(number, generation);
         }
         done.map(|()| (number, generation))
+    }
+
+    /// The number is no file's again, whose registration failed.
+    fn vacate(&self, number: usize, generation: u32) {
+        self.set_known(number, None);
+        let state = State::Free;
+        self.page.files[number].set(Stamp { generation, state });
+    }
+
+    fn set_known(&self, number: usize, known: Option<Known>) {
+        if let Some(place) = self.files.lock().get_mut(number) {
+            *place = known.map(Arc::new);
+        }
     }
 
     /// A number that is no file's.
@@ -204,7 +226,8 @@ impl Run {
             .ok_or_else(|| "this run absorbs too many files already".into())
     }
 
-    /// Makes the number this file's, and the file the run's, for all to see: its generation.
+    /// Makes the number this file's, and the file the run's, for all to see: its generation. Whoever finds the file in the table, or is seen by the watch, finds it here
+    /// and has it leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
     fn reserve(
         &self,
         shared: &Shared,
@@ -236,13 +259,15 @@ impl Run {
         {
             return Err("its path is too long".into());
         }
-        if !shared.table.publish(pid, candidate.key(), candidate.born) {
-            return Err("this run absorbs too many files already".into());
-        }
         file.set(Stamp {
             generation,
             state: State::Registering,
         });
+        self.set_known(number, Some(candidate.known(None, Watched::Not)));
+        if !shared.table.publish(pid, candidate.key(), candidate.born) {
+            self.vacate(number, generation);
+            return Err("this run absorbs too many files already".into());
+        }
         Ok(generation)
     }
 
@@ -301,18 +326,8 @@ impl Run {
             None => open_own(candidate.theirs, OFlags::RDONLY)
                 .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
         };
-        let known = Arc::new(Known {
-            path: candidate.path.to_owned(),
-            key: Some(candidate.key()),
-            identity: candidate.identity.clone(),
-            stat: candidate.stat,
-            file: Some(Arc::new(own)),
-            unlinked_from: None,
-            watched,
-        });
-        if let Some(place) = self.files.lock().get_mut(number) {
-            *place = Some(Arc::clone(&known));
-        }
+        let known = candidate.known(Some(Arc::new(own)), watched);
+        self.set_known(number, Some(known.clone()));
         sync_first(shared, &known)?;
         Ok(())
     }
