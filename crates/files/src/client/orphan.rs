@@ -93,6 +93,10 @@ impl Session {
     }
 
     fn sync_all(&self) {
+        if self.page.is_damaged() {
+            // It does not say which files there are.
+            rustix::fs::sync();
+        }
         if let Some(interrupted) = self.page.was_syncing()
             && self.page.files[interrupted].error().is_none()
         {

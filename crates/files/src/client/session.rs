@@ -251,6 +251,17 @@ impl Session {
         self.ask_done(number, &Request::Retire { file, generation })
     }
 
+    /// A process has written over what the shared page says of a file: nothing is logged any more, of any file, and this one is plain when this returns. Without any lock of
+    /// it.
+    ///
+    /// # Errors
+    /// What the lane has cannot be synced.
+    #[cold]
+    pub(super) fn give_up_lane(&self, number: usize, generation: u32) -> Result<(), Errno> {
+        self.lane.abandon();
+        self.retire(number, generation)
+    }
+
     /// Has what the lane has of a file that could not be synced written again.
     ///
     /// # Errors

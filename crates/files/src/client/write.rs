@@ -201,6 +201,9 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
                 // Of a write that is under way, another thread's or another process's, the kernel may have what the lane has not: whoever has seen that
                 // waits until it is logged. If its process is dead it never is: then the supervisor syncs it, or says that it could not.
                 drop(lock(session, number));
+                if file.lock.is_damaged() {
+                    session.give_up_lane(number, wanted)?;
+                }
                 if session.is_orphan() || file.stamp() != stamp || file.error().is_some() {
                     return sync(fd);
                 }
@@ -220,6 +223,10 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             }
             session.retire(number, wanted)?;
             rustix::fs::fsync(raw)
+        }
+        State::Damaged => {
+            session.give_up_lane(number, wanted)?;
+            sync(fd)
         }
         // It is plain.
         _ => rustix::fs::fsync(raw),

@@ -35,6 +35,8 @@ const FREE_MIN: usize = 32;
 /// How long a file that is to be registered anew, or a number, is waited for.
 const WAIT: Duration = Duration::from_secs(10);
 
+const OPENED_MEANWHILE: &str = "a process that is not of this run opened it meanwhile";
+
 /// Why a file is not absorbed.
 enum Refusal {
     /// It stays plain.
@@ -182,26 +184,21 @@ impl Run {
                     return Ok(());
                 }
                 shared.watch.remove(&watched, candidate.theirs.as_fd());
-                Err("a process that is not of this run opened it meanwhile".into())
+                Err(OPENED_MEANWHILE.into())
             });
         if done.is_err() {
             shared.table.withdraw(candidate.key());
-            self.vacate(number, generation);
+            self.vacate(number);
         }
         done.map(|()| (number, generation))
     }
 
     /// The number is no file's again, whose registration failed.
-    fn vacate(&self, number: usize, generation: u32) {
-        self.set_known(number, None);
-        let state = State::Free;
+    fn vacate(&self, number: usize) {
+        let mut files = self.files.lock();
+        files[number] = None;
+        let (generation, state) = (self.generation(number), State::Free);
         self.page.files[number].set(Stamp { generation, state });
-    }
-
-    fn set_known(&self, number: usize, known: Option<Known>) {
-        if let Some(place) = self.files.lock().get_mut(number) {
-            *place = known.map(Arc::new);
-        }
     }
 
     /// A number that is no file's.
@@ -236,7 +233,6 @@ impl Run {
         candidate: &Candidate<'_>,
     ) -> Result<u32, Refusal> {
         let file = &self.page.files[number];
-        let generation = file.stamp().generation.wrapping_add(1);
         file.set_key(candidate.key());
         let mount = identity::mount(candidate.theirs.as_fd()).unwrap_or(0);
         file.mount.store(mount, Relaxed);
@@ -259,13 +255,15 @@ impl Run {
         {
             return Err("its path is too long".into());
         }
-        file.set(Stamp {
-            generation,
-            state: State::Registering,
-        });
-        self.set_known(number, Some(candidate.known(None, Watched::Not)));
+        let generation = self.generation(number).wrapping_add(1);
+        let state = State::Registering;
+        let mut files = self.files.lock();
+        self.generations[number].store(generation, Relaxed);
+        file.set(Stamp { generation, state });
+        files[number] = Some(Arc::new(candidate.known(None, Watched::Not)));
+        drop(files);
         if !shared.table.publish(pid, candidate.key(), candidate.born) {
-            self.vacate(number, generation);
+            self.vacate(number);
             return Err("this run absorbs too many files already".into());
         }
         Ok(generation)
@@ -327,7 +325,11 @@ impl Run {
                 .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
         };
         let known = candidate.known(Some(Arc::new(own)), watched);
-        self.set_known(number, Some(known.clone()));
+        match &mut self.files.lock()[number] {
+            Some(place) => *place = Arc::new(known.clone()),
+            // It is plain, and its number free.
+            None => return Err(OPENED_MEANWHILE.into()),
+        }
         sync_first(shared, &known)?;
         Ok(())
     }
