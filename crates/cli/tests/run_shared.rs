@@ -348,3 +348,54 @@ fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
     let expected = [[b'b'; 50], [b'a'; 50]].concat();
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
 }
+
+/// Goes on without its supervisor, and prints for each process how long its opens of the file for writing took.
+const ALONE: &str = r#"
+import os, signal, subprocess, sys, time
+signal.alarm(100)
+def opens(who):
+    took = []
+    for _ in range(3):
+        begun = time.monotonic()
+        os.close(os.open("a.log", os.O_WRONLY))
+        took.append("%.1f" % (time.monotonic() - begun))
+    print(who, *took, flush=True)
+if len(sys.argv) > 1:
+    opens("executed")
+    os._exit(0)
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 100)
+os.fsync(fd)
+supervisor = os.getppid()
+os.kill(supervisor, signal.SIGKILL)
+while os.getppid() == supervisor:
+    time.sleep(0.001)
+opens("member")
+if os.fork() == 0:
+    opens("child")
+    os._exit(0)
+os.wait()
+subprocess.run([sys.executable, "-c", os.environ["SCRIPT"], "executed"], check=True)
+"#;
+
+#[test]
+fn without_a_supervisor_a_process_waits_once_at_most_before_it_opens_a_file() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut command = sandbox.command("run --absorb *.log --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "python3", "-c", ALONE])
+        .env("SCRIPT", ALONE)
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(command.output().unwrap());
+    let said = ran.text();
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!(lines.len(), 3, "{said}{}", ran.stderr);
+    for line in lines {
+        let took = line[1..].iter().map(|took| took.parse::<f64>().unwrap());
+        // Who was a member, or is its child, knows that nothing in the lane is needed any more; any other waits for the longest silence.
+        let waits = took.filter(|took| *took > 3.0).count();
+        assert!(waits <= usize::from(line[0] == "executed"), "{said}");
+    }
+}

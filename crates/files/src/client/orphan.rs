@@ -11,7 +11,7 @@
 
 use super::{
     lookup::{Key, key},
-    own, process,
+    others, own, process,
     session::Session,
     table,
 };
@@ -78,6 +78,9 @@ impl Session {
                         .compare_exchange(other, 0, AcqRel, Relaxed);
                 }
             }
+        }
+        if !self.page.failing() {
+            others::note_settled();
         }
         match self.page.files[number].error() {
             // It is said once in each process: the file is plain here then.
