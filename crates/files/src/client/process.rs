@@ -212,7 +212,7 @@ pub(super) fn hold(
                 drop(held);
                 session.retire(number, wanted)?;
             }
-            State::Damaged => {
+            State::Damaged if session.is_current() => {
                 drop(held);
                 session.give_up_lane(number, wanted)?;
             }

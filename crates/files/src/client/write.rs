@@ -224,7 +224,7 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             session.retire(number, wanted)?;
             rustix::fs::fsync(raw)
         }
-        State::Damaged => {
+        State::Damaged if session.is_current() => {
             session.give_up_lane(number, wanted)?;
             sync(fd)
         }
