@@ -170,15 +170,15 @@ const SCRIBBLING: &str = r#"
 import ctypes, os, sys
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
 for n in range(50):
-    os.write(fd, b"a" * 100)
+    os.pwrite(fd, b"a" * 100, n * 100)
     os.fsync(fd)
 at, length, byte = (int(word, 0) for word in sys.argv[1:4])
-maps = [line for line in open("/proc/self/maps") if "forebay-lane" in line]
+maps = [line for line in open("/proc/self/maps") if f"memfd:{sys.argv[5]} " in line]
 assert len(maps) == 1, maps
-start = int(maps[0].split("-")[0], 16)
-ctypes.memset(start + at, byte, length)
+start, end = (int(word, 16) for word in maps[0].split()[0].split("-"))
+ctypes.memset(start + at, byte, length or end - start - at)
 for n in range(50):
-    os.write(fd, b"b" * 100)
+    os.pwrite(fd, b"b" * 100, n * 100)
     os.fsync(fd)
 other = os.open("other.log", os.O_WRONLY | os.O_CREAT, 0o600)
 os.write(other, b"c" * 100)
@@ -194,33 +194,53 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
     // Mark, tail, the next segment, where segments lie, all of it but the version and who owns it. docs/pool-format.md, "Shared lanes".
     let places = [(256, 8), (128, 8), (384, 8), (400, 1024), (128, 70_000)];
     for ((at, length), byte) in places.into_iter().flat_map(|p| [(p, 0xFF), (p, 0)]) {
-        for end in ["orderly", "killed"] {
-            let sandbox = Sandbox::new();
-            let pool = small_pool();
-            let mut command = sandbox.command("run --absorb *.log --pool");
-            let ran = command
-                .arg(pool.path())
-                .args(["--", "timeout", "60", "python3", "-c", SCRIBBLING])
-                .args([at.to_string(), length.to_string(), byte.to_string()])
-                .arg(end)
-                .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-                .output()
-                .unwrap();
-            let said = String::from_utf8_lossy(&ran.stderr);
-            let what = format!("{byte:#x} at {at}, {end}: {said}");
-            assert_eq!(ran.stdout, b"done\n", "{what}");
-            assert!(ran.status.success() || end == "killed", "{what}");
-            let content = || fs::read(sandbox.file("a.log")).unwrap();
-            let expected = [[b'a'; 5000], [b'b'; 5000]].concat();
-            assert!(content() == expected, "{what}");
-            let recovered = sandbox
-                .command("recover --pool")
-                .arg(pool.path())
-                .output()
-                .unwrap();
-            let recovered = String::from_utf8_lossy(&recovered.stderr).into_owned();
-            assert!(content() == expected, "{what}{recovered}");
-        }
+        nothing_is_lost_by_writing("forebay-lane", (at, length), byte);
+    }
+}
+
+#[test]
+fn a_process_that_writes_over_what_its_run_says_of_a_file_loses_nothing_and_is_told() {
+    // The first file's state, its lock, both and its error, all of the file, the page but its head, all of the page. docs/files-protocol.md, "The shared page".
+    for place in [(64, 8), (64, 16), (64, 8192), (64, 0), (0, 0)] {
+        nothing_is_lost_by_writing("forebay", place, 0xFF);
+        nothing_is_lost_by_writing("forebay", place, 0);
+    }
+    // A lock of zeros is a free one.
+    nothing_is_lost_by_writing("forebay", (72, 4), 0xFF);
+    nothing_is_lost_by_writing("forebay", (72, 4), 1);
+}
+
+/// Has a process write bytes to a place of that memory; a length of 0 is as far as it goes.
+fn nothing_is_lost_by_writing(memory: &str, (at, length): (usize, usize), byte: u8) {
+    for end in ["orderly", "killed"] {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        let mut command = sandbox.command("run --absorb *.log --pool");
+        let ran = command
+            .arg(pool.path())
+            .args(["--", "timeout", "20", "python3", "-c", SCRIBBLING])
+            .args([at.to_string(), length.to_string(), byte.to_string()])
+            .args([end, memory])
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+            .envs(boot(1))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let what = format!("{byte:#x} at {at} of {memory}, {end}: {said}");
+        assert_eq!(ran.stdout, b"done\n", "{what}");
+        assert!(ran.status.success() || end == "killed", "{what}");
+        assert!(said.contains("has damaged the memory"), "{what}");
+        let content = || fs::read(sandbox.file("a.log")).unwrap();
+        let expected = [b'b'; 5000];
+        assert!(content() == expected, "{what}");
+        let recovered = sandbox
+            .command("recover --force --pool")
+            .arg(pool.path())
+            .envs(boot(2))
+            .output()
+            .unwrap();
+        let recovered = String::from_utf8_lossy(&recovered.stderr).into_owned();
+        assert!(content() == expected, "{what}{recovered}");
     }
 }
 

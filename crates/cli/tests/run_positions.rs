@@ -31,7 +31,7 @@ def spawned(code, **without):
 def filtered(call, action, flags=0):
     """From now on seccomp does this instead of that system call of this process; what installing the filter returned."""
     machine = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
-    number = {"lseek": (8, 62), "dup2": (33, 24), "kcmp": (312, 272), "seccomp": (317, 277)}
+    number = {"lseek": (8, 62), "dup2": (33, 24), "ftruncate": (77, 46), "kcmp": (312, 272), "seccomp": (317, 277)}
     code = struct.pack("=" + "HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number[call][machine], 6, 0, 0, action, 6, 0, 0, 0x7FFF0000)
     memory = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("=Hxxxxxx", 4) + struct.pack("P", ctypes.addressof(memory)))
@@ -41,16 +41,22 @@ def filtered(call, action, flags=0):
     return installed
 def delayed(call, meanwhile=lambda: None):
     """From now on that system call of this thread takes 0.3 s, in which a child does something."""
+    def during():
+        threading.Thread(target=meanwhile).start()
+        time.sleep(0.3)
+    before(call, lambda: during)
+def before(call, prepared):
+    """From now on a child does something before each of these system calls of this thread: what `prepared` returns, which is called there first."""
     listener, caller = filtered(call, 0x7FC00000, 8), os.getpid()
     if os.fork() == 0:
         libc.prctl(1, signal.SIGKILL)
+        work = prepared()
         while True:
             asked = bytearray(80)
             fcntl.ioctl(listener, 0xC0502100, asked)
             number, who = struct.unpack_from("=QI", asked)
             if who == caller:
-                threading.Thread(target=meanwhile).start()
-                time.sleep(0.3)
+                work()
             fcntl.ioctl(listener, 0xC0182101, struct.pack("=QqiI", number, 0, 0, 1))
 libc = ctypes.CDLL(None)
 KILLED, REFUSED = 0x80000000, 0x00050001
@@ -275,4 +281,56 @@ except OSError as error:
         .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"));
     let ran = Ran::of(command.output().unwrap());
     assert_eq!(ran.stdout, b"refused 5\n", "{}", ran.stderr);
+}
+
+#[test]
+fn a_truncation_is_not_lost_whose_record_was_released_before_the_kernel_truncated() {
+    nothing_is_lost(
+        Disk::Synced,
+        r#"
+import mmap
+def released():
+    """Each call makes one more file plain, so that all that is logged is synced and released."""
+    others = [os.open(f"{n}.log", os.O_RDWR | os.O_CREAT, 0o600) for n in range(50)]
+    for other in others:
+        os.write(other, b"o" * 4096)
+    os.write(ready[1], b"r")
+    left = iter(others)
+    return lambda: mmap.mmap(next(left), 4096)
+fd, ready = opened("a.log"), os.pipe()
+before("ftruncate", released)
+os.read(ready[0], 1)
+for _ in range(40):
+    logged(fd, b"a", 50)
+    begun = time.monotonic()
+    os.ftruncate(fd, 0)
+    took = time.monotonic() - begun
+    os.fsync(fd)
+    # One that takes longer is logged again for that.
+    if took < 0.008:
+        cut()
+sys.exit("all truncations took too long to test")
+"#,
+    );
+}
+
+#[test]
+fn what_a_thread_saw_of_another_threads_write_and_synced_is_recovered() {
+    nothing_is_lost(
+        Disk::Synced,
+        r#"
+fd = opened("a.log", os.O_APPEND)
+logged(fd, b"a")
+def sees():
+    while os.fstat(fd).st_size == 100:
+        pass
+    os.fsync(fd)
+    cut()
+threading.Thread(target=sees).start()
+# The write is in the file, and is not logged until it is known where it went.
+delayed("lseek")
+os.write(fd, b"b" * 5000)
+time.sleep(60)
+"#,
+    );
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Ran, Sandbox, databases::small_pool};
-use std::{fs, os::unix::fs::chown, path::Path};
+use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000001";
 const NOBODY: u32 = 65534;
@@ -93,13 +93,13 @@ fn newer_bytes_of_another_process_are_not_overwritten_however_it_opened_the_file
     }
 }
 
-/// Becomes another user with an absorbed file open: prints whether it has the pool.
+/// Becomes another user with an absorbed file open, or has a child do so: prints whether it has the pool, or the memory that the run's processes share, each time.
 const BECOMES_NOBODY: &str = r#"
 import os, sys
 pool = os.stat(sys.argv[1])
 def has_pool():
     inode = " %d " % pool.st_ino
-    if any(inode in line and sys.argv[1] in line for line in open("/proc/self/maps")):
+    if any(inode in line and sys.argv[1] in line or "memfd:forebay" in line for line in open("/proc/self/maps")):
         return True
     for fd in range(1024):
         try:
@@ -112,9 +112,9 @@ fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
 os.write(fd, b"a" * 100)
 os.fdatasync(fd)
 os.setuid(os.getuid())
-print(has_pool())
+print(has_pool(), flush=True)
 CHANGE
-print(has_pool())
+print(has_pool(), flush=True)
 os.write(fd, b"b" * 100)
 os.fsync(fd)
 os.close(fd)
@@ -132,6 +132,7 @@ fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
         "os.setreuid(-1, 65534)",
         "os.setresuid(65534, 65534, 0)",
         "import ctypes; ctypes.CDLL(None).syscall(105, 65534)",
+        "os.fork() and (os.wait(), os._exit(0)); os.setuid(65534)",
     ] {
         if change.contains("syscall") && !cfg!(target_arch = "x86_64") {
             continue;
@@ -148,7 +149,7 @@ fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
         assert_eq!(ran.text(), "True\nFalse\n", "{change}: {}", ran.stderr);
         assert!(
             ran.stderr.contains("absorbed, then plain"),
-            "{}",
+            "{change}: {}",
             ran.stderr
         );
         assert_eq!(fs::read(sandbox.file("a.log")).unwrap().len(), 200);
@@ -244,4 +245,158 @@ fn what_stays_plain_and_which_program_absorbed_is_told() {
     assert!(ran.stderr.contains("b\\n.log"), "{}", ran.stderr);
     let line = |name: &str| ran.stderr.lines().find(|line| line.contains(name)).unwrap();
     assert!(line("/c.log").ends_with("not written to"), "{}", ran.stderr);
+}
+
+/// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log` between the kernel's answer that no other process has it open and its first
+/// sync, until the file `opened` is there: at its look into the directory of other runs' tables.
+const HELD_UP: &str = r#"
+import ctypes, fcntl, os, signal, socket, struct, sys, threading, time
+signal.alarm(60)
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    libc = ctypes.CDLL(None)
+    code = struct.pack("=" + "HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 262, 6, 0, 0, 0x7FC00000, 6, 0, 0, 0x7FFF0000)
+    memory = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("=Hxxxxxx", 4) + struct.pack("P", ctypes.addressof(memory)))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    listener = libc.syscall(317, 1, 8, program)
+    socket.send_fds(theirs, [b"l"], [listener])
+    os.close(listener)
+    os.execv(sys.argv[1], sys.argv[1:])
+theirs.close()
+listener = socket.recv_fds(ours, 1, 1)[1][0]
+def go_on(number):
+    try:
+        fcntl.ioctl(listener, 0xC0182101, struct.pack("=QqiI", number, 0, 0, 1))
+    except OSError:
+        pass
+def when_opened(number):
+    open("held", "w").close()
+    while not os.path.exists("opened"):
+        time.sleep(0.001)
+    go_on(number)
+while True:
+    asked = bytearray(80)
+    try:
+        fcntl.ioctl(listener, 0xC0502100, asked)
+        number, who, path = struct.unpack_from("=QI", asked) + struct.unpack_from("=Q", asked, 40)
+        with open(f"/proc/{who}/mem", "rb") as memory:
+            memory.seek(path)
+            is_it = memory.read(9) == b"/dev/shm\0"
+    except OSError:
+        # The one that asked, or all, are gone.
+        if os.waitpid(-1, os.WNOHANG)[0]:
+            break
+        continue
+    if is_it and os.path.exists("registering") and not os.path.exists("held"):
+        threading.Thread(target=when_opened, args=(number,)).start()
+    else:
+        go_on(number)
+"#;
+
+/// Registers `a.log` and logs bytes, while another process of the run opens it past the lane, and then writes and syncs newer bytes.
+const REGISTERS: &str = r#"
+import ctypes, os, signal, time
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.001)
+open("a.txt", "w").close()
+os.rename("a.txt", "a.log")
+supervisor = os.getppid()
+if os.fork() == 0:
+    wait_for("held")
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    stream = ctypes.c_void_p(libc.fopen(b"a.log", b"r+"))
+    open("opened", "w").close()
+    wait_for("written")
+    assert libc.fwrite(b"b" * 50, 1, 50, stream) == 50 and libc.fflush(stream) == 0
+    os.fsync(libc.fileno(stream))
+    os.kill(supervisor, signal.SIGKILL)
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+open("registering", "w").close()
+fd = os.open("a.log", os.O_WRONLY)
+os.write(fd, b"a" * 100)
+os.fdatasync(fd)
+open("written", "w").close()
+time.sleep(60)
+"#;
+
+#[test]
+fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: numbers of system calls are those of x86-64");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut command = Command::new("python3");
+    command
+        .current_dir(sandbox.path())
+        .args(["-c", HELD_UP, common::FOREBAY])
+        .args(["run", "--absorb", "*.log", "--pool"])
+        .arg(pool.path())
+        .args(["--", "python3", "-c", REGISTERS])
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(command.output().unwrap());
+    assert!(sandbox.file("written").exists(), "{}", ran.stderr);
+    let mut recover = sandbox.command("recover --json --force --pool");
+    recover
+        .arg(pool.path())
+        .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT);
+    Ran::of(recover.output().unwrap()).ok();
+    let expected = [[b'b'; 50], [b'a'; 50]].concat();
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
+}
+
+/// Goes on without its supervisor, and prints for each process how long its opens of the file for writing took.
+const ALONE: &str = r#"
+import os, signal, subprocess, sys, time
+signal.alarm(100)
+def opens(who):
+    took = []
+    for _ in range(3):
+        begun = time.monotonic()
+        os.close(os.open("a.log", os.O_WRONLY))
+        took.append("%.1f" % (time.monotonic() - begun))
+    print(who, *took, flush=True)
+if len(sys.argv) > 1:
+    opens("executed")
+    os._exit(0)
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 100)
+os.fsync(fd)
+supervisor = os.getppid()
+os.kill(supervisor, signal.SIGKILL)
+while os.getppid() == supervisor:
+    time.sleep(0.001)
+opens("member")
+if os.fork() == 0:
+    opens("child")
+    os._exit(0)
+os.wait()
+subprocess.run([sys.executable, "-c", os.environ["SCRIPT"], "executed"], check=True)
+"#;
+
+#[test]
+fn without_a_supervisor_a_process_waits_once_at_most_before_it_opens_a_file() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let mut command = sandbox.command("run --absorb *.log --pool");
+    command
+        .arg(pool.path())
+        .args(["--", "python3", "-c", ALONE])
+        .env("SCRIPT", ALONE)
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(command.output().unwrap());
+    let said = ran.text();
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!(lines.len(), 3, "{said}{}", ran.stderr);
+    for line in lines {
+        let took = line[1..].iter().map(|took| took.parse::<f64>().unwrap());
+        // Who was a member, or is its child, knows that nothing in the lane is needed any more; any other waits for the longest silence.
+        let waits = took.filter(|took| *took > 3.0).count();
+        assert!(waits <= usize::from(line[0] == "executed"), "{said}");
+    }
 }

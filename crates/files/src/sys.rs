@@ -198,6 +198,13 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
     Ok((peer.pid.unsigned_abs(), peer.uid))
 }
 
+/// A forked child does not get what is mapped at `range`.
+pub(crate) fn keep_from_children(range: std::ops::Range<usize>) -> Result<(), Errno> {
+    let start = std::ptr::without_provenance_mut(range.start);
+    // SAFETY: the range is mapped by us; only children are affected.
+    unsafe { rustix::mm::madvise(start, range.len(), rustix::mm::Advice::LinuxDontFork) }
+}
+
 /// Puts empty memory of this process alone in the place of all mappings of a file. What was a reference into it stays valid, and leads to
 /// zeros.
 pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
@@ -231,6 +238,20 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
         }?;
     }
     Ok(())
+}
+
+/// Puts empty memory of this process alone where `range` was, or is mapped.
+pub(crate) fn stand_in(range: std::ops::Range<usize>) -> Result<(), Errno> {
+    // SAFETY: the range is the client's, of which nothing is used any more but what may be anything.
+    unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::without_provenance_mut(range.start),
+            range.len(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+        )
+    }
+    .map(drop)
 }
 
 /// After a sync that succeeded: whether the file system had not shut itself down before that was done. One that does (ext4 and XFS, when they cannot write

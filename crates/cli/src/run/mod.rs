@@ -41,7 +41,7 @@ use std::{
                   that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
                   All other files are left as they are.\n\n\
                   Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, \
-                  sqlite, mariadb. --absorb adds patterns, --config changes profiles.\n\n\
+                  sqlite, mariadb, postgres. --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
                   exit status. What an earlier run left in the pool is brought to its files first.",
     after_long_help = "Examples:\n  \

@@ -11,7 +11,7 @@
 
 use super::{
     lookup::{Key, key},
-    own, process,
+    others, own, process,
     session::Session,
     table,
 };
@@ -79,6 +79,9 @@ impl Session {
                 }
             }
         }
+        if !self.page.failing() {
+            others::note_settled();
+        }
         match self.page.files[number].error() {
             // It is said once in each process: the file is plain here then.
             Some(errno) if process::generation(number) != 0 => Err(errno),
@@ -93,6 +96,10 @@ impl Session {
     }
 
     fn sync_all(&self) {
+        if self.page.is_damaged() {
+            // It does not say which files there are.
+            rustix::fs::sync();
+        }
         if let Some(interrupted) = self.page.was_syncing()
             && self.page.files[interrupted].error().is_none()
         {

@@ -25,7 +25,10 @@ use std::{
     ffi::{CStr, c_int},
     os::fd::AsFd,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -78,13 +81,9 @@ impl Config {
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
     pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
         let begun = Instant::now();
-        let mut alone = None;
         while self.is_absorbed(file) {
             if self.table.as_ref().is_some_and(|table| !table.is_alive()) {
-                let alone = alone.get_or_insert_with(Instant::now);
-                // So long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing either, and a replay
-                // sees that the file was changed later. The pool may be on a disk.
-                if alone.elapsed() >= silence(true) {
+                if is_lane_outlasted() {
                     return Ok(());
                 }
             } else if self.ask_for(file).is_ok() {
@@ -129,6 +128,31 @@ impl Config {
         }
         stat_at(dir, path, AtFlags::empty()).map_or(Ok(()), |key| self.claim(key))
     }
+}
+
+/// A member has synced what the lane holds, and nothing in it is written to any file. A forked child has that from its parent.
+static SETTLED: AtomicBool = AtomicBool::new(false);
+
+/// This process knows from its page, now or later, that the lane is settled.
+pub(super) fn note_settled() {
+    SETTLED.store(true, Relaxed);
+}
+
+/// The supervisor is dead, and its table says for ever what was absorbed: true when a file may be changed all the same.
+fn is_lane_outlasted() -> bool {
+    /// Since when this process, or the one that it was forked from, knows that it has no supervisor.
+    static ALONE: OnceLock<Instant> = OnceLock::new();
+    let alone = ALONE.get_or_init(Instant::now);
+    if let Some(session) = session::there()
+        && !interrupted()
+        && !sys::in_vforked_child()
+    {
+        // A member does that at its next call in any case.
+        let _ = session.settle(0);
+    }
+    // So long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing either, and a replay sees that the file
+    // was changed later. The pool may be on a disk.
+    SETTLED.load(Relaxed) || alone.elapsed() >= silence(true)
 }
 
 fn complain_once() {

@@ -158,7 +158,7 @@ impl Drop for Held {
     }
 }
 
-/// The file with this number, in whatever state it is, with both its locks; none if the supervisor is dead.
+/// The file with this number, in whatever state it is, with both its locks; none if the supervisor is dead, or the lock was written over.
 #[inline]
 pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
     let copies = local(number);
@@ -192,6 +192,9 @@ pub(super) fn hold(
             return settled.map(|()| None);
         }
         let Some(mut held) = lock(session, number) else {
+            if session.page.files[number].lock.is_damaged() {
+                session.give_up_lane(number, wanted)?;
+            }
             continue;
         };
         let stamp = held.shared.stamp();
@@ -208,6 +211,10 @@ pub(super) fn hold(
             state if state.leaves() && stamp.generation == wanted => {
                 drop(held);
                 session.retire(number, wanted)?;
+            }
+            State::Damaged if session.is_current() => {
+                drop(held);
+                session.give_up_lane(number, wanted)?;
             }
             _ => {
                 drop(held);

@@ -128,8 +128,8 @@ pub fn changing_identity() -> Result<(), Errno> {
     }
     // From here on no call of the client touches the session: no file is absorbed.
     LEFT.store(true, Release);
-    session.unmap_pool()?;
     renew();
+    session.unmap()?;
     own::close_own();
     Ok(())
 }

@@ -140,6 +140,8 @@ impl Session {
         };
         let memory = fds.next();
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
+        // As the pool is. A forked child, which may become another user, maps both anew when it is a member.
+        sys::keep_from_children(page.memory()).map_err(|e| format!("the shared page: {e}"))?;
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
         let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);
@@ -154,10 +156,11 @@ impl Session {
                 pool.join(lane.as_fd(), member)
             })
             .map(|lane| lane.asking(is_orphan));
-        let lane = joined.map_err(|e| {
-            own::unset();
-            e.to_string()
-        })?;
+        let lane = joined.map_err(|e| e.to_string()).and_then(|lane| {
+            let kept = sys::keep_from_children(lane.state_memory());
+            kept.map_err(|e| format!("the lane: {e}")).map(|()| lane)
+        });
+        let lane = lane.inspect_err(|_| own::unset())?;
         drop(stays);
         // From now on it is where `own` says.
         let _ = socket.into_raw_fd();
@@ -251,6 +254,17 @@ impl Session {
         self.ask_done(number, &Request::Retire { file, generation })
     }
 
+    /// A process has written over what the shared page says of a file: nothing is logged any more, of any file, and this one is plain when this returns. Without any lock of
+    /// it.
+    ///
+    /// # Errors
+    /// What the lane has cannot be synced.
+    #[cold]
+    pub(super) fn give_up_lane(&self, number: usize, generation: u32) -> Result<(), Errno> {
+        self.lane.abandon();
+        self.retire(number, generation)
+    }
+
     /// Has what the lane has of a file that could not be synced written again.
     ///
     /// # Errors
@@ -312,13 +326,23 @@ impl Session {
         let _ = wire::send(own::connection().as_fd(), request, &[]);
     }
 
-    /// The process has no right to the pool any more: it is not in its memory from now on. No call may touch the session afterwards.
+    /// False in a process that has become another user, or another process, in the middle of a call: what the session maps is gone.
+    pub(super) fn is_current(&self) -> bool {
+        there().is_some_and(|session| std::ptr::eq(session, self))
+    }
+
+    /// The process has no right to the pool any more, nor to what the run's processes share: they are not in its memory from now on, and what was a reference into them leads to
+    /// zeros. The session is not the process's any more.
     ///
     /// # Errors
     /// What the kernel says.
-    pub(super) fn unmap_pool(&self) -> Result<(), Errno> {
-        mappings::forget(Of::Pool);
-        sys::unmap_file(self.pool_file.0, self.pool_file.1)
+    pub(super) fn unmap(&self) -> Result<(), Errno> {
+        [Of::Pool, Of::Page, Of::Lane]
+            .into_iter()
+            .for_each(mappings::forget);
+        sys::unmap_file(self.pool_file.0, self.pool_file.1)?;
+        sys::stand_in(self.page.memory())?;
+        sys::stand_in(self.lane.state_memory())
     }
 }
 

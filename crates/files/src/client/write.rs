@@ -23,7 +23,10 @@ use std::{
     ffi::{CStr, c_int},
     io::IoSlice,
     os::fd::BorrowedFd,
-    sync::atomic::Ordering::{Acquire, Relaxed},
+    sync::atomic::{
+        Ordering::{Acquire, Relaxed, SeqCst},
+        fence,
+    },
 };
 
 /// A truncation that took longer than this, ns, is logged again.
@@ -194,10 +197,13 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             if file.error().is_some() {
                 session.repair(number)?;
             }
-            if file.lock.is_held_by_another(session.number) {
-                // Of a write that is under way the kernel may have what the lane has not, and if its process is dead never gets: then
-                // the supervisor syncs that, or says that it could not.
+            if file.lock.is_held() {
+                // Of a write that is under way, another thread's or another process's, the kernel may have what the lane has not: whoever has seen that
+                // waits until it is logged. If its process is dead it never is: then the supervisor syncs it, or says that it could not.
                 drop(lock(session, number));
+                if file.lock.is_damaged() {
+                    session.give_up_lane(number, wanted)?;
+                }
                 if session.is_orphan() || file.stamp() != stamp || file.error().is_some() {
                     return sync(fd);
                 }
@@ -217,6 +223,10 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
             }
             session.retire(number, wanted)?;
             rustix::fs::fsync(raw)
+        }
+        State::Damaged if session.is_current() => {
+            session.give_up_lane(number, wanted)?;
+            sync(fd)
         }
         // It is plain.
         _ => rustix::fs::fsync(raw),
@@ -268,7 +278,8 @@ pub(super) fn truncate_file(
     }
 }
 
-/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`).
+/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the
+/// lane by then: a drain takes no lock of a file, so it may sync the file as long as it was and release the record before the kernel truncates.
 fn truncated(
     held: Option<&Held>,
     bytes: u64,
@@ -284,26 +295,33 @@ fn truncated(
         let end = held.shared.end.load(Acquire);
         held.session.commit(end)
     });
+    // A file is named where it has its records.
+    let logged_in = held.shared.named_in();
     let done = match logged {
         Ok(()) | Err(ENDED) => real(),
         full => full,
     };
     forebay_pool::failpoint!("files:truncate");
+    // The segment of the record is looked for after the kernel truncated: while it is the open one, it is synced later than that.
+    fence(SeqCst);
+    let may_be_released = || log.segment().ok() != logged_in;
+    // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
+    let was_held_up = || sys::file_time_now().saturating_sub(begun) > STALL_NS;
     let settled = match done {
         Err(_) if logged.is_ok() => log.refused(number, bytes),
-        // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
-        Ok(()) if sys::file_time_now().saturating_sub(begun) > STALL_NS => {
+        Ok(()) if logged.is_ok() && (may_be_released() || was_held_up()) => {
             log.truncate(number, bytes)
         }
         _ => Ok(()),
     };
-    if settled.is_err() {
+    let has_ended = done.is_ok() && settled == Err(ENDED);
+    if settled.is_err() && !has_ended {
         // The lane says what is not so.
         held.shared.stray(held.generation());
     }
     held.shared.set_resizing(None);
     done?;
-    changed(held, bytes, logged)
+    changed(held, bytes, if has_ended { settled } else { logged })
 }
 
 /// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.

@@ -16,15 +16,31 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Attempts before sleeping: mostly it is held for as long as a write to the page cache takes.
 const SPINS: u32 = 50;
 
-/// A lock word: 0 if free, else its holder's number plus one. Not reentrant.
+/// A lock word: 0 if free, else its holder. Not reentrant.
 #[repr(transparent)]
 pub struct Lock(AtomicU32);
 
+/// Bits of a holder's number plus one; those above tell a holder from what a process has written over it, who would never free the lock.
+const NUMBER_BITS: u32 = 21;
+
+/// The word while the process with the number `who` has the lock.
+#[inline]
+fn held_by(who: u32) -> u32 {
+    let number = who + 1;
+    number | (number.wrapping_mul(0x9E37_79B1) >> (NUMBER_BITS + 1)) << NUMBER_BITS
+}
+
+/// True if the word is that of a lock that is free, or that some process has.
+fn is_sound(word: u32) -> bool {
+    let number = word & ((1 << NUMBER_BITS) - 1);
+    word == 0 || number != 0 && word & !WAITED_FOR == held_by(number - 1)
+}
+
 impl Lock {
-    /// Takes the lock for the process with the number `who`. False if `give_up` said so while it waited.
+    /// Takes the lock for the process with the number `who`. False if `give_up` said so while it waited, or [it is damaged](Self::is_damaged).
     #[inline]
     pub fn take(&self, who: u32, give_up: impl Fn() -> bool) -> bool {
-        let ours = who + 1;
+        let ours = held_by(who);
         let free = self.0.compare_exchange(0, ours, Acquire, Relaxed);
         free.is_ok() || self.wait_for(ours, give_up)
     }
@@ -52,10 +68,7 @@ impl Lock {
                 .compare_exchange(0, ours | WAITED_FOR, Acquire, Relaxed)
             {
                 Ok(_) => return true,
-                Err(held) if give_up() => {
-                    let _ = held;
-                    return false;
-                }
+                Err(held) if !is_sound(held) || give_up() => return false,
                 Err(held) => {
                     let marked = held | WAITED_FOR;
                     if held == marked
@@ -79,16 +92,20 @@ impl Lock {
         }
     }
 
-    /// True if a process other than the one with the number `who` has it.
+    /// True unless it is free.
     #[inline]
-    pub fn is_held_by_another(&self, who: u32) -> bool {
-        let holder = self.0.load(Acquire) & !WAITED_FOR;
-        holder != 0 && holder != who + 1
+    pub fn is_held(&self) -> bool {
+        self.0.load(Acquire) != 0
+    }
+
+    /// True if a process has written over the word: it is no holder's.
+    pub fn is_damaged(&self) -> bool {
+        !is_sound(self.0.load(Acquire))
     }
 
     /// The process with the number `who` is dead: true if it had the lock, which still is its own until [`free`](Self::free).
     pub fn is_held_by(&self, who: u32) -> bool {
-        self.0.load(Acquire) & !WAITED_FOR == who + 1
+        self.0.load(Acquire) & !WAITED_FOR == held_by(who)
     }
 
     #[cold]
@@ -124,6 +141,23 @@ mod tests {
         });
         assert_eq!(value.load(Relaxed), 160_000);
         assert_eq!(lock.0.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_lock_that_was_written_over() {
+        for byte in 1..=0xFF {
+            let lock = Lock(AtomicU32::new(u32::from_ne_bytes([byte; 4])));
+            assert!(lock.is_damaged() && lock.is_held(), "{byte:#x}");
+            assert!(!lock.take(7, || false), "{byte:#x}");
+            lock.free();
+            assert!(lock.take(7, || false) && !lock.is_damaged());
+        }
+        for who in [0, 1, 2, 500, (1 << 20) - 1] {
+            let lock = Lock(AtomicU32::new(0));
+            assert!(lock.take(who, || false) && lock.is_held_by(who) && !lock.is_damaged());
+            assert!(!lock.take_for(who, Duration::ZERO) && !lock.is_damaged());
+        }
+        assert!(!is_sound(WAITED_FOR));
     }
 
     #[test]

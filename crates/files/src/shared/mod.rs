@@ -195,7 +195,9 @@ impl SharedFile {
     pub fn error(&self) -> Option<Errno> {
         match self.errno.load(Relaxed) {
             0 => None,
-            errno => Some(Errno::from_raw_os_error(errno)),
+            errno @ 1..4096 => Some(Errno::from_raw_os_error(errno)),
+            // A process has written over it.
+            _ => Some(Errno::IO),
         }
     }
 }
@@ -203,11 +205,10 @@ impl SharedFile {
 /// The shared page.
 #[repr(C)]
 pub struct Page {
-    /// Supervisor: number of files with an error.
-    failing: AtomicU32,
+    unused: AtomicU32,
     /// Supervisor: the file that it is syncing, plus one; 0 for none.
     syncing: AtomicU32,
-    /// Without a supervisor: 1 when a member has synced what the lane holds.
+    /// Without a supervisor: [`SETTLED`] when a member has synced what the lane holds.
     settled: AtomicU32,
     /// The process that does it.
     pub settling: AtomicU32,
@@ -220,7 +221,24 @@ pub struct Page {
     pub files: [SharedFile; FILES_MAX],
 }
 
+/// What says that the lane is settled, and is nothing that a process has written over the page.
+const SETTLED: u32 = 0x5E77_1ED1;
+
 impl Page {
+    /// Supervisor: no number is any file's.
+    pub fn begin(&self) {
+        let (generation, state) = (0, State::Free);
+        let files = self.files.iter();
+        files.for_each(|file| file.set(Stamp { generation, state }));
+    }
+
+    /// True if a process has written over a state or a lock: what else the page says is not to be believed.
+    pub fn is_damaged(&self) -> bool {
+        let is_damaged =
+            |file: &SharedFile| file.stamp().state == State::Damaged || file.lock.is_damaged();
+        self.opening.is_damaged() || self.files.iter().any(is_damaged)
+    }
+
     /// The number and generation of the file with this device and inode, if the run absorbs it.
     pub fn find(&self, key: (u64, u64)) -> Option<(usize, Stamp)> {
         (0..).zip(&self.files).find_map(|(number, file)| {
@@ -231,17 +249,14 @@ impl Page {
     }
 
     /// True if any file cannot be synced.
-    #[inline]
     pub fn failing(&self) -> bool {
-        self.failing.load(Relaxed) != 0
+        self.failing_file().is_some()
     }
 
     /// The number of a file that cannot be synced, if there is one.
     pub fn failing_file(&self) -> Option<usize> {
         let mut files = self.files.iter();
-        self.failing()
-            .then(|| files.position(|file| file.error().is_some()))
-            .flatten()
+        files.position(|file| file.error().is_some())
     }
 
     /// Its error.
@@ -252,16 +267,12 @@ impl Page {
 
     /// Supervisor: `file` could not be synced.
     pub fn fail(&self, file: usize, errno: Errno) {
-        if self.files[file].errno.swap(errno.raw_os_error(), Relaxed) == 0 {
-            self.failing.fetch_add(1, Release);
-        }
+        self.files[file].errno.store(errno.raw_os_error(), Release);
     }
 
     /// Supervisor: `file` is sound again.
     pub fn repaired(&self, file: usize) {
-        if self.files[file].errno.swap(0, Relaxed) != 0 {
-            self.failing.fetch_sub(1, Release);
-        }
+        self.files[file].errno.store(0, Release);
     }
 
     /// Supervisor: `file` is being synced.
@@ -283,12 +294,12 @@ impl Page {
 
     /// True if a member has synced what the lane holds, since the supervisor is gone.
     pub fn is_settled(&self) -> bool {
-        self.settled.load(Acquire) != 0
+        self.settled.load(Acquire) == SETTLED
     }
 
     /// Notes that.
     pub fn set_settled(&self) {
-        self.settled.store(1, Release);
+        self.settled.store(SETTLED, Release);
     }
 }
 

@@ -75,6 +75,10 @@ pub(super) fn prepare(shared: &Shared, run: &Run) {
         if committed.elapsed() >= COMMIT_EVERY {
             // If it cannot be, the next sync finds that out.
             let _ = run.lane.commit();
+            if run.is_damaged() {
+                // If it fails, so does every sync, and each tries again.
+                let _ = run.settle(shared);
+            }
             committed = Instant::now();
         }
         let seen = run.lane.turned();
@@ -114,6 +118,11 @@ pub(super) fn run(shared: &Shared, run: &Run) {
                 return;
             }
             forebay_pool::failpoint!("files:drain-synced");
+            if run.is_damaged() || !run.lane.is_sound() {
+                // Which files have records in it was not to be read from the page.
+                let _ = run.settle(shared);
+                continue;
+            }
             run.lane.release(last.end);
             run.notify();
             last_work = Instant::now();
@@ -224,7 +233,7 @@ impl Run {
             // If that is not taken either, there is nothing left to say it by.
             let _ = void::mark_failed(file.as_fd(), self.lane.owner());
         }
-        self.page.fail(number, errno);
+        self.fail(number, errno);
         let what_now = match self.page.files[number].stamp().state {
             State::Strayed => {
                 "Something else has changed it meanwhile, so what is in the pool is not written over that: it stays there for forebay recover, and \
@@ -324,7 +333,7 @@ impl Run {
             (None, _) => Ok(()),
         };
         if done.is_ok() {
-            self.page.repaired(number);
+            self.repaired(number);
             if !self.page.failing() {
                 // What stays marked is looked at more closely by a recovery.
                 let _ = self.mark(Mark::None);

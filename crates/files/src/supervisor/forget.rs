@@ -22,12 +22,12 @@ impl Run {
         let file = &self.page.files[number];
         let mut files = self.files.lock();
         let known = files.get_mut(number).and_then(Option::take);
-        let Stamp { generation, .. } = file.stamp();
+        let generation = self.generation(number);
         file.set(Stamp {
             generation,
             state: State::Free,
         });
-        self.page.repaired(number);
+        self.repaired(number);
         let Some(known) = known else { return };
         if retired {
             self.retired.lock().insert(known.identity.clone());

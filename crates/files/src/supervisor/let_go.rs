@@ -12,7 +12,7 @@ impl Shared {
     /// for, nor a disk that fails, after a [silence]: nothing is logged of the file in that time, so a replay sees that it was changed later.
     pub(super) fn let_go(&self, key: Key) {
         let Some(run) = self.running() else { return };
-        // A file that is being registered is so by a process that has it open already.
+        // Also one that is being registered: who has opened it since the kernel was asked who has it open is seen by nothing else.
         if let Some((number, stamp, _)) = run.find(key) {
             let retired = run.retire(self, number, stamp.generation, RETIRE_WAIT);
             // It cannot be synced, or a member is stopped in the middle of a write: it is written to past the lane nevertheless.

@@ -19,7 +19,7 @@ use std::{
         unix::ffi::OsStringExt,
     },
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
 };
@@ -44,8 +44,14 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): 
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
     }
-    let run = match may_write(shared, uid).and_then(|()| shared.run()) {
-        Ok(run) => run,
+    // Known before it is told, and before there is a lane: from now on the run does not end without it.
+    let joined = may_write(shared, uid).and_then(|()| shared.join(pid));
+    let joined = joined.and_then(|number| {
+        let run = shared.run().inspect_err(|_| shared.take_back(number))?;
+        Ok((number, run))
+    });
+    let (number, run) = match joined {
+        Ok(joined) => joined,
         Err(reason) => {
             sys::complain(&format!("process {pid} stays plain: {reason}"));
             let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
@@ -53,10 +59,9 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): 
         }
     };
     let Some(pool) = run.pool.descriptor() else {
+        shared.take_back(number);
         return;
     };
-    // Known before it is told: from now on the run does not end without it.
-    let number = shared.join(pid);
     let welcome = Answer::Welcome {
         pool: shared.pool.path().to_owned(),
         member: number,
@@ -212,8 +217,14 @@ impl Shared {
     }
 
     /// A new member: its number.
-    fn join(&self, pid: u32) -> u32 {
+    ///
+    /// # Errors
+    /// In words: the run has ended.
+    fn join(&self, pid: u32) -> Result<u32, String> {
         let mut members = self.members.lock();
+        if self.over.load(Relaxed) {
+            return Err("the run has ended".to_owned());
+        }
         let is_free = |number: &u32| {
             !members
                 .iter()
@@ -226,7 +237,15 @@ impl Shared {
             program: processes::name_of_process(pid),
             ended: false,
         });
-        number
+        Ok(number)
+    }
+
+    /// It has not become one after all.
+    fn take_back(&self, number: u32) {
+        let mut members = self.members.lock();
+        members.retain(|member| member.ended || member.number != number);
+        drop(members);
+        self.changed.notify_all();
     }
 
     /// It is gone, and nothing of it is left.
@@ -290,4 +309,53 @@ impl Shared {
 /// Tells the kernel's errors that are worth another attempt by the client from those that are its own doing.
 pub(super) fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        supervisor::{Supervisor, SupervisorOptions},
+        wire::VERSION,
+    };
+    use forebay_pool::PoolOptions;
+
+    #[test]
+    fn a_process_that_says_hello_when_the_last_member_has_ended_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let options = PoolOptions::new()
+            .size(4 << 20)
+            .segment_size(64 << 10)
+            .emulated(true);
+        let pool = options.create(home.path().join("pool")).unwrap();
+        let options = SupervisorOptions {
+            patterns: vec!["*.log".to_owned()],
+            preallocated: Vec::new(),
+            refuse_io_uring: false,
+            buffers: 2,
+            run_dir: home.path().join("run"),
+            program: "test".to_owned(),
+            layer: None,
+        };
+        let supervisor = Supervisor::start(pool, options).unwrap();
+        let hello = || {
+            let socket = wire::connect(&supervisor.socket_name, None).unwrap();
+            let token = supervisor.shared.token;
+            let hello = Request::Hello {
+                version: VERSION,
+                token,
+            };
+            wire::send(socket.as_fd(), &hello, &[]).unwrap();
+            wire::receive::<Answer>(socket.as_fd()).unwrap().0
+        };
+        assert!(matches!(hello(), Answer::Welcome { .. }));
+        // It has hung up. Another comes while the lane is being drained.
+        supervisor.shared.outlast_members();
+        let answer = hello();
+        assert!(
+            matches!(&answer, Answer::Refused { reason } if reason.contains("ended")),
+            "{answer:?}"
+        );
+        supervisor.finish().unwrap();
+    }
 }

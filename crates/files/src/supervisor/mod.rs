@@ -42,7 +42,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Release},
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, Release},
+        },
     },
     thread,
     time::{Duration, Instant},
@@ -82,6 +85,8 @@ struct Shared {
     draining: Mutex<Option<thread::JoinHandle<()>>>,
     /// Its processes, those that ended included.
     members: Mutex<Vec<Member>>,
+    /// The run has ended: no process joins it any more. Set and looked at with `members` locked.
+    over: AtomicBool,
     /// One of them ended, and nothing of it is left to do.
     changed: Condvar,
     /// What is absorbed, for all to see.
@@ -143,6 +148,7 @@ impl Supervisor {
             run: Mutex::default(),
             draining: Mutex::default(),
             members: Mutex::default(),
+            over: AtomicBool::new(false),
             changed: Condvar::new(),
             table,
             tables: elsewhere::Tables::default(),
@@ -211,13 +217,7 @@ impl Supervisor {
     /// If a file cannot be synced: its records stay in the pool.
     pub fn finish(self) -> Result<Status, FilesError> {
         let shared = &self.shared;
-        let mut members = shared.members.lock();
-        while members.iter().any(|member| !member.ended) {
-            shared
-                .changed
-                .wait_for(&mut members, Duration::from_millis(100));
-        }
-        drop(members);
+        shared.outlast_members();
         // The kernel asks about what the drain itself opens, too.
         let left = shared.running().and_then(|run| run.end(shared).err());
         shared.stopping.store(true, Release);
@@ -236,6 +236,18 @@ impl Supervisor {
                 Ok(shared.status())
             }
         }
+    }
+}
+
+impl Shared {
+    /// Returns when all members have ended. From then on there is none: its lane is about to be given back.
+    fn outlast_members(&self) {
+        let mut members = self.members.lock();
+        while members.iter().any(|member| !member.ended) {
+            self.changed
+                .wait_for(&mut members, Duration::from_millis(100));
+        }
+        self.over.store(true, Relaxed);
     }
 }
 

@@ -35,6 +35,8 @@ const FREE_MIN: usize = 32;
 /// How long a file that is to be registered anew, or a number, is waited for.
 const WAIT: Duration = Duration::from_secs(10);
 
+const OPENED_MEANWHILE: &str = "a process that is not of this run opened it meanwhile";
+
 /// Why a file is not absorbed.
 enum Refusal {
     /// It stays plain.
@@ -67,6 +69,19 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     fn key(&self) -> Key {
         (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// What the supervisor knows of it, when it has it open itself, and before.
+    fn known(&self, file: Option<Arc<File>>, watched: Watched) -> Known {
+        Known {
+            path: self.path.to_owned(),
+            key: Some(self.key()),
+            identity: self.identity.clone(),
+            stat: self.stat,
+            file,
+            unlinked_from: None,
+            watched,
+        }
     }
 
     /// Refuses what the program syncs itself as fast as the pool's disk commits.
@@ -169,17 +184,21 @@ impl Run {
                     return Ok(());
                 }
                 shared.watch.remove(&watched, candidate.theirs.as_fd());
-                Err("a process that is not of this run opened it meanwhile".into())
+                Err(OPENED_MEANWHILE.into())
             });
         if done.is_err() {
             shared.table.withdraw(candidate.key());
-            if let Some(place) = self.files.lock().get_mut(number) {
-                *place = None;
-            }
-            let state = State::Free;
-            file.set(Stamp { generation, state });
+            self.vacate(number);
         }
         done.map(|()| (number, generation))
+    }
+
+    /// The number is no file's again, whose registration failed.
+    fn vacate(&self, number: usize) {
+        let mut files = self.files.lock();
+        files[number] = None;
+        let (generation, state) = (self.generation(number), State::Free);
+        self.page.files[number].set(Stamp { generation, state });
     }
 
     /// A number that is no file's.
@@ -204,7 +223,8 @@ impl Run {
             .ok_or_else(|| "this run absorbs too many files already".into())
     }
 
-    /// Makes the number this file's, and the file the run's, for all to see: its generation.
+    /// Makes the number this file's, and the file the run's, for all to see: its generation. Whoever finds the file in the table, or is seen by the watch, finds it here
+    /// and has it leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
     fn reserve(
         &self,
         shared: &Shared,
@@ -213,7 +233,6 @@ impl Run {
         candidate: &Candidate<'_>,
     ) -> Result<u32, Refusal> {
         let file = &self.page.files[number];
-        let generation = file.stamp().generation.wrapping_add(1);
         file.set_key(candidate.key());
         let mount = identity::mount(candidate.theirs.as_fd()).unwrap_or(0);
         file.mount.store(mount, Relaxed);
@@ -236,13 +255,17 @@ impl Run {
         {
             return Err("its path is too long".into());
         }
+        let generation = self.generation(number).wrapping_add(1);
+        let state = State::Registering;
+        let mut files = self.files.lock();
+        self.generations[number].store(generation, Relaxed);
+        file.set(Stamp { generation, state });
+        files[number] = Some(Arc::new(candidate.known(None, Watched::Not)));
+        drop(files);
         if !shared.table.publish(pid, candidate.key(), candidate.born) {
+            self.vacate(number);
             return Err("this run absorbs too many files already".into());
         }
-        file.set(Stamp {
-            generation,
-            state: State::Registering,
-        });
         Ok(generation)
     }
 
@@ -301,17 +324,11 @@ impl Run {
             None => open_own(candidate.theirs, OFlags::RDONLY)
                 .map_err(|errno| format!("it cannot be opened for reading: {errno}"))?,
         };
-        let known = Arc::new(Known {
-            path: candidate.path.to_owned(),
-            key: Some(candidate.key()),
-            identity: candidate.identity.clone(),
-            stat: candidate.stat,
-            file: Some(Arc::new(own)),
-            unlinked_from: None,
-            watched,
-        });
-        if let Some(place) = self.files.lock().get_mut(number) {
-            *place = Some(Arc::clone(&known));
+        let known = candidate.known(Some(Arc::new(own)), watched);
+        match &mut self.files.lock()[number] {
+            Some(place) => *place = Arc::new(known.clone()),
+            // It is plain, and its number free.
+            None => return Err(OPENED_MEANWHILE.into()),
         }
         sync_first(shared, &known)?;
         Ok(())

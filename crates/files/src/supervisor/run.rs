@@ -20,7 +20,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicI32, AtomicU32, AtomicU64,
             Ordering::{Relaxed, Release},
         },
     },
@@ -76,6 +76,10 @@ pub(super) struct Run {
     whose: String,
     /// By number.
     pub(super) files: Mutex<Vec<Option<Arc<Known>>>>,
+    /// By number: the generation of the page, which any member may write over. Changed with `files` locked.
+    pub(super) generations: Vec<AtomicU32>,
+    /// By number: the error with which the file cannot be synced, as the page has it; 0 for none.
+    pub(super) errors: Vec<AtomicI32>,
     /// Identities of files that were made plain: they stay so.
     pub(super) retired: Mutex<HashSet<Vec<u8>>>,
     pub(super) forgotten: Mutex<Vec<Forgotten>>,
@@ -117,6 +121,7 @@ impl Run {
             .map_err(|e| e.to_string())?;
         let (page, page_fd) =
             SharedPage::new("forebay").map_err(|e| format!("a page to share: {e}"))?;
+        page.begin();
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
             .segments(shared.options.buffers)
@@ -132,6 +137,8 @@ impl Run {
             boot: shared.boot,
             whose,
             files: Mutex::new((0..FILES_MAX).map(|_| None).collect()),
+            generations: (0..FILES_MAX).map(|_| AtomicU32::new(0)).collect(),
+            errors: (0..FILES_MAX).map(|_| AtomicI32::new(0)).collect(),
             retired: Mutex::default(),
             forgotten: Mutex::default(),
             registering: Mutex::default(),
@@ -201,6 +208,9 @@ impl Run {
         limit: Duration,
     ) -> Result<(), Errno> {
         let file = &self.page.files[number];
+        if self.is_damaged() {
+            self.settle(shared)?;
+        }
         if !file.leave(generation) {
             return Ok(());
         }
@@ -252,6 +262,33 @@ impl Run {
             }
             self.changed.wait_for(&mut drained, LOOK);
         }
+    }
+
+    /// True if a process has written over what the page says of a file, or of who has its lock: it cannot be.
+    pub(super) fn is_damaged(&self) -> bool {
+        let files = self.files.lock();
+        let is_wrong = |number: usize| {
+            let stamp = self.page.files[number].stamp();
+            let is_known = files[number].is_some();
+            stamp.generation != self.generation(number) || is_known && stamp.state == State::Free
+        };
+        self.page.is_damaged() || (0..FILES_MAX).any(is_wrong)
+    }
+
+    /// The file could not be synced.
+    pub(super) fn fail(&self, number: usize, errno: Errno) {
+        self.errors[number].store(errno.raw_os_error(), Relaxed);
+        self.page.fail(number, errno);
+    }
+
+    /// The file is sound again.
+    pub(super) fn repaired(&self, number: usize) {
+        self.errors[number].store(0, Relaxed);
+        self.page.repaired(number);
+    }
+
+    pub(super) fn generation(&self, number: usize) -> u32 {
+        self.generations[number].load(Relaxed)
     }
 
     /// All members are gone: drains the lane, and gives it back.

@@ -1,9 +1,12 @@
 //! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk".
 
 use super::{Shared, run::Run};
-use crate::{sys, void};
+use crate::{
+    shared::{Stamp, State},
+    sys, void,
+};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 impl Run {
     /// The lane has ended before the run, because the pool's disk failed or a process damaged the memory that all share: syncs every file really, after
@@ -13,6 +16,10 @@ impl Run {
     /// That of a file that cannot be synced: then the lane stays as it is.
     pub(super) fn settle(&self, shared: &Shared) -> Result<(), Errno> {
         let _one = self.repairing.lock();
+        if self.is_damaged() {
+            self.lane.close();
+            self.rewrite_page();
+        }
         if self.lane.is_settled() {
             return Ok(());
         }
@@ -35,9 +42,9 @@ impl Run {
         sys::complain(&format!(
             "{why}: nothing is absorbed any more, and every sync is a real one. What was acknowledged is not lost. {remedy}"
         ));
-        for file in &self.page.files {
+        for (number, file) in self.page.files.iter().enumerate() {
             // From here on each sync of it is a real one, though its own records had all been committed.
-            file.leave(file.stamp().generation);
+            file.leave(self.generation(number));
         }
         self.sync_files(shared, |_| true)?;
         let Err(unwritten) = self.lane.settle() else {
@@ -53,6 +60,34 @@ impl Run {
         })?;
         self.lane.settled_elsewhere();
         Ok(())
+    }
+
+    /// A process has written over the page: it says again what the supervisor knows, that of every file nothing is logged any more. Whatever else stood there is of no use,
+    /// since the lane is closed.
+    fn rewrite_page(&self) {
+        let files = self.files.lock();
+        self.page.end_sync();
+        if self.page.opening.is_damaged() {
+            self.page.opening.free();
+        }
+        for (number, file) in self.page.files.iter().enumerate() {
+            let state = match (&files[number], file.stamp().state) {
+                (None, _) => State::Free,
+                // It may have been changed past the lane.
+                (Some(_), State::Strayed | State::Damaged) => State::Strayed,
+                (Some(_), _) => State::Leaving,
+            };
+            let generation = self.generation(number);
+            file.set(Stamp { generation, state });
+            file.set_newer(0..0);
+            match self.errors[number].load(Relaxed) {
+                0 => self.page.repaired(number),
+                errno => self.page.fail(number, Errno::from_raw_os_error(errno)),
+            }
+            if file.lock.is_damaged() {
+                file.lock.free();
+            }
+        }
     }
 
     /// Says in every file that what the lane has of it is void.
