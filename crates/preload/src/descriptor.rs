@@ -64,7 +64,7 @@ hooks! {
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd);
+    plain if is_plain(fd) && !client::is_absorbing();
     else |real| {
         // SAFETY: our caller's argument.
         duplicated(fd, unsafe { real(fd) })
@@ -106,9 +106,7 @@ hooks! {
                 tell_client(|| hidden_flags = client::hidden_flags(fd));
                 result | hidden_flags | layer::hidden_flags(fd)
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if !is_plain(fd) => {
-                duplicated(fd, result)
-            }
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
             _ => result,
         }
     };
@@ -135,14 +133,33 @@ fn is_in_the_way(command: c_int) -> bool {
     matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && client::is_absorbing()
 }
 
-/// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it.
+/// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it; it is closed again if it must not be written to.
 fn duplicated(from: c_int, to: c_int) -> c_int {
-    if to >= 0 {
-        tell_client(|| client::duplicated(from, to));
-        pages::duplicated(from, to);
-        layer::duplicated(from, to);
+    // Of a descriptor that was closed past the library something may be known.
+    if to < 0 || is_plain(from) && is_plain(to) {
+        return to;
     }
+    if let Err(failed) = client(|| client::duplicated(from, to)) {
+        if let Some(close) = hidden::close.get() {
+            // SAFETY: the program was not given it.
+            unsafe { close(to) };
+        }
+        return failed.with(-1);
+    }
+    pages::duplicated(from, to);
+    layer::duplicated(from, to);
     to
+}
+
+/// After the C library put something else in the place of the standard streams' descriptors, past the library.
+pub(crate) fn standard_replaced() {
+    for fd in libc::STDIN_FILENO..=libc::STDERR_FILENO {
+        if !is_plain(fd) {
+            tell_client(|| client::closing(fd));
+            pages::closing(fd);
+            layer::closing(fd);
+        }
+    }
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {

@@ -6,11 +6,11 @@
 
 use crate::{
     call_context::{missing, tell_client},
-    layer,
+    descriptor, layer,
     real::hooks,
 };
 use forebay_files::client;
-use libc::pid_t;
+use libc::{c_int, pid_t};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 hooks! {
@@ -25,6 +25,18 @@ hooks! {
             forked();
         }
         child
+    };
+
+    fn [daemon] (stay: c_int, keep: c_int) -> c_int;
+    missing missing(-1);
+    plain if false;
+    else |real| {
+        // SAFETY: our caller's wish.
+        let result = unsafe { real(stay, keep) };
+        if result == 0 && keep == 0 {
+            descriptor::standard_replaced();
+        }
+        result
     };
 }
 

@@ -7,6 +7,7 @@ pub mod databases;
 pub mod disk;
 pub mod mariadb;
 pub mod postgres;
+pub mod recovered;
 mod sandbox;
 pub mod writers;
 

@@ -59,15 +59,17 @@ pub fn replacing(
     if sys::in_vforked_child() || to < 0 {
         return real();
     }
-    if !table::has_place_for(to) {
-        // It would write round the lane.
-        retire(from)?;
-        return real();
-    }
     let known = session::there().filter(|_| !interrupted());
     loop {
         let entries = (table::entry(from), table::entry(to));
         let (source, target) = entries;
+        if table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+            // It would write round the lane.
+            retire(from)?;
+            if !interrupted() {
+                continue;
+            }
+        }
         let numbers = [source, target].map(|entry| entry.and_then(Entry::file));
         let held = known.map(|_| hold_in_turn(numbers));
         if (table::entry(from), table::entry(to)) != entries {
@@ -95,15 +97,36 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
 }
 
 /// After `to` became a duplicate of `from`.
-pub fn duplicated(from: c_int, to: c_int) {
-    let Some(entry) = table::entry(from) else {
-        return;
-    };
-    if from == to || sys::in_vforked_child() || table::set_entry(to, Some(entry)) {
-        return;
+///
+/// # Errors
+/// As [`retire`]: then nothing must be written to `to`.
+pub fn duplicated(from: c_int, to: c_int) -> Result<(), Errno> {
+    if from == to || sys::in_vforked_child() {
+        return Ok(());
     }
-    // A number too large for the table would write round the lane.
-    let _ = retire(from);
+    if table::must_be_plain(to) && table::entry(from).is_some_and(Entry::is_followed) {
+        // It would write round the lane.
+        retire(from)?;
+    }
+    table::set_entry(to, table::entry(from));
+    Ok(())
+}
+
+/// `fd` was opened just now: what is known of its number is of a descriptor that was closed past the client.
+pub(super) fn is_new(fd: c_int) {
+    if table::entry(fd).is_some() {
+        table::set_entry(fd, None);
+    }
+}
+
+/// A stream of the C library was opened on `fd`: whatever the program puts there is plain.
+pub fn stream_opened(fd: c_int) {
+    table::set_stream(fd, true);
+}
+
+/// Before the stream on `fd` is closed.
+pub fn stream_closing(fd: c_int) {
+    table::set_stream(fd, false);
 }
 
 /// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says where its writes go, and is the same for all of the open file, of

@@ -26,7 +26,10 @@ mod tail;
 mod times;
 mod write;
 
-pub use descriptors::{changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing};
+pub use descriptors::{
+    changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing, stream_closing,
+    stream_opened,
+};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;

@@ -1,10 +1,11 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing, interrupted, is_absorbing,
+    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing,
+    descriptors::is_new,
+    interrupted, is_absorbing,
     lookup::{Key, Number, regular},
     process::{hold, process},
-    retire::retire_file,
     session::{self, Session},
     table::{self, Entry, HIDDEN_FLAGS},
     write::truncate_file,
@@ -47,6 +48,7 @@ pub fn open(
         }
         _ => return real(flags),
     };
+    let mut real = |flags| real(flags).inspect(|fd| is_new(*fd));
     if interrupted() {
         return above::open(config, (dir, path), flags, real);
     }
@@ -263,6 +265,10 @@ fn absorb(
     if session.is_orphan() {
         return Err(Errno::NOTCONN);
     }
+    // It would be written to round the lane.
+    if table::must_be_plain(fd) {
+        return Err(Errno::PERM);
+    }
     // It may be made plain in between; then it stays so.
     for _ in 0..2 {
         let (number, generation) = match session.page.find(key) {
@@ -276,14 +282,9 @@ fn absorb(
         let Some(held) = hold(session, number, generation)? else {
             continue;
         };
-        let is_set = table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+        table::set_entry(fd, Some(Entry::new(Some(number), flags)));
         drop(held);
-        if is_set {
-            return Ok(());
-        }
-        // A number too large for the table would write round the lane.
-        retire_file(session, number, generation)?;
-        return Err(Errno::MFILE);
+        return Ok(());
     }
     Err(Errno::BUSY)
 }

@@ -39,9 +39,6 @@ const ENV_HEARD_WAIT: &str = "FOREBAY_TEST_HEARD_WAIT_MS";
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// The C library's own streams write to descriptors up to this one, past the client.
-const STDERR: c_int = 2;
-
 /// How long to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
     let test = std::env::var(ENV_HEARD_WAIT).ok();
@@ -168,8 +165,8 @@ pub(super) fn note_inherited(config: &Config) {
             continue;
         }
         let entry = Entry::inherited_descriptor();
-        let is_noted = table::set_entry(fd, Some(entry));
-        if is_noted && fd > STDERR {
+        table::set_entry(fd, Some(entry));
+        if !table::must_be_plain(fd) {
             continue;
         }
         // If it fails, the next call by the client tries again; a stream's is none.
@@ -206,7 +203,7 @@ pub(super) fn join_inherited(fd: c_int) {
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
 fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
+    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) || table::must_be_plain(fd) {
         return Err(Errno::PERM);
     }
     let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;
@@ -215,7 +212,7 @@ fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
     let held = hold(session, number, stamp.generation)?.ok_or(Errno::NOENT)?;
-    let joined = table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+    table::set_entry(fd, Some(Entry::new(Some(number), flags)));
     drop(held);
-    joined.then_some(()).ok_or(Errno::MFILE)
+    Ok(())
 }

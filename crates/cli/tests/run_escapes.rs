@@ -1,0 +1,109 @@
+//! Ways past the library that a program's descriptors take: streams that land on a log, what the C library puts in the place of one, children of every kind. What was
+//! acknowledged is recovered, and nothing older or of another file is written over it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::recovered::{Disk, nothing_is_lost};
+
+/// The C library's streams, for Python.
+const STREAMS: &str = r#"
+for name in "fopen", "fdopen", "popen", "tmpfile":
+    getattr(libc, name).restype = ctypes.c_void_p
+stdout = ctypes.c_void_p.in_dll(libc, "stdout")
+def printed(stream, fd):
+    for n in range(100):
+        libc.fprintf(stream, b"line %d\n", n)
+    assert libc.fflush(stream) == 0
+    assert synced_by_the_kernel(fd)
+fd = opened("a.log", os.O_APPEND)
+logged(fd, b"a")
+"#;
+
+#[track_caller]
+fn a_stream_is_seen(script: &str) {
+    nothing_is_lost(Disk::All, &format!("{STREAMS}{script}\ncut()\n"));
+}
+
+#[test]
+fn what_is_printed_to_a_log_that_became_standard_output_is_really_synced() {
+    for way in [
+        "os.dup2(fd, 1)",
+        "os.close(1); assert os.dup(fd) == 1",
+        "os.close(1); assert fcntl.fcntl(fd, fcntl.F_DUPFD, 0) == 1",
+        "os.close(fd); os.close(1); os.dup2(os.open('a.log', os.O_WRONLY | os.O_APPEND), 1)",
+    ] {
+        a_stream_is_seen(&format!("{way}\nprinted(stdout, 1)"));
+    }
+}
+
+#[test]
+fn what_is_printed_to_a_log_in_the_place_of_a_streams_file_is_really_synced() {
+    for stream in [
+        r#"libc.fopen(b"other.txt", b"w")"#,
+        r#"libc.fopen(b"/dev/null", b"r+")"#,
+        r#"libc.fdopen(os.open("other.txt", os.O_RDWR | os.O_CREAT), b"w")"#,
+        r#"libc.tmpfile()"#,
+        r#"libc.popen(b"cat >/dev/null", b"w")"#,
+    ] {
+        for way in [
+            "os.dup2(fd, number)",
+            "os.close(number)\nwhile os.dup(fd) != number: pass",
+            "os.close(number)\nwhile os.open('a.log', os.O_WRONLY | os.O_APPEND) != number: pass",
+        ] {
+            a_stream_is_seen(&format!(
+                r#"
+stream = ctypes.c_void_p({stream})
+number = libc.fileno(stream)
+{way}
+printed(stream, number)
+"#
+            ));
+        }
+    }
+}
+
+#[test]
+fn the_number_of_a_stream_that_was_closed_is_as_good_as_any_other_for_a_log() {
+    // Were the log given back to the kernel, a cut would find what was synced for it, and nothing logged.
+    nothing_is_lost(
+        Disk::Synced,
+        &format!(
+            r#"{STREAMS}
+stream = ctypes.c_void_p(libc.fopen(b"other.txt", b"w"))
+number = libc.fileno(stream)
+libc.fclose(stream)
+assert os.dup(fd) == number
+logged(number, b"b")
+assert open(os.environ["FOREBAY_TEST_SYNCED"] + os.path.realpath("a.log"), "rb").read() == b""
+cut()
+"#
+        ),
+    );
+}
+
+#[test]
+fn what_a_daemon_writes_to_its_standard_output_is_not_taken_for_the_logs() {
+    for daemon in [
+        "assert libc.daemon(1, 0) == 0",
+        "if os.fork() > 0: os._exit(0)\nassert libc.login_tty(os.openpty()[1]) == 0",
+    ] {
+        nothing_is_lost(
+            Disk::Synced,
+            &format!(
+                r#"
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+logged(fd, b"a", 3)
+supervisor = os.getppid()
+os.dup2(fd, 1)
+os.dup2(fd, 2)
+{daemon}
+os.write(1, b"rubbish" * 20)
+os.write(2, b"rubbish" * 20)
+os.kill(supervisor, signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#
+            ),
+        );
+    }
+}
