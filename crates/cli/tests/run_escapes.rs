@@ -4,7 +4,10 @@
 
 mod common;
 
-use common::recovered::{Disk, nothing_is_lost};
+use common::{
+    Sandbox,
+    recovered::{Disk, RUN, nothing_is_lost, run_and_recovered, without_rights},
+};
 
 /// The C library's streams, for Python.
 const STREAMS: &str = r#"
@@ -106,4 +109,23 @@ os.kill(os.getpid(), signal.SIGKILL)
             ),
         );
     }
+}
+
+/// Runs `programs/children.c`: what a recovery finds in `a.log`.
+fn after_children(kind: &str) -> Vec<u8> {
+    let sandbox = Sandbox::new();
+    common::build("children", sandbox.path());
+    let run = without_rights(&sandbox.command(RUN));
+    let (kernel, recovered) = run_and_recovered(Disk::All, &sandbox, run, &["./children", kind]);
+    assert!(
+        kernel == recovered,
+        "{}",
+        String::from_utf8_lossy(&recovered)
+    );
+    recovered
+}
+
+#[test]
+fn what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone() {
+    assert_eq!(after_children("vfork"), b"new");
 }

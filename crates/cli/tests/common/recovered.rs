@@ -5,7 +5,7 @@ use super::{
     cut::put_back,
     databases::{boot_anew, small_pool},
 };
-use std::fs;
+use std::{fs, process::Command};
 
 /// Python for all of them: a hang ends the program, and `cut` the run, as a power cut does.
 pub const BEGIN: &str = r#"
@@ -71,16 +71,30 @@ pub enum Disk {
     All,
 }
 
-/// Runs a program until it calls `cut`: `a.log` as the kernel had it, and as a recovery in another boot makes it.
+/// `forebay run`, up to the pool.
+pub const RUN: &str = "run --absorb *.log --pool";
+
+/// Runs a program in Python until it calls `cut`: `a.log` as the kernel had it, and as a recovery in another boot makes it.
 pub fn cut_and_recovered(disk: Disk, script: &str) -> (Vec<u8>, Vec<u8>) {
     let sandbox = Sandbox::new();
+    let program = ["python3", "-c", &format!("{BEGIN}{script}")];
+    run_and_recovered(disk, &sandbox, sandbox.command(RUN), &program)
+}
+
+/// The same of any program, which ends with its supervisor.
+pub fn run_and_recovered(
+    disk: Disk,
+    sandbox: &Sandbox,
+    mut command: Command,
+    program: &[&str],
+) -> (Vec<u8>, Vec<u8>) {
     let (pool, synced) = (small_pool(), sandbox.file("synced"));
     let mut environment = Vec::new();
     boot_anew(&mut environment, 1);
-    let mut command = sandbox.command("run --absorb *.log --pool");
     command
         .arg(pool.path())
-        .args(["--", "python3", "-c", &format!("{BEGIN}{script}")])
+        .arg("--")
+        .args(program)
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
         .env("FOREBAY_TEST_SYNCED", &synced)
         .envs(environment.clone());
@@ -95,6 +109,19 @@ pub fn cut_and_recovered(disk: Disk, script: &str) -> (Vec<u8>, Vec<u8>) {
     recover.arg(pool.path()).envs(environment);
     Ran::of(recover.output().unwrap()).ok();
     (kernel, fs::read(sandbox.file("a.log")).unwrap())
+}
+
+/// A command whose process may hold up no other that opens a file: an ordinary user's, but for that.
+pub fn without_rights(command: &Command) -> Command {
+    let mut ordinary = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        ordinary.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
+    }
+    ordinary
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(command.get_current_dir().unwrap());
+    ordinary
 }
 
 /// What the kernel had is there.

@@ -39,18 +39,25 @@ pub fn open(
 ) -> Result<c_int, Errno> {
     let plain = libc::O_PATH | libc::O_DIRECTORY | (libc::O_TMPFILE & !libc::O_DIRECTORY);
     let config = match CONFIG.get() {
-        Some(config)
-            if (writes(flags) || flags & libc::O_TRUNC != 0)
-                && flags & plain == 0
-                && !sys::in_vforked_child() =>
-        {
+        Some(config) if (writes(flags) || flags & libc::O_TRUNC != 0) && flags & plain == 0 => {
             config
         }
         _ => return real(flags),
     };
-    let mut real = |flags| real(flags).inspect(|fd| is_new(*fd));
+    let is_vforked = sys::in_vforked_child();
+    let mut real = |flags| {
+        real(flags).inspect(|fd| {
+            if !is_vforked {
+                is_new(*fd)
+            }
+        })
+    };
     if interrupted() {
         return above::open(config, (dir, path), flags, real);
+    }
+    if is_vforked {
+        // Its descriptor is not our table's, nor its process a member.
+        return open_plainly(config, dir, path, flags, &mut real);
     }
     let is_wanted = wanted(config, path);
     let found = match is_wanted || is_absorbing() {
