@@ -129,3 +129,40 @@ fn after_children(kind: &str) -> Vec<u8> {
 fn what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone() {
     assert_eq!(after_children("vfork"), b"new");
 }
+
+#[test]
+fn what_another_process_writes_by_a_descriptor_that_one_inherited_and_passed_on_is_not_undone() {
+    // It passes the descriptor to itself: the library does not know the one that it gets.
+    nothing_is_lost(
+        Disk::All,
+        r#"
+fd = opened("a.log")
+logged(fd, b"a", 5)
+spawned(f"""
+import array, socket
+one, other = socket.socketpair()
+socket.send_fds(one, [b"x"], [{fd}])
+passed = socket.recv_fds(other, 1, 1)[1][0]
+assert os.pwrite(passed, b"n" * 50, 0) == 50
+os.fsync(passed)
+""")
+logged(fd, b"a", 5)
+cut()
+"#,
+    );
+}
+
+#[test]
+fn a_program_that_makes_an_io_uring_has_what_it_inherited_made_plain() {
+    nothing_is_lost(
+        Disk::All,
+        r#"
+fd = opened("a.log")
+logged(fd, b"a", 5)
+spawned("import ctypes; ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120))")
+logged(fd, b"a", 5)
+assert synced_by_the_kernel(fd)
+cut()
+"#,
+    );
+}

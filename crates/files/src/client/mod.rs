@@ -74,6 +74,9 @@ static CONFIG: OnceLock<Config> = OnceLock::new();
 /// In a forked child of a member: it becomes one itself when it uses an absorbed file.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
+/// It has descriptors that it inherited of files that the run absorbs.
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
 /// This process is no member any more, and cannot become one: it is another user's, or was refused.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -142,11 +145,11 @@ pub fn in_vforked_child() -> bool {
     sys::in_vforked_child()
 }
 
-/// True once any file was absorbed.
+/// True once any file was absorbed, here or by who handed down a descriptor of it.
 #[inline]
 #[must_use]
 pub fn is_absorbing() -> bool {
-    session::there().is_some() || PENDING.load(Relaxed)
+    session::there().is_some() || PENDING.load(Relaxed) || INHERITED.load(Relaxed)
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it

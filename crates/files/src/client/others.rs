@@ -5,7 +5,7 @@
 //! process absorbs the file.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, interrupted,
+    CONFIG, Config, GIVEN_UP, INHERITED, LEFT, interrupted,
     lookup::{Key, key, regular, stat_at},
     process::hold,
     session, table,
@@ -166,6 +166,7 @@ pub(super) fn note_inherited(config: &Config) {
         }
         let entry = Entry::inherited_descriptor();
         table::set_entry(fd, Some(entry));
+        INHERITED.store(true, Relaxed);
         if !table::must_be_plain(fd) {
             continue;
         }

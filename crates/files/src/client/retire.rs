@@ -136,7 +136,12 @@ pub fn changing_identity() -> Result<(), Errno> {
 
 /// Has its files made plain and absorbs none from now on: the database does something that cannot be followed (`io_uring`).
 pub fn give_up(reason: &'static str) {
-    if GIVEN_UP.swap(true, AcqRel) || LEFT.load(Relaxed) {
+    let had = GIVEN_UP.swap(true, AcqRel);
+    for (fd, entry) in table::inherited() {
+        // If it fails, the next call by the client tries again.
+        let _ = claim_inherited(fd, entry);
+    }
+    if had || LEFT.load(Relaxed) {
         return;
     }
     let _ = PLAIN_FOR.set(reason.to_owned());

@@ -143,6 +143,14 @@ pub(super) fn must_be_plain(fd: c_int) -> bool {
     fd <= STDERR || is_streams || !has_place_for(fd)
 }
 
+/// All descriptors that have to be joined or claimed before they are written to. Looks through the whole table.
+pub(super) fn inherited() -> impl Iterator<Item = (c_int, Entry)> {
+    (0..)
+        .zip(&ENTRIES)
+        .map(|(fd, word)| (fd, Entry(word.load(Relaxed))))
+        .filter(|(_, entry)| entry.is_inherited())
+}
+
 /// All descriptors that lead to `file`. Looks through the whole table.
 pub(super) fn descriptors_of(file: usize) -> impl Iterator<Item = (c_int, Entry)> {
     (0..)
