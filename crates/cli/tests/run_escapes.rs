@@ -166,3 +166,57 @@ cut()
 "#,
     );
 }
+
+/// A thread that closes its descriptors, which are not the other threads'.
+const OWN_DESCRIPTORS: &str = r#"
+CLONE_FILES, UNSHARE, CLOEXEC, LAST = 0x400, 2, 4, 0xffffffff
+fd = opened("a.log")
+logged(fd, b"a", 5)
+def unshared(way):
+    thread = threading.Thread(target=way)
+    thread.start()
+    thread.join()
+"#;
+
+#[test]
+fn what_is_written_after_a_thread_closed_its_own_descriptors_is_not_undone() {
+    for way in [
+        "libc.close_range(3, LAST, UNSHARE)",
+        "libc.close_range(3, LAST, UNSHARE | CLOEXEC), os.close(fd)",
+        "libc.unshare(CLONE_FILES), os.close(fd)",
+        "libc.syscall(272 if os.uname().machine == 'x86_64' else 97, CLONE_FILES), os.close(fd)",
+    ] {
+        nothing_is_lost(
+            Disk::All,
+            &format!(
+                r#"{OWN_DESCRIPTORS}
+unshared(lambda: ({way}))
+assert os.pwrite(fd, b"n" * 100, 0) == 100
+os.fsync(fd)
+cut()
+"#
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_process_of_one_thread_that_unshares_its_descriptors_keeps_its_logs() {
+    nothing_is_lost(
+        Disk::Synced,
+        &format!(
+            r#"{OWN_DESCRIPTORS}
+if os.fork() == 0:
+    libc.close_range(3, LAST, UNSHARE)
+    os._exit(0)
+assert os.wait()[1] == 0
+other = opened("other.log")
+libc.close_range(other, LAST, UNSHARE)
+filtered("fsync", REFUSED)
+os.pwrite(fd, b"n" * 100, 0)
+os.fsync(fd)
+cut()
+"#
+        ),
+    );
+}

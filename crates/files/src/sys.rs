@@ -94,6 +94,13 @@ pub(crate) fn in_vforked_child() -> bool {
     PROCESS.load(std::sync::atomic::Ordering::Relaxed) != id
 }
 
+/// True if this process has one thread, which is not known where there is no /proc.
+pub(crate) fn is_single_threaded() -> bool {
+    /// Links to a directory without directories in it.
+    const OWN_LINKS: u64 = 2;
+    rustix::fs::stat(c"/proc/self/task").is_ok_and(|task| u64::from(task.st_nlink) == OWN_LINKS + 1)
+}
+
 /// The file's modification time is now, which a replay takes for a change that is not in the lane. Does not allocate.
 pub(crate) fn set_changed_now(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };

@@ -36,11 +36,27 @@ hooks! {
 
     fn [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !closes(first, last, flags) || !has_ours(first, last);
-    else |real| close_spans(first, last, |first, last| {
+    plain if !unshares(first, last, flags) && (!closes(first, last, flags) || !has_ours(first, last));
+    else |real| {
+        if unshares(first, last, flags) {
+            tell_client(client::unsharing);
+        }
         // SAFETY: closing what our caller wants closed.
-        unsafe { real(first, last, flags) }
-    });
+        let close = |first, last| unsafe { real(first, last, flags) };
+        match closes(first, last, flags) {
+            true => close_spans(first, last, close),
+            false => close(first, last),
+        }
+    };
+
+    fn [unshare] (flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if flags & libc::CLONE_FILES == 0;
+    else |real| {
+        tell_client(client::unsharing);
+        // SAFETY: our caller's argument.
+        unsafe { real(flags) }
+    };
 
     fn [closefrom] (first: c_int) -> ();
     missing set_errno(libc::ENOSYS);
@@ -198,11 +214,21 @@ fn is_allowed(fd: c_int) -> bool {
     limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)
 }
 
-/// Whether `close_range` with these arguments closes anything.
-fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
+/// Whether `close_range` with these arguments does anything.
+fn is_valid(first: c_uint, last: c_uint, flags: c_int) -> bool {
     let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
+    first <= last && flags & !known == 0
+}
+
+/// Whether it closes anything.
+fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
     let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0;
-    first <= last && flags & !known == 0 && !only_marks
+    is_valid(first, last, flags) && !only_marks
+}
+
+/// Whether it gives the thread descriptors of its own.
+fn unshares(first: c_uint, last: c_uint, flags: c_int) -> bool {
+    flags & libc::CLOSE_RANGE_UNSHARE.cast_signed() != 0 && is_valid(first, last, flags)
 }
 
 /// Whether an absorbed descriptor, or one of the client's own, is in the range.

@@ -86,6 +86,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_mmap => call!(map::mmap, a, b, c, d, e, f),
         libc::SYS_close if is_ours(a) || is_own(a) => call!(descriptor::close, a),
         libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
+        libc::SYS_unshare => call!(descriptor::unshare, a),
         libc::SYS_dup if is_ours(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),

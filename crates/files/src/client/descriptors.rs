@@ -2,7 +2,7 @@
 
 use super::{
     interrupted, process,
-    retire::retire,
+    retire::{give_up, retire},
     session::{self, Session},
     table::{self, Entry},
     tail::Copies,
@@ -10,7 +10,29 @@ use super::{
 use crate::{shared::Gone, sys, wire::Request};
 use parking_lot::MutexGuard;
 use rustix::{fs::OFlags, io::Errno};
-use std::ffi::c_int;
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// A thread has descriptors of its own, so a number says no more which descriptor it is.
+static SPLIT: AtomicBool = AtomicBool::new(false);
+
+/// Before the calling thread gets descriptors of its own (`unshare`, `close_range`): of a process with others, which share theirs, the table cannot say any more what
+/// a number is, and nothing is absorbed from now on. What is known stays: that a descriptor is to be synced by who writes to it.
+pub fn unsharing() {
+    if !sys::in_vforked_child() && !sys::is_single_threaded() {
+        SPLIT.store(true, Relaxed);
+        give_up("a thread has descriptors of its own");
+    }
+}
+
+/// Notes what is known of `fd`, if its number says which descriptor it is.
+fn note(fd: c_int, entry: Option<Entry>) {
+    if !SPLIT.load(Relaxed) {
+        table::set_entry(fd, entry);
+    }
+}
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
 pub fn closing(fd: c_int) {
@@ -22,13 +44,13 @@ pub fn closing(fd: c_int) {
         return;
     }
     let Some(number) = entry.file() else {
-        table::set_entry(fd, None);
+        note(fd, None);
         return;
     };
     let known = session::there().filter(|_| !interrupted());
     // The number may come back for another open file: not while a write to this one is under way.
     let _held = known.map(|_| process::local(number));
-    table::set_entry(fd, None);
+    note(fd, None);
     if let Some(session) = known {
         tell_released(session, number);
     }
@@ -77,10 +99,10 @@ pub fn replacing(
         }
         // Who finds the new file by it waits for that one's lock; who finds the old one, for the old one's.
         if numbers[0].is_some() {
-            table::set_entry(to, source);
+            note(to, source);
         }
         let done = real();
-        table::set_entry(to, if done.is_ok() { source } else { target });
+        note(to, if done.is_ok() { source } else { target });
         drop(held);
         if let (Some(session), Some(old)) = (known, numbers[1]) {
             tell_released(session, old);
@@ -108,14 +130,14 @@ pub fn duplicated(from: c_int, to: c_int) -> Result<(), Errno> {
         // It would write round the lane.
         retire(from)?;
     }
-    table::set_entry(to, table::entry(from));
+    note(to, table::entry(from));
     Ok(())
 }
 
 /// `fd` was opened just now: what is known of its number is of a descriptor that was closed past the client.
 pub(super) fn is_new(fd: c_int) {
     if table::entry(fd).is_some() {
-        table::set_entry(fd, None);
+        note(fd, None);
     }
 }
 

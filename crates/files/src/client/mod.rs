@@ -28,7 +28,7 @@ mod write;
 
 pub use descriptors::{
     changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing, stream_closing,
-    stream_opened,
+    stream_opened, unsharing,
 };
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};

@@ -144,6 +144,10 @@ pub fn give_up(reason: &'static str) {
     if had || LEFT.load(Relaxed) {
         return;
     }
+    if interrupted() {
+        numbers().for_each(mark_range_unknown);
+        return;
+    }
     let _ = PLAIN_FOR.set(reason.to_owned());
     if let Some(session) = session::current() {
         sys::complain(&format!("files are plain from now on: {reason}"));

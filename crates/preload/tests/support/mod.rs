@@ -136,6 +136,7 @@ pub const SYMBOLS: &[&str] = &[
     "truncate64",
     "unlink",
     "unlinkat",
+    "unshare",
     "utime",
     "utimensat",
     "utimes",
