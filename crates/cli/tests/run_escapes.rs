@@ -220,3 +220,49 @@ cut()
         ),
     );
 }
+
+#[test]
+fn a_child_of_a_system_call_that_forks_writes_and_syncs_as_any_other() {
+    for fork in [
+        // By its number, or where no library sees it.
+        "libc.syscall(SYS_clone, signal.SIGCHLD, 0, 0, 0, 0)",
+        "libc.syscall(57) if is_x86 else libc._Fork()",
+        "ctypes.CFUNCTYPE(ctypes.c_int)(code)() if is_x86 else libc._Fork()",
+    ] {
+        let recovered = nothing_is_lost(
+            Disk::Synced,
+            &format!(
+                r#"
+import mmap
+is_x86 = os.uname().machine == "x86_64"
+SYS_clone = 56 if is_x86 else 220
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(b"\xb8\x39\0\0\0\x0f\x05\xc3")
+code = ctypes.addressof(ctypes.c_char.from_buffer(page))
+fd = opened("a.log")
+logged(fd, b"a")
+if (child := {fork}) == 0:
+    logged(fd, b"b")
+    logged(opened("b.log"), b"b")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+logged(fd, b"c")
+filtered("fsync", REFUSED)
+os.fsync(fd)
+cut()
+"#
+            ),
+        );
+        assert_eq!(
+            recovered,
+            [b'a', b'b', b'c'].map(|byte| [byte; 100]).concat()
+        );
+    }
+}
+
+#[test]
+fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
+    let found = after_children("handler");
+    let count = |byte| found.iter().filter(|found| **found == byte).count();
+    assert_eq!(b"abcd".map(count), [100; 4]);
+}

@@ -6,12 +6,16 @@
 
 mod handles;
 mod leases;
+mod process;
 mod rights;
 mod signals;
 mod truncate;
 
 pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
+pub(crate) use process::{
+    begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
+};
 pub(crate) use rights::{groups_of, take_rights};
 pub(crate) use signals::mask;
 pub(crate) use truncate::truncate_open;
@@ -77,28 +81,6 @@ pub(crate) fn replace(
     let done = rustix::io::dup3(&instead, &mut place, flags);
     std::mem::forget(place);
     done
-}
-
-/// Process that the library was started in, or forked to.
-static PROCESS: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-
-/// Notes which process this is.
-pub(crate) fn note_process() {
-    let id = rustix::process::getpid().as_raw_nonzero().get();
-    PROCESS.store(id, std::sync::atomic::Ordering::Relaxed);
-}
-
-/// True between `vfork` and `exec`: the memory is the parent's, the descriptors are copies.
-pub(crate) fn in_vforked_child() -> bool {
-    let id = rustix::process::getpid().as_raw_nonzero().get();
-    PROCESS.load(std::sync::atomic::Ordering::Relaxed) != id
-}
-
-/// True if this process has one thread, which is not known where there is no /proc.
-pub(crate) fn is_single_threaded() -> bool {
-    /// Links to a directory without directories in it.
-    const OWN_LINKS: u64 = 2;
-    rustix::fs::stat(c"/proc/self/task").is_ok_and(|task| u64::from(task.st_nlink) == OWN_LINKS + 1)
 }
 
 /// The file's modification time is now, which a replay takes for a change that is not in the lane. Does not allocate.
@@ -238,6 +220,20 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
         }?;
     }
     Ok(())
+}
+
+/// Puts empty memory of this process alone where `range` was, or is mapped.
+pub(crate) fn stand_in(range: std::ops::Range<usize>) -> Result<(), Errno> {
+    // SAFETY: the range is the client's, of which nothing is used any more but what may be anything.
+    unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::without_provenance_mut(range.start),
+            range.len(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+        )
+    }
+    .map(drop)
 }
 
 /// After a sync that succeeded: whether the file system had not shut itself down before that was done. One that does (ext4 and XFS, when they cannot write

@@ -5,7 +5,7 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, descriptor, identity, layer, map, message, name, open, pages, plain, position,
+    change, descriptor, identity, layer, map, message, name, open, pages, plain, position, process,
     real::hooks,
     sync, write,
 };
@@ -21,12 +21,31 @@ hooks! {
         // SAFETY: our caller's arguments.
         match unsafe { translate(number, [a, b, c, d, e, f]) } {
             Break(result) => result,
+            Continue(()) if may_fork(number) => {
+                process::forking();
+                // SAFETY: as above.
+                let result = unsafe { real(number, a, b, c, d, e, f) };
+                if result == 0 && client::is_new_process() {
+                    process::forked();
+                }
+                result
+            }
             Continue(()) => {
                 // SAFETY: as above.
                 unsafe { real(number, a, b, c, d, e, f) }
             }
         }
     };
+}
+
+/// Whether a system call makes a process that has a copy of this one's memory, for which no handler of `fork` is called.
+fn may_fork(number: c_long) -> bool {
+    match number {
+        libc::SYS_clone | libc::SYS_clone3 => true,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => true,
+        _ => false,
+    }
 }
 
 /// Whether a descriptor argument is one whose calls have hooks that do something.

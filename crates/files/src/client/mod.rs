@@ -35,7 +35,7 @@ pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
-pub use retire::{changing_identity, exiting, forked, give_up, retire, retire_path};
+pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::on_pool;
 pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};
@@ -111,7 +111,7 @@ pub fn start() {
         config.table = others::find_table(&config, Path::new(&table));
         Some(config)
     };
-    sys::note_process();
+    sys::begin_process();
     if let Some(config) = read() {
         // Now: the first who needs it may be a signal handler, which must not allocate.
         process::process();
@@ -180,6 +180,13 @@ impl Drop for Inside {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
+}
+
+/// True in a forked child in which [`forked`] was not called: no handler saw the system call that made it. Costs two loads.
+#[inline]
+#[must_use]
+pub fn is_new_process() -> bool {
+    sys::is_new_process()
 }
 
 /// True if this thread is inside the client: what it does with files is the client's own business.

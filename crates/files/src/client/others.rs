@@ -212,6 +212,8 @@ fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let (number, stamp) = session.page.find(key).ok_or(Errno::NOENT)?;
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
+    // Of a program that was executed the kernel knows them all.
+    let flags = flags | table::entry(fd).map_or(0, Entry::hidden);
     let held = hold(session, number, stamp.generation)?.ok_or(Errno::NOENT)?;
     table::set_entry(fd, Some(Entry::new(Some(number), flags)));
     drop(held);

@@ -271,7 +271,9 @@ impl Session {
         let mut failed = Ok(());
         loop {
             let seen = self.lane.prepared();
-            if self.log().has_room(bytes) || self.is_orphan() {
+            // The child of a signal handler's fork above this is no member, and begins anew.
+            let is_ours = there().is_some_and(|session| std::ptr::eq(session, self));
+            if !is_ours || self.log().has_room(bytes) || self.is_orphan() {
                 return Ok(());
             }
             // Only now: the lane may have grown while that was tried.

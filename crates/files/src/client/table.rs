@@ -74,6 +74,11 @@ impl Entry {
         Self(PRESENT | INHERITED)
     }
 
+    /// The same descriptor as one that was inherited.
+    fn inherited(self) -> Self {
+        Self(Self::new(None, self.hidden()).0 | INHERITED)
+    }
+
     /// True if the file has to be joined, or claimed, before it is written to.
     #[inline]
     pub(super) fn is_inherited(self) -> bool {
@@ -141,6 +146,16 @@ pub(super) fn set_stream(fd: c_int, is_there: bool) {
 pub(super) fn must_be_plain(fd: c_int) -> bool {
     let is_streams = stream_bit(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0);
     fd <= STDERR || is_streams || !has_place_for(fd)
+}
+
+/// Every descriptor of a file is as one that was inherited. Neither allocates nor locks.
+pub(super) fn disown() {
+    for word in &ENTRIES {
+        let entry = Entry(word.load(Relaxed));
+        if entry.file().is_some() {
+            word.store(entry.inherited().0, Release);
+        }
+    }
 }
 
 /// All descriptors that have to be joined or claimed before they are written to. Looks through the whole table.
