@@ -7,7 +7,7 @@ use crate::{
     call_context::{missing, without_cancellation},
     change, descriptor, identity, layer, map, message, name, open, pages, plain, position, process,
     real::hooks,
-    sync, write,
+    sync, times, write,
 };
 use forebay_files::client;
 use libc::{c_int, c_long};
@@ -113,7 +113,11 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_openat2 => call!(open::openat2, a, b, c, d),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
+        libc::SYS_linkat => call!(name::linkat, a, b, c, d, e),
         libc::SYS_truncate => call!(name::truncate, a, b),
+        // Without a name it is the descriptor's, which the C library has a function of its own for.
+        libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(times::futimens, a, c),
+        libc::SYS_utimensat if b != 0 => call!(times::utimensat, a, b, c, d),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
         libc::SYS_setuid => refuse(identity::before([a as _; 3])),
         libc::SYS_setreuid => refuse(identity::before([a as _, b as _, libc::uid_t::MAX])),
@@ -135,6 +139,14 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_renameat => call!(name::renameat, a, b, c, d),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_unlink => call!(name::unlink, a),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link => call!(name::link, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat => call!(times::futimesat, a, b, c),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utimes => call!(times::utimes, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utime => call!(times::utime, a, b),
         _ => Continue(()),
     }
 }
