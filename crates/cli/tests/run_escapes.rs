@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
-    recovered::{Disk, RUN, nothing_is_lost, run_and_recovered, without_rights},
+    recovered::{Disk, RUN, nothing_is_lost, run_and_recovered, same, without_rights},
 };
 
 /// The C library's streams, for Python.
@@ -112,22 +112,21 @@ os.kill(os.getpid(), signal.SIGKILL)
 }
 
 /// Runs `programs/children.c`: what a recovery finds in `a.log`.
-fn after_children(kind: &str) -> Vec<u8> {
+fn after_children(disk: Disk, kind: &str) -> Vec<u8> {
     let sandbox = Sandbox::new();
     common::build("children", sandbox.path());
     let run = without_rights(&sandbox.command(RUN));
-    let (kernel, recovered) = run_and_recovered(Disk::All, &sandbox, run, &["./children", kind]);
-    assert!(
-        kernel == recovered,
-        "{}",
-        String::from_utf8_lossy(&recovered)
-    );
-    recovered
+    same(run_and_recovered(
+        disk,
+        &sandbox,
+        run,
+        &["./children", kind],
+    ))
 }
 
 #[test]
 fn what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone() {
-    assert_eq!(after_children("vfork"), b"new");
+    assert_eq!(after_children(Disk::All, "vfork"), b"new");
 }
 
 #[test]
@@ -262,7 +261,14 @@ cut()
 
 #[test]
 fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
-    let found = after_children("handler");
+    let found = after_children(Disk::All, "handler");
     let count = |byte| found.iter().filter(|found| **found == byte).count();
     assert_eq!(b"abcd".map(count), [100; 4]);
+}
+
+#[test]
+fn a_handler_that_jumps_out_of_a_write_holds_up_no_process_and_loses_nothing() {
+    let found = after_children(Disk::Synced, "jump");
+    let count = |byte| found.iter().filter(|found| **found == byte).count();
+    assert_eq!(b"abcd".map(count), [100, 500, 10_000, 10_100]);
 }

@@ -4,6 +4,7 @@
     reason = "raw system calls, and descriptors that are not ours"
 )]
 
+mod frames;
 mod handles;
 mod leases;
 mod process;
@@ -11,6 +12,8 @@ mod rights;
 mod signals;
 mod truncate;
 
+pub use frames::Frame;
+pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
 pub(crate) use process::{
@@ -220,6 +223,13 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
         }?;
     }
     Ok(())
+}
+
+/// Unmaps memory of the client's that nothing leads to any more.
+pub(crate) fn unmap(range: std::ops::Range<usize>) {
+    // SAFETY: the range is the client's; see above. What is not unmapped stays mapped.
+    let _ =
+        unsafe { rustix::mm::munmap(std::ptr::without_provenance_mut(range.start), range.len()) };
 }
 
 /// Puts empty memory of this process alone where `range` was, or is mapped.

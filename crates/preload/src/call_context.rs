@@ -80,11 +80,14 @@ pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result
     inside(call)
 }
 
-/// As [`client`], also in a forked child that is to become known only by this.
+/// As [`client`], also in a forked child that is to become known only by this. Never inlined: of two calls, one inside the other, the inner one is deeper in the
+/// stack.
+#[inline(never)]
 pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     let before = errno();
     let result = without_cancellation(|| {
-        let inside = client::enter();
+        let frame = client::Frame::new();
+        let inside = client::enter(&frame);
         let bomb = AbortOnPanic;
         let result = call();
         std::mem::forget(bomb);

@@ -127,7 +127,12 @@ pub fn without_rights(command: &Command) -> Command {
 /// What the kernel had is there.
 #[track_caller]
 pub fn nothing_is_lost(disk: Disk, script: &str) -> Vec<u8> {
-    let (kernel, recovered) = cut_and_recovered(disk, script);
+    same(cut_and_recovered(disk, script))
+}
+
+/// The file as it was and as it is after a recovery are the same.
+#[track_caller]
+pub fn same((kernel, recovered): (Vec<u8>, Vec<u8>)) -> Vec<u8> {
     let differs = kernel.iter().zip(&recovered).position(|(a, b)| a != b);
     assert!(
         kernel == recovered,

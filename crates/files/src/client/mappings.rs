@@ -74,6 +74,17 @@ pub(super) fn forked(is_above: bool) {
     }
 }
 
+/// Nothing of this process uses what it had of the session.
+pub(super) fn give_back() {
+    for of in [Of::Page, Of::Lane, Of::Pool] {
+        let range = OURS[of as usize].range();
+        forget(of);
+        if !range.is_empty() {
+            sys::unmap(range);
+        }
+    }
+}
+
 /// True if any of the `bytes` bytes at `address` is in memory of the client's, which no program must unmap or make inaccessible.
 #[inline]
 #[must_use]

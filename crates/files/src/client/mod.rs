@@ -26,6 +26,7 @@ mod tail;
 mod times;
 mod write;
 
+pub use crate::sys::Frame;
 pub use descriptors::{
     changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing, stream_closing,
     stream_opened, unsharing,
@@ -48,6 +49,7 @@ use address::Address;
 use std::{
     cell::Cell,
     ffi::{CString, c_int},
+    marker::PhantomData,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     sync::{
@@ -112,6 +114,7 @@ pub fn start() {
         Some(config)
     };
     sys::begin_process();
+    sys::begin_frames();
     if let Some(config) = read() {
         // Now: the first who needs it may be a signal handler, which must not allocate.
         process::process();
@@ -162,20 +165,29 @@ pub fn is_own(fd: c_int) -> bool {
 thread_local! {
     /// Calls of this thread that are inside the client: more than one if a signal handler's interrupted another.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The first of them.
+    static OUTERMOST: Cell<usize> = const { Cell::new(0) };
 }
 
 /// From now on until it is dropped this thread is inside the client.
 #[must_use]
-pub struct Inside(());
+pub struct Inside<'a>(PhantomData<&'a Frame>);
 
-/// Begins a call of the client. Whoever calls the client from where a signal handler may have interrupted it must.
+/// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those that it is inside. Whoever calls the client from where a signal handler may have interrupted it
+/// must.
 #[inline]
-pub fn enter() -> Inside {
+pub fn enter(frame: &Frame) -> Inside<'_> {
+    if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
+        DEPTH.set(0);
+    }
+    if DEPTH.get() == 0 {
+        OUTERMOST.set(frame.note());
+    }
     DEPTH.set(DEPTH.get() + 1);
-    Inside(())
+    Inside(PhantomData)
 }
 
-impl Drop for Inside {
+impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);

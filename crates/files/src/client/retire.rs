@@ -99,6 +99,23 @@ pub fn forked() {
     mappings::forked(interrupted());
 }
 
+/// A signal handler jumped out of a call of this thread, or a child of `vfork` died in one: that call's locks, and what it had reserved in the lane, stay as they are. A
+/// process of one thread leaves all of it to the supervisor, which treats who closes its connection as dead, and becomes a new member. True if that was done.
+#[cold]
+pub(super) fn jumped() -> bool {
+    // Other threads are in the middle of calls of this member.
+    if sys::in_vforked_child() || !sys::is_single_threaded() {
+        return false;
+    }
+    if session::there().is_some() {
+        PENDING.store(true, Release);
+    }
+    renew();
+    own::close_own();
+    mappings::give_back();
+    true
+}
+
 /// Before a signal handler forks above another call of its thread ([`forked`]): nothing is logged any more of the files that it may be about.
 pub fn forking_above() {
     numbers().for_each(mark_range_unknown);

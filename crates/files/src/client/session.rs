@@ -102,6 +102,8 @@ pub(super) fn follower(
 
 /// The session; begins it if there is none.
 pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
+    // A handler that jumped out of this would leave the allocator as it is just then.
+    let _masked = sys::mask();
     let process = process();
     let _joining = process.joining.lock();
     if let Some(session) = process.session.get() {
