@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    FOREBAY, Ran, Sandbox,
+    FOREBAY, Ran, Sandbox, ZEROS,
     databases::{PATIENCE, small_pool},
 };
 use forebay_bench::processes::Process;
@@ -335,9 +335,11 @@ fn an_emulated_pool_is_kept_from_run_to_run() {
 #[test]
 fn absorbed_writes_are_counted_and_the_files_are_as_they_would_be() {
     let sandbox = Sandbox::new();
-    let script = "dd if=/dev/zero of=a.log bs=100 count=50 oflag=dsync 2>/dev/null; \
-                  dd if=/dev/zero of=b.txt bs=100 count=3 conv=fsync 2>/dev/null; wc -c < a.log";
-    let ran = sandbox.script("--absorb *.log --explain", script).ok();
+    let script = format!(
+        "{ZEROS} a.log 100 50; \
+         dd if=/dev/zero of=b.txt bs=100 count=3 conv=fsync 2>/dev/null; wc -c < a.log"
+    );
+    let ran = sandbox.script("--absorb *.log --explain", &script).ok();
     assert_eq!(ran.text().trim(), "5000");
     let line = ran
         .stderr

@@ -18,6 +18,13 @@ use std::{path::Path, process::Command};
 /// The program under test.
 pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 
+/// A command that writes zeros to a log, each write synced: `programs/zeros.py`.
+pub const ZEROS: &str = concat!(
+    "python3 ",
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/programs/zeros.py"
+);
+
 /// Builds one of `tests/programs`, `name.c`, as `name` in a directory.
 pub fn build(name: &str, into: &Path) {
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
