@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Sandbox,
+    Sandbox, ZEROS,
     disk::{Loop, Mounted, run},
 };
 use std::{
@@ -237,9 +237,7 @@ fn a_pool_on_sectors_of_4096_bytes_keeps_what_was_put_and_synced() {
             .ok();
         assert_eq!(got.text().trim(), format!("value{number}"));
     }
-    let line = format!(
-        "run --explain --pool {pool} --absorb *.log -- dd if=/dev/zero of=a.log bs=5000 count=30 oflag=dsync"
-    );
+    let line = format!("run --explain --pool {pool} --absorb *.log -- {ZEROS} a.log 5000 30");
     let ran = sandbox.run(&line).ok();
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), [0; 150_000]);
     let told = ran
@@ -322,11 +320,13 @@ fn a_pool_with_holes_on_a_full_file_system_costs_nothing_that_was_synced() {
         .run(&format!("pool create mounted/p --disk {SIZES}"))
         .ok();
     // The pool has its tables in the first 64 KiB; what is behind them loses its blocks, and nothing is left for new ones.
-    let script = "set -e\n\
-        dd if=/dev/zero of=a.log bs=1000 count=10 oflag=dsync 2>/dev/null\n\
+    let script = format!(
+        "set -e\n\
+        {ZEROS} a.log 1000 10\n\
         fallocate --punch-hole --offset 64KiB --length 3900KiB mounted/p\n\
         dd if=/dev/zero of=mounted/rest bs=4096 2>/dev/null || true\n\
-        dd if=/dev/zero of=a.log bs=1000 count=10 seek=10 conv=notrunc oflag=dsync 2>/dev/null\n";
+        {ZEROS} a.log 1000 10 10\n"
+    );
     fs::write(sandbox.file("script"), script).unwrap();
     let ran = sandbox
         .run("run --pool mounted/p --absorb *.log -- sh script")
@@ -341,8 +341,8 @@ fn a_pool_with_holes_on_a_full_file_system_costs_nothing_that_was_synced() {
     );
     // With room again it is a pool as before.
     fs::remove_file(sandbox.file("mounted/rest")).unwrap();
-    let line = "run --explain --pool mounted/p --absorb *.log -- dd if=/dev/zero of=b.log bs=1000 count=10 oflag=dsync";
-    let ran = sandbox.run(line).ok();
+    let line = format!("run --explain --pool mounted/p --absorb *.log -- {ZEROS} b.log 1000 10");
+    let ran = sandbox.run(&line).ok();
     assert!(!ran.stderr.contains("failed"), "{}", ran.stderr);
     let told = ran
         .stderr

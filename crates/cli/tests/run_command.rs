@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    FOREBAY, Ran, Sandbox,
+    FOREBAY, Ran, Sandbox, ZEROS,
     databases::{PATIENCE, small_pool},
 };
 use forebay_bench::processes::Process;
@@ -335,9 +335,11 @@ fn an_emulated_pool_is_kept_from_run_to_run() {
 #[test]
 fn absorbed_writes_are_counted_and_the_files_are_as_they_would_be() {
     let sandbox = Sandbox::new();
-    let script = "dd if=/dev/zero of=a.log bs=100 count=50 oflag=dsync 2>/dev/null; \
-                  dd if=/dev/zero of=b.txt bs=100 count=3 conv=fsync 2>/dev/null; wc -c < a.log";
-    let ran = sandbox.script("--absorb *.log --explain", script).ok();
+    let script = format!(
+        "{ZEROS} a.log 100 50; \
+         dd if=/dev/zero of=b.txt bs=100 count=3 conv=fsync 2>/dev/null; wc -c < a.log"
+    );
+    let ran = sandbox.script("--absorb *.log --explain", &script).ok();
     assert_eq!(ran.text().trim(), "5000");
     let line = ran
         .stderr
@@ -624,6 +626,8 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
     let script = format!(
         "import ctypes, os, signal, time\n\
          libc = ctypes.CDLL(None, use_errno=True)\n\
+         is_x86 = os.uname().machine == 'x86_64'\n\
+         SYS_utimensat, SYS_linkat = (280, 265) if is_x86 else (88, 37)\n\
          fd = os.open('a.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\
          os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
          time.sleep(0.3)\n\
@@ -670,6 +674,23 @@ fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
         (
             "os.utime('a.log', (2e9, 2e9), follow_symlinks=False)",
             "a.log",
+        ),
+        // By their numbers, too.
+        (
+            "libc.syscall(SYS_utimensat, fd, None, (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), 0)",
+            "a.log",
+        ),
+        (
+            "libc.syscall(SYS_utimensat, -100, b'a.log', (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), 0)",
+            "a.log",
+        ),
+        (
+            "libc.syscall(SYS_linkat, -100, b'a.log', -100, b'b.log', 0); os.unlink('a.log')",
+            "b.log",
+        ),
+        (
+            "libc.syscall(86, b'a.log', b'b.log') if is_x86 else os.link('a.log', 'b.log'); os.unlink('a.log')",
+            "b.log",
         ),
         ("os.link('a.log', 'b.log'); os.unlink('a.log')", "b.log"),
         ("os.mkdir('d'); os.rename('a.log', 'd/a.log')", "d/a.log"),

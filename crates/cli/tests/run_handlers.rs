@@ -5,18 +5,13 @@
 mod common;
 
 use common::{Ran, Sandbox};
-use std::{fs, process::Command};
+use std::fs;
 
 /// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had been started anew: the recovery, and the log.
 fn recovered_after(kind: &str) -> (Ran, String) {
     let sandbox = Sandbox::new();
     sandbox.pool();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/handler.c");
-    let built = Command::new("cc")
-        .args(["-o", "handler", source])
-        .current_dir(sandbox.path())
-        .status();
-    assert!(built.unwrap().success());
+    common::build("handler", sandbox.path());
     let mut run = sandbox.command(&format!("run --pool p --absorb *.log -- ./handler {kind}"));
     let ran = Ran::of(
         run.env("FOREBAY_RUN_DIR", sandbox.file("run"))

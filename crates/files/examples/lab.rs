@@ -230,7 +230,9 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
         }
         // As a signal handler does it above another call of the client.
         ["interrupting", ref call_words @ ..] => {
-            let _inside = (client::enter(), client::enter());
+            // The stack grows downwards.
+            let [inner, outer] = &[client::Frame::new(), client::Frame::new()];
+            let _inside = (client::enter(outer), client::enter(inner));
             call(call_words, files)
         }
         ["hidden", handle] => Ok(client::hidden_flags(fd(files, handle)?) as usize),

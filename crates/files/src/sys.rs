@@ -4,14 +4,21 @@
     reason = "raw system calls, and descriptors that are not ours"
 )]
 
+mod frames;
 mod handles;
 mod leases;
+mod process;
 mod rights;
 mod signals;
 mod truncate;
 
+pub use frames::Frame;
+pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
+pub(crate) use process::{
+    begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
+};
 pub(crate) use rights::{groups_of, take_rights};
 pub(crate) use signals::mask;
 pub(crate) use truncate::truncate_open;
@@ -77,21 +84,6 @@ pub(crate) fn replace(
     let done = rustix::io::dup3(&instead, &mut place, flags);
     std::mem::forget(place);
     done
-}
-
-/// Process that the library was started in, or forked to.
-static PROCESS: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-
-/// Notes which process this is.
-pub(crate) fn note_process() {
-    let id = rustix::process::getpid().as_raw_nonzero().get();
-    PROCESS.store(id, std::sync::atomic::Ordering::Relaxed);
-}
-
-/// True between `vfork` and `exec`: the memory is the parent's, the descriptors are copies.
-pub(crate) fn in_vforked_child() -> bool {
-    let id = rustix::process::getpid().as_raw_nonzero().get();
-    PROCESS.load(std::sync::atomic::Ordering::Relaxed) != id
 }
 
 /// The file's modification time is now, which a replay takes for a change that is not in the lane. Does not allocate.
@@ -238,6 +230,13 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
         }?;
     }
     Ok(())
+}
+
+/// Unmaps memory of the client's that nothing leads to any more.
+pub(crate) fn unmap(range: std::ops::Range<usize>) {
+    // SAFETY: the range is the client's; see above. What is not unmapped stays mapped.
+    let _ =
+        unsafe { rustix::mm::munmap(std::ptr::without_provenance_mut(range.start), range.len()) };
 }
 
 /// Puts empty memory of this process alone where `range` was, or is mapped.

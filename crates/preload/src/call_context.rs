@@ -1,6 +1,7 @@
 //! What surrounds every call of the client: errno, cancellation, and the mark by which the client's own file calls are known.
 #![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
 
+use crate::process;
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
@@ -73,9 +74,20 @@ pub(crate) fn is_client() -> bool {
 
 /// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before.
 pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
+    if client::is_new_process() {
+        process::forked();
+    }
+    inside(call)
+}
+
+/// As [`client`], also in a forked child that is to become known only by this. Never inlined: of two calls, one inside the other, the inner one is deeper in the
+/// stack.
+#[inline(never)]
+pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     let before = errno();
     let result = without_cancellation(|| {
-        let inside = client::enter();
+        let frame = client::Frame::new();
+        let inside = client::enter(&frame);
         let bomb = AbortOnPanic;
         let result = call();
         std::mem::forget(bomb);

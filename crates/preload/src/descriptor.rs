@@ -1,4 +1,4 @@
-//! `close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor is which file.
+//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor is which file.
 //!
 //! The client must know before an absorbed descriptor goes away, and that cannot be taken back: whatever the kernel would refuse is refused first.
 //! Its own descriptors do not exist for the database: they make way for what it puts in their place.
@@ -36,11 +36,27 @@ hooks! {
 
     fn [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !closes(first, last, flags) || !has_ours(first, last);
-    else |real| close_spans(first, last, |first, last| {
+    plain if !unshares(first, last, flags) && (!closes(first, last, flags) || !has_ours(first, last));
+    else |real| {
+        if unshares(first, last, flags) {
+            tell_client(client::unsharing);
+        }
         // SAFETY: closing what our caller wants closed.
-        unsafe { real(first, last, flags) }
-    });
+        let close = |first, last| unsafe { real(first, last, flags) };
+        match closes(first, last, flags) {
+            true => close_spans(first, last, close),
+            false => close(first, last),
+        }
+    };
+
+    fn [unshare] (flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if flags & libc::CLONE_FILES == 0;
+    else |real| {
+        tell_client(client::unsharing);
+        // SAFETY: our caller's argument.
+        unsafe { real(flags) }
+    };
 
     fn [closefrom] (first: c_int) -> ();
     missing set_errno(libc::ENOSYS);
@@ -64,7 +80,7 @@ hooks! {
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd);
+    plain if is_plain(fd) && !client::is_absorbing();
     else |real| {
         // SAFETY: our caller's argument.
         duplicated(fd, unsafe { real(fd) })
@@ -106,9 +122,7 @@ hooks! {
                 tell_client(|| hidden_flags = client::hidden_flags(fd));
                 result | hidden_flags | layer::hidden_flags(fd)
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if !is_plain(fd) => {
-                duplicated(fd, result)
-            }
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
             _ => result,
         }
     };
@@ -135,14 +149,33 @@ fn is_in_the_way(command: c_int) -> bool {
     matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && client::is_absorbing()
 }
 
-/// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it.
+/// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it; it is closed again if it must not be written to.
 fn duplicated(from: c_int, to: c_int) -> c_int {
-    if to >= 0 {
-        tell_client(|| client::duplicated(from, to));
-        pages::duplicated(from, to);
-        layer::duplicated(from, to);
+    // Of a descriptor that was closed past the library something may be known.
+    if to < 0 || is_plain(from) && is_plain(to) {
+        return to;
     }
+    if let Err(failed) = client(|| client::duplicated(from, to)) {
+        if let Some(close) = hidden::close.get() {
+            // SAFETY: the program was not given it.
+            unsafe { close(to) };
+        }
+        return failed.with(-1);
+    }
+    pages::duplicated(from, to);
+    layer::duplicated(from, to);
     to
+}
+
+/// After the C library put something else in the place of the standard streams' descriptors, past the library.
+pub(crate) fn standard_replaced() {
+    for fd in libc::STDIN_FILENO..=libc::STDERR_FILENO {
+        if !is_plain(fd) {
+            tell_client(|| client::closing(fd));
+            pages::closing(fd);
+            layer::closing(fd);
+        }
+    }
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {
@@ -181,11 +214,21 @@ fn is_allowed(fd: c_int) -> bool {
     limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)
 }
 
-/// Whether `close_range` with these arguments closes anything.
-fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
+/// Whether `close_range` with these arguments does anything.
+fn is_valid(first: c_uint, last: c_uint, flags: c_int) -> bool {
     let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
+    first <= last && flags & !known == 0
+}
+
+/// Whether it closes anything.
+fn closes(first: c_uint, last: c_uint, flags: c_int) -> bool {
     let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0;
-    first <= last && flags & !known == 0 && !only_marks
+    is_valid(first, last, flags) && !only_marks
+}
+
+/// Whether it gives the thread descriptors of its own.
+fn unshares(first: c_uint, last: c_uint, flags: c_int) -> bool {
+    flags & libc::CLOSE_RANGE_UNSHARE.cast_signed() != 0 && is_valid(first, last, flags)
 }
 
 /// Whether an absorbed descriptor, or one of the client's own, is in the range.

@@ -4,10 +4,10 @@
 //! which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
 //! whatever the kernel does are then the C library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
-//! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`),
+//! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`, `unshare`),
 //! [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
 //! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
-//! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, exit), [`identity`] (`setuid`).
+//! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, `daemon`, exit), [`identity`] (`setuid`).
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`] what comes before InnoDB says that pages are durable.
 //!

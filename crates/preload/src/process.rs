@@ -5,12 +5,12 @@
 )]
 
 use crate::{
-    call_context::{missing, tell_client},
-    layer,
+    call_context::{Failed, inside, missing, tell_client},
+    descriptor, layer,
     real::hooks,
 };
 use forebay_files::client;
-use libc::pid_t;
+use libc::{c_int, pid_t};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 hooks! {
@@ -19,12 +19,25 @@ hooks! {
     missing missing(-1);
     plain if false;
     else |real| {
+        forking();
         // SAFETY: our caller's wish.
         let child = unsafe { real() };
         if child == 0 {
             forked();
         }
         child
+    };
+
+    fn [daemon] (stay: c_int, keep: c_int) -> c_int;
+    missing missing(-1);
+    plain if false;
+    else |real| {
+        // SAFETY: our caller's wish.
+        let result = unsafe { real(stay, keep) };
+        if result == 0 && keep == 0 {
+            descriptor::standard_replaced();
+        }
+        result
     };
 }
 
@@ -62,8 +75,9 @@ extern "C" fn start() {
     crate::write::find_all();
     find_all();
     PROCESS.store(own_pid(), Ordering::Relaxed);
-    // SAFETY: the handler is a function of this library, which is never unloaded.
-    let registered = unsafe { libc::pthread_atfork(None, None, Some(forked_in_child)) };
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
+    let registered =
+        unsafe { libc::pthread_atfork(Some(before_fork), None, Some(forked_in_child)) };
     if registered == 0 {
         // Without it a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
@@ -80,13 +94,28 @@ extern "C" fn end() {
     }
 }
 
+unsafe extern "C" fn before_fork() {
+    forking();
+}
+
 unsafe extern "C" fn forked_in_child() {
     forked();
 }
 
-fn forked() {
+/// Before this thread forks.
+pub(crate) fn forking() {
+    if client::is_inside() {
+        tell_client(client::forking_above);
+    }
+}
+
+/// In a forked child.
+pub(crate) fn forked() {
     PROCESS.store(own_pid(), Ordering::Relaxed);
-    tell_client(client::forked);
+    let _: Result<(), Failed> = inside(|| {
+        client::forked();
+        Ok(())
+    });
     forebay_pages::forked();
     layer::forked();
 }

@@ -17,16 +17,20 @@ use std::ptr;
 hooks! {
     fn [fdopen _IO_fdopen] (fd: c_int, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if !client::absorbs(fd);
+    plain if is_client();
     else |real| match retire(fd) {
-        // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(fd, mode) },
+        Ok(()) => {
+            // SAFETY: our caller's arguments.
+            let stream = unsafe { real(fd, mode) };
+            note(stream);
+            stream
+        }
         Err(failed) => failed.with(ptr::null_mut()),
     };
 
     fn [fopen fopen64 _IO_fopen] (path: *const c_char, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if is_plain(mode) && !layer::is_there() || is_client();
+    plain if is_client();
     else |real| {
         if !is_plain(mode)
             && let Err(failed) = retire_path(path)
@@ -35,18 +39,18 @@ hooks! {
         }
         // SAFETY: our caller's arguments.
         let stream = unsafe { real(path, mode) };
-        note(stream);
+        note_new(stream);
         claimed(mode, stream)
     };
 
     fn [freopen freopen64] (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     missing missing(ptr::null_mut());
-    plain if is_plain(mode) && !is_followed(stream) && !layer::is_there();
+    plain if is_client();
     else |real| match before_reopening(path, mode, stream) {
         Ok(()) => {
             // SAFETY: our caller's arguments.
             let stream = unsafe { real(path, mode, stream) };
-            note(stream);
+            note_new(stream);
             claimed(mode, stream)
         }
         Err(failed) => failed.with(ptr::null_mut()),
@@ -54,11 +58,40 @@ hooks! {
 
     fn [fclose _IO_fclose] (stream: *mut FILE) -> c_int;
     missing missing(libc::EOF);
-    plain if !is_followed(stream);
+    plain if is_client();
     else |real| {
         closing(stream);
         // SAFETY: our caller's argument.
         unsafe { real(stream) }
+    };
+
+    fn [popen _IO_popen] (command: *const c_char, mode: *const c_char) -> *mut FILE;
+    missing missing(ptr::null_mut());
+    plain if is_client();
+    else |real| {
+        // SAFETY: our caller's arguments.
+        let stream = unsafe { real(command, mode) };
+        note(stream);
+        stream
+    };
+
+    fn [pclose] (stream: *mut FILE) -> c_int;
+    missing missing(-1);
+    plain if is_client();
+    else |real| {
+        closing(stream);
+        // SAFETY: our caller's argument.
+        unsafe { real(stream) }
+    };
+
+    fn [tmpfile tmpfile64] () -> *mut FILE;
+    missing missing(ptr::null_mut());
+    plain if is_client();
+    else |real| {
+        // SAFETY: our caller's wish.
+        let stream = unsafe { real() };
+        note(stream);
+        stream
     };
 
     // The list of arguments is a pointer in both ABIs.
@@ -81,8 +114,16 @@ hooks! {
     };
 }
 
-/// A stream was just opened.
+/// A stream was just opened: what the program puts in the place of its descriptor, the stream writes to past the client.
 fn note(stream: *mut FILE) {
+    if !stream.is_null() {
+        client::stream_opened(number(stream));
+    }
+}
+
+/// And its descriptor with it.
+fn note_new(stream: *mut FILE) {
+    note(stream);
     if !stream.is_null() && layer::is_there() {
         layer::opened(number(stream));
     }
@@ -138,22 +179,22 @@ fn before_reopening(
     if !path.is_null() && !is_plain(mode) {
         retire_path(path)?;
     }
-    if is_followed(stream) {
-        retire(number(stream))?;
-        closing(stream);
-    }
+    retire(number(stream))?;
+    closing(stream);
     Ok(())
 }
 
-fn is_followed(stream: *mut FILE) -> bool {
-    let fd = number(stream);
+fn is_followed(fd: c_int) -> bool {
     client::absorbs(fd) || layer::sees(fd)
 }
 
 fn closing(stream: *mut FILE) {
     let fd = number(stream);
-    tell_client(|| client::closing(fd));
-    layer::closing(fd);
+    client::stream_closing(fd);
+    if is_followed(fd) {
+        tell_client(|| client::closing(fd));
+        layer::closing(fd);
+    }
 }
 
 /// The stream's descriptor, or a negative number if it has none. Leaves errno alone.

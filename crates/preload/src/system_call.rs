@@ -5,9 +5,9 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, descriptor, identity, layer, map, message, name, open, pages, plain, position,
+    change, descriptor, identity, layer, map, message, name, open, pages, plain, position, process,
     real::hooks,
-    sync, write,
+    sync, times, write,
 };
 use forebay_files::client;
 use libc::{c_int, c_long};
@@ -21,12 +21,31 @@ hooks! {
         // SAFETY: our caller's arguments.
         match unsafe { translate(number, [a, b, c, d, e, f]) } {
             Break(result) => result,
+            Continue(()) if may_fork(number) => {
+                process::forking();
+                // SAFETY: as above.
+                let result = unsafe { real(number, a, b, c, d, e, f) };
+                if result == 0 && client::is_new_process() {
+                    process::forked();
+                }
+                result
+            }
             Continue(()) => {
                 // SAFETY: as above.
                 unsafe { real(number, a, b, c, d, e, f) }
             }
         }
     };
+}
+
+/// Whether a system call makes a process that has a copy of this one's memory, for which no handler of `fork` is called.
+fn may_fork(number: c_long) -> bool {
+    match number {
+        libc::SYS_clone | libc::SYS_clone3 => true,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => true,
+        _ => false,
+    }
 }
 
 /// Whether a descriptor argument is one whose calls have hooks that do something.
@@ -86,6 +105,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_mmap => call!(map::mmap, a, b, c, d, e, f),
         libc::SYS_close if is_ours(a) || is_own(a) => call!(descriptor::close, a),
         libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
+        libc::SYS_unshare => call!(descriptor::unshare, a),
         libc::SYS_dup if is_ours(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
@@ -93,7 +113,11 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_openat2 => call!(open::openat2, a, b, c, d),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
+        libc::SYS_linkat => call!(name::linkat, a, b, c, d, e),
         libc::SYS_truncate => call!(name::truncate, a, b),
+        // Without a name it is the descriptor's, which the C library has a function of its own for.
+        libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(times::futimens, a, c),
+        libc::SYS_utimensat if b != 0 => call!(times::utimensat, a, b, c, d),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
         libc::SYS_setuid => refuse(identity::before([a as _; 3])),
         libc::SYS_setreuid => refuse(identity::before([a as _, b as _, libc::uid_t::MAX])),
@@ -115,6 +139,14 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_renameat => call!(name::renameat, a, b, c, d),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_unlink => call!(name::unlink, a),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link => call!(name::link, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat => call!(times::futimesat, a, b, c),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utimes => call!(times::utimes, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utime => call!(times::utime, a, b),
         _ => Continue(()),
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FOREBAY, Ran, Sandbox};
+use common::{FOREBAY, Ran, Sandbox, ZEROS};
 use forebay_bench::{
     mariadb::server::{self, Launch, Server},
     peers::Peer,
@@ -119,7 +119,7 @@ fn an_absorbed_files_syncs_are_paid_for_by_its_drain() {
     let ran = sandbox
         .on_device(
             "--pool p --profile generic --absorb *.log",
-            "dd if=/dev/zero of=d/x.log bs=4k count=50 oflag=dsync 2>/dev/null",
+            &format!("{ZEROS} d/x.log 4096 50"),
         )
         .ok();
     let [_, writes, syncs] = counts(&ran);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Ran, Sandbox};
+use common::{Ran, Sandbox, ZEROS};
 use forebay_device::memory::Profile;
 use forebay_pool::PoolOptions;
 use std::{fs, time::Duration};
@@ -13,7 +13,8 @@ fn a_pool_may_be_slowed_to_a_memory_for_measurements() {
     let sandbox = Sandbox::new();
     let pool = PoolOptions::new().size(6 << 20).segment_size(1 << 20);
     drop(pool.emulated(true).create(sandbox.file("p")).unwrap());
-    let script = "start=$(date +%s%N); dd if=/dev/zero of=slow.log bs=1 count=10000 status=none; echo $(($(date +%s%N) - start))";
+    let script =
+        format!("start=$(date +%s%N); {ZEROS} slow.log 1 10000; echo $(($(date +%s%N) - start))");
     let mut command =
         sandbox.command("run --pool p --absorb *.log --media-profile gen-z-uc -- sh -c");
     command

@@ -7,6 +7,7 @@ pub mod databases;
 pub mod disk;
 pub mod mariadb;
 pub mod postgres;
+pub mod recovered;
 mod sandbox;
 pub mod writers;
 
@@ -16,6 +17,23 @@ use std::{path::Path, process::Command};
 
 /// The program under test.
 pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
+
+/// A command that writes zeros to a log, each write synced: `programs/zeros.py`.
+pub const ZEROS: &str = concat!(
+    "python3 ",
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/programs/zeros.py"
+);
+
+/// Builds one of `tests/programs`, `name.c`, as `name` in a directory.
+pub fn build(name: &str, into: &Path) {
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = Command::new("cc");
+    let built = compiler
+        .args(["-pthread", "-o", name, &source])
+        .current_dir(into);
+    assert!(built.status().unwrap().success());
+}
 
 /// Copies a program, by one of its own: had this process the copy open for writing, a child that another thread starts at that
 /// moment would have so, too, and the copy could not be executed.

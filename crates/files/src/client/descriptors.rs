@@ -2,7 +2,7 @@
 
 use super::{
     interrupted, process,
-    retire::retire,
+    retire::{give_up, retire},
     session::{self, Session},
     table::{self, Entry},
     tail::Copies,
@@ -10,7 +10,29 @@ use super::{
 use crate::{shared::Gone, sys, wire::Request};
 use parking_lot::MutexGuard;
 use rustix::{fs::OFlags, io::Errno};
-use std::ffi::c_int;
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// A thread has descriptors of its own, so a number says no more which descriptor it is.
+static SPLIT: AtomicBool = AtomicBool::new(false);
+
+/// Before the calling thread gets descriptors of its own (`unshare`, `close_range`): of a process with others, which share theirs, the table cannot say any more what
+/// a number is, and nothing is absorbed from now on. What is known stays: that a descriptor is to be synced by who writes to it.
+pub fn unsharing() {
+    if !sys::in_vforked_child() && !sys::is_single_threaded() {
+        SPLIT.store(true, Relaxed);
+        give_up("a thread has descriptors of its own");
+    }
+}
+
+/// Notes what is known of `fd`, if its number says which descriptor it is.
+fn note(fd: c_int, entry: Option<Entry>) {
+    if !SPLIT.load(Relaxed) {
+        table::set_entry(fd, entry);
+    }
+}
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
 pub fn closing(fd: c_int) {
@@ -22,13 +44,13 @@ pub fn closing(fd: c_int) {
         return;
     }
     let Some(number) = entry.file() else {
-        table::set_entry(fd, None);
+        note(fd, None);
         return;
     };
     let known = session::there().filter(|_| !interrupted());
     // The number may come back for another open file: not while a write to this one is under way.
     let _held = known.map(|_| process::local(number));
-    table::set_entry(fd, None);
+    note(fd, None);
     if let Some(session) = known {
         tell_released(session, number);
     }
@@ -59,15 +81,17 @@ pub fn replacing(
     if sys::in_vforked_child() || to < 0 {
         return real();
     }
-    if !table::has_place_for(to) {
-        // It would write round the lane.
-        retire(from)?;
-        return real();
-    }
     let known = session::there().filter(|_| !interrupted());
     loop {
         let entries = (table::entry(from), table::entry(to));
         let (source, target) = entries;
+        if table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+            // It would write round the lane.
+            retire(from)?;
+            if !interrupted() {
+                continue;
+            }
+        }
         let numbers = [source, target].map(|entry| entry.and_then(Entry::file));
         let held = known.map(|_| hold_in_turn(numbers));
         if (table::entry(from), table::entry(to)) != entries {
@@ -75,10 +99,10 @@ pub fn replacing(
         }
         // Who finds the new file by it waits for that one's lock; who finds the old one, for the old one's.
         if numbers[0].is_some() {
-            table::set_entry(to, source);
+            note(to, source);
         }
         let done = real();
-        table::set_entry(to, if done.is_ok() { source } else { target });
+        note(to, if done.is_ok() { source } else { target });
         drop(held);
         if let (Some(session), Some(old)) = (known, numbers[1]) {
             tell_released(session, old);
@@ -95,15 +119,36 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
 }
 
 /// After `to` became a duplicate of `from`.
-pub fn duplicated(from: c_int, to: c_int) {
-    let Some(entry) = table::entry(from) else {
-        return;
-    };
-    if from == to || sys::in_vforked_child() || table::set_entry(to, Some(entry)) {
-        return;
+///
+/// # Errors
+/// As [`retire`]: then nothing must be written to `to`.
+pub fn duplicated(from: c_int, to: c_int) -> Result<(), Errno> {
+    if from == to || sys::in_vforked_child() {
+        return Ok(());
     }
-    // A number too large for the table would write round the lane.
-    let _ = retire(from);
+    if table::must_be_plain(to) && table::entry(from).is_some_and(Entry::is_followed) {
+        // It would write round the lane.
+        retire(from)?;
+    }
+    note(to, table::entry(from));
+    Ok(())
+}
+
+/// `fd` was opened just now: what is known of its number is of a descriptor that was closed past the client.
+pub(super) fn is_new(fd: c_int) {
+    if table::entry(fd).is_some() {
+        note(fd, None);
+    }
+}
+
+/// A stream of the C library was opened on `fd`: whatever the program puts there is plain.
+pub fn stream_opened(fd: c_int) {
+    table::set_stream(fd, true);
+}
+
+/// Before the stream on `fd` is closed.
+pub fn stream_closing(fd: c_int) {
+    table::set_stream(fd, false);
 }
 
 /// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says where its writes go, and is the same for all of the open file, of

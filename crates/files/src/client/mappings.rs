@@ -62,9 +62,27 @@ pub(super) fn forget(of: Of) {
     OURS[of as usize].set(0..0);
 }
 
-/// In a forked child: what its parent had of the session, it does not use.
-pub(super) fn forked() {
-    [Of::Page, Of::Lane, Of::Pool].into_iter().for_each(forget);
+/// In a forked child: what its parent had of the session, it does not use. Only the rest of a call that the fork interrupted does, `is_above`: it gets
+/// memory of its own, and changes nothing of the run's.
+pub(super) fn forked(is_above: bool) {
+    for of in [Of::Page, Of::Lane, Of::Pool] {
+        let range = OURS[of as usize].range();
+        if is_above && !range.is_empty() && sys::stand_in(range).is_err() {
+            std::process::abort();
+        }
+        forget(of);
+    }
+}
+
+/// Nothing of this process uses what it had of the session.
+pub(super) fn give_back() {
+    for of in [Of::Page, Of::Lane, Of::Pool] {
+        let range = OURS[of as usize].range();
+        forget(of);
+        if !range.is_empty() {
+            sys::unmap(range);
+        }
+    }
 }
 
 /// True if any of the `bytes` bytes at `address` is in memory of the client's, which no program must unmap or make inaccessible.
@@ -138,7 +156,7 @@ mod tests {
         );
         // A length that no mapping has.
         assert_eq!(parts(12 * PAGE, usize::MAX)[0], (15, 5));
-        forked();
+        forked(false);
         assert!(!is_own_memory(0, usize::MAX));
     }
 }

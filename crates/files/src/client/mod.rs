@@ -26,13 +26,17 @@ mod tail;
 mod times;
 mod write;
 
-pub use descriptors::{changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing};
+pub use crate::sys::Frame;
+pub use descriptors::{
+    changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing, stream_closing,
+    stream_opened, unsharing,
+};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
-pub use retire::{changing_identity, exiting, forked, give_up, retire, retire_path};
+pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::on_pool;
 pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};
@@ -45,6 +49,7 @@ use address::Address;
 use std::{
     cell::Cell,
     ffi::{CString, c_int},
+    marker::PhantomData,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     sync::{
@@ -70,6 +75,9 @@ static CONFIG: OnceLock<Config> = OnceLock::new();
 
 /// In a forked child of a member: it becomes one itself when it uses an absorbed file.
 static PENDING: AtomicBool = AtomicBool::new(false);
+
+/// It has descriptors that it inherited of files that the run absorbs.
+static INHERITED: AtomicBool = AtomicBool::new(false);
 
 /// This process is no member any more, and cannot become one: it is another user's, or was refused.
 static LEFT: AtomicBool = AtomicBool::new(false);
@@ -105,7 +113,8 @@ pub fn start() {
         config.table = others::find_table(&config, Path::new(&table));
         Some(config)
     };
-    sys::note_process();
+    sys::begin_process();
+    sys::begin_frames();
     if let Some(config) = read() {
         // Now: the first who needs it may be a signal handler, which must not allocate.
         process::process();
@@ -139,11 +148,11 @@ pub fn in_vforked_child() -> bool {
     sys::in_vforked_child()
 }
 
-/// True once any file was absorbed.
+/// True once any file was absorbed, here or by who handed down a descriptor of it.
 #[inline]
 #[must_use]
 pub fn is_absorbing() -> bool {
-    session::there().is_some() || PENDING.load(Relaxed)
+    session::there().is_some() || PENDING.load(Relaxed) || INHERITED.load(Relaxed)
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
@@ -156,24 +165,40 @@ pub fn is_own(fd: c_int) -> bool {
 thread_local! {
     /// Calls of this thread that are inside the client: more than one if a signal handler's interrupted another.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The first of them.
+    static OUTERMOST: Cell<usize> = const { Cell::new(0) };
 }
 
 /// From now on until it is dropped this thread is inside the client.
 #[must_use]
-pub struct Inside(());
+pub struct Inside<'a>(PhantomData<&'a Frame>);
 
-/// Begins a call of the client. Whoever calls the client from where a signal handler may have interrupted it must.
+/// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those that it is inside. Whoever calls the client from where a signal handler may have interrupted it
+/// must.
 #[inline]
-pub fn enter() -> Inside {
+pub fn enter(frame: &Frame) -> Inside<'_> {
+    if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
+        DEPTH.set(0);
+    }
+    if DEPTH.get() == 0 {
+        OUTERMOST.set(frame.note());
+    }
     DEPTH.set(DEPTH.get() + 1);
-    Inside(())
+    Inside(PhantomData)
 }
 
-impl Drop for Inside {
+impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
+}
+
+/// True in a forked child in which [`forked`] was not called: no handler saw the system call that made it. Costs two loads.
+#[inline]
+#[must_use]
+pub fn is_new_process() -> bool {
+    sys::is_new_process()
 }
 
 /// True if this thread is inside the client: what it does with files is the client's own business.

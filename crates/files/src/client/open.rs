@@ -1,10 +1,11 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing, interrupted, is_absorbing,
+    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing,
+    descriptors::is_new,
+    interrupted, is_absorbing,
     lookup::{Key, Number, regular},
     process::{hold, process},
-    retire::retire_file,
     session::{self, Session},
     table::{self, Entry, HIDDEN_FLAGS},
     write::truncate_file,
@@ -38,17 +39,25 @@ pub fn open(
 ) -> Result<c_int, Errno> {
     let plain = libc::O_PATH | libc::O_DIRECTORY | (libc::O_TMPFILE & !libc::O_DIRECTORY);
     let config = match CONFIG.get() {
-        Some(config)
-            if (writes(flags) || flags & libc::O_TRUNC != 0)
-                && flags & plain == 0
-                && !sys::in_vforked_child() =>
-        {
+        Some(config) if (writes(flags) || flags & libc::O_TRUNC != 0) && flags & plain == 0 => {
             config
         }
         _ => return real(flags),
     };
+    let is_vforked = sys::in_vforked_child();
+    let mut real = |flags| {
+        real(flags).inspect(|fd| {
+            if !is_vforked {
+                is_new(*fd)
+            }
+        })
+    };
     if interrupted() {
         return above::open(config, (dir, path), flags, real);
+    }
+    if is_vforked {
+        // Its descriptor is not our table's, nor its process a member.
+        return open_plainly(config, dir, path, flags, &mut real);
     }
     let is_wanted = wanted(config, path);
     let found = match is_wanted || is_absorbing() {
@@ -263,6 +272,10 @@ fn absorb(
     if session.is_orphan() {
         return Err(Errno::NOTCONN);
     }
+    // It would be written to round the lane.
+    if table::must_be_plain(fd) {
+        return Err(Errno::PERM);
+    }
     // It may be made plain in between; then it stays so.
     for _ in 0..2 {
         let (number, generation) = match session.page.find(key) {
@@ -276,14 +289,9 @@ fn absorb(
         let Some(held) = hold(session, number, generation)? else {
             continue;
         };
-        let is_set = table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+        table::set_entry(fd, Some(Entry::new(Some(number), flags)));
         drop(held);
-        if is_set {
-            return Ok(());
-        }
-        // A number too large for the table would write round the lane.
-        retire_file(session, number, generation)?;
-        return Err(Errno::MFILE);
+        return Ok(());
     }
     Err(Errno::BUSY)
 }

@@ -5,7 +5,7 @@
 //! process absorbs the file.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, interrupted,
+    CONFIG, Config, GIVEN_UP, INHERITED, LEFT, interrupted,
     lookup::{Key, key, regular, stat_at},
     process::hold,
     session, table,
@@ -41,9 +41,6 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 const ENV_HEARD_WAIT: &str = "FOREBAY_TEST_HEARD_WAIT_MS";
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
-
-/// The C library's own streams write to descriptors up to this one, past the client.
-const STDERR: c_int = 2;
 
 /// How long to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
@@ -192,8 +189,9 @@ pub(super) fn note_inherited(config: &Config) {
             continue;
         }
         let entry = Entry::inherited_descriptor();
-        let is_noted = table::set_entry(fd, Some(entry));
-        if is_noted && fd > STDERR {
+        table::set_entry(fd, Some(entry));
+        INHERITED.store(true, Relaxed);
+        if !table::must_be_plain(fd) {
             continue;
         }
         // If it fails, the next call by the client tries again; a stream's is none.
@@ -230,7 +228,7 @@ pub(super) fn join_inherited(fd: c_int) {
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
 fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
+    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) || table::must_be_plain(fd) {
         return Err(Errno::PERM);
     }
     let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;
@@ -238,8 +236,10 @@ fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let (number, stamp) = session.page.find(key).ok_or(Errno::NOENT)?;
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
+    // Of a program that was executed the kernel knows them all.
+    let flags = flags | table::entry(fd).map_or(0, Entry::hidden);
     let held = hold(session, number, stamp.generation)?.ok_or(Errno::NOENT)?;
-    let joined = table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+    table::set_entry(fd, Some(Entry::new(Some(number), flags)));
     drop(held);
-    joined.then_some(()).ok_or(Errno::MFILE)
+    Ok(())
 }

@@ -89,6 +89,13 @@ pub(super) fn renew() {
     CURRENT.store(ptr::null_mut(), Release);
 }
 
+/// None of the descriptors is known to be of any file.
+pub(super) fn forget_all() {
+    for generation in &GENERATIONS {
+        generation.store(0, Release);
+    }
+}
+
 /// Which file the descriptors with this number are of.
 #[inline]
 pub(super) fn generation(number: usize) -> u32 {

@@ -6,7 +6,7 @@ use super::{
     mappings,
     others::claim_inherited,
     own,
-    process::{generation, make_plain, mark_range_unknown, numbers, process, renew},
+    process::{forget_all, generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, Session},
     table,
 };
@@ -82,14 +82,43 @@ pub(super) fn retire_file(session: &Session, number: usize, wanted: u32) -> Resu
 
 /// In a forked child, before `fork` returns there: it has its parent's files, and becomes a member of its own when it uses one first. The locks are as
 /// the parent's threads left them, so none is taken, and nothing is allocated.
+///
+/// If a signal handler forked above another call of its thread, that call goes on in the child, too, with a session and locks that are its parent's. Whatever it
+/// does there is not the run's, and what it writes is not logged: so the file is to be plain ([`forking_above`]), which the child sees to before it writes or syncs again.
 pub fn forked() {
     sys::note_process();
     if session::there().is_some() {
         PENDING.store(true, Release);
     }
+    if interrupted() {
+        table::disown();
+        forget_all();
+    }
     renew();
     own::close_own();
-    mappings::forked();
+    mappings::forked(interrupted());
+}
+
+/// A signal handler jumped out of a call of this thread, or a child of `vfork` died in one: that call's locks, and what it had reserved in the lane, stay as they are. A
+/// process of one thread leaves all of it to the supervisor, which treats who closes its connection as dead, and becomes a new member. True if that was done.
+#[cold]
+pub(super) fn jumped() -> bool {
+    // Other threads are in the middle of calls of this member.
+    if sys::in_vforked_child() || !sys::is_single_threaded() {
+        return false;
+    }
+    if session::there().is_some() {
+        PENDING.store(true, Release);
+    }
+    renew();
+    own::close_own();
+    mappings::give_back();
+    true
+}
+
+/// Before a signal handler forks above another call of its thread ([`forked`]): nothing is logged any more of the files that it may be about.
+pub fn forking_above() {
+    numbers().for_each(mark_range_unknown);
 }
 
 /// This process cannot be a member: `fd`, inherited, is about to be written to, and is made plain for all.
@@ -136,7 +165,16 @@ pub fn changing_identity() -> Result<(), Errno> {
 
 /// Has its files made plain and absorbs none from now on: the database does something that cannot be followed (`io_uring`).
 pub fn give_up(reason: &'static str) {
-    if GIVEN_UP.swap(true, AcqRel) || LEFT.load(Relaxed) {
+    let had = GIVEN_UP.swap(true, AcqRel);
+    for (fd, entry) in table::inherited() {
+        // If it fails, the next call by the client tries again.
+        let _ = claim_inherited(fd, entry);
+    }
+    if had || LEFT.load(Relaxed) {
+        return;
+    }
+    if interrupted() {
+        numbers().for_each(mark_range_unknown);
         return;
     }
     let _ = PLAIN_FOR.set(reason.to_owned());

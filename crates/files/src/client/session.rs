@@ -102,6 +102,8 @@ pub(super) fn follower(
 
 /// The session; begins it if there is none.
 pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
+    // A handler that jumped out of this would leave the allocator as it is just then.
+    let _masked = sys::mask();
     let process = process();
     let _joining = process.joining.lock();
     if let Some(session) = process.session.get() {
@@ -285,7 +287,9 @@ impl Session {
         let mut failed = Ok(());
         loop {
             let seen = self.lane.prepared();
-            if self.log().has_room(bytes) || self.is_orphan() {
+            // The child of a signal handler's fork above this is no member, and begins anew.
+            let is_ours = there().is_some_and(|session| std::ptr::eq(session, self));
+            if !is_ours || self.log().has_room(bytes) || self.is_orphan() {
                 return Ok(());
             }
             // Only now: the lane may have grown while that was tried.

@@ -3,13 +3,16 @@
 use std::{
     ffi::c_int,
     sync::atomic::{
-        AtomicU32,
+        AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
 /// Descriptors above this are never absorbed.
 const DESCRIPTORS: usize = 1 << 16;
+
+/// The C library's standard streams write to descriptors up to this one.
+const STDERR: c_int = 2;
 
 /// What the client knows of one descriptor, in one word: 0 for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +74,20 @@ impl Entry {
         Self(PRESENT | INHERITED)
     }
 
+    /// The same descriptor as one that was inherited.
+    fn inherited(self) -> Self {
+        Self(Self::new(None, self.hidden()).0 | INHERITED)
+    }
+
     /// True if the file has to be joined, or claimed, before it is written to.
     #[inline]
     pub(super) fn is_inherited(self) -> bool {
         self.0 & INHERITED != 0
+    }
+
+    /// True if what is written by the descriptor goes to the pool, or will.
+    pub(super) fn is_followed(self) -> bool {
+        self.file().is_some() || self.is_inherited()
     }
 
     /// The same descriptor when that is done.
@@ -98,7 +111,7 @@ pub(super) fn entry(fd: c_int) -> Option<Entry> {
 }
 
 /// Whether anything can be noted of `fd`.
-pub(super) fn has_place_for(fd: c_int) -> bool {
+fn has_place_for(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < DESCRIPTORS)
 }
 
@@ -109,6 +122,48 @@ pub(super) fn set_entry(fd: c_int, entry: Option<Entry>) -> bool {
     };
     place.store(entry.map_or(0, |e| e.0), Release);
     true
+}
+
+/// A bit for each descriptor that a stream of the C library writes to and reads from, past the client.
+static STREAMS: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
+
+fn stream_bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    Some((STREAMS.get(fd / 64)?, 1 << (fd % 64)))
+}
+
+/// Notes whether there is a stream on `fd`.
+pub(super) fn set_stream(fd: c_int, is_there: bool) {
+    if let Some((word, bit)) = stream_bit(fd) {
+        match is_there {
+            true => word.fetch_or(bit, Relaxed),
+            false => word.fetch_and(!bit, Relaxed),
+        };
+    }
+}
+
+/// True if what is absorbed must not be open as `fd`: nothing can be noted of that number, or a stream uses it, which the client does not see.
+pub(super) fn must_be_plain(fd: c_int) -> bool {
+    let is_streams = stream_bit(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0);
+    fd <= STDERR || is_streams || !has_place_for(fd)
+}
+
+/// Every descriptor of a file is as one that was inherited. Neither allocates nor locks.
+pub(super) fn disown() {
+    for word in &ENTRIES {
+        let entry = Entry(word.load(Relaxed));
+        if entry.file().is_some() {
+            word.store(entry.inherited().0, Release);
+        }
+    }
+}
+
+/// All descriptors that have to be joined or claimed before they are written to. Looks through the whole table.
+pub(super) fn inherited() -> impl Iterator<Item = (c_int, Entry)> {
+    (0..)
+        .zip(&ENTRIES)
+        .map(|(fd, word)| (fd, Entry(word.load(Relaxed))))
+        .filter(|(_, entry)| entry.is_inherited())
 }
 
 /// All descriptors that lead to `file`. Looks through the whole table.

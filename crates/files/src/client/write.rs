@@ -173,7 +173,12 @@ pub(super) fn kernel_write(
 /// The kernel's, if the file cannot be synced.
 pub fn sync(fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let Some(number) = table::entry(fd).and_then(Entry::file) else {
+    let entry = table::entry(fd);
+    if let Some(entry) = entry.filter(|entry| entry.is_inherited()) {
+        claim_inherited(fd, entry)?;
+        return sync(fd);
+    }
+    let Some(number) = entry.and_then(Entry::file) else {
         return rustix::fs::fsync(raw);
     };
     if interrupted() {

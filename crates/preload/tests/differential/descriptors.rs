@@ -133,9 +133,19 @@ pub fn close_range(world: &mut World) {
         let first = FIRST + world.rng.below(20) as c_uint;
         (first, first + world.rng.below(4) as c_uint)
     };
-    if world.spelling(&["close_range", "closefrom"]) == "closefrom" {
-        call!(world, "closefrom", first.to_string(), (first.cast_signed() => c_int) -> ());
-        return;
+    match world.spelling(&["close_range", "closefrom", "unshare"]) {
+        "closefrom" => {
+            call!(world, "closefrom", first.to_string(), (first.cast_signed() => c_int) -> ());
+            return;
+        }
+        "unshare" => {
+            let files = world.is_complete && world.rng.once_in(8);
+            world.is_unshared |= files;
+            let flags = if files { libc::CLONE_FILES } else { 0 };
+            call!(world, "unshare", flags.to_string(), (flags => c_int) -> c_int);
+            return;
+        }
+        _ => {}
     }
     let flags = world.rng.one_of(&[
         0,

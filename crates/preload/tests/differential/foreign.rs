@@ -152,6 +152,51 @@ fn use_stream(world: &mut World, stream: *mut FILE) {
     world.note_state(fd);
 }
 
+/// Streams that are opened without a descriptor or a name.
+pub fn stream_of_its_own(world: &mut World) {
+    let name = world.spelling(&["tmpfile", "popen", "tmpfile64", "_IO_popen"]);
+    let is_piped = name.ends_with("popen");
+    let stream = if is_piped {
+        let mode = world.rng.one_of(&[c"w", c"we", c"wrong"]);
+        let about = format!("{mode:?}");
+        let command = c"cat >/dev/null".as_ptr();
+        call!(world, name, about, (command => *const c_char, mode.as_ptr() => *const c_char) -> *mut FILE)
+    } else {
+        call!(world, name, "", () -> *mut FILE)
+    };
+    if stream.is_null() {
+        return;
+    }
+    use_stream(world, stream);
+    let name = if is_piped { "pclose" } else { "fclose" };
+    call!(world, name, "it", (stream => *mut FILE) -> c_int);
+}
+
+/// A child puts itself in the background, and says by its standard output how that went.
+pub fn daemon(world: &mut World) {
+    let name = world.spelling(&["daemon"]);
+    let keep = world.rng.one_of(&[0, 1]);
+    let mut pipe = [-1; 2];
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        world.is_child = true;
+        let result = call!(world, name, keep.to_string(), (1 => c_int, keep => c_int) -> c_int);
+        let lost = unsafe { libc::write(1, c"".as_ptr().cast(), 0) };
+        let said = [result as u8, lost as u8];
+        unsafe { libc::write(pipe[1], said.as_ptr().cast(), said.len()) };
+        unsafe { libc::_exit(0) };
+    }
+    unsafe { libc::close(pipe[1]) };
+    let mut said = [9_u8; 2];
+    let read = unsafe { libc::read(pipe[0], said.as_mut_ptr().cast(), said.len()) };
+    unsafe { libc::close(pipe[0]) };
+    let mut status = 0;
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    world.find(name);
+    world.say(&format!("{name} {keep}: {read} {said:?} {status}"));
+}
+
 /// `dprintf` with arguments in all places where there can be arguments.
 pub fn print(world: &mut World) {
     let fd = world.fd();

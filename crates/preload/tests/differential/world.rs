@@ -151,6 +151,7 @@ const RETIRING: &[Operation] = &[
     files::copy,
     descriptors::pass,
     foreign::stream,
+    foreign::stream_of_its_own,
     foreign::print,
 ];
 
@@ -164,6 +165,7 @@ const ALONE: &[Operation] = &[
     foreign::submit,
     files::handle,
     foreign::become_the_same,
+    foreign::daemon,
 ];
 
 impl World {

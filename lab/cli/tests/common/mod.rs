@@ -9,3 +9,10 @@ pub use sandbox::{Ran, Sandbox};
 
 /// The program under test.
 pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay-lab");
+
+/// A command that writes zeros to a log, each write synced: `zeros.py` of the command's own tests.
+pub const ZEROS: &str = concat!(
+    "python3 ",
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../crates/cli/tests/programs/zeros.py"
+);

@@ -1,0 +1,274 @@
+//! Ways past the library that a program's descriptors take: streams that land on a log, what the C library puts in the place of one, children of every kind. What was
+//! acknowledged is recovered, and nothing older or of another file is written over it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Sandbox,
+    recovered::{Disk, RUN, nothing_is_lost, run_and_recovered, same, without_rights},
+};
+
+/// The C library's streams, for Python.
+const STREAMS: &str = r#"
+for name in "fopen", "fdopen", "popen", "tmpfile":
+    getattr(libc, name).restype = ctypes.c_void_p
+stdout = ctypes.c_void_p.in_dll(libc, "stdout")
+def printed(stream, fd):
+    for n in range(100):
+        libc.fprintf(stream, b"line %d\n", n)
+    assert libc.fflush(stream) == 0
+    assert synced_by_the_kernel(fd)
+fd = opened("a.log", os.O_APPEND)
+logged(fd, b"a")
+"#;
+
+#[track_caller]
+fn a_stream_is_seen(script: &str) {
+    nothing_is_lost(Disk::All, &format!("{STREAMS}{script}\ncut()\n"));
+}
+
+#[test]
+fn what_is_printed_to_a_log_that_became_standard_output_is_really_synced() {
+    for way in [
+        "os.dup2(fd, 1)",
+        "os.close(1); assert os.dup(fd) == 1",
+        "os.close(1); assert fcntl.fcntl(fd, fcntl.F_DUPFD, 0) == 1",
+        "os.close(fd); os.close(1); os.dup2(os.open('a.log', os.O_WRONLY | os.O_APPEND), 1)",
+    ] {
+        a_stream_is_seen(&format!("{way}\nprinted(stdout, 1)"));
+    }
+}
+
+#[test]
+fn what_is_printed_to_a_log_in_the_place_of_a_streams_file_is_really_synced() {
+    for stream in [
+        r#"libc.fopen(b"other.txt", b"w")"#,
+        r#"libc.fopen(b"/dev/null", b"r+")"#,
+        r#"libc.fdopen(os.open("other.txt", os.O_RDWR | os.O_CREAT), b"w")"#,
+        r#"libc.tmpfile()"#,
+        r#"libc.popen(b"cat >/dev/null", b"w")"#,
+    ] {
+        for way in [
+            "os.dup2(fd, number)",
+            "os.close(number)\nwhile os.dup(fd) != number: pass",
+            "os.close(number)\nwhile os.open('a.log', os.O_WRONLY | os.O_APPEND) != number: pass",
+        ] {
+            a_stream_is_seen(&format!(
+                r#"
+stream = ctypes.c_void_p({stream})
+number = libc.fileno(stream)
+{way}
+printed(stream, number)
+"#
+            ));
+        }
+    }
+}
+
+#[test]
+fn the_number_of_a_stream_that_was_closed_is_as_good_as_any_other_for_a_log() {
+    // Were the log given back to the kernel, a cut would find what was synced for it, and nothing logged.
+    nothing_is_lost(
+        Disk::Synced,
+        &format!(
+            r#"{STREAMS}
+stream = ctypes.c_void_p(libc.fopen(b"other.txt", b"w"))
+number = libc.fileno(stream)
+libc.fclose(stream)
+assert os.dup(fd) == number
+logged(number, b"b")
+assert open(os.environ["FOREBAY_TEST_SYNCED"] + os.path.realpath("a.log"), "rb").read() == b""
+cut()
+"#
+        ),
+    );
+}
+
+#[test]
+fn what_a_daemon_writes_to_its_standard_output_is_not_taken_for_the_logs() {
+    for daemon in [
+        "assert libc.daemon(1, 0) == 0",
+        "if os.fork() > 0: os._exit(0)\nassert libc.login_tty(os.openpty()[1]) == 0",
+    ] {
+        nothing_is_lost(
+            Disk::Synced,
+            &format!(
+                r#"
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+logged(fd, b"a", 3)
+supervisor = os.getppid()
+os.dup2(fd, 1)
+os.dup2(fd, 2)
+{daemon}
+os.write(1, b"rubbish" * 20)
+os.write(2, b"rubbish" * 20)
+os.kill(supervisor, signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#
+            ),
+        );
+    }
+}
+
+/// Runs `programs/children.c`: what a recovery finds in `a.log`.
+fn after_children(disk: Disk, kind: &str) -> Vec<u8> {
+    let sandbox = Sandbox::new();
+    common::build("children", sandbox.path());
+    let run = without_rights(&sandbox.command(RUN));
+    same(run_and_recovered(
+        disk,
+        &sandbox,
+        run,
+        &["./children", kind],
+    ))
+}
+
+#[test]
+fn what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone() {
+    assert_eq!(after_children(Disk::All, "vfork"), b"new");
+}
+
+#[test]
+fn what_another_process_writes_by_a_descriptor_that_one_inherited_and_passed_on_is_not_undone() {
+    // It passes the descriptor to itself: the library does not know the one that it gets.
+    nothing_is_lost(
+        Disk::All,
+        r#"
+fd = opened("a.log")
+logged(fd, b"a", 5)
+spawned(f"""
+import array, socket
+one, other = socket.socketpair()
+socket.send_fds(one, [b"x"], [{fd}])
+passed = socket.recv_fds(other, 1, 1)[1][0]
+assert os.pwrite(passed, b"n" * 50, 0) == 50
+os.fsync(passed)
+""")
+logged(fd, b"a", 5)
+cut()
+"#,
+    );
+}
+
+#[test]
+fn a_program_that_makes_an_io_uring_has_what_it_inherited_made_plain() {
+    nothing_is_lost(
+        Disk::All,
+        r#"
+fd = opened("a.log")
+logged(fd, b"a", 5)
+spawned("import ctypes; ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120))")
+logged(fd, b"a", 5)
+assert synced_by_the_kernel(fd)
+cut()
+"#,
+    );
+}
+
+/// A thread that closes its descriptors, which are not the other threads'.
+const OWN_DESCRIPTORS: &str = r#"
+CLONE_FILES, UNSHARE, CLOEXEC, LAST = 0x400, 2, 4, 0xffffffff
+fd = opened("a.log")
+logged(fd, b"a", 5)
+def unshared(way):
+    thread = threading.Thread(target=way)
+    thread.start()
+    thread.join()
+"#;
+
+#[test]
+fn what_is_written_after_a_thread_closed_its_own_descriptors_is_not_undone() {
+    for way in [
+        "libc.close_range(3, LAST, UNSHARE)",
+        "libc.close_range(3, LAST, UNSHARE | CLOEXEC), os.close(fd)",
+        "libc.unshare(CLONE_FILES), os.close(fd)",
+        "libc.syscall(272 if os.uname().machine == 'x86_64' else 97, CLONE_FILES), os.close(fd)",
+    ] {
+        nothing_is_lost(
+            Disk::All,
+            &format!(
+                r#"{OWN_DESCRIPTORS}
+unshared(lambda: ({way}))
+assert os.pwrite(fd, b"n" * 100, 0) == 100
+os.fsync(fd)
+cut()
+"#
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_process_of_one_thread_that_unshares_its_descriptors_keeps_its_logs() {
+    nothing_is_lost(
+        Disk::Synced,
+        &format!(
+            r#"{OWN_DESCRIPTORS}
+if os.fork() == 0:
+    libc.close_range(3, LAST, UNSHARE)
+    os._exit(0)
+assert os.wait()[1] == 0
+other = opened("other.log")
+libc.close_range(other, LAST, UNSHARE)
+filtered("fsync", REFUSED)
+os.pwrite(fd, b"n" * 100, 0)
+os.fsync(fd)
+cut()
+"#
+        ),
+    );
+}
+
+#[test]
+fn a_child_of_a_system_call_that_forks_writes_and_syncs_as_any_other() {
+    for fork in [
+        // By its number, or where no library sees it.
+        "libc.syscall(SYS_clone, signal.SIGCHLD, 0, 0, 0, 0)",
+        "libc.syscall(57) if is_x86 else libc._Fork()",
+        "ctypes.CFUNCTYPE(ctypes.c_int)(code)() if is_x86 else libc._Fork()",
+    ] {
+        let recovered = nothing_is_lost(
+            Disk::Synced,
+            &format!(
+                r#"
+import mmap
+is_x86 = os.uname().machine == "x86_64"
+SYS_clone = 56 if is_x86 else 220
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(b"\xb8\x39\0\0\0\x0f\x05\xc3")
+code = ctypes.addressof(ctypes.c_char.from_buffer(page))
+fd = opened("a.log")
+logged(fd, b"a")
+if (child := {fork}) == 0:
+    logged(fd, b"b")
+    logged(opened("b.log"), b"b")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+logged(fd, b"c")
+filtered("fsync", REFUSED)
+os.fsync(fd)
+cut()
+"#
+            ),
+        );
+        assert_eq!(
+            recovered,
+            [b'a', b'b', b'c'].map(|byte| [byte; 100]).concat()
+        );
+    }
+}
+
+#[test]
+fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
+    let found = after_children(Disk::All, "handler");
+    let count = |byte| found.iter().filter(|found| **found == byte).count();
+    assert_eq!(b"abcd".map(count), [100; 4]);
+}
+
+#[test]
+fn a_handler_that_jumps_out_of_a_write_holds_up_no_process_and_loses_nothing() {
+    let found = after_children(Disk::Synced, "jump");
+    let count = |byte| found.iter().filter(|found| **found == byte).count();
+    assert_eq!(b"abcd".map(count), [100, 500, 10_000, 10_100]);
+}

@@ -1,0 +1,73 @@
+//! Which process this is: of fork's children the one that no handler of fork's was called in, and of vfork's.
+#![expect(unsafe_code, reason = "a page that a forked child finds wiped")]
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::{
+    ptr,
+    sync::atomic::{
+        AtomicI32, AtomicPtr,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+const PAGE: usize = 4096;
+
+/// Before there is a page.
+static NOT_YET: AtomicI32 = AtomicI32::new(-1);
+
+/// Where the process is that the library was started in, or forked to: in a page that the kernel wipes in a forked child.
+static MARK: AtomicPtr<AtomicI32> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
+
+#[inline]
+fn mark() -> &'static AtomicI32 {
+    // SAFETY: what is stored there is never unmapped.
+    unsafe { &*MARK.load(Acquire) }
+}
+
+fn own_id() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// Notes which process this is, when the library starts.
+pub(crate) fn begin_process() {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: new memory, at an address of the kernel's choice.
+    let mapped =
+        unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) };
+    if let Ok(page) = mapped {
+        // SAFETY: the page is ours, and is given back only if nothing is in it.
+        unsafe {
+            match rustix::mm::madvise(page, PAGE, Advice::LinuxWipeOnFork) {
+                Ok(()) => MARK.store(page.cast(), Release),
+                // Before Linux 4.14: the handlers of fork are all there is.
+                Err(_) => drop(rustix::mm::munmap(page, PAGE)),
+            }
+        }
+    }
+    note_process();
+}
+
+/// Notes which process this is: in a forked child, once it has nothing of its parent's.
+pub(crate) fn note_process() {
+    mark().store(own_id(), Release);
+}
+
+/// True in a forked child that has not noted it: it was made by a system call that no handler of fork's saw. Costs two loads.
+#[inline]
+pub(crate) fn is_new_process() -> bool {
+    mark().load(Relaxed) == 0
+}
+
+/// True between `vfork` and `exec`: the memory is the parent's, the descriptors are copies.
+pub(crate) fn in_vforked_child() -> bool {
+    match mark().load(Relaxed) {
+        0 => false,
+        id => id != own_id(),
+    }
+}
+
+/// True if this process has one thread, which is not known where there is no /proc.
+pub(crate) fn is_single_threaded() -> bool {
+    // A directory has two links, and one of each directory in it.
+    rustix::fs::stat(c"/proc/self/task").is_ok_and(|task| task.st_nlink == 2 + 1)
+}
