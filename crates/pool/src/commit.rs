@@ -16,7 +16,7 @@ use crate::{
     error::AppendError,
     format::record::{Header, Lsn},
     media::{Media, OwnLine, wait, wake},
-    shared::step,
+    shared::{step, steps},
 };
 use std::{
     hint,
@@ -132,7 +132,10 @@ impl Commits {
                 return Ok(());
             }
             log.check()?;
-            if self.is_to_begin(lsn) && self.begin(who) {
+            let is_to_begin = self.is_to_begin(lsn);
+            step!("shared:commit-looked");
+            if is_to_begin && self.begin(who) {
+                step!("shared:commit-begun");
                 // Another may have done it meanwhile.
                 if self.reach(lsn) || !self.is_to_begin(lsn) {
                     self.begun();
@@ -177,7 +180,7 @@ impl Commits {
         work: impl FnOnce(),
     ) {
         let since = Instant::now();
-        let is_time = || since.elapsed() < patience && check();
+        let is_time = || (steps::is_scheduled() || since.elapsed() < patience) && check();
         while is_time() {
             let seen = self.ended.load(SeqCst);
             if !self.begin(who) {
@@ -276,7 +279,9 @@ impl Commits {
             step!("shared:commit-written");
             self.acknowledge(log, from, end)
         });
+        step!("shared:commit-done");
         place.store(0, SeqCst);
+        step!("shared:commit-left");
         wake(&self.ended);
         done
     }
@@ -286,6 +291,7 @@ impl Commits {
         loop {
             let seen = self.ended.load(SeqCst);
             if self.reach(from) {
+                step!("shared:commit-reached");
                 self.move_to(end);
                 return Ok(true);
             }
