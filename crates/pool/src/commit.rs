@@ -138,7 +138,7 @@ impl Commits {
                 step!("shared:commit-begun");
                 // Another may have done it meanwhile.
                 if self.reach(lsn) || !self.is_to_begin(lsn) {
-                    self.begun();
+                    self.not_begun();
                     continue;
                 }
                 // What had been appended before is committed then, whatever the caller made of its address.
@@ -164,7 +164,7 @@ impl Commits {
             return Ok(());
         }
         if self.is_written() {
-            self.begun();
+            self.not_begun();
             return Ok(());
         }
         self.lead(log, who, fill).map(drop)
@@ -242,6 +242,14 @@ impl Commits {
         self.beginner.store(0, SeqCst);
     }
 
+    /// Who begins does not, after all. Another that could not begin meanwhile waits for a commit to end: if there is none, it is to look again.
+    fn not_begun(&self) {
+        self.begun();
+        if !self.is_written() {
+            wake(&self.ended);
+        }
+    }
+
     /// Steps 2 to 4 by `who`, which begins. False if it has to be done again.
     fn lead(
         &self,
@@ -252,7 +260,7 @@ impl Commits {
         let place = (self.writers.iter())
             .find(|place| (place.compare_exchange(0, who, SeqCst, Relaxed)).is_ok());
         let Some(place) = place else {
-            self.begun();
+            self.not_begun();
             return Ok(false);
         };
         step!("shared:commit-led");

@@ -149,6 +149,22 @@ fn the_owner_seals_and_drains_while_a_member_dies_at_each_step() {
 }
 
 #[test]
+fn on_a_disk_members_commit_where_a_page_ends_in_every_order() {
+    Scenario {
+        name: "two members that commit, and a page that is full",
+        on: On::Disk,
+        // With the segment's header they fill its first page.
+        members: &[&[40], &[3850]],
+        owner: Owner {
+            commits: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
 fn on_a_disk_a_member_dies_at_each_step_of_a_commit_beside_another_at_each_step() {
     Scenario {
         name: "one of two members that commit dies",
