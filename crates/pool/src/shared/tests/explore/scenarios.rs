@@ -66,6 +66,21 @@ fn the_owner_drains_and_releases_while_members_append_in_every_order() {
 }
 
 #[test]
+fn the_owner_seals_twice_while_members_append_in_every_order() {
+    Scenario {
+        name: "two members, and an owner that seals twice",
+        members: &[&[200], &[200]],
+        segments: 4,
+        owner: Owner {
+            seals: 2,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
 fn a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment() {
     Scenario {
         name: "one of two members dies beside an owner that drains",

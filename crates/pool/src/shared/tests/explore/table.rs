@@ -127,6 +127,9 @@ impl Table {
 
     /// None if all is over.
     pub(super) fn next(&mut self, stays: Option<usize>) -> Result<Option<Next>, String> {
+        if self.watch.as_ref().is_some_and(|watch| !watch.is_sound()) {
+            return Err("mark and tail are where they may not be".to_owned());
+        }
         let mut options = Vec::with_capacity(8);
         options.extend(stays.map(Next::Go));
         let is_unseen = (self.trace.last()).is_some_and(|(_, step)| UNSEEN.contains(step));

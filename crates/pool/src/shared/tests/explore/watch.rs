@@ -1,7 +1,11 @@
 //! What the threads of an explored lane wait for, read from the state that they share.
 
 use super::super::{super::state::Seen, SharedLane, known::DRAINED};
-use crate::{format::record::Lsn, lane::PublishMark, media::Sim};
+use crate::{
+    format::record::Lsn,
+    lane::{PublishMark, split},
+    media::Sim,
+};
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 /// In a note: from here on the schedule is another one than the last.
@@ -52,6 +56,14 @@ impl Watch {
     pub(super) fn has_work(&self, idle: &Idle) -> bool {
         self.lane.state().turned.load(SeqCst) != idle.turned
             || (idle.stuck.as_ref()).is_some_and(|seen| *seen != obstacles(&self.lane))
+    }
+
+    /// At any moment: nothing is published that is not reserved, and at most two segments are not published. A recovery relies on both.
+    pub(super) fn is_sound(&self) -> bool {
+        let state = self.lane.state();
+        let bytes = self.lane.member().segment_bytes;
+        let (mark, (_, tail)) = (state.at(), split(state.tail.0.load(SeqCst)));
+        mark <= tail && (tail - 1) / bytes - mark.min(tail - 1) / bytes <= 1
     }
 
     /// From here on the schedule is another one than the last.
