@@ -16,7 +16,7 @@ use crate::{
     error::AppendError,
     format::record::{Header, Lsn},
     media::{Media, OwnLine, wait, wake},
-    shared::step,
+    shared::{step, steps},
 };
 use std::{
     hint,
@@ -132,10 +132,13 @@ impl Commits {
                 return Ok(());
             }
             log.check()?;
-            if self.is_to_begin(lsn) && self.begin(who) {
+            let is_to_begin = self.is_to_begin(lsn);
+            step!("shared:commit-looked");
+            if is_to_begin && self.begin(who) {
+                step!("shared:commit-begun");
                 // Another may have done it meanwhile.
                 if self.reach(lsn) || !self.is_to_begin(lsn) {
-                    self.begun();
+                    self.not_begun();
                     continue;
                 }
                 // What had been appended before is committed then, whatever the caller made of its address.
@@ -161,7 +164,7 @@ impl Commits {
             return Ok(());
         }
         if self.is_written() {
-            self.begun();
+            self.not_begun();
             return Ok(());
         }
         self.lead(log, who, fill).map(drop)
@@ -177,7 +180,7 @@ impl Commits {
         work: impl FnOnce(),
     ) {
         let since = Instant::now();
-        let is_time = || since.elapsed() < patience && check();
+        let is_time = || (steps::is_scheduled() || since.elapsed() < patience) && check();
         while is_time() {
             let seen = self.ended.load(SeqCst);
             if !self.begin(who) {
@@ -239,6 +242,14 @@ impl Commits {
         self.beginner.store(0, SeqCst);
     }
 
+    /// Who begins does not, after all. Another that could not begin meanwhile waits for a commit to end: if there is none, it is to look again.
+    fn not_begun(&self) {
+        self.begun();
+        if !self.is_written() {
+            wake(&self.ended);
+        }
+    }
+
     /// Steps 2 to 4 by `who`, which begins. False if it has to be done again.
     fn lead(
         &self,
@@ -249,7 +260,7 @@ impl Commits {
         let place = (self.writers.iter())
             .find(|place| (place.compare_exchange(0, who, SeqCst, Relaxed)).is_ok());
         let Some(place) = place else {
-            self.begun();
+            self.not_begun();
             return Ok(false);
         };
         step!("shared:commit-led");
@@ -276,7 +287,9 @@ impl Commits {
             step!("shared:commit-written");
             self.acknowledge(log, from, end)
         });
+        step!("shared:commit-done");
         place.store(0, SeqCst);
+        step!("shared:commit-left");
         wake(&self.ended);
         done
     }
@@ -286,6 +299,7 @@ impl Commits {
         loop {
             let seen = self.ended.load(SeqCst);
             if self.reach(from) {
+                step!("shared:commit-reached");
                 self.move_to(end);
                 return Ok(true);
             }

@@ -26,7 +26,7 @@ pub use ahead::{Ahead, AheadBytes};
 pub(crate) use append::{payload_of, write_record};
 use crowding::Crowding;
 pub use drain::{Sealed, Work};
-pub(crate) use publish::{Finished, PublishMark};
+pub(crate) use publish::{Finished, PublishMark, nap};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 

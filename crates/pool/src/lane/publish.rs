@@ -18,8 +18,12 @@
 //! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`). A process may write nonsense there:
 //! addresses wrap rather than overflow.
 
-use crate::{format::record::Lsn, media::Window, persist::LINE};
-use rustix::thread::{Timespec, futex};
+use crate::{
+    format::record::Lsn,
+    media::{Window, wait, wake_one},
+    persist::LINE,
+    shared::{step, steps},
+};
 use std::{
     hint,
     sync::atomic::{
@@ -40,10 +44,7 @@ const SPINS_BEFORE_NOTE: u32 = 16;
 const SPINS: u32 = 128;
 
 /// How long a writer sleeps that is not woken before it looks itself.
-const SLEEP: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 1_000_000,
-};
+const SLEEP: Duration = Duration::from_millis(1);
 
 /// How long a writer without a cell sleeps before it looks again.
 const NAP: Duration = Duration::from_micros(50);
@@ -163,6 +164,7 @@ impl Finished {
     #[inline]
     fn publish_first(&self, mark: &impl PublishMark, end: Lsn) {
         mark.set(end);
+        step!("publish:moved");
         if self.cell(end).record.load(Relaxed) != 0 {
             self.advance(mark);
         }
@@ -177,6 +179,7 @@ impl Finished {
             return true;
         }
         let cell = self.cell(lsn);
+        step!("publish:early");
         if (cell.record)
             .compare_exchange(0, note(lsn, end), SeqCst, Relaxed)
             .is_err()
@@ -187,6 +190,7 @@ impl Finished {
             }
             return first;
         }
+        step!("publish:noted");
         let published = || {
             self.advance(mark);
             mark.at() >= end
@@ -212,7 +216,7 @@ impl Finished {
             if mark.is_abandoned() {
                 return false;
             }
-            thread::sleep(NAP);
+            nap(lsn);
             // A note before it may be of a process that died, and missed by the one that moved the mark to it.
             self.advance(mark);
         }
@@ -228,7 +232,9 @@ impl Finished {
             let Some(end) = end_of(cell.record.load(SeqCst), at) else {
                 return;
             };
+            step!("publish:found");
             if mark.move_from(at, end) {
+                step!("publish:advanced");
                 cell.wake();
             }
         }
@@ -248,11 +254,12 @@ impl Cell {
         loop {
             // Sequentially consistent, as moving the mark over a note is: either `wake` finds us asleep, or we find it done.
             self.sleep.swap(ASLEEP, SeqCst);
+            step!("publish:asleep");
             if done() {
                 break;
             }
             // Woken, or not asleep any more, or interrupted, or at the end of it: in any case it is looked at again.
-            let _ = futex::wait(&self.sleep, futex::Flags::empty(), ASLEEP, Some(&SLEEP));
+            wait(&self.sleep, ASLEEP, SLEEP);
         }
         self.sleep.store(AWAKE, Relaxed);
     }
@@ -261,9 +268,15 @@ impl Cell {
     #[inline]
     fn wake(&self) {
         if self.sleep.load(SeqCst) == ASLEEP && self.sleep.swap(AWAKE, SeqCst) == ASLEEP {
-            // Cannot fail: the word is there and aligned.
-            let _ = futex::wake(&self.sleep, futex::Flags::empty(), 1);
+            wake_one(&self.sleep);
         }
+    }
+}
+
+/// Waits for a moment, without a processor, for the mark to come to `lsn`.
+pub(crate) fn nap(lsn: Lsn) {
+    if !steps::wait_for_mark(lsn) {
+        thread::sleep(NAP);
     }
 }
 

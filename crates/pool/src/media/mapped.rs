@@ -1,6 +1,7 @@
 //! Ordinary memory that processes share: a value of atomics in a sealed memfd, and counters in it to sleep on.
 #![expect(unsafe_code, reason = "memory shared with other processes")]
 
+use crate::shared::steps;
 use rustix::{
     fs::{MemfdFlags, SealFlags},
     io::Errno,
@@ -100,17 +101,22 @@ impl<T: Atomics> Drop for Mapped<T> {
 /// Counts on, and wakes all that sleep on the counter.
 pub fn wake(counter: &AtomicU32) {
     counter.fetch_add(1, SeqCst);
+    steps::wake(counter, true);
     // Cannot fail: the word is there and aligned. The kernel takes the number for a signed one: a negative one wakes one sleeper.
     let _ = futex::wake(counter, futex::Flags::empty(), i32::MAX.cast_unsigned());
 }
 
 /// Wakes one that sleeps on the word, which has changed.
 pub fn wake_one(word: &AtomicU32) {
+    steps::wake(word, false);
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
 /// Sleeps until the counter is not `seen` any more, or `limit` is over; or for no reason.
 pub fn wait(counter: &AtomicU32, seen: u32, limit: Duration) {
+    if steps::sleep(counter, seen) {
+        return;
+    }
     let limit = futex::Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(limit.subsec_nanos()),

@@ -24,6 +24,7 @@ use crate::{
     checksum::Checksum,
     format::layout::PAGE,
     persist::{LINE, load_once},
+    shared::steps,
 };
 use disk::{Disk, SECTOR};
 pub use images::{CrashImages, CrashPoint};
@@ -173,6 +174,15 @@ impl Sim {
         self.state.lock().recording = false;
     }
 
+    /// Forgets all events: what is there now is the base of those to come, as if all of it were durable.
+    #[cfg(test)]
+    pub(crate) fn record_anew(&self) {
+        let image = self.image();
+        let mut state = self.state.lock();
+        state.base = image;
+        state.events.clear();
+    }
+
     /// Notes `what` in the order of events.
     pub fn note(&self, what: u64) {
         self.state.lock().record(|| Event::Note(what));
@@ -307,7 +317,10 @@ impl Media for Sim {
         self.load(offset, &mut copy);
         self.state.lock().begin_write(offset, &copy)?;
         // Others write meanwhile.
-        thread::sleep(Duration::from_micros(20));
+        steps::pass("media:writing");
+        if !steps::is_scheduled() {
+            thread::sleep(Duration::from_micros(20));
+        }
         self.state.lock().end_write();
         Ok(())
     }
@@ -321,6 +334,7 @@ impl Media for Sim {
 
     unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         self.store(offset, gather(parts, skip));
+        steps::pass("media:stored");
     }
 
     unsafe fn stream_once(
@@ -333,6 +347,7 @@ impl Media for Sim {
         let bytes = gather(parts, skip);
         sum.add(&bytes);
         self.store(offset, bytes);
+        steps::pass("media:stored");
     }
 
     fn fence(&self) {

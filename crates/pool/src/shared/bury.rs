@@ -7,8 +7,9 @@
 
 use super::{
     control::Control,
-    owner::{MOMENT, SharedLane},
+    owner::{MOMENT, SharedLane, is_over},
     state::{Seen, Writer, first},
+    step,
 };
 use crate::{format::record::Lsn, lane::split, persist::LINE};
 use std::{sync::atomic::Ordering::SeqCst, time::Instant};
@@ -59,8 +60,11 @@ impl SharedLane {
         };
         let state = self.state();
         let segments = control.segments();
+        step!("bury:holes");
         let filled = (holes.iter()).all(|hole| self.fill(&segments, *hole));
+        step!("bury:filled");
         state.finished.advance(state);
+        step!("bury:advanced");
         state.finished.forget_below(self.us.published());
         control.has_holes = !filled;
         filled
@@ -92,6 +96,7 @@ impl SharedLane {
     fn holes(&self, dead: &[u32]) -> Option<Vec<(Lsn, Lsn)>> {
         let state = self.state();
         let (_, tail) = split(state.tail.0.load(SeqCst));
+        step!("bury:tail");
         let deadline = Instant::now() + MOMENT;
         let mut taken: Vec<(Lsn, Lsn)> = Vec::new();
         for writer in state.writers() {
@@ -102,7 +107,9 @@ impl SharedLane {
                 taken.extend(writer.claimed(seen).map(whole_lines));
             }
         }
+        step!("bury:cells");
         let mark = self.us.published();
+        step!("bury:mark");
         // What a dead writer has finished is durable, and is published in its turn.
         let finished = state.finished.noted(mark);
         taken.extend(finished.filter_map(|from| Some((from, state.finished.end(from)?))));
@@ -138,6 +145,7 @@ impl SharedLane {
                 return has_header;
             }
             self.us.void(offset + (first - start), first, end);
+            step!("bury:voided");
             has_header && state.finished.note_dead(state, first, end)
         })
     }
@@ -149,7 +157,7 @@ fn resolved(writer: &Writer, dead: &[u32], deadline: Instant) -> Option<Seen> {
     let first = writer.seen();
     let mut seen = first;
     while seen == first && seen.is_announced() && !dead.contains(&seen.member()) {
-        if Instant::now() >= deadline {
+        if is_over(deadline) {
             return None;
         }
         std::thread::yield_now();

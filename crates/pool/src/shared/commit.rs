@@ -12,10 +12,10 @@ use crate::{
         layout::{PAGE, SEGMENTS_MAX},
         record::Lsn,
     },
-    lane::{pack, split},
+    lane::{nap, pack, split},
     media::Media,
 };
-use std::{hint, io, thread, time::Duration};
+use std::{hint, io, time::Duration};
 
 /// How long the owner waits for a commit of a member.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -131,7 +131,7 @@ impl Member {
             match turns < SPINS {
                 true => hint::spin_loop(),
                 // Its writer has lost its processor, or is dead and will be buried.
-                false => thread::sleep(Duration::from_micros(50)),
+                false => nap(end),
             }
         }
         Ok(())

@@ -319,6 +319,7 @@ impl Member {
             if start != wanted || lsn + bytes > start + self.segment_bytes {
                 return Ok(Try::Full);
             }
+            step!("shared:looked");
             if self.exchange_tail(tail, pack(slot, lsn + bytes)) {
                 let offset = offset + (lsn - start);
                 return Ok(Try::Reserved(Reserved { offset, lsn }));

@@ -56,6 +56,7 @@ impl Member {
                 return Ok((None, false));
             };
             let (_, lsn) = split(tail);
+            step!("shared:turn-looked");
             if !self.exchange_tail(tail, next) {
                 continue;
             }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod attack;
+mod explore;
 mod kills;
+mod known;
 mod power;
 
 use super::{Member, SharedLane, steps};

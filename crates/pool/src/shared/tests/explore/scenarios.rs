@@ -1,0 +1,199 @@
+//! What is explored. The numbers of preemptions are such that all of it takes some seconds.
+
+use super::{On, Owner, Scenario, table::Bounds};
+
+/// Members with records that share a segment; no deaths.
+fn peaceful() -> Scenario {
+    Scenario {
+        name: "two members, two appends each",
+        on: On::Memory,
+        members: &[&[40, 200], &[200, 40]],
+        before: &[],
+        bounds: Bounds {
+            preemptions: 2,
+            deaths: 0,
+        },
+        segments: 3,
+        owner: Owner::default(),
+    }
+}
+
+#[test]
+fn two_members_append_twice_each_in_every_order() {
+    peaceful().explore();
+}
+
+#[test]
+fn three_members_append_once_each_in_every_order() {
+    Scenario {
+        name: "three members, an append each",
+        members: &[&[200], &[200], &[200]],
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn members_leave_a_full_segment_in_every_order() {
+    Scenario {
+        name: "two members and a rotation",
+        members: &[&[1200], &[1200]],
+        before: &[1900],
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn the_owner_drains_and_releases_while_members_append_in_every_order() {
+    Scenario {
+        name: "two members, and segments that are drained and used again",
+        members: &[&[1900, 1900], &[1900, 1900]],
+        // Both segments are full to their last line.
+        before: &[1900, 1980, 1900, 1980],
+        segments: 2,
+        bounds: Bounds {
+            preemptions: 1,
+            deaths: 0,
+        },
+        owner: Owner {
+            drains: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn the_owner_seals_twice_while_members_append_in_every_order() {
+    Scenario {
+        name: "two members, and an owner that seals twice",
+        members: &[&[200], &[200]],
+        segments: 4,
+        owner: Owner {
+            seals: 2,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment() {
+    Scenario {
+        name: "one of two members dies beside an owner that drains",
+        members: &[&[1900], &[1900]],
+        before: &[1900, 1980, 1900, 1980],
+        segments: 2,
+        bounds: Bounds {
+            preemptions: 0,
+            deaths: 1,
+        },
+        owner: Owner {
+            drains: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn a_member_dies_at_each_step_beside_another_and_the_owner_at_each_step() {
+    Scenario {
+        name: "one of two members dies",
+        members: &[&[200], &[200]],
+        bounds: Bounds {
+            preemptions: 2,
+            deaths: 1,
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn a_member_dies_at_each_step_beside_another_at_each_step_and_a_third_that_arrives() {
+    Scenario {
+        name: "one of three members dies",
+        members: &[&[200], &[200], &[200]],
+        bounds: Bounds {
+            preemptions: 1,
+            deaths: 1,
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn a_member_dies_at_each_step_of_leaving_a_full_segment_beside_another_at_each_step() {
+    Scenario {
+        name: "one of two members dies in a rotation",
+        members: &[&[1200], &[1200]],
+        before: &[1900],
+        bounds: Bounds {
+            preemptions: 1,
+            deaths: 1,
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn the_owner_seals_and_drains_while_a_member_dies_at_each_step() {
+    Scenario {
+        name: "the owner seals while one of two members dies",
+        members: &[&[200], &[40]],
+        before: &[40],
+        bounds: Bounds {
+            preemptions: 1,
+            deaths: 1,
+        },
+        owner: Owner {
+            seals: 2,
+            drains: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn on_a_disk_members_commit_where_a_page_ends_in_every_order() {
+    Scenario {
+        name: "two members that commit, and a page that is full",
+        on: On::Disk,
+        // With the segment's header they fill its first page.
+        members: &[&[40], &[3850]],
+        owner: Owner {
+            commits: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
+
+#[test]
+fn on_a_disk_a_member_dies_at_each_step_of_a_commit_beside_another_at_each_step() {
+    Scenario {
+        name: "one of two members that commit dies",
+        on: On::Disk,
+        members: &[&[200], &[200]],
+        bounds: Bounds {
+            preemptions: 1,
+            deaths: 1,
+        },
+        owner: Owner {
+            commits: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+    .explore();
+}
