@@ -222,8 +222,7 @@ impl Scheduler for Aboard {
     fn wait_for_mark(&self, lsn: Lsn) {
         let Self(crew, me) = self;
         let mut table = crew.table.lock();
-        table.note(*me, "waits for the mark");
-        table.threads[*me].0 = Status::ForMark(lsn);
+        table.wait_for_mark(*me, lsn);
         crew.switch_and_wait(table, *me);
     }
 }

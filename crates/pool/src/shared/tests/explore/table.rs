@@ -26,7 +26,11 @@ pub(super) enum Status {
     /// Sleeps on the word at this address.
     Asleep(usize),
     /// Waits for the mark.
-    ForMark(Lsn),
+    ForMark {
+        lsn: Lsn,
+        /// The mark stood there when it looked last, and that brought nothing.
+        in_vain: Option<Lsn>,
+    },
     /// The owner: for something to do.
     ForWork(Idle),
     Over,
@@ -57,6 +61,8 @@ pub(super) struct Table {
     /// Threads that died and are not mourned yet: the owner takes them.
     pub(super) graves: Vec<u32>,
     left: Bounds,
+    /// Where the mark stood when each thread waited for it last.
+    looked: Vec<Option<Lsn>>,
     rescues: u32,
     trace: Vec<(usize, &'static str)>,
     pub(super) failure: Option<String>,
@@ -75,6 +81,7 @@ impl Table {
             threads: (0..threads).map(|_| (Status::Over, None)).collect(),
             graves: Vec::new(),
             left: bounds,
+            looked: vec![None; threads],
             rescues: 0,
             trace: Vec::new(),
             failure: None,
@@ -87,6 +94,7 @@ impl Table {
     pub(super) fn begin(&mut self, watch: Watch, jobs: Vec<Job>) {
         self.path.restart();
         self.left = self.bounds;
+        self.looked.fill(None);
         self.rescues = 0;
         self.trace.clear();
         self.graves.clear();
@@ -118,7 +126,7 @@ impl Table {
             }
             Status::Ready => true,
             Status::Asleep(_) | Status::Over => false,
-            Status::ForMark(lsn) => watch.is_worth_a_look(*lsn),
+            Status::ForMark { lsn, in_vain } => watch.is_worth_a_look(*lsn, *in_vain),
             Status::ForWork(idle) => {
                 !self.graves.is_empty() || self.others_are_over() || watch.has_work(idle)
             }
@@ -184,6 +192,15 @@ impl Table {
         };
         let waiting: Vec<_> = self.threads.iter().enumerate().filter_map(waits).collect();
         Err(format!("none goes on: {}", waiting.join(", ")))
+    }
+
+    /// `who` waits for the mark, and not for ever looks at one that does not move: others have to go on then.
+    pub(super) fn wait_for_mark(&mut self, who: usize, lsn: Lsn) {
+        self.note(who, "waits for the mark");
+        let mark = self.watch.as_ref().map(Watch::mark);
+        let last = std::mem::replace(&mut self.looked[who], mark);
+        let in_vain = mark.filter(|_| last == mark);
+        self.threads[who].0 = Status::ForMark { lsn, in_vain };
     }
 
     pub(super) fn note(&mut self, who: usize, what: &'static str) {

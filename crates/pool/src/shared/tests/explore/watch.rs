@@ -46,11 +46,17 @@ fn obstacles(lane: &SharedLane) -> (Lsn, Vec<(usize, Seen)>) {
 }
 
 impl Watch {
-    /// Whether one that looks at the mark now and then finds anything.
-    pub(super) fn is_worth_a_look(&self, lsn: Lsn) -> bool {
+    pub(super) fn mark(&self) -> Lsn {
+        self.lane.state().at()
+    }
+
+    /// Whether one that looks at the mark now and then finds anything: that it is there, or that it can be moved on, unless that was tried `in_vain`.
+    pub(super) fn is_worth_a_look(&self, lsn: Lsn, in_vain: Option<Lsn>) -> bool {
         let state = self.lane.state();
         let mark = state.at();
-        mark >= lsn || state.is_closed() || state.finished.end(mark).is_some()
+        mark >= lsn
+            || state.is_closed()
+            || in_vain != Some(mark) && state.finished.end(mark).is_some()
     }
 
     pub(super) fn has_work(&self, idle: &Idle) -> bool {
