@@ -43,7 +43,7 @@ const PAUSE_MIN: Duration = Duration::from_micros(250);
 /// disk is the bound, since few writes are slow then. If several did, a few writes of each would be slow for each segment, which is many: they
 /// take turns of sleeping a little.
 const AHEAD_ALONE: Duration = Duration::from_millis(5);
-const AHEAD_OF_SEVERAL: Duration = Duration::from_micros(250);
+const AHEAD_OF_SEVERAL: Duration = Duration::from_micros(80);
 /// A thread that came here so many times in a row is alone.
 const ALONE_AFTER: u32 = 256;
 /// Runs of the index that count as no load, and so many more that count as a chunk.
