@@ -7,6 +7,10 @@
 //! long, or until a segment is free. A drain that takes longer than of late is taken to last half as long again as it has so far, at any time: so
 //! what is left gets smaller ever more slowly, and seldom comes to an end before the drain does.
 //!
+//! A drain that finds writers held back when it is done is *behind*: it is the bound, and writers that raced until they are held back again
+//! would only take the processors from each other and from the drain. So after that the whole of the next segment is crowded, and of the open
+//! one what is left, at [`EASE`] times the drain's pace; until the drain once finds nobody held back.
+//!
 //! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they do before.
 
 use super::{Control, Lane, SlotState};
@@ -15,12 +19,16 @@ use crate::{
     waits::{WaitMeter, Waits},
 };
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 /// One in so many parts of the last free segment is filled as fast as writers can: a drain that keeps up with them is done by then.
 const FREE_PART: u64 = 4;
+/// Once a segment is free again, writers that were held back may write so many times as fast as the drain.
+const EASE: u64 = 1;
+/// Writers less than one in so many parts of a usual drain from being held back are so.
+const BEHIND_PART: u64 = 8;
 /// What is taken for usual before the first.
 const USUAL: Duration = Duration::from_millis(5);
 /// One drain counts one in so many parts of how long a drain takes, and at most twice as much as those before.
@@ -30,8 +38,12 @@ const MEMORY: u64 = 4;
 pub(super) struct Crowding {
     /// Records from this address on are; none while another segment is free.
     from: AtomicU64,
-    /// The end of that segment.
+    /// The end of that segment, and its length.
     end: AtomicU64,
+    segment_bytes: AtomicU64,
+    /// Writers were held back when a segment was free at last; in the open segment they still are.
+    behind: AtomicBool,
+    eased: AtomicBool,
     opened: Instant,
     /// Since when no other segment is free.
     since: AtomicU64,
@@ -48,6 +60,9 @@ impl Default for Crowding {
         Self {
             from: AtomicU64::new(Lsn::MAX),
             end: AtomicU64::new(0),
+            segment_bytes: AtomicU64::new(0),
+            behind: AtomicBool::new(false),
+            eased: AtomicBool::new(false),
             opened: Instant::now(),
             since: AtomicU64::new(0),
             usual: AtomicU64::new(USUAL.as_nanos() as u64),
@@ -65,9 +80,14 @@ impl Crowding {
     /// Charges a record of `bytes` at `lsn`; how far the records are ahead.
     fn charge(&self, lsn: Lsn, bytes: u64) -> Duration {
         let now = self.now();
-        let room = self.end.load(Relaxed).saturating_sub(lsn).max(bytes).max(1);
-        let so_far = now.saturating_sub(self.since.load(Relaxed));
-        let price = price(self.usual.load(Relaxed), so_far, bytes, room);
+        let usual = self.usual.load(Relaxed);
+        let price = if self.eased.load(Relaxed) {
+            share(usual / EASE, bytes, self.segment_bytes.load(Relaxed))
+        } else {
+            let room = self.end.load(Relaxed).saturating_sub(lsn);
+            let so_far = now.saturating_sub(self.since.load(Relaxed));
+            price(usual, so_far, bytes, room)
+        };
         let mut turn = self.turn.load(Relaxed);
         loop {
             let next = turn.max(now).saturating_add(price);
@@ -78,21 +98,36 @@ impl Crowding {
         }
     }
 
-    /// From now on records are crowded that lie behind the first part of the segment that starts at `start`.
+    /// From now on records are crowded that lie in the segment that starts at `start`, behind its first part if the drain is not behind.
     fn begin(&self, start: Lsn, segment_bytes: u64) {
         self.end.store(start + segment_bytes, Relaxed);
+        self.segment_bytes.store(segment_bytes, Relaxed);
         self.since.store(self.now(), Relaxed);
         self.turn.store(0, Relaxed);
-        self.from.store(start + segment_bytes / FREE_PART, Relaxed);
+        self.eased.store(false, Relaxed);
+        let free = match self.behind.load(Relaxed) {
+            true => 0,
+            false => segment_bytes / FREE_PART,
+        };
+        self.from.store(start + free, Relaxed);
     }
 
-    /// None is crowded any more, since another segment is free.
+    /// Another segment is free: none is crowded any more, unless writers are held back.
     fn end(&self) {
-        if self.from.swap(Lsn::MAX, Relaxed) == Lsn::MAX {
+        if self.from.load(Relaxed) == Lsn::MAX {
             return;
         }
-        let took = self.now().saturating_sub(self.since.load(Relaxed));
+        if self.eased.swap(true, Relaxed) {
+            return self.from.store(Lsn::MAX, Relaxed);
+        }
+        let now = self.now();
+        let took = now.saturating_sub(self.since.load(Relaxed));
         let usual = self.usual.load(Relaxed);
+        let behind = self.turn.load(Relaxed) + usual / BEHIND_PART >= now;
+        self.behind.store(behind, Relaxed);
+        if !behind {
+            self.from.store(Lsn::MAX, Relaxed);
+        }
         let took = took.clamp(usual / 2, 2 * usual).max(1000);
         self.usual
             .store(usual - usual / MEMORY + took / MEMORY, Relaxed);
@@ -101,8 +136,13 @@ impl Crowding {
 
 /// What a record of `bytes` costs, where `room` bytes are left, a drain takes `usual` and has taken `so_far`: nanoseconds.
 fn price(usual: u64, so_far: u64, bytes: u64, room: u64) -> u64 {
-    let left = usual.saturating_sub(so_far).max(so_far / 2);
-    (left as f64 * (bytes as f64 / room as f64)) as u64
+    share(usual.saturating_sub(so_far).max(so_far / 2), bytes, room)
+}
+
+/// What of `time` falls to `bytes` of `room`; all, if there is no more room.
+fn share(time: u64, bytes: u64, room: u64) -> u64 {
+    let room = room.max(bytes).max(1);
+    (time as f64 * (bytes as f64 / room as f64)) as u64
 }
 
 impl Lane {
@@ -146,6 +186,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn what_is_left_of_a_segment_is_shared_out_over_the_rest_of_the_drain_and_lasts() {
@@ -196,5 +237,43 @@ mod tests {
         // Without a crowded segment nothing is learnt.
         crowding.end();
         assert!(crowding.usual.load(Relaxed) > 4_900_000);
+    }
+
+    #[test]
+    fn behind_a_drain_that_found_writers_held_back_they_are_held_back_from_the_start() {
+        const SEGMENT: u64 = 8 << 20;
+        let crowding = Crowding::default();
+        let crowded_from = || crowding.from.load(Relaxed);
+        crowding.begin(0, SEGMENT);
+        assert_eq!(crowded_from(), SEGMENT / FREE_PART);
+        // All that is left of the segment, at once: far ahead of the drain.
+        let full_price = crowding.charge(SEGMENT / 4, SEGMENT / 2);
+        crowding.end();
+        assert_eq!(
+            crowded_from(),
+            SEGMENT / FREE_PART,
+            "what is left is crowded"
+        );
+        assert!(crowding.charge(SEGMENT * 3 / 4, 4096) > full_price);
+        crowding.begin(SEGMENT, SEGMENT);
+        assert_eq!(crowded_from(), SEGMENT);
+        // Now none is held back when the drain is done.
+        crowding.usual.store(1, Relaxed);
+        thread::sleep(Duration::from_micros(10));
+        crowding.end();
+        assert_eq!(crowded_from(), Lsn::MAX);
+        crowding.begin(2 * SEGMENT, SEGMENT);
+        assert_eq!(crowded_from(), 2 * SEGMENT + SEGMENT / FREE_PART);
+    }
+
+    #[test]
+    fn what_another_segment_comes_free_for_is_no_longer_crowded() {
+        let crowding = Crowding::default();
+        crowding.begin(0, 8 << 20);
+        crowding.charge(6 << 20, 1 << 20);
+        crowding.end();
+        assert_ne!(crowding.from.load(Relaxed), Lsn::MAX);
+        crowding.end();
+        assert_eq!(crowding.from.load(Relaxed), Lsn::MAX);
     }
 }

@@ -95,13 +95,16 @@ impl Brake {
     /// Slows a writer down whose record is so far ahead of the drain.
     #[cold]
     pub(super) fn slow_for_drain(&self, lane: &Lane, ahead: Duration) {
-        let least = match self.writes_alone() {
-            true => AHEAD_ALONE,
-            false => AHEAD_OF_SEVERAL,
-        };
-        if ahead >= least {
-            let _waiting = self.drain_waits.begin();
-            lane.wait_free(ahead.min(PAUSE_MAX));
+        let alone = self.writes_alone();
+        let least = if alone { AHEAD_ALONE } else { AHEAD_OF_SEVERAL };
+        if ahead < least {
+            return;
+        }
+        let _waiting = self.drain_waits.begin();
+        // Several that were all woken by the same segment would wait for processors instead.
+        match alone {
+            true => lane.wait_free(ahead.min(PAUSE_MAX)),
+            false => thread::sleep(ahead.min(PAUSE_MAX)),
         }
     }
 

@@ -6,7 +6,11 @@
 //! | `forebay-index`, `forebay-compact` | `indexer` |
 //! | `forebay-gc` | `gc`, unless the options say that nothing is collected |
 //!
+//! They work in short slices (`slice`): what they do is seldom urgent to the microsecond, and writers' waits are counted in those.
+//!
 //! A thread that panics is started again, and nobody waits for it in vain: writers are told, or released.
+
+mod slice;
 
 use super::{Shared, Store};
 use crate::{
@@ -51,6 +55,8 @@ impl Store {
     fn start_thread(&mut self, name: &'static str, run: fn(&Shared)) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let guarded = move || {
+            // Without them writers wait longer now and then, no more.
+            let _ = slice::shorten();
             while catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() && !shared.stopping() {
                 shared.report_panic(name);
                 thread::sleep(RESTART);
