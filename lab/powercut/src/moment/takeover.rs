@@ -13,21 +13,21 @@ macro_rules! takeover {
             Moment::new(
                 "takeover: a dead member's lines found, none void",
                 "bury:found",
-                (1, 2),
+                (1, 1),
                 Then::Cut,
             )
             .once_dead(&[("shared:reserved", $times)]),
             Moment::new(
                 "takeover: a dead member's lines void, not published",
                 "bury:voided",
-                (1, 2),
+                (1, 1),
                 Then::Cut,
             )
             .once_dead(&[("shared:written", $times)]),
             Moment::new(
                 "takeover: a dead member's file locked, its write unlogged",
                 "files:bury-locked",
-                (1, 2),
+                (1, 1),
                 Then::Cut,
             )
             .once_dead(&[("files:unlogged", $times)]),
@@ -70,14 +70,14 @@ macro_rules! takeover {
             Moment::new(
                 "takeover: a dead member's lines published",
                 "bury:gone",
-                (1, 2),
+                (1, 1),
                 Then::GoOn,
             )
             .once_dead(&[("shared:claimed", $times)]),
             Moment::new(
                 "takeover: a dead member's file synced, its lock not free",
                 "files:bury-synced",
-                (1, 2),
+                (1, 1),
                 Then::Cut,
             )
             .once_dead(&[("shared:written", $times)]),
@@ -106,7 +106,7 @@ macro_rules! takeover {
             Moment::new(
                 "takeover: a dead member's file noted as written, not synced",
                 "files:bury-logged",
-                (1, 2),
+                (1, 1),
                 Then::Cut,
             )
             .once_dead(&[("files:unlogged", $times)]),
