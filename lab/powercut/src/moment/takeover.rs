@@ -82,12 +82,12 @@ macro_rules! takeover {
             )
             .once_dead(&[("shared:written", $times)]),
             Moment::new(
-                "orphans: files synced, the lane not settled",
+                "orphans of a supervisor dead in a rotation: files synced, the lane not settled",
                 "orphan:synced",
                 (1, 1),
                 Then::Cut,
             )
-            .once_dead(&[("pool:release-entry", (1, 3))]),
+            .once_dead(&[("prepare:header", (2, 4))]),
             Moment::new(
                 "rotation, a member dead in the segment: ended by the supervisor",
                 "seal:turned",
@@ -142,7 +142,7 @@ macro_rules! takeover {
             Moment::new(
                 "rotation, a member dead in it: the supervisor dead, files not synced",
                 "orphan:sync",
-                (1, 3),
+                (1, 1),
                 Then::Cut,
             )
             .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
