@@ -7,7 +7,7 @@ use crate::disk::Random;
 pub use lists::*;
 
 /// A moment that a failpoint announces on the guest's console.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// In words.
     pub name: &'static str,

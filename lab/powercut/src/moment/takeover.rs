@@ -54,13 +54,6 @@ macro_rules! takeover {
             .once_dead(&[("shared:claimed", $times)])
             .behind("bury:found"),
             Moment::new(
-                "orphans: dead in the supervisor's hands, none of it void",
-                "orphan:sync",
-                (1, 1),
-                Then::Cut,
-            )
-            .once_dead(&[("shared:reserved", $times), ("bury:found", (1, 1))]),
-            Moment::new(
                 "takeover: a dead member never void, until nothing goes on",
                 "bury:found",
                 (1, 1),
@@ -132,20 +125,6 @@ macro_rules! takeover {
             )
             .once_dead(&[("shared:reserved", $times)])
             .behind("bury:found"),
-            Moment::new(
-                "orphans: dead in the supervisor's hands, void, not published",
-                "orphan:settled",
-                (1, 1),
-                Then::Cut,
-            )
-            .once_dead(&[("shared:written", $times), ("bury:voided", (1, 1))]),
-            Moment::new(
-                "rotation, a member dead in it: the supervisor dead, files not synced",
-                "orphan:sync",
-                (1, 1),
-                Then::Cut,
-            )
-            .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
         ]
     };
 }
@@ -154,3 +133,29 @@ pub const POSTGRES: &[Moment] = takeover!((8, 60));
 /// It is one process, which writes while it starts.
 pub const MARIADB: &[Moment] = takeover!((40, 160));
 pub const SQLITE_PROCESSES: &[Moment] = takeover!((10, 120));
+
+/// The supervisor dies as well, when it finds what a dead member had reserved, and others of its members go on. Not of a database whose processes all end
+/// with one of them: then no member is left that could sync what the lane holds, and a recovery refuses to write over what was written plainly since.
+pub const BOTH_DEAD: [Moment; 3] = [
+    Moment::new(
+        "orphans: dead in the supervisor's hands, none of it void",
+        "orphan:sync",
+        (1, 1),
+        Then::Cut,
+    )
+    .once_dead(&[("shared:reserved", (10, 120)), ("bury:found", (1, 1))]),
+    Moment::new(
+        "orphans: dead in the supervisor's hands, void, not published",
+        "orphan:settled",
+        (1, 1),
+        Then::Cut,
+    )
+    .once_dead(&[("shared:written", (10, 120)), ("bury:voided", (1, 1))]),
+    Moment::new(
+        "rotation, a member dead in it: the supervisor dead, files not synced",
+        "orphan:sync",
+        (1, 1),
+        Then::Cut,
+    )
+    .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
+];
