@@ -150,7 +150,7 @@ fn round(end: End, seed: u64) {
         said.len(),
         said.values().map(Vec::len).sum::<usize>(),
         fs::read_to_string(sandbox.file("said")).unwrap(),
-        String::from_utf8_lossy(&recovered.stderr)
+        String::from_utf8_lossy(&[recovered.stderr, recovered.stdout].concat())
     );
     assert!(said.len() >= LIVES_BEFORE, "hardly any process lived");
     let dir: &Path = &dir;
