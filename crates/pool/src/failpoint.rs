@@ -121,7 +121,10 @@ pub fn announce(name: &str) {
 }
 
 fn stand_still(then: Then) {
-    while then != Then::GoOn {
+    if then == Then::GoOn {
+        return;
+    }
+    loop {
         let hour = Timespec {
             tv_sec: 3600,
             tv_nsec: 0,
