@@ -46,7 +46,7 @@ test: ## Run everything that must pass: lint, all tests, the pool as aarch64 if 
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	cargo test --workspace --no-fail-fast $(LOCKED)
-	FOREBAY_TEST_POOLS=disk cargo test --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_redis \
+	FOREBAY_TEST_POOLS=disk cargo test --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
 	python3 -m unittest -q suites.selftest
 	@$(MAKE) --no-print-directory powercut-quick

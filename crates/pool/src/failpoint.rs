@@ -1,63 +1,111 @@
 //! For the power-cut lab (feature `failpoints`, never in a normal build): moments that announce themselves, and deliberate faults.
 //!
 //! `FOREBAY_FAILPOINT=NAME=N` announces the failpoint NAME when it is passed the N-th time in a process, by a line on `/dev/console`, and
-//! the thread that passed it, and every one that passes it later, stands still for ever; with `NAME=N:go` they go on. `FOREBAY_BROKEN=NAME` breaks what [`fault_enabled!`](crate::broken)
-//! names. Nothing here calls the C library for files: it runs inside the library that hooks it.
+//! the thread that passed it, and every one that passes it later, stands still for ever; with `NAME=N:go` they go on. With `NAME=N:die` the process is
+//! killed there, and nothing is announced: so a member dies for others to go on without it, and so does each one that comes in its place. With
+//! `@OTHER` behind it, passes count once the process has passed OTHER. Several are separated by commas. `FOREBAY_BROKEN=NAME` breaks what
+//! [`fault_enabled!`](crate::broken) names. Nothing here calls the C library for files: it runs inside the library that hooks it.
 
 use rustix::{
     fs::{Mode, OFlags},
+    process::Signal,
     thread::Timespec,
 };
 use std::sync::{
     OnceLock,
-    atomic::{AtomicI64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
-/// What the environment asks for.
+/// What happens at the pass that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    StandStill,
+    GoOn,
+    Die,
+}
+
+/// A failpoint that the environment asks for.
+#[derive(Debug)]
 struct Armed {
     name: String,
-    go_on: bool,
+    then: Then,
+    /// Its passes count once this one was passed.
+    after: Option<String>,
+    counts: AtomicBool,
     /// Passes until it is the one; below 1 afterwards.
     left: AtomicI64,
 }
 
-fn armed() -> Option<&'static Armed> {
-    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
-    ARMED
-        .get_or_init(|| {
-            let text = std::env::var("FOREBAY_FAILPOINT").ok()?;
-            let (name, count) = text.split_once('=')?;
-            let (count, go_on) = match count.strip_suffix(":go") {
-                Some(count) => (count, true),
-                None => (count, false),
-            };
-            Some(Armed {
-                name: name.to_owned(),
-                go_on,
-                left: AtomicI64::new(count.parse().ok()?),
-            })
+impl Armed {
+    /// `NAME=N`, with `:go` or `:die` and with `@OTHER` behind it or without.
+    fn parse(text: &str) -> Option<Self> {
+        let (text, after) = match text.split_once('@') {
+            Some((text, after)) => (text, Some(after.to_owned())),
+            None => (text, None),
+        };
+        let (name, count) = text.split_once('=')?;
+        let (count, then) = match count.split_once(':') {
+            Some((count, "go")) => (count, Then::GoOn),
+            Some((count, "die")) => (count, Then::Die),
+            Some(_) => return None,
+            None => (count, Then::StandStill),
+        };
+        Some(Self {
+            name: name.to_owned(),
+            then,
+            counts: AtomicBool::new(after.is_none()),
+            after,
+            left: AtomicI64::new(count.parse().ok()?),
         })
-        .as_ref()
+    }
+
+    /// A failpoint is passed: true if this is the pass that was asked for.
+    fn is_due(&self, name: &str) -> bool {
+        if self.after.as_deref() == Some(name) {
+            self.counts.store(true, Relaxed);
+        }
+        self.name == name && self.counts.load(Relaxed) && self.left.fetch_sub(1, Relaxed) == 1
+    }
+
+    fn is_over(&self, name: &str) -> bool {
+        self.name == name && self.left.load(Relaxed) < 1
+    }
 }
 
-/// True if this is the pass that was asked for.
+fn armed() -> &'static [Armed] {
+    static ARMED: OnceLock<Vec<Armed>> = OnceLock::new();
+    ARMED.get_or_init(|| {
+        let text = std::env::var("FOREBAY_FAILPOINT").unwrap_or_default();
+        text.split(',').filter_map(Armed::parse).collect()
+    })
+}
+
+/// True if this is the pass that was asked for: what the caller breaks off there ends with [`announce`].
 #[must_use]
 pub fn hit(name: &str) -> bool {
-    armed().is_some_and(|armed| armed.name == name && armed.left.fetch_sub(1, Relaxed) == 1)
+    // Each is to count it.
+    let due = armed().iter().filter(|armed| armed.is_due(name)).count();
+    due > 0
 }
 
 /// Passes a failpoint.
 pub fn pass(name: &str) {
     if hit(name) {
         announce(name);
-    } else if armed().is_some_and(|armed| armed.name == name && armed.left.load(Relaxed) < 1) {
-        stand_still();
+    } else if let Some(armed) = armed().iter().find(|armed| armed.is_over(name)) {
+        stand_still(armed.then);
     }
 }
 
-/// Says so on the console, and stands still unless it is to go on.
+/// Says so on the console, and stands still unless it is to go on; or dies.
 pub fn announce(name: &str) {
-    let line = format!("LAB failpoint {name}\n");
+    let over = armed().iter().find(|armed| armed.is_over(name));
+    let then = over.map_or(Then::GoOn, |armed| armed.then);
+    let line = match then {
+        // Not what the lab waits for.
+        Then::Die => format!("LAB death at {name}\n"),
+        _ => format!("LAB failpoint {name}\n"),
+    };
     if let Ok(console) = rustix::fs::open(
         "/dev/console",
         OFlags::WRONLY | OFlags::CLOEXEC,
@@ -66,11 +114,17 @@ pub fn announce(name: &str) {
         // Without a console nobody waits for it.
         let _ = rustix::io::write(&console, line.as_bytes());
     }
-    stand_still();
+    if then == Then::Die {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    }
+    stand_still(then);
 }
 
-fn stand_still() {
-    while !armed().is_some_and(|armed| armed.go_on) {
+fn stand_still(then: Then) {
+    if then == Then::GoOn {
+        return;
+    }
+    loop {
         let hour = Timespec {
             tv_sec: 3600,
             tv_nsec: 0,
@@ -88,4 +142,29 @@ pub fn is_broken(name: &str) -> bool {
         .get_or_init(|| std::env::var("FOREBAY_BROKEN").ok())
         .as_deref()
         == Some(name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failpoint_says_when_it_counts_and_what_happens_there() {
+        let armed = Armed::parse("shared:reserved=2:die").unwrap();
+        assert_eq!(armed.then, Then::Die);
+        let due = ["shared:reserved", "shared:written", "shared:reserved"];
+        assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
+        assert!(armed.is_over("shared:reserved") && !armed.is_due("shared:reserved"));
+
+        let armed = Armed::parse("prepare:next=1@bury:filled").unwrap();
+        assert_eq!(armed.then, Then::StandStill);
+        let due = ["prepare:next", "bury:filled", "prepare:next"];
+        assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
+
+        assert_eq!(Armed::parse("a=1:go").unwrap().then, Then::GoOn);
+        for wrong in ["", "a", "a=", "a=1:away"] {
+            assert!(Armed::parse(wrong).is_none(), "{wrong}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 /* SQLite by several processes: each change is made by one of WRITERS, which take turns, and read by this one. A writer ends after TURNS changes, and
  * another begins, so that processes open and leave the database while others have it open. A writer is this program again, since a process that was
- * forked must not go on with SQLite's state; it gets changes on its standard input, and answers with a byte when they are durable. */
+ * forked must not go on with SQLite's state; it gets changes on its standard input, and answers with a byte when they are durable. Where writers are made
+ * to die, another one makes the change again: it is the same after that whether it was made before or not. */
 #define engine_open sqlite_open
 #define engine_apply sqlite_apply
 #include "sqlite.c"
@@ -72,7 +73,11 @@ static void write_changes(void) {
     }
 }
 
-static void begin(struct writer *writer) {
+/* Writers are made to die, by a failpoint. */
+static int dies(void) { return getenv("LAB_DIES") != NULL; }
+
+/* 0 if it died before it had the database open. */
+static int try_begin(struct writer *writer) {
     int changes[2], answers[2];
     /* Closed in the next writer: each sees the end of its own. */
     if (pipe(changes) != 0 || pipe(answers) != 0)
@@ -94,15 +99,33 @@ static void begin(struct writer *writer) {
     writer->changes = fdopen(changes[1], "w");
     writer->answers = fdopen(answers[0], "r");
     writer->turns = 0;
-    if (writer->changes == NULL || writer->answers == NULL || fgetc(writer->answers) != '+')
+    if (writer->changes == NULL || writer->answers == NULL)
         die("writer", "does not begin");
+    return fgetc(writer->answers) == '+';
+}
+
+/* It is dead, and nobody else ends it. */
+static void clear_away(struct writer *writer) {
+    int status;
+    fclose(writer->changes);
+    fclose(writer->answers);
+    if (waitpid(writer->process, &status, 0) != writer->process || !WIFSIGNALED(status))
+        die("writer", "ended without having died");
+}
+
+static void begin(struct writer *writer) {
+    while (!try_begin(writer)) {
+        if (!dies())
+            die("writer", "does not begin");
+        clear_away(writer);
+    }
 }
 
 static void end(struct writer *writer) {
     fclose(writer->changes);
     fclose(writer->answers);
     int status;
-    if (waitpid(writer->process, &status, 0) != writer->process || status != 0)
+    if (waitpid(writer->process, &status, 0) != writer->process || (status != 0 && !(dies() && WIFSIGNALED(status))))
         die("writer", "did not end well");
 }
 
@@ -118,6 +141,16 @@ void engine_open(const char *in) {
         begin(&writers[i]);
 }
 
+/* 0 if the writer is dead. */
+static int try_apply(struct writer *writer, const struct change *changes, size_t count) {
+    fwrite(&count, sizeof count, 1, writer->changes);
+    for (size_t i = 0; i < count; i++) {
+        put_text(writer->changes, changes[i].key, changes[i].key_length);
+        put_text(writer->changes, changes[i].value, changes[i].value_length);
+    }
+    return fflush(writer->changes) == 0 && fgetc(writer->answers) == '+';
+}
+
 void engine_apply(const struct change *changes, size_t count) {
     struct writer *writer = &writers[turn++ % WRITERS];
     if (writer->turns == TURNS) {
@@ -125,11 +158,10 @@ void engine_apply(const struct change *changes, size_t count) {
         begin(writer);
     }
     writer->turns++;
-    fwrite(&count, sizeof count, 1, writer->changes);
-    for (size_t i = 0; i < count; i++) {
-        put_text(writer->changes, changes[i].key, changes[i].key_length);
-        put_text(writer->changes, changes[i].value, changes[i].value_length);
+    while (!try_apply(writer, changes, count)) {
+        if (!dies())
+            die("writer", "did not answer");
+        clear_away(writer);
+        begin(writer);
     }
-    if (fflush(writer->changes) != 0 || fgetc(writer->answers) != '+')
-        die("writer", "did not answer");
 }

@@ -4,6 +4,9 @@ redis() {
     "$@" --port 6379 --bind 10.0.2.15 127.0.0.1 --protected-mode no --daemonize no --dir /data --save "" \
         --appendonly yes --auto-aof-rewrite-min-size 200kb --loglevel warning
 }
+# Processes are made to die, by a failpoint.
+dies() { [ -n "${LAB_DIES:-}" ]; }
+case ${FOREBAY_FAILPOINT:-} in *:die*) export LAB_DIES=yes ;; esac
 # Its data directory comes out of an archive, whole or not at all.
 mariadb_data() {
     if [ ! -d /data/mariadb ]; then
@@ -18,9 +21,14 @@ mariadb() {
     check=$1
     shift
     # shellcheck disable=SC2086 # several options
-    "$@" mariadbd --no-defaults --user=root --datadir=/data/mariadb/data --socket=/run/mariadb --pid-file=/run/mariadb.pid \
-        --skip-networking --log-bin=changes --innodb-log-file-size=4M --aria-pagecache-buffer-size=8M \
-        ${MARIADB_BUFFERS:---innodb-buffer-pool-size=24M} ${MARIADB_SYNC:---sync-binlog=1} > /run/mariadb.out 2>&1 &
+    while :; do
+        "$@" mariadbd --no-defaults --user=root --datadir=/data/mariadb/data --socket=/run/mariadb --pid-file=/run/mariadb.pid \
+            --skip-networking --log-bin=changes --innodb-log-file-size=4M --aria-pagecache-buffer-size=8M \
+            ${MARIADB_BUFFERS:---innodb-buffer-pool-size=24M} ${MARIADB_SYNC:---sync-binlog=1} >> /run/mariadb.out 2>&1
+        dies || break
+        # What stands before it may have died alone.
+        while pidof mariadbd > /run/pids; do sleep 1; done
+    done &
     lab-server "${MARIADB_CLIENT:-mariadb}" /run/mariadb "$check" || { tail -n 30 /run/mariadb.out; return 1; }
 }
 # Every page of the files that match has its checksum: none is torn.
@@ -88,6 +96,8 @@ postgres() {
     lab-server postgres /run/postgres/.s.PGSQL.5432 "$check" || tail -n 30 /run/postgres.out
 }
 under() { forebay run --pool "$POOL" "$@"; }
+# As long as there are orphans.
+linger() { ! dies || while pidof "$1" > /run/pids; do sleep 1; done; }
 mkdir -p /data/db
 case $1 in
 redis | redis-released-early | redis-no-checksum | redis-not-committed | redis-not-flushed) redis under -- redis-server --appendfsync always ;;
@@ -113,7 +123,10 @@ postgres) postgres verify forebay run --pool "$POOL" -- ;;
 postgres-plain) postgres verify env ;;
 postgres-no-sync) POSTGRES_SYNC='-c synchronous_commit=off -c wal_writer_delay=10s' postgres trust env ;;
 postgres-eatmydata) postgres trust env LD_PRELOAD=/lab/libeatmydata.so ;;
-sqlite-processes) under --profile sqlite -- sqlite-processes-server /data/db ;;
+sqlite-processes)
+    under --profile sqlite -- sqlite-processes-server /data/db
+    linger sqlite-processes-server
+    ;;
 sqlite-processes-eatmydata) LD_PRELOAD=/lab/libeatmydata.so sqlite-processes-server /data/db ;;
 logs | logs-unregistered) under --profile generic --absorb '*.log' -- lab-server logs /data/db ;;
 logs-plain) lab-server logs /data/db ;;

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 struct Aim {
     moment: Option<&'static Moment>,
     times: u64,
+    /// What decides when processes die before.
+    draw: u64,
 }
 
 /// Cycles that were cut and not compared yet, and the state of the chain.
@@ -76,7 +78,8 @@ impl<'a> Chain<'a> {
             false => &[],
         };
         // Commits come first: there are few of them.
-        let all = commits.iter().chain(self.workload.moments);
+        let all = commits.iter().chain(self.workload.takeover);
+        let all = all.chain(self.workload.moments);
         let wanted = |moment: &&Moment| moment.name.contains(&self.lab.moments);
         let moments: Vec<&'static Moment> = all.filter(wanted).collect();
         let aimed = self.lab.can_aim()
@@ -85,16 +88,17 @@ impl<'a> Chain<'a> {
         let moment = aimed.then(|| moments[((first + number / 2) % moments.len() as u64) as usize]);
         Aim {
             moment,
-            times: moment.map_or(0, |moment| {
-                let (first, last) = moment.times;
-                first + self.random.below(last + 1 - first)
-            }),
+            times: moment.map_or(0, |moment| moment::drawn(moment.times, &mut self.random)),
+            draw: match moment.is_some_and(|moment| !moment.deaths.is_empty()) {
+                true => self.random.next(),
+                false => 0,
+            },
         }
     }
 
     fn boot(&mut self, aim: Option<Aim>) -> Result<Machine, Failure> {
         let mut parameters = format!("lab.action={}", self.workload.name);
-        let moment = aim.and_then(|aim| Some((aim.moment?, aim.times)));
+        let moment = aim.and_then(|aim| Some((aim.moment?, aim)));
         if self.workload.flash {
             let draw = self.random.next();
             let route = match moment.map(|(moment, _)| moment.then) {
@@ -107,9 +111,9 @@ impl<'a> Chain<'a> {
                 parameters += " lab.recovering=yes";
             }
         }
-        if let Some((moment, times)) = moment {
-            let go_on = if moment.then == Then::GoOn { ":go" } else { "" };
-            parameters += &format!(" lab.failpoint={}={times}{go_on}", moment.failpoint);
+        if let Some((moment, aim)) = moment {
+            let armed = moment.armed(aim.times, &mut Random(aim.draw));
+            parameters += &format!(" lab.failpoint={armed}");
         }
         if let Some(broken) = self.workload.broken {
             parameters += &format!(" lab.broken={broken}");
@@ -253,6 +257,8 @@ impl<'a> Chain<'a> {
         };
         match client.read_all(self.ledger.keys()) {
             Ok(found) => cycle.verdict = self.ledger.compare(&found),
+            // It came meanwhile, and what was asked for waits behind it.
+            Err(_) if announced(&machine.console()) => return Ok(None),
             Err(why) => {
                 let said = machine.console();
                 cycle.unusable = Some(format!("{why}; the guest said:\n{}", said.trim_end()));
@@ -284,7 +290,8 @@ impl<'a> Chain<'a> {
         // Its queue is to turn.
         let longer = if self.workload.flash { 4 } else { 1 };
         let random = Duration::from_millis(300 + self.random.below(4000)) * longer;
-        let moment_max = MOMENT_MAX * longer;
+        let dies = aim.moment.is_some_and(|moment| !moment.deaths.is_empty());
+        let moment_max = MOMENT_MAX * longer * if dies { 2 } else { 1 };
         let after = Duration::from_millis(self.random.below(AFTER_MS));
         let aimed = aim.moment.filter(|_| !recovers(aim));
         let begun = Instant::now();

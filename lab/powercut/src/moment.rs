@@ -1,11 +1,13 @@
 //! Moments at which the power is cut: passages in Forebay's code that announce themselves. `lists` has those of each workload.
 
 mod lists;
+pub mod takeover;
 
+use crate::disk::Random;
 pub use lists::*;
 
 /// A moment that a failpoint announces on the guest's console.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// In words.
     pub name: &'static str,
@@ -14,7 +16,14 @@ pub struct Moment {
     /// It is one of these times that the failpoint is passed, the first and the last.
     pub times: (u64, u64),
     pub then: Then,
+    /// Processes die before: at failpoints, and the first and the last time of each in a process.
+    pub deaths: &'static [Death],
+    /// Passes of the failpoint count once a process has passed this one.
+    pub after: Option<&'static str>,
 }
+
+/// A failpoint at which each process dies that passes it so often, one of these times.
+pub type Death = (&'static str, (u64, u64));
 
 /// What happens between the announcement and the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +54,42 @@ impl Moment {
             failpoint,
             times,
             then,
+            deaths: &[],
+            after: None,
         }
     }
+
+    /// The same, once processes have died.
+    const fn once_dead(self, deaths: &'static [Death]) -> Self {
+        Self { deaths, ..self }
+    }
+
+    /// The same, in the process that has passed this failpoint.
+    const fn behind(self, failpoint: &'static str) -> Self {
+        Self {
+            after: Some(failpoint),
+            ..self
+        }
+    }
+
+    /// What Forebay is told: the deaths, as `random` draws them, and the failpoint, which is announced when it is passed for this time.
+    pub fn armed(&self, time: u64, random: &mut Random) -> String {
+        let mut armed = String::new();
+        for (failpoint, times) in self.deaths {
+            armed += &format!("{failpoint}={}:die,", drawn(*times, random));
+        }
+        let go_on = if self.then == Then::GoOn { ":go" } else { "" };
+        armed += &format!("{}={time}{go_on}", self.failpoint);
+        if let Some(after) = self.after {
+            armed += &format!("@{after}");
+        }
+        armed
+    }
+}
+
+/// One of these times, the first and the last among them.
+pub fn drawn((first, last): (u64, u64), random: &mut Random) -> u64 {
+    first + random.below(last + 1 - first)
 }
 
 pub const TORN: Moment = Moment::new("an append, torn", "pool:append-torn", (1, 400), Then::Cut);

@@ -6,7 +6,7 @@ use crate::{
     ledger::Shape,
     moment::{
         LOGS, MARIADB, Moment, POSTGRES, REDIS, RELEASE_EARLY, ROCKSDB, SQLITE, SQLITE_JOURNAL,
-        SQLITE_PROCESSES, STORE, TORN_ONLY, UNREGISTERED,
+        SQLITE_PROCESSES, STORE, TORN_ONLY, UNREGISTERED, takeover,
     },
 };
 
@@ -23,6 +23,8 @@ pub struct Workload {
     pub broken: Option<&'static str>,
     /// Hard moments. A workload with some is cut at one of them in every second cycle.
     pub moments: &'static [Moment],
+    /// Those at which others take over what a dead process had. They come before the others.
+    pub takeover: &'static [Moment],
     /// It has no use for random cuts.
     pub only_aimed: bool,
     /// The pool has to be on a disk.
@@ -81,6 +83,7 @@ const PLAIN: Workload = Workload {
     expected: Expected::NoLoss,
     broken: None,
     moments: &[],
+    takeover: &[],
     only_aimed: false,
     on_disk: false,
     beside: None,
@@ -138,6 +141,7 @@ pub const WORKLOADS: [Workload; 11] = [
         name: "mariadb",
         shape: FEW,
         moments: MARIADB,
+        takeover: takeover::MARIADB,
         beside: Some(Beside::MariaDb),
         ..PLAIN
     },
@@ -145,6 +149,7 @@ pub const WORKLOADS: [Workload; 11] = [
         name: "postgres",
         shape: FEW,
         moments: POSTGRES,
+        takeover: takeover::POSTGRES,
         beside: Some(Beside::Postgres),
         ..PLAIN
     },
@@ -156,6 +161,7 @@ pub const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "sqlite-processes",
         moments: SQLITE_PROCESSES,
+        takeover: takeover::SQLITE_PROCESSES,
         ..PLAIN
     },
 ];
@@ -346,8 +352,12 @@ mod tests {
             }
         }
         for workload in WORKLOADS.iter().chain(&CONTROLS) {
-            let moments = workload.moments.iter().chain(COMMIT);
-            let names = moments.map(|moment| moment.failpoint);
+            let moments = workload.moments.iter().chain(workload.takeover);
+            let moments = moments.chain(COMMIT);
+            let names = moments.flat_map(|moment| {
+                let deaths = moment.deaths.iter().map(|(name, _)| *name);
+                deaths.chain(moment.after).chain([moment.failpoint])
+            });
             for name in names.chain(workload.broken) {
                 assert!(code.contains(&format!("(\"{name}\")")), "{name}");
             }

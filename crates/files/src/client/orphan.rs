@@ -62,6 +62,7 @@ impl Session {
                 .compare_exchange(0, id(), AcqRel, Acquire);
             match other {
                 Ok(_) => {
+                    forebay_pool::failpoint!("orphan:closed");
                     self.sync_all();
                     self.page.set_settled();
                 }
@@ -111,6 +112,7 @@ impl Session {
             if file.named_in().is_none() {
                 continue;
             }
+            forebay_pool::failpoint!("orphan:sync");
             let synced = match file.error().is_some() {
                 true => self.write_again(number),
                 false => self.sync_one(number),
@@ -134,6 +136,7 @@ impl Session {
             // The pool's descriptor may have another number than the last time, and another file its number.
             let stays = own::connection();
             self.lane.moved(stays.pool());
+            forebay_pool::failpoint!("orphan:synced");
             let settled = match all {
                 true => self.lane.settle(),
                 false => Ok(()),
@@ -150,6 +153,7 @@ impl Session {
             Ok(()) => all,
             Err(unwritten) => self.mark_void(&unwritten),
         };
+        forebay_pool::failpoint!("orphan:settled");
         if !told {
             self.outlast_the_lane();
         }

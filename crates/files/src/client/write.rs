@@ -92,6 +92,7 @@ pub fn write(
         if written == 0 {
             return Ok(0);
         }
+        forebay_pool::failpoint!("files:unlogged");
         match place(raw, entry, offset, flags, written) {
             Ok(at) => match tail::log_write(&mut held, at, parts, written) {
                 Ok(()) => {

@@ -354,12 +354,14 @@ impl Run {
             if !file.lock.is_held_by(member) {
                 continue;
             }
+            forebay_pool::failpoint!("files:bury-locked");
             // It may be where the next write comes back to.
             file.last_write.forget();
             if self.sync_unlogged(shared, number).is_err() {
                 // Each sync of it is a real one, or fails, until it is plain.
                 file.stray(file.stamp().generation);
             }
+            forebay_pool::failpoint!("files:bury-synced");
             file.set_resizing(None);
             file.lock.free();
         }
@@ -391,6 +393,7 @@ impl Run {
         // It has moved the file's time. The record is made in any case: what the drain syncs are files that have one.
         file.touched.store(0, Relaxed);
         self.log().touched(number, sys::modified(&stat))?;
+        forebay_pool::failpoint!("files:bury-logged");
         let deadline = Instant::now() + UNLOGGED_WAIT;
         loop {
             match self.flush(shared, deadline) {

@@ -61,10 +61,16 @@ impl SharedLane {
         let state = self.state();
         let segments = control.segments();
         step!("bury:holes");
+        if !holes.is_empty() {
+            crate::failpoint!("bury:found");
+        }
         let filled = (holes.iter()).all(|hole| self.fill(&segments, *hole));
         step!("bury:filled");
         state.finished.advance(state);
         step!("bury:advanced");
+        if !holes.is_empty() {
+            crate::failpoint!("bury:gone");
+        }
         state.finished.forget_below(self.us.published());
         control.has_holes = !filled;
         filled

@@ -206,6 +206,7 @@ impl SharedLane {
                 break (lsn, limit);
             }
         };
+        crate::failpoint!("seal:turned");
         // Not claimed: only the owner looks at claims, under this lock. It does not wait for members, who may wait for it.
         let hole = (from, first(limit));
         control.has_holes |= !self.fill(&control.segments(), hole);

@@ -2,7 +2,7 @@
 
 use super::{
     DRAIN, DRAINED, FULL, Moment, REGISTER, REGISTERED, RELEASE, RELEASED, RENAME, RENAMED, REPLAY,
-    REPLAYED, RESERVED, SEAL, TORN, TURN, TURNED, Then, UNLINK, WRITTEN,
+    REPLAYED, RESERVED, SEAL, TORN, TURN, TURNED, Then, UNLINK, WRITTEN, takeover::BOTH_DEAD,
 };
 
 /// Of every workload whose pool is on a disk.
@@ -181,6 +181,9 @@ pub const POSTGRES: &[Moment] = &[
 
 /// As [`SQLITE`], with several processes that write to the file in turn.
 pub const SQLITE_PROCESSES: &[Moment] = &[
+    BOTH_DEAD[0],
+    BOTH_DEAD[1],
+    BOTH_DEAD[2],
     DRAIN,
     REPLAY,
     FULL,

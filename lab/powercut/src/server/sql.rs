@@ -4,13 +4,14 @@ use crate::{Change, Engine, Failure};
 use forebay_bench::sql::{Client, Columns};
 use std::{
     cell::RefCell,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 /// How long the server may take to begin, in an emulated machine and with a recovery.
 const PATIENCE: Duration = Duration::from_secs(150);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How a server's SQL has what the lab says.
 pub trait Dialect: Client {
@@ -40,6 +41,9 @@ pub trait Dialect: Client {
 /// A connection to the server.
 pub struct Sql<C> {
     connection: RefCell<C>,
+    socket: PathBuf,
+    /// The server's processes are made to die, by a failpoint, and others come in their place.
+    dies: bool,
     /// Transactions so far.
     count: u64,
 }
@@ -47,23 +51,77 @@ pub struct Sql<C> {
 impl<C: Dialect> Sql<C> {
     /// Waits for the server with this socket, and checks what it has, if `verify` says so.
     pub fn open(socket: &Path, verify: bool) -> Result<Self, Failure> {
-        let begun = Instant::now();
-        let mut connection = loop {
-            match C::connect(socket) {
-                Ok(connection) => break connection,
-                Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
-                Err(_) => thread::sleep(Duration::from_millis(50)),
-            }
+        let mut server = Self {
+            connection: RefCell::new(connect(socket)?),
+            socket: socket.to_owned(),
+            dies: std::env::var_os("LAB_DIES").is_some(),
+            count: 0,
         };
-        let rows = connection.query("SELECT n FROM lab.transactions")?;
-        let count = text(&rows, 0, 0).parse()?;
+        server.count = server.transactions()?;
         if verify {
-            connection.check(count)?;
+            // Of one that dies meanwhile nothing has been shown.
+            while let Err(e) = server.connection.get_mut().check(server.count) {
+                if !server.dies || server.connection.get_mut().query("SELECT 1").is_ok() {
+                    return Err(e);
+                }
+                *server.connection.get_mut() = connect(socket)?;
+            }
         }
-        Ok(Self {
-            connection: RefCell::new(connection),
-            count,
-        })
+        Ok(server)
+    }
+
+    /// How many transactions the database has.
+    fn transactions(&self) -> Result<u64, Failure> {
+        let rows = self.query("SELECT n FROM lab.transactions")?;
+        Ok(text(&rows, 0, 0).parse()?)
+    }
+
+    /// Asks, and asks again if the server dies.
+    fn query(&self, question: &str) -> Result<Vec<Columns>, Failure> {
+        let begun = Instant::now();
+        loop {
+            match self.connection.borrow_mut().query(question) {
+                Err(_) if self.dies && begun.elapsed() < PATIENCE => {}
+                done => return Ok(done?),
+            }
+            thread::sleep(PAUSE);
+            self.connection.replace(connect(&self.socket)?);
+        }
+    }
+
+    /// Carries out the transaction of this number. If the server dies of it, the next one either has it or not, and all before it.
+    fn carry_out(&self, number: u64, statements: &str) -> Result<(), Failure> {
+        let begun = Instant::now();
+        loop {
+            match self.connection.borrow_mut().query(statements) {
+                Err(_) if self.dies && begun.elapsed() < PATIENCE => {}
+                done => return Ok(done.map(drop)?),
+            }
+            self.connection.replace(connect(&self.socket)?);
+            match self.transactions()? {
+                found if found == number => return Ok(()),
+                found if found + 1 == number => {}
+                found => {
+                    return Err(format!(
+                        "LOST without a power cut: a process died, and of {} transactions that were acknowledged {found} are there",
+                        number - 1
+                    )
+                    .into());
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the server.
+fn connect<C: Client>(socket: &Path) -> Result<C, Failure> {
+    let begun = Instant::now();
+    loop {
+        match C::connect(socket) {
+            Ok(connection) => return Ok(connection),
+            Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+            Err(_) => thread::sleep(PAUSE),
+        }
     }
 }
 
@@ -78,7 +136,7 @@ impl<C: Dialect> Sql<C> {
 impl<C: Dialect> Engine for Sql<C> {
     fn apply(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
         if let Some(before) = C::before(self.count + 1) {
-            self.connection.get_mut().query(&before)?;
+            self.query(&before)?;
         }
         let mut statements = "BEGIN".to_owned();
         for (key, value) in changes {
@@ -93,22 +151,18 @@ impl<C: Dialect> Engine for Sql<C> {
         let count = self.count;
         statements += &C::beside(count);
         statements += &format!("; UPDATE lab.transactions SET n = {count}; COMMIT");
-        self.connection.get_mut().query(&statements)?;
-        Ok(())
+        self.carry_out(count, &statements)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let question = format!("SELECT v FROM lab.kv WHERE k = {}", C::literal(key));
-        let mut rows = self.connection.borrow_mut().query(&question)?;
+        let mut rows = self.query(&question)?;
         let value = rows.pop().and_then(|mut row| row.pop()).flatten();
         value.map(C::value).transpose()
     }
 
     fn count(&self) -> Result<u64, Failure> {
-        let rows = self
-            .connection
-            .borrow_mut()
-            .query("SELECT COUNT(*) FROM lab.kv")?;
+        let rows = self.query("SELECT COUNT(*) FROM lab.kv")?;
         Ok(text(&rows, 0, 0).parse()?)
     }
 }
