@@ -98,6 +98,12 @@ impl World {
         launch.environment = vec![("FOREBAY_RUN_DIR".into(), sandbox.file("run").into())];
         let mut world = Self { sandbox, launch };
         world.launch.wrapper = world.wrapper(&["--flash-size", FLASH]);
+        // Flash and files are on one disk here: by itself the cache would find that flash does not pay.
+        fs::write(
+            world.launch.dir.join("flash.settings"),
+            r#"{"policy":"back"}"#,
+        )
+        .unwrap();
         Some(world)
     }
 

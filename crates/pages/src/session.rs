@@ -16,7 +16,7 @@ use crate::{
     setup::{self, Place},
     status::{Status, Window},
 };
-use forebay_flash::{Cache, CachedFile, Options};
+use forebay_flash::{Cache, CachedFile, Options, WritePolicy};
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use std::{
@@ -76,6 +76,14 @@ pub(crate) fn set_forked() {
 #[inline]
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Relaxed)
+}
+
+/// What is so where nothing else is said.
+fn by_default() -> Options {
+    Options {
+        policy: WritePolicy::Adaptive,
+        ..Options::default()
+    }
 }
 
 /// The cache of this process, and its files.
@@ -143,7 +151,7 @@ impl Session {
             ));
             Settings::default()
         });
-        let options = settings.wanted.or(kept).over(&Options::default());
+        let options = settings.wanted.or(kept).over(&by_default());
         let (cache, opened) = place.open(&homes, &options)?;
         for mended in opened.mended {
             complain(&format!(
@@ -374,6 +382,7 @@ impl Session {
         status.flash = self.place.flash().to_owned();
         status.cache = self.cache.owner();
         status.trouble = self.cache.flash_trouble();
+        status.flash_pays = self.cache.flash_pays();
         status.settings = Settings::of(&self.cache.options());
         // Nothing depends on it.
         let _ = status.write(path);

@@ -36,6 +36,8 @@ pub enum Policy {
     Around,
     /// The same, and what is in the cache is brought to the files until it is empty
     Off,
+    /// As back while flash is measurably faster to read than the files; while it is not, as off
+    Adaptive,
 }
 
 impl Contents {
@@ -54,6 +56,7 @@ impl Policy {
             Self::Through => forebay_pages::Policy::Through,
             Self::Around => forebay_pages::Policy::Around,
             Self::Off => forebay_pages::Policy::Off,
+            Self::Adaptive => forebay_pages::Policy::Adaptive,
         }
     }
 }
@@ -71,7 +74,7 @@ pub struct Options {
     /// What comes into the flash cache [default: what forebay flash set says, or dirty]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
     flash_contents: Option<Contents>,
-    /// What becomes of pages that are written [default: what forebay flash set says, or back]
+    /// What becomes of pages that are written [default: what forebay flash set says, or adaptive]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
     flash_policy: Option<Policy>,
     /// Pages leave the flash cache until no more than this part of it is in use, in percent [default: 90]
