@@ -24,6 +24,7 @@ use crate::{
 use std::{
     io::IoSlice,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
 };
 
 /// What [`Cache::step`] did.
@@ -86,7 +87,12 @@ impl Cache {
         if resting && !self.worth.may_empty() {
             return Ok(Step::default());
         }
-        let freed = self.dequeue(&mut self.homing.lock())?;
+        let begun = Instant::now();
+        let freed = self.dequeue(&mut self.homing.lock());
+        if resting {
+            self.worth.emptied(begun.elapsed());
+        }
+        let freed = freed?;
         Ok(Step {
             freed,
             more: !resting && freed > 0 && used - freed.min(used) > of(low),

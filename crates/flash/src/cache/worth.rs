@@ -15,19 +15,21 @@ use std::{
 /// Flash pays no more from when its reads take this part of those of homes, in percent.
 const STOPS: u64 = 80;
 /// And again when they take no more than this.
-const BEGINS: u64 = 60;
+const BEGINS: u64 = 50;
 /// Reads of each in a period at least.
-const READS_MIN: u64 = 16;
+const READS_MIN: u64 = 32;
 /// A period, at least.
 const PERIOD: Duration = Duration::from_millis(500);
 /// Periods in a row that agree before anything changes.
-const AGREE: u32 = 4;
+const AGREE: u32 = 6;
 /// One read says no more than this: a device that was held up once says nothing of the others.
 const READ_MAX: Duration = Duration::from_millis(100);
 /// Between reads of flash that are made to time them.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
-/// Between groups that leave while flash does not pay.
+/// Between groups that leave while flash does not pay, at least.
 const EMPTY_EVERY: Duration = Duration::from_millis(50);
+/// And so many times as long as the last one took: the devices are the server's.
+const EMPTY_REST: u32 = 19;
 
 /// Reads in this period.
 #[derive(Default)]
@@ -67,7 +69,8 @@ struct Periods {
     /// That say the opposite of what is so.
     against: u32,
     probed: Instant,
-    emptied: Instant,
+    /// The next group may leave from then on.
+    empties_at: Instant,
 }
 
 impl Worth {
@@ -81,7 +84,7 @@ impl Worth {
                 begun: now,
                 against: 0,
                 probed: now,
-                emptied: now,
+                empties_at: now,
             }),
         }
     }
@@ -93,12 +96,14 @@ impl Worth {
 
     /// True now and then: a group may leave.
     pub(super) fn may_empty(&self) -> bool {
-        let mut periods = self.periods.lock();
-        let is_time = periods.emptied.elapsed() >= EMPTY_EVERY;
-        if is_time {
-            periods.emptied = Instant::now();
-        }
-        is_time
+        Instant::now() >= self.periods.lock().empties_at
+    }
+
+    /// A group has left, which took so long.
+    pub(super) fn emptied(&self, took: Duration) {
+        let rest = EMPTY_EVERY.max(took.saturating_mul(EMPTY_REST));
+        let now = Instant::now();
+        self.periods.lock().empties_at = now.checked_add(rest).unwrap_or(now);
     }
 
     /// True if flash should be read to see what that takes: homes are read, and reads of flash are wanting.
