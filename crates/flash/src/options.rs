@@ -94,6 +94,8 @@ pub enum WritePolicy {
     Around,
     /// As around; and `step` writes home what there is and empties the queue.
     Off,
+    /// As back while reads of flash are measurably faster than reads of homes. While they are not, as off, with time between the groups that leave.
+    Adaptive,
 }
 
 /// Slots in use, in percent of all.

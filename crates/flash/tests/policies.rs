@@ -4,7 +4,10 @@
 mod support;
 
 use forebay_flash::{FlashError, Options, Progress, Read, Watermarks, WritePolicy};
-use std::ops::ControlFlow;
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 use support::{
     devices::World,
     machine::{GROUP, Machine, options},
@@ -56,6 +59,72 @@ fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use(
     machine.write(9, 7);
     machine.sync();
     assert_eq!((machine.home(9), machine.hits(9)), (6, true));
+}
+
+#[test]
+fn while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave() {
+    let machine = Machine::new(60, &options());
+    machine.cache.set_policy(WritePolicy::Adaptive);
+    machine.write(1, 1);
+    machine.sync();
+    assert_eq!((machine.home(1), machine.hits(1)), (0, true));
+    machine.cache.assume_flash_pays(false);
+    let flash_bytes = machine.cache.stats().flash_bytes;
+    machine.write(1, 2);
+    machine.write(2, 3);
+    machine.sync();
+    assert_eq!((machine.home(1), machine.home(2)), (2, 3));
+    assert_eq!(machine.cache.stats().flash_bytes, flash_bytes);
+    let begun = Instant::now();
+    while machine.cache.stats().slots_used > 0 {
+        // A group at a time, with time between.
+        let _ = machine.cache.step().unwrap();
+        assert!(begun.elapsed().as_secs() < 60, "pages stay on flash");
+    }
+    assert_eq!((machine.read(1), machine.read(2)), (2, 3));
+    machine.cache.assume_flash_pays(true);
+    machine.write(1, 4);
+    machine.sync();
+    assert_eq!((machine.home(1), machine.hits(1)), (2, true));
+}
+
+#[test]
+fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_back() {
+    let machine = Machine::new(60, &options());
+    machine.cache.set_policy(WritePolicy::Adaptive);
+    // Homes as fast as a simulated flash: a microsecond or so. Then slow ones.
+    for (took, pays) in [(Duration::ZERO, false), (Duration::from_millis(50), true)] {
+        let begun = Instant::now();
+        let mut page = vec![0; PAGE];
+        while machine.cache.flash_pays() != pays {
+            for n in 0..20 {
+                let read = machine.cache.read(&machine.file, n * 37 % 900, &mut page);
+                if let Read::Miss(ticket) = read.unwrap() {
+                    machine.cache.read_at_home(&ticket, took);
+                }
+            }
+            machine.cache.step().unwrap();
+            assert!(begun.elapsed().as_secs() < 60, "nothing changes");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_written_twice_goes_home_once_around_flash_and_as_it_was_last() {
+    let machine = Machine::new(60, &options());
+    machine.cache.set_policy(WritePolicy::Around);
+    for n in 0..2 * GROUP {
+        machine.write(n % 3, u64::from(n) + 1);
+    }
+    let batches = machine.cache.stats().home_batches;
+    machine.sync();
+    let stats = machine.cache.stats();
+    assert_eq!(stats.home_batches - batches, 1, "{stats:?}");
+    for page in 0..3 {
+        let last = (0..2 * GROUP).rev().find(|n| n % 3 == page).unwrap();
+        assert_eq!(machine.home(page), u64::from(last) + 1);
+        assert_eq!(machine.read(page), u64::from(last) + 1);
+    }
 }
 
 #[test]

@@ -4,14 +4,15 @@
 //! The file is `forebay.pages`, beside the system tablespace:
 //!
 //! ```text
-//!  0          8        12      16         32      40   64                    4096
+//!  0          8        12      16         32      40   64                    24576
 //!  ├──────────┼────────┼───────┼──────────┼───────┼────┼─────────────────────┼──────────────────┐
-//!  │ FBPAGES1 │ CRC-32C│ pages │ cache 16 │ first │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
+//!  │ FBPAGES2 │ CRC-32C│ pages │ cache 16 │ first │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
 //!  └──────────┴────────┴───────┴──────────┴───────┴────┴─────────────────────┴──────────────────┘
 //!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
 //! ```
-//! The first checksum covers bytes 12 to 4096. Pages are written and synced here before the first of them is written home. They count as long as position
-//! `first` is not recorded in the cache; if one of them is not whole, none has been written home.
+//! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first of them is written home. They count as long as position
+//! `first` is not recorded in the cache; if one of them is not whole, none has been written home. `FBPAGES1` is the same with a header of 4096 bytes: the
+//! version before wrote it, and it is read still.
 
 use crate::{
     PAGE_BYTES,
@@ -36,13 +37,20 @@ use uuid::Uuid;
 /// The file's name, in the directory of the system tablespace.
 pub(crate) const COPIES_FILE: &str = "forebay.pages";
 
-const MAGIC: &[u8; 8] = b"FBPAGES1";
-const HEADER: usize = 4096;
+const MAGIC: &[u8; 8] = b"FBPAGES2";
+const HEADER: usize = 24 << 10;
+/// Of the version before.
+const OLD_MAGIC: &[u8; 8] = b"FBPAGES1";
+const OLD_HEADER: usize = 4096;
+/// Bytes that are written at a time.
+const WRITTEN: usize = 1 << 20;
 /// A disk writes at least so much at once.
 const SECTOR: usize = 512;
 const ENTRIES: usize = 64;
 const ENTRY: usize = 40;
-const PAGES_MAX: usize = (HEADER - ENTRIES) / ENTRY;
+/// What the cache gives at a time at most.
+const PAGES_MAX: usize = 512;
+const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 
 /// The file, made when it is needed first.
 pub(crate) struct Copies {
@@ -68,8 +76,12 @@ pub(crate) struct Saved {
     pub not_found: u64,
 }
 
-fn offset_of(page: usize) -> u64 {
-    (HEADER + page * PAGE_BYTES) as u64
+/// False if the file ends before.
+fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
+    match file.read_exact_at(to, offset) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
 }
 
 fn header(owner: Uuid, first: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
@@ -113,7 +125,7 @@ impl Copies {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.mode(0o600).open(&self.path)?;
-        file.set_len(offset_of(PAGES_MAX))?;
+        file.set_len((HEADER + PAGES_MAX * PAGE_BYTES) as u64)?;
         file.sync_all()?;
         sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
         Ok(file)
@@ -132,10 +144,18 @@ impl Copies {
             none => none.insert((self.make()?, false)),
         };
         *used = true;
-        for (at, page) in pages.iter().enumerate() {
-            file.write_all_at(page.bytes, offset_of(at))?;
+        let mut bytes = header(self.owner, first, pages);
+        bytes.reserve(WRITTEN);
+        let mut at = 0;
+        for page in pages {
+            if bytes.len() >= WRITTEN {
+                file.write_all_at(&bytes, at)?;
+                at += bytes.len() as u64;
+                bytes.clear();
+            }
+            bytes.extend_from_slice(page.bytes);
         }
-        file.write_all_at(&header(self.owner, first, pages), 0)?;
+        file.write_all_at(&bytes, at)?;
         file.sync_data()
     }
 
@@ -160,16 +180,24 @@ impl Copies {
     }
 
     fn find(&self, file: &File) -> io::Result<Option<Found>> {
-        let mut header = [0; HEADER];
-        match file.read_exact_at(&mut header, 0) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            read => read?,
+        let mut header = vec![0; OLD_HEADER];
+        if !read_at(file, &mut header, 0)? {
+            return Ok(None);
         }
+        if header[..8] == *MAGIC {
+            header.resize(HEADER, 0);
+            if !read_at(file, &mut header, 0)? {
+                return Ok(None);
+            }
+        }
+        let header = header;
         let number =
             |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or([0; 8]));
         let crc = crc32c([&header[12..]]).to_le_bytes();
         let count = number(12) as u32 as usize;
-        let is_ours = header[..8] == *MAGIC && header[8..12] == crc && count <= PAGES_MAX;
+        let is_known = header[..8] == *MAGIC || header[..8] == *OLD_MAGIC;
+        let has_room = count <= (header.len() - ENTRIES) / ENTRY;
+        let is_ours = is_known && header[8..12] == crc && has_room;
         if !is_ours || header[16..32] != *self.owner.as_bytes() {
             return Ok(None);
         }
@@ -182,9 +210,8 @@ impl Copies {
                 generation: number(entry + 16),
             };
             let mut page = Page([0; PAGE_BYTES]);
-            match file.read_exact_at(&mut page.0, offset_of(at)) {
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-                read => read?,
+            if !read_at(file, &mut page.0, (header.len() + at * PAGE_BYTES) as u64)? {
+                return Ok(None);
             }
             if crc32c([&page.0[..]]).to_le_bytes() != header[entry + 32..entry + 36] {
                 return Ok(None);

@@ -112,6 +112,23 @@ impl Home for Homes {
         }
         self.files.sync(file)
     }
+
+    fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
+        let guarded = match &*self.guarded.read() {
+            Some((number, guard)) if files.iter().any(|file| file.number == *number) => {
+                Some((*number, guard.file().sync_data()))
+            }
+            _ => None,
+        };
+        let mut synced = self.files.sync_files(files);
+        if let Some((number, Err(e))) = guarded
+            && let Some(at) = files.iter().position(|file| file.number == number)
+            && let Some(synced) = synced.get_mut(at)
+        {
+            *synced = Err(e);
+        }
+        synced
+    }
 }
 
 /// Opens once more what is open, for reading and writing: past the page cache if the file system can and `direct` says so.

@@ -38,6 +38,7 @@ pub(crate) fn run() {
     let mut windows = Windows::new(session.cache.stats());
     let mut failing = Failing::default();
     let mut lost = 0;
+    let mut pays = true;
     let [mut said, mut looked] = [Instant::now(); 2];
     session.write_status(Vec::new());
     loop {
@@ -54,6 +55,7 @@ pub(crate) fn run() {
             session.follow_settings();
             failing.watch(session);
             lost = name_lost(session, lost);
+            pays = say_worth(session, pays);
         }
         if said.elapsed() >= SECOND {
             said = Instant::now();
@@ -137,6 +139,19 @@ impl Failing {
         self.lost = flushed.lost.len();
         name(&flushed.lost);
     }
+}
+
+/// Says when flash stops to pay, and when it begins again: whether it does.
+fn say_worth(session: &Session, paid: bool) -> bool {
+    let pays = session.cache.flash_pays();
+    match (paid, pays) {
+        (true, false) => complain(
+            "flash is no faster to read than the files: pages go straight to the files until it is, and those on flash leave it. forebay flash set --policy back keeps it in use",
+        ),
+        (false, true) => complain("flash is faster to read than the files: it is in use again"),
+        _ => {}
+    }
+    pays
 }
 
 /// Names the pages that were lost as they left flash, if they are more than the `known` ones: how many there are.

@@ -374,6 +374,7 @@ impl Session {
         status.flash = self.place.flash().to_owned();
         status.cache = self.cache.owner();
         status.trouble = self.cache.flash_trouble();
+        status.flash_pays = self.cache.flash_pays();
         status.settings = Settings::of(&self.cache.options());
         // Nothing depends on it.
         let _ = status.write(path);

@@ -14,7 +14,7 @@ use std::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What becomes of writes: `back`, `through`, `around`, `off`.
+    /// What becomes of writes: `back`, `through`, `around`, `off`, `adaptive`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
     /// What comes in: `dirty`, `all`.
@@ -43,6 +43,7 @@ pub enum Policy {
     Through,
     Around,
     Off,
+    Adaptive,
 }
 
 /// [`Contents`], by name.
@@ -138,6 +139,7 @@ impl Settings {
             Policy::Through => WritePolicy::Through,
             Policy::Around => WritePolicy::Around,
             Policy::Off => WritePolicy::Off,
+            Policy::Adaptive => WritePolicy::Adaptive,
         });
         let contents = self.contents.map(|what| match what {
             What::Dirty => Contents::Dirty,
@@ -172,6 +174,7 @@ impl Settings {
                 WritePolicy::Through => Policy::Through,
                 WritePolicy::Around => Policy::Around,
                 WritePolicy::Off => Policy::Off,
+                WritePolicy::Adaptive => Policy::Adaptive,
             }),
             contents: Some(match options.contents {
                 Contents::Dirty => What::Dirty,

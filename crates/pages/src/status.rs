@@ -1,6 +1,6 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
-use crate::settings::Settings;
+use crate::settings::{Policy, Settings};
 use forebay_flash::Stats;
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
@@ -62,6 +62,8 @@ pub struct Status {
     pub damaged: u64,
     /// What flash failed with last, if it has taken nothing since.
     pub trouble: Option<String>,
+    /// False while policy *adaptive* goes around flash, which is no faster to read than the files.
+    pub flash_pays: bool,
     /// What is in force.
     pub settings: Settings,
     /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so long; a tenth more or less.
@@ -210,6 +212,11 @@ impl Status {
                 "flash cache: {} pages went to the files without having been on flash",
                 self.around_pages
             ));
+        }
+        if self.settings.policy == Some(Policy::Adaptive) && !self.flash_pays {
+            lines.push(
+                "flash cache: flash is no faster to read than the files: pages go straight to the files, and those on flash leave it".to_owned(),
+            );
         }
         if let Some(trouble) = &self.trouble {
             lines.push(format!(

@@ -49,8 +49,11 @@ wide() {
 mariadb_flash() {
     wide
     cache=/mnt/flash/cache
-    tier="forebay run --pool $POOL --flash $cache --flash-size 4500KiB --"
+    # Both disks are as fast, so an adaptive cache is soon gone around: that is cut at random moments.
     later=${FOREBAY_FAILPOINT:-}
+    policy=adaptive
+    [ -z "$later" ] || policy=back
+    tier="forebay run --pool $POOL --flash $cache --flash-size 4500KiB --flash-policy $policy --"
     [ -n "${recovering:-}" ] || unset FOREBAY_FAILPOINT
     if [ ! -e $cache ]; then route=warm; fi
     if [ "$route" = look ]; then

@@ -7,7 +7,7 @@ use crate::{
     Failure,
     client::Client,
     cycle::Cycle,
-    disk::Random,
+    disk::{Random, Survival},
     evidence::Evidence,
     flash::{Counts, Route},
     lab::{Lab, PATIENCE, PoolOn, survival},
@@ -274,7 +274,11 @@ impl<'a> Chain<'a> {
         }
         let console = machine.console();
         let draw = self.random.next();
-        let survivals = |disk: u64| survival(draw >> (8 * disk));
+        let tears = self.workload.tears;
+        let survivals = |disk: u64| match tears {
+            true => Survival { per_mille: 500 },
+            false => survival(draw >> (8 * disk)),
+        };
         let cut = machine.cut(self.random.next(), survivals)?;
         if let Some(evidence) = &mut self.evidence {
             evidence.cut(&self.images, &console)?;
@@ -288,7 +292,10 @@ impl<'a> Chain<'a> {
     fn write(&mut self, machine: &Machine, mut client: Client, aim: Aim) -> Result<bool, String> {
         let wait = Duration::from_millis(10);
         // Its queue is to turn.
-        let longer = if self.workload.flash { 4 } else { 1 };
+        let longer = match self.workload.flash || self.workload.tears {
+            true => 4,
+            false => 1,
+        };
         let random = Duration::from_millis(300 + self.random.below(4000)) * longer;
         let dies = aim.moment.is_some_and(|moment| !moment.deaths.is_empty());
         let moment_max = MOMENT_MAX * longer * if dies { 2 } else { 1 };

@@ -33,6 +33,8 @@ pub struct Workload {
     pub beside: Option<Beside>,
     /// There is a flash cache, on a disk of its own.
     pub flash: bool,
+    /// Every cut tears what was not flushed, and comes only when pages have long been written.
+    pub tears: bool,
 }
 
 /// A database server that runs in the guest beside the lab's own.
@@ -88,6 +90,7 @@ const PLAIN: Workload = Workload {
     on_disk: false,
     beside: None,
     flash: false,
+    tears: false,
 };
 
 const FLASH: Workload = Workload {
@@ -278,6 +281,7 @@ pub const CONTROLS: [Workload; 22] = [
         shape: FEW,
         expected: Expected::Loss,
         beside: Some(Beside::MariaDb),
+        tears: true,
         ..PLAIN
     },
     Workload {

@@ -36,6 +36,8 @@ pub enum Policy {
     Around,
     /// The same, and what is in the cache is brought to the files until it is empty
     Off,
+    /// As back while flash is measurably faster to read than the files; while it is not, as off
+    Adaptive,
 }
 
 impl Contents {
@@ -54,6 +56,7 @@ impl Policy {
             Self::Through => forebay_pages::Policy::Through,
             Self::Around => forebay_pages::Policy::Around,
             Self::Off => forebay_pages::Policy::Off,
+            Self::Adaptive => forebay_pages::Policy::Adaptive,
         }
     }
 }

@@ -22,6 +22,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Pages that [`Home::protect`](crate::Home::protect) is given at a time at most, or those of one group.
+const PROTECTED_MAX: usize = 512;
+
 /// What is known of a flash device that failed.
 #[derive(Default)]
 pub(super) struct Trouble {
@@ -52,8 +55,10 @@ impl Cache {
 
     /// True if pages are not to be written to flash.
     pub(super) fn goes_around(&self) -> bool {
-        if matches!(self.policy(), WritePolicy::Around | WritePolicy::Off) {
-            return true;
+        match self.policy() {
+            WritePolicy::Around | WritePolicy::Off => return true,
+            WritePolicy::Adaptive if !self.worth.pays() => return true,
+            WritePolicy::Back | WritePolicy::Through | WritePolicy::Adaptive => {}
         }
         if !self.flash_limit.is_open() {
             return true;
@@ -109,14 +114,20 @@ impl Cache {
             return Ok(());
         }
         self.close_group();
-        let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
-        for group in groups {
-            self.group_home(&group)?;
-            if !self.passes(&group) {
-                self.record_pages(group.end())?;
+        let mut groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
+        // Groups that go together share the sync of their copies, and those of their homes.
+        let together = (PROTECTED_MAX / self.options.group_pages.max(1) as usize).max(1);
+        while !groups.is_empty() {
+            let later = groups.split_off(together.min(groups.len()));
+            self.groups_home(&groups)?;
+            for group in groups {
+                if !self.passes(&group) {
+                    self.record_pages(group.end())?;
+                }
+                self.state.lock().pending.pop_front();
+                self.recycle(group);
             }
-            self.state.lock().pending.pop_front();
-            self.recycle(group);
+            groups = later;
         }
         if self.flash_failing.load(Relaxed) {
             self.leave_flash()?;
@@ -163,24 +174,40 @@ impl Cache {
         true
     }
 
-    /// Steps 1 to 3, for a group.
-    fn group_home(&self, group: &Group) -> Result<(), FlashError> {
-        let pages = self.newest_of(group);
-        self.void_clean_versions(&pages, group.first)?;
+    /// Steps 1 to 3, for groups that follow each other.
+    fn groups_home(&self, groups: &[Arc<Group>]) -> Result<(), FlashError> {
+        let (Some(first), Some(last)) = (groups.first(), groups.last()) else {
+            return Ok(());
+        };
+        let (start, end) = (first.first, last.end());
+        let pages = self.newest_of(start, end);
+        self.void_clean_versions(&pages, start)?;
         {
-            let bytes = group.bytes.read();
-            let batch = self.batch(&pages, &bytes, |version| version.position - group.first);
-            let protected = self.home.protect(group.first, &batch);
+            let held: Vec<_> = groups.iter().map(|group| group.bytes.read()).collect();
+            let size = self.page_bytes();
+            let batch = self.batch_of(&pages, |version| {
+                let at = groups.partition_point(|group| group.end() <= version.position);
+                let from = (version.position - groups[at].first) as usize * size;
+                &held[at][from..from + size]
+            });
+            let protected = self.home.protect(start, &batch);
             protected.map_err(|(file, e)| {
                 self.home_error(file, "keeping a copy of pages before they are written", e)
             })?;
             self.write_batch(&batch)?;
             add(&self.counters.around_pages, batch.len() as u64);
         }
+        let written: HashSet<u64> = pages.iter().map(|version| version.position).collect();
         let map = &mut self.state.lock().map;
-        for position in group.first..group.end() {
+        for position in start..end {
             let version = map.version(position);
-            if !version.is(VOID) && !version.is(LOST) {
+            if version.is(VOID) || version.is(LOST) {
+                continue;
+            }
+            if version.is(DIRTY) && !written.contains(&position) {
+                // Home has a newer one, which a crash may find unrecorded: this one is not to be read then, whatever its slot has.
+                map.void_at(position);
+            } else {
                 map.clean(position);
                 map.hide(position);
             }
@@ -188,11 +215,11 @@ impl Cache {
         Ok(())
     }
 
-    /// The dirty pages of a group: of each its last version there. A newer one in a later group does not count: it may not be durable.
-    fn newest_of(&self, group: &Group) -> Vec<Version> {
+    /// The dirty pages from one position to another: of each its last version there. A newer one behind does not count: it may not be durable.
+    fn newest_of(&self, start: u64, end: u64) -> Vec<Version> {
         let map = &self.state.lock().map;
         let mut seen = HashSet::new();
-        let versions = (group.first..group.end())
+        let versions = (start..end)
             .rev()
             .map(|at| map.version(at))
             .filter(|version| !version.is(VOID) && !version.is(LOST) && version.is(DIRTY));

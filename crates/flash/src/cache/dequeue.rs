@@ -14,14 +14,18 @@ use super::{
 };
 use crate::{
     error::FlashError,
-    file::FileId,
+    file::{CachedFile, FileId},
     io::HomePage,
     map::Version,
     options::WritePolicy,
     record::{DIRTY, FRONT, LOST, VOID},
     stats::add,
 };
-use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
+use std::{
+    io::IoSlice,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
 
 /// What [`Cache::step`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,8 +67,11 @@ impl Cache {
             // Lost pages stay until they are written again or given up, however often the queue turns.
             map.used() - map.lost
         };
+        self.judge_worth();
+        let resting = self.policy() == WritePolicy::Adaptive && !self.worth.pays();
         let [low, high] = match self.policy() {
             WritePolicy::Off => [0, 0],
+            _ if resting => [0, 0],
             _ => [0, 1].map(|at| u64::from(self.watermarks[at].load(Relaxed)).min(100)),
         };
         let of = |percent: u64| self.slots() * percent / 100;
@@ -76,10 +83,19 @@ impl Cache {
         if !self.emptying.load(Relaxed) || !self.home_limit.is_open() {
             return Ok(Step::default());
         }
-        let freed = self.dequeue(&mut self.homing.lock())?;
+        // Nobody waits for these slots: the device is the server's.
+        if resting && !self.worth.may_empty() {
+            return Ok(Step::default());
+        }
+        let begun = Instant::now();
+        let freed = self.dequeue(&mut self.homing.lock());
+        if resting {
+            self.worth.emptied(begun.elapsed());
+        }
+        let freed = freed?;
         Ok(Step {
             freed,
-            more: freed > 0 && used - freed.min(used) > of(low),
+            more: !resting && freed > 0 && used - freed.min(used) > of(low),
         })
     }
 
@@ -245,6 +261,18 @@ impl Cache {
         place: impl Fn(&Version) -> u64,
     ) -> Vec<HomePage<'a>> {
         let size = self.page_bytes();
+        self.batch_of(pages, |version| {
+            let at = place(version) as usize * size;
+            &bytes[at..at + size]
+        })
+    }
+
+    /// The same of pages whose bytes `bytes_of` gives.
+    pub(super) fn batch_of<'a>(
+        &self,
+        pages: &[Version],
+        bytes_of: impl Fn(&Version) -> &'a [u8],
+    ) -> Vec<HomePage<'a>> {
         let mut batch = Vec::with_capacity(pages.len());
         {
             let files = self.files.read();
@@ -252,11 +280,10 @@ impl Cache {
                 let Some(file) = files.get(version.entry.file) else {
                     continue;
                 };
-                let at = place(version) as usize * size;
                 batch.push(HomePage {
                     file: file.id(),
                     offset: self.home_offset(version.entry.page),
-                    bytes: &bytes[at..at + size],
+                    bytes: bytes_of(version),
                 });
             }
         }
@@ -279,18 +306,34 @@ impl Cache {
         let bytes: usize = batch.iter().map(|page| page.bytes.len()).sum();
         add(&self.counters.home_bytes, bytes as u64);
         self.home_limit.spend(bytes as u64);
-        for same_file in batch.chunk_by(|a, b| a.file == b.file) {
-            let file = same_file[0].file;
-            let file = self.files.read().get(file.number).cloned();
-            if let Some(file) = file
-                && !forebay_pool::fault_enabled!("flash-no-home-sync")
-            {
-                self.sync_home(&file)?;
-            }
-            add(&self.counters.home_syncs, 1);
+        if !forebay_pool::fault_enabled!("flash-no-home-sync") {
+            self.sync_homes(batch)?;
         }
         forebay_pool::failpoint!("flash:home-synced");
         Ok(())
+    }
+
+    /// Syncs each file of a sorted batch, all at the same time: the first error, after all have ended.
+    fn sync_homes(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
+        let files: Vec<Arc<CachedFile>> = {
+            let known = self.files.read();
+            let different = batch.chunk_by(|a, b| a.file == b.file);
+            let numbers = different.map(|pages| pages[0].file.number);
+            numbers
+                .filter_map(|file| known.get(file).cloned())
+                .collect()
+        };
+        let ids: Vec<FileId> = files.iter().map(|file| file.id()).collect();
+        let synced = self.home.sync_files(&ids);
+        add(&self.counters.home_syncs, ids.len() as u64);
+        let mut all = Ok(());
+        for (file, synced) in files.iter().zip(synced) {
+            if let Err(source) = synced {
+                let failed = Self::sync_failed(file, source);
+                all = all.and(Err(failed));
+            }
+        }
+        all
     }
 
     pub(super) fn home_error(

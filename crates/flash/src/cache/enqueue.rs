@@ -11,6 +11,7 @@ use crate::{
     record::DIRTY,
     stats::add,
 };
+use std::io;
 
 /// Where a written page went.
 #[must_use]
@@ -122,14 +123,17 @@ impl Cache {
 
     /// Syncs a home file.
     pub(super) fn sync_home(&self, file: &CachedFile) -> Result<(), FlashError> {
-        self.home.sync(file.id()).map_err(|source| {
-            file.sync_failed();
-            FlashError::Home {
-                file: file.name().to_owned(),
-                doing: "syncing it",
-                source,
-            }
-        })
+        (self.home.sync(file.id())).map_err(|source| Self::sync_failed(file, source))
+    }
+
+    /// A sync of a home file failed.
+    pub(super) fn sync_failed(file: &CachedFile, source: io::Error) -> FlashError {
+        file.sync_failed();
+        FlashError::Home {
+            file: file.name().to_owned(),
+            doing: "syncing it",
+            source,
+        }
     }
 
     fn come_in(&self, incoming: &Incoming<'_>) -> Result<Appended, FlashError> {

@@ -4,6 +4,7 @@
 //! * `around`: the same at home, when flash fails or the policy says so;
 //! * `read`: how they are found; `files`: registering, tombstones;
 //! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home;
+//! * `worth`: whether flash pays, by what reads take;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
 //!
 //! Locks, in the order in which they are taken:
@@ -34,6 +35,7 @@ mod log;
 mod open;
 mod read;
 mod rebuild;
+mod worth;
 
 pub use dequeue::Step;
 pub use enqueue::{Enqueued, PastWrite};
@@ -66,6 +68,7 @@ use std::{
     },
 };
 use uuid::Uuid;
+use worth::Worth;
 
 /// A flash cache in use. Shared by reference between any number of threads.
 pub struct Cache {
@@ -92,6 +95,7 @@ pub struct Cache {
     flash_failing: AtomicBool,
     /// Positions below `recorded` that the lane does not know of. Under `log`.
     skipped: AtomicBool,
+    worth: Worth,
     /// Taken last, and for a moment.
     trouble: Mutex<Trouble>,
     log: Mutex<Vec<u8>>,
@@ -176,6 +180,7 @@ impl Cache {
             WritePolicy::Through,
             WritePolicy::Around,
             WritePolicy::Off,
+            WritePolicy::Adaptive,
         ];
         policies[usize::from(self.policy.load(Relaxed)) % policies.len()]
     }

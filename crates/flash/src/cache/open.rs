@@ -1,6 +1,8 @@
 //! Making a cache, opening it, and recovering it. docs/flash-format.md, "Making" and "Recovery".
 
-use super::{Cache, Homing, State, device::Device, files::Files, group::Tail, rebuild::Rebuilt};
+use super::{
+    Cache, Homing, State, device::Device, files::Files, group::Tail, rebuild::Rebuilt, worth::Worth,
+};
 use crate::{
     buffer::Buffer,
     error::FlashError,
@@ -196,6 +198,7 @@ impl Cache {
             flash_failures: AtomicU64::new(0),
             flash_failing: AtomicBool::new(false),
             skipped: AtomicBool::new(false),
+            worth: Worth::new(),
             trouble: Mutex::default(),
             log: Mutex::new(Vec::new()),
             state: Mutex::new(State {

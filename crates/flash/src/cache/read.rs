@@ -9,7 +9,10 @@ use crate::{
     stats::add,
 };
 use forebay_pool::crc32c;
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct Ticket {
     pub(super) changes: u32,
     /// False if it is part of a row that goes past the cache.
     pub(super) wanted: bool,
+    /// It does not follow the page that was read before.
+    random: bool,
 }
 
 /// Where a version is.
@@ -99,6 +104,15 @@ impl Cache {
         Ticket {
             changes: map.changes(map.bucket(file, page)),
             wanted,
+            random: row <= 1,
+        }
+    }
+
+    /// A page that [`read`](Self::read) had missed was read at home in such a time: what [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by.
+    pub fn read_at_home(&self, ticket: &Ticket, took: Duration) {
+        // What follows the page before may have been read ahead by the device.
+        if ticket.random {
+            self.worth.home.add(took);
         }
     }
 
@@ -115,7 +129,9 @@ impl Cache {
         to: &mut [u8],
     ) -> Result<bool, FlashError> {
         let offset = self.header.geometry.slot(version.position);
+        let begun = Instant::now();
         let read = self.flash.read_at(to, offset);
+        self.worth.flash.add(begun.elapsed());
         let intact = read.is_ok() && crc32c([&*to]) == version.entry.crc;
         // After the read, or the slot could be used again between the two.
         if version.position < self.state.lock().map.front {

@@ -93,4 +93,10 @@ pub trait Home: Send + Sync {
     /// # Errors
     /// As above; what was written since the last sync that succeeded is then written again.
     fn sync(&self, file: FileId) -> io::Result<()>;
+
+    /// Syncs several different files: of each what [`sync`](Self::sync) says. They may be under way at the same time, so that a device flushes once for
+    /// all of them.
+    fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
+        files.iter().map(|&file| self.sync(file)).collect()
+    }
 }

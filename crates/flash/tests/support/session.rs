@@ -202,8 +202,10 @@ impl Session<'_> {
                     WritePolicy::Through,
                     WritePolicy::Around,
                     WritePolicy::Off,
+                    WritePolicy::Adaptive,
                 ];
-                let policies = &policies[..if self.past { 4 } else { 2 }];
+                self.cache.assume_flash_pays(self.rng.chance(2));
+                let policies = &policies[..if self.past { 5 } else { 2 }];
                 self.cache
                     .set_policy(policies[self.rng.below(policies.len() as u64) as usize]);
                 Ok(())

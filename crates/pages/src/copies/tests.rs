@@ -102,6 +102,35 @@ fn a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once(
 }
 
 #[test]
+fn copies_that_the_version_before_kept_are_written_home_too() {
+    let Some(world) = World::new() else { return };
+    world.keep(1000, &[(2, &page(7))]);
+    let path = world.dir.path().join(COPIES_FILE);
+    let new = fs::read(&path).unwrap();
+    let mut old = new[..OLD_HEADER].to_vec();
+    old[..8].copy_from_slice(OLD_MAGIC);
+    let crc = crc32c([&old[12..]]).to_le_bytes();
+    old[8..12].copy_from_slice(&crc);
+    old.extend_from_slice(&page(7).0);
+    fs::write(&path, old).unwrap();
+    world.tear(2, 7);
+    assert_eq!(world.restore(), 1);
+    assert_eq!(world.home(2), page(7).0.to_vec());
+}
+
+#[test]
+fn as_many_pages_as_the_cache_gives_at_a_time_are_kept() {
+    let Some(world) = World::new() else { return };
+    let pages: Vec<Page> = (0..PAGES_MAX).map(|n| page(n as u8)).collect();
+    let numbered: Vec<_> = pages.iter().map(|page| (1, page)).collect();
+    world.keep(1000, &numbered);
+    let found = world.copies().left().unwrap();
+    let last = |(_, _, page): &(_, _, Page)| page.0[0];
+    assert_eq!(found.pages.len(), PAGES_MAX);
+    assert_eq!(found.pages.last().map(last), Some(255));
+}
+
+#[test]
 fn copies_that_are_not_whole_or_of_another_cache_or_recorded_are_left_alone() {
     let Some(world) = World::new() else { return };
     world.keep(1000, &[(2, &page(7)), (5, &page(8))]);

@@ -8,6 +8,7 @@ use crate::{
 };
 use forebay_flash::{CachedFile, Read};
 use rustix::io::Errno;
+use std::time::Instant;
 
 /// A page, where direct I/O can read to.
 #[repr(C, align(4096))]
@@ -51,8 +52,13 @@ pub(super) fn read_part(
             Errno::IO
         });
     }
+    let begun = Instant::now();
     let read = real(to, at)?;
-    if let Some(ticket) = ticket.filter(|_| read == PAGE_BYTES)
+    let ticket = ticket.filter(|_| read == PAGE_BYTES);
+    if let Some(ticket) = &ticket {
+        session.cache.read_at_home(ticket, begun.elapsed());
+    }
+    if let Some(ticket) = ticket
         && let Err(error) = session.cache.admit(file, page, to, ticket)
     {
         // The reader has its page.
