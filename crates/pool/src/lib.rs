@@ -87,7 +87,7 @@ pub use format::{
     layout::{FORMAT_VERSION, Geometry, PAGE, SEGMENTS_MAX},
     record::{Header, Lsn, RECORD_HEADER, Record, record_bytes},
 };
-pub use lane::{Ahead, AheadBytes, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
+pub use lane::{Ahead, AheadBytes, Crowded, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{Member, Segment, SharedLane};
 pub use status::{LaneCheck, LaneStatus};

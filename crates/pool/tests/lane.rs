@@ -311,7 +311,7 @@ fn a_lane_is_crowded_in_its_last_free_segment_until_the_drain_has_caught_up() {
             while lane.usage().tail + 2 * 64 < start.unwrap() + SEGMENT {
                 let lsn = append(&lane, b"a line");
                 match lane.crowding(lsn, 64) {
-                    Some(far) => ahead.push(far),
+                    Some(crowded) => ahead.push(crowded.ahead),
                     None => assert!(ahead.is_empty(), "{ahead:?}"),
                 }
                 crowded += u64::from(!ahead.is_empty());

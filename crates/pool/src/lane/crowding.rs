@@ -9,7 +9,7 @@
 //!
 //! A drain that finds writers held back when it is done is *behind*: it is the bound, and writers that raced until they are held back again
 //! would only take the processors from each other and from the drain. So after that the whole of the next segment is crowded, and of the open
-//! one what is left, at [`EASE`] times the drain's pace; until the drain once finds nobody held back.
+//! one what is left, at the drain's usual pace; until the drain once finds none held back.
 //!
 //! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they do before.
 
@@ -25,14 +25,21 @@ use std::{
 
 /// One in so many parts of the last free segment is filled as fast as writers can: a drain that keeps up with them is done by then.
 const FREE_PART: u64 = 4;
-/// Once a segment is free again, writers that were held back may write so many times as fast as the drain.
-const EASE: u64 = 1;
-/// Writers less than one in so many parts of a usual drain from being held back are so.
+/// Writers that are behind it by less than one in so many parts of a usual drain are still taken to be held back.
 const BEHIND_PART: u64 = 8;
 /// What is taken for usual before the first.
 const USUAL: Duration = Duration::from_millis(5);
 /// One drain counts one in so many parts of how long a drain takes, and at most twice as much as those before.
 const MEMORY: u64 = 4;
+
+/// What a writer is told whose record lies where the lane is crowded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowded {
+    /// By how much the records up to this one are ahead of the drain: for so long its writer should wait.
+    pub ahead: Duration,
+    /// Another segment has come free, so that only writers that would race for processors need to wait.
+    pub another_is_free: bool,
+}
 
 /// Where a lane is crowded, and how its writers have waited. Times are nanoseconds since the lane was opened.
 pub(super) struct Crowding {
@@ -77,12 +84,13 @@ impl Crowding {
         u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Charges a record of `bytes` at `lsn`; how far the records are ahead.
-    fn charge(&self, lsn: Lsn, bytes: u64) -> Duration {
+    /// Charges a record of `bytes` at `lsn`.
+    fn charge(&self, lsn: Lsn, bytes: u64) -> Crowded {
         let now = self.now();
         let usual = self.usual.load(Relaxed);
-        let price = if self.eased.load(Relaxed) {
-            share(usual / EASE, bytes, self.segment_bytes.load(Relaxed))
+        let another_is_free = self.eased.load(Relaxed);
+        let price = if another_is_free {
+            share(usual, bytes, self.segment_bytes.load(Relaxed))
         } else {
             let room = self.end.load(Relaxed).saturating_sub(lsn);
             let so_far = now.saturating_sub(self.since.load(Relaxed));
@@ -92,7 +100,12 @@ impl Crowding {
         loop {
             let next = turn.max(now).saturating_add(price);
             match (self.turn).compare_exchange_weak(turn, next, Relaxed, Relaxed) {
-                Ok(_) => return Duration::from_nanos(next - now),
+                Ok(_) => {
+                    return Crowded {
+                        ahead: Duration::from_nanos(next - now),
+                        another_is_free,
+                    };
+                }
                 Err(other) => turn = other,
             }
         }
@@ -146,10 +159,10 @@ fn share(time: u64, bytes: u64, room: u64) -> u64 {
 }
 
 impl Lane {
-    /// By how much the record of `bytes` at `lsn` and those before are ahead of the drain, if they lie in the crowded part of
-    /// the last free segment: for so long its writer should wait. `None` if they do not, or another segment is free by now. One load, mostly.
+    /// Charges the record of `bytes` at `lsn`, if it lies in the crowded part of the last free segment. `None` if it does not, or if the drain
+    /// keeps up by now. One load, mostly.
     #[inline]
-    pub fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<Duration> {
+    pub fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<Crowded> {
         (lsn >= self.crowding.from.load(Relaxed)).then(|| self.crowding.charge(lsn, bytes))
     }
 
@@ -247,14 +260,16 @@ mod tests {
         crowding.begin(0, SEGMENT);
         assert_eq!(crowded_from(), SEGMENT / FREE_PART);
         // All that is left of the segment, at once: far ahead of the drain.
-        let full_price = crowding.charge(SEGMENT / 4, SEGMENT / 2);
+        let first = crowding.charge(SEGMENT / 4, SEGMENT / 2);
+        assert!(!first.another_is_free);
         crowding.end();
         assert_eq!(
             crowded_from(),
             SEGMENT / FREE_PART,
             "what is left is crowded"
         );
-        assert!(crowding.charge(SEGMENT * 3 / 4, 4096) > full_price);
+        let next = crowding.charge(SEGMENT * 3 / 4, 4096);
+        assert!(next.another_is_free && next.ahead > first.ahead / 2);
         crowding.begin(SEGMENT, SEGMENT);
         assert_eq!(crowded_from(), SEGMENT);
         // Now none is held back when the drain is done.

@@ -24,6 +24,7 @@ mod resume;
 use ahead::WrittenAhead;
 pub use ahead::{Ahead, AheadBytes};
 pub(crate) use append::{payload_of, write_record};
+pub use crowding::Crowded;
 use crowding::Crowding;
 pub use drain::{Sealed, Work};
 pub(crate) use publish::{Finished, PublishMark, nap};

@@ -12,7 +12,7 @@
 
 use super::{Shared, indexer::FROZEN_MAX, locks::thread_number};
 use crate::{error::StoreError, memtable::Chunk, stats::Wait};
-use forebay_pool::{Lane, WaitMeter};
+use forebay_pool::{Crowded, Lane, WaitMeter};
 use std::{
     sync::{
         Arc,
@@ -92,12 +92,13 @@ impl Brake {
         (self.waits.read().into(), self.drain_waits.read().into())
     }
 
-    /// Slows a writer down whose record is so far ahead of the drain.
+    /// Slows a writer down whose record is ahead of the drain.
     #[cold]
-    pub(super) fn slow_for_drain(&self, lane: &Lane, ahead: Duration) {
+    pub(super) fn slow_for_drain(&self, lane: &Lane, crowded: Crowded) {
+        let Crowded { ahead, .. } = crowded;
         let alone = self.writes_alone();
         let least = if alone { AHEAD_ALONE } else { AHEAD_OF_SEVERAL };
-        if ahead < least {
+        if ahead < least || alone && crowded.another_is_free {
             return;
         }
         let _waiting = self.drain_waits.begin();

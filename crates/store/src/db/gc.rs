@@ -159,8 +159,8 @@ impl Shared {
             let pace = &self.collector.pace;
             pace.keep(lsn, bytes as u64, &self.background.stop);
         }
-        if let Some((lane, ahead)) = self.tail.crowding(lsn, bytes as u64) {
-            self.background.brake.slow_for_drain(lane, ahead);
+        if let Some((lane, crowded)) = self.tail.crowding(lsn, bytes as u64) {
+            self.background.brake.slow_for_drain(lane, crowded);
         }
     }
 

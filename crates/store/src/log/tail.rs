@@ -2,8 +2,8 @@
 
 use super::{Claim, FileTail, Resident};
 use crate::error::StoreError;
-use forebay_pool::{AppendError, Lane, Lsn};
-use std::{io::IoSlice, time::Duration};
+use forebay_pool::{AppendError, Crowded, Lane, Lsn};
+use std::io::IoSlice;
 
 /// The end of the log.
 pub(crate) enum LogTail {
@@ -42,12 +42,12 @@ impl LogTail {
         }
     }
 
-    /// The lane that drains to the value log, and by how much its records are ahead of the drain with the one of `bytes` at `lsn`, if that lies
+    /// The lane that drains to the value log, and what it says of the record of `bytes` at `lsn`, if that lies
     /// where the lane is crowded.
     #[inline]
-    pub(crate) fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<(&Lane, Duration)> {
+    pub(crate) fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<(&Lane, Crowded)> {
         match self {
-            Self::Pool(lane) => lane.crowding(lsn, bytes).map(|ahead| (&**lane, ahead)),
+            Self::Pool(lane) => lane.crowding(lsn, bytes).map(|crowded| (&**lane, crowded)),
             Self::Resident(_) | Self::File(_) => None,
         }
     }
