@@ -1,33 +1,38 @@
 //! Power cuts: of files that are put back to what was synced, and of a server whose file system is cut off under it, again and again.
 
 use super::{
-    databases::{goes_on, moment},
+    databases::{boot_anew, goes_on, moment},
     disk::Disk,
     writers::Writer,
 };
-use forebay_bench::{BenchError, data::Random};
+use forebay_bench::{BenchError, data::Random, sql::Client};
+use forebay_databases::server::{Launch, Program, Server};
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
 };
 
 /// How a kind of server is treated.
-pub trait Cut {
-    /// A running one.
-    type Server: Sync;
+pub trait Cut: Program<Address = PathBuf> + Sync {
+    /// What its clients speak.
+    type Client: Client;
 
-    /// Starts it, in the boot with this number.
-    fn start(&mut self, boot: usize) -> Result<Self::Server, BenchError>;
+    /// Starts it.
+    fn start(launch: &Launch<Self>) -> Result<Server<Self>, BenchError>;
     /// Makes the table that [`Writer`]s write to.
-    fn make_table(server: &Self::Server);
-    /// Has a writer write until the connection breaks.
-    fn write(server: &Self::Server, writer: &mut Writer, all: &AtomicU64);
+    fn make_table(server: &Server<Self>);
     /// Kills it, and what stands before it.
-    fn kill(server: &Self::Server);
+    fn kill(server: &Server<Self>);
     /// What is wrong with it, if anything.
-    fn faults(server: &Self::Server, writers: &mut [Writer]) -> Result<(), String>;
+    fn faults(server: &Server<Self>, writers: &mut [Writer]) -> Result<(), String>;
+}
+
+/// Starts a server in the boot with this number.
+fn start<C: Cut>(launch: &mut Launch<C>, boot: usize) -> Result<Server<C>, String> {
+    boot_anew(&mut launch.environment, boot);
+    C::start(launch).map_err(|e| e.to_string())
 }
 
 /// Cuts the file system off under the writing server, kills it, and mounts what the device has; so many times and once more. The pool lies elsewhere and plays the
@@ -36,7 +41,7 @@ pub trait Cut {
 /// # Errors
 /// What was wrong then.
 pub fn cut<C: Cut>(
-    server: &mut C,
+    launch: &mut Launch<C>,
     disk: &mut Disk,
     rounds: usize,
     random: &mut Random,
@@ -44,7 +49,7 @@ pub fn cut<C: Cut>(
     disk.sync();
     let mut writers = Writer::several(4, random);
     for number in 0..=rounds {
-        let running = server.start(number).map_err(|e| e.to_string())?;
+        let running = start(launch, number)?;
         if number == 0 {
             C::make_table(&running);
             disk.sync();
@@ -57,7 +62,9 @@ pub fn cut<C: Cut>(
         thread::scope(|scope| {
             for writer in &mut writers {
                 let (running, all) = (&running, &all);
-                scope.spawn(move || C::write(running, writer, all));
+                scope.spawn(move || {
+                    writer.write::<C::Client>(running.socket(), &AtomicBool::new(false), all)
+                });
             }
             is_stuck.store(!goes_on(&all), Relaxed);
             thread::sleep(wait);
@@ -72,7 +79,7 @@ pub fn cut<C: Cut>(
         drop(running);
         disk.mount_again();
     }
-    let running = server.start(rounds + 1).map_err(|e| e.to_string())?;
+    let running = start(launch, rounds + 1)?;
     C::faults(&running, &mut writers)
 }
 
