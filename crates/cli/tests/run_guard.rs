@@ -7,7 +7,7 @@ mod common;
 use common::{
     FOREBAY, Ran, Sandbox,
     cut::put_back,
-    databases::{boot_anew, random, small_pool},
+    databases::{PATIENCE, boot_anew, random, small_pool},
     disk::Disk,
     postgres::{Strike, backend, check, launch, make_table, write_some},
     writers::Writer,
@@ -26,6 +26,8 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::{Duration, Instant},
 };
 
 const SENTENCE: &str = "first-run.forebay-recover--for-this-data-directory";
@@ -258,8 +260,9 @@ fn plainly(launch: &Launch) -> Launch {
     plain
 }
 
-#[test]
-fn a_postgres_that_is_started_too_early_ends_with_the_sentence_and_has_everything_after_it() {
+/// Cuts off a server that three clients write to, starts it too early, and then after the unit's command. With `is_renewed`, its processes were started anew before, without
+/// seeing what they would stumble over, and its last checkpoint is in the pool only.
+fn cut_off(is_renewed: bool) {
     let sandbox = Sandbox::new();
     sandbox.let_in();
     let pool = small_pool();
@@ -274,19 +277,26 @@ fn a_postgres_that_is_started_too_early_ends_with_the_sentence_and_has_everythin
     if let Some(user) = &launch.user {
         user.give(&run).unwrap();
     }
-    launch
-        .environment
-        .push(("FOREBAY_RUN_DIR".into(), run.into()));
+    let run_dir = ("FOREBAY_RUN_DIR".into(), run.into());
+    launch.environment.push(run_dir);
     boot_anew(&mut launch.environment, 1);
     let server = Server::start(&launch).unwrap();
     make_table(&server);
     disk.sync();
     let mut writers = Writer::several(3, &mut random("guard"));
     write_some(&server, &mut writers, 100);
-    // The server starts its processes anew, and reads what it stumbles over without seeing it.
-    let mut connection = Connection::connect(server.socket()).unwrap();
-    backend(&mut connection).signal(Signal::KILL);
-    write_some(&server, &mut writers, 100);
+    if is_renewed {
+        let mut connection = Connection::connect(server.socket()).unwrap();
+        let killed = backend(&mut connection);
+        killed.signal(Signal::KILL);
+        assert!(killed.wait_gone(PATIENCE));
+        let begun = Instant::now();
+        while Connection::connect(server.socket()).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "{}", server.output());
+            thread::sleep(Duration::from_millis(20));
+        }
+        write_some(&server, &mut writers, 100);
+    }
     disk.cut();
     Strike::All.strike(&server, || {});
     drop(server);
@@ -304,8 +314,19 @@ fn a_postgres_that_is_started_too_early_ends_with_the_sentence_and_has_everythin
     boot_anew(&mut launch.environment, 3);
     let server = Server::start(&launch).unwrap();
     write_some(&server, &mut writers, 20);
+    assert_eq!(Place::guards(&launch.data()).len(), 1);
     server.stop().unwrap();
     let server = Server::start(&plainly(&launch)).unwrap();
     check(&server, &mut writers);
     server.stop().unwrap();
+}
+
+#[test]
+fn a_postgres_that_is_started_too_early_ends_with_the_sentence_and_has_everything_later() {
+    cut_off(false);
+}
+
+#[test]
+fn so_does_one_that_had_started_its_processes_anew_and_lost_its_last_checkpoint() {
+    cut_off(true);
 }

@@ -1,12 +1,14 @@
 //! What a server that is started without Forebay stumbles over while a pool may hold acknowledged records of its files.
 //!
-//! PostgreSQL reads `pg_replslot` once, when it starts, before it reads on in its log or writes anything: of a directory there whose `state` is none of its own it says the
-//! name, and ends. So the guard is such a directory, and its name the sentence. Backups, `pg_basebackup` and `pg_rewind` leave out what `pg_replslot`
+//! PostgreSQL reads `pg_replslot` when it starts, before it writes anything: of a directory there whose `state` it cannot read it says the name, and ends. So the guard is
+//! such a directory, and its name the sentence. It may not be opened, so that a server that was cut off, and that looks into all its directories first, names it also where
+//! it ends sooner: since the last checkpoint is in the pool only. Backups, `pg_basebackup` and `pg_rewind` leave out what `pg_replslot`
 //! holds, which is why the guard lies there and not in a file that they copy. The processes of a run do not see it (`readdir` in libforebay.so), if it is of
 //! the run's own pool: of that nothing is left, since a run recovers its pool first.
 //!
 //! Laying, before the run absorbs its first file there: (1) a directory `NAME.tmp`, which PostgreSQL removes if it finds it, with `state` in it, synced; (2) renamed to `NAME`;
-//! (3) `pg_replslot` synced. Lifting: (1) renamed back; (2) `pg_replslot` synced; (3) removed. So a power cut leaves the guard whole or not at all.
+//! (3) closed to all, `pg_replslot` synced. Lifting: (1) opened to its owner, renamed back; (2) `pg_replslot` synced; (3) removed. So a power cut leaves the guard whole or not
+//! at all.
 //!
 //! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where the lane names files beside it, and by [`lift`].
 
@@ -89,9 +91,33 @@ fn open_directory(at: impl AsFd, name: impl rustix::path::Arg) -> Result<File, E
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?.into())
 }
 
+/// True if a directory has the name of a guard.
+pub(crate) fn is_one(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(BEGIN.as_bytes()) && name.ends_with(END.as_bytes())
+}
+
+/// Lets only its owner into a guard.
+fn unlock(directory: &File, name: &OsStr) -> Result<(), Errno> {
+    rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty())
+}
+
 /// What the guard of this name says, if it is there.
 fn read(directory: &File, name: &OsStr) -> Result<Vec<u8>, Errno> {
-    let guard = open_directory(directory, name)?;
+    let guard = match open_directory(directory, name) {
+        Err(Errno::ACCESS) => {
+            unlock(directory, name)?;
+            let guard = open_directory(directory, name)?;
+            let text = read_in(&guard);
+            rustix::fs::fchmod(&guard, Mode::empty())?;
+            return text;
+        }
+        guard => guard?,
+    };
+    read_in(&guard)
+}
+
+fn read_in(guard: &File) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let state = File::from(rustix::fs::openat(guard, STATE, flags, Mode::empty())?);
     let mut text = Vec::new();
@@ -144,6 +170,8 @@ pub(crate) fn lay(directory: &File, pool: &Pool, run: Uuid) -> Result<(), Errno>
     rustix::fs::fsync(&state)?;
     rustix::fs::fsync(&guard)?;
     rustix::fs::renameat(directory, &aside, directory, name)?;
+    rustix::fs::fchmod(&guard, Mode::empty())?;
+    rustix::fs::fsync(&guard)?;
     rustix::fs::fsync(directory)?;
     Ok(())
 }
@@ -152,6 +180,7 @@ pub(crate) fn lay(directory: &File, pool: &Pool, run: Uuid) -> Result<(), Errno>
 fn take(directory: &File, name: &OsStr) -> Result<(), Errno> {
     let aside = aside(name);
     remove(directory, &aside)?;
+    unlock(directory, name)?;
     rustix::fs::renameat(directory, name, directory, &aside)?;
     rustix::fs::fsync(directory)?;
     remove(directory, &aside)
@@ -284,10 +313,7 @@ pub fn below(data: &Path) -> std::io::Result<Vec<Guard>> {
         }
         for entry in std::fs::read_dir(path)? {
             let name = entry?.file_name();
-            let Some(shown) = name
-                .to_str()
-                .filter(|n| n.starts_with(BEGIN) && n.ends_with(END))
-            else {
+            let Some(shown) = name.to_str().filter(|_| is_one(&name)) else {
                 continue;
             };
             let text = read(directory, &name).unwrap_or_default();

@@ -5,7 +5,7 @@
 //! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
 //! a mark says is looked for in the pool itself.
 
-use crate::{replay, void};
+use crate::{guard, replay, void};
 use forebay_pool::{LaneCheck, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
@@ -171,7 +171,9 @@ pub(crate) fn each_directory(
         for entry in std::fs::read_dir(&path)? {
             let entry = entry?;
             let kind = entry.file_type()?;
-            if kind.is_dir() {
+            if kind.is_dir() && guard::is_one(&entry.file_name()) {
+                // Nobody may look into it, and nothing is marked there.
+            } else if kind.is_dir() {
                 open.push(entry.path());
             } else if kind.is_symlink() && entry.path().is_dir() {
                 // PostgreSQL's log may lie elsewhere.
