@@ -71,7 +71,9 @@ impl<'a> Text<'a> {
     fn decode(text: &'a [u8]) -> Option<Self> {
         let mut parts = text.strip_suffix(b"\n")?.splitn(5, |byte| *byte == b'\n');
         let mut word = |name: &str| parts.next()?.strip_prefix(name.as_bytes());
-        (word("")?, word("")?);
+        // Two lines for people.
+        word("")?;
+        word("")?;
         Some(Self {
             run: str::from_utf8(word("run ")?).ok()?.parse().ok()?,
             place: str::from_utf8(word("place ")?).ok()?.to_owned(),

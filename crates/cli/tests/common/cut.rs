@@ -15,24 +15,60 @@ use std::{
 };
 
 /// How a kind of server is treated.
-pub trait Cut: Program<Address = PathBuf> + Sync {
+pub trait Cut {
+    /// A running one.
+    type Server: Sync;
+
+    /// Starts it, in the boot with this number.
+    fn start(&mut self, boot: usize) -> Result<Self::Server, BenchError>;
+    /// Makes the table that [`Writer`]s write to.
+    fn make_table(server: &Self::Server);
+    /// Has a writer write until the connection breaks.
+    fn write(server: &Self::Server, writer: &mut Writer, all: &AtomicU64);
+    /// Kills it, and what stands before it.
+    fn kill(server: &Self::Server);
+    /// What is wrong with it, if anything.
+    fn faults(server: &Self::Server, writers: &mut [Writer]) -> Result<(), String>;
+}
+
+/// What is a database's own in that, whose server stands in a directory and takes [`Writer`]s.
+pub trait Database: Program<Address = PathBuf> + Sync {
     /// What its clients speak.
     type Client: Client;
 
     /// Starts it.
     fn start(launch: &Launch<Self>) -> Result<Server<Self>, BenchError>;
-    /// Makes the table that [`Writer`]s write to.
+    /// As [`Cut::make_table`].
     fn make_table(server: &Server<Self>);
-    /// Kills it, and what stands before it.
+    /// As [`Cut::kill`].
     fn kill(server: &Server<Self>);
-    /// What is wrong with it, if anything.
+    /// As [`Cut::faults`].
     fn faults(server: &Server<Self>, writers: &mut [Writer]) -> Result<(), String>;
 }
 
-/// Starts a server in the boot with this number.
-fn start<C: Cut>(launch: &mut Launch<C>, boot: usize) -> Result<Server<C>, String> {
-    boot_anew(&mut launch.environment, boot);
-    C::start(launch).map_err(|e| e.to_string())
+impl<D: Database> Cut for Launch<D> {
+    type Server = Server<D>;
+
+    fn start(&mut self, boot: usize) -> Result<Server<D>, BenchError> {
+        boot_anew(&mut self.environment, boot);
+        D::start(self)
+    }
+
+    fn make_table(server: &Server<D>) {
+        D::make_table(server);
+    }
+
+    fn write(server: &Server<D>, writer: &mut Writer, all: &AtomicU64) {
+        writer.write::<D::Client>(server.socket(), &AtomicBool::new(false), all);
+    }
+
+    fn kill(server: &Server<D>) {
+        D::kill(server);
+    }
+
+    fn faults(server: &Server<D>, writers: &mut [Writer]) -> Result<(), String> {
+        D::faults(server, writers)
+    }
 }
 
 /// Cuts the file system off under the writing server, kills it, and mounts what the device has; so many times and once more. The pool lies elsewhere and plays the
@@ -41,7 +77,7 @@ fn start<C: Cut>(launch: &mut Launch<C>, boot: usize) -> Result<Server<C>, Strin
 /// # Errors
 /// What was wrong then.
 pub fn cut<C: Cut>(
-    launch: &mut Launch<C>,
+    server: &mut C,
     disk: &mut Disk,
     rounds: usize,
     random: &mut Random,
@@ -49,7 +85,7 @@ pub fn cut<C: Cut>(
     disk.sync();
     let mut writers = Writer::several(4, random);
     for number in 0..=rounds {
-        let running = start(launch, number)?;
+        let running = server.start(number).map_err(|e| e.to_string())?;
         if number == 0 {
             C::make_table(&running);
             disk.sync();
@@ -62,9 +98,7 @@ pub fn cut<C: Cut>(
         thread::scope(|scope| {
             for writer in &mut writers {
                 let (running, all) = (&running, &all);
-                scope.spawn(move || {
-                    writer.write::<C::Client>(running.socket(), &AtomicBool::new(false), all)
-                });
+                scope.spawn(move || C::write(running, writer, all));
             }
             is_stuck.store(!goes_on(&all), Relaxed);
             thread::sleep(wait);
@@ -79,7 +113,7 @@ pub fn cut<C: Cut>(
         drop(running);
         disk.mount_again();
     }
-    let running = start(launch, rounds + 1)?;
+    let running = server.start(rounds + 1).map_err(|e| e.to_string())?;
     C::faults(&running, &mut writers)
 }
 

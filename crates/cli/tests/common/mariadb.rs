@@ -2,7 +2,7 @@
 
 use super::{
     Sandbox,
-    cut::{Cut, cut},
+    cut::{Database, cut},
     databases::{forebay_run, random, small_pool},
     disk::Disk,
     writers::{self, Writer},
@@ -141,7 +141,7 @@ pub fn file(launch: &Launch, name: &str) -> PathBuf {
     launch.data().join(name)
 }
 
-impl Cut for MariaDb {
+impl Database for MariaDb {
     type Client = Connection;
 
     fn start(launch: &Launch) -> Result<Server, BenchError> {

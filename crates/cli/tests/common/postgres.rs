@@ -2,7 +2,7 @@
 
 use super::{
     Sandbox,
-    cut::Cut,
+    cut::Database,
     databases::{PATIENCE, forebay_run},
     writers::{self, Writer},
 };
@@ -227,7 +227,7 @@ impl Strike {
     }
 }
 
-impl Cut for Postgres {
+impl Database for Postgres {
     type Client = Connection;
 
     fn start(launch: &Launch) -> Result<Server, BenchError> {

@@ -81,8 +81,8 @@ impl Config {
                 return Err(wrong(0, what));
             }
         }
-        let guards = config.profile.values().filter_map(|p| p.guard.as_deref());
-        for guard in guards.filter(|name| *name != NO_GUARD && !KINDS.contains(name)) {
+        let mut guards = config.profile.values().filter_map(|p| p.guard.as_deref());
+        if let Some(guard) = guards.find(|name| *name != NO_GUARD && !KINDS.contains(name)) {
             let known = KINDS.join(", ");
             let what = format!("there is no guard {guard:?}; there are {known}, {NO_GUARD}");
             return Err(wrong(0, what));
