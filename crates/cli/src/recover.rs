@@ -1,5 +1,7 @@
 //! `forebay recover`.
 
+pub mod below;
+
 use crate::{failure::Failure, output, run};
 use clap::Args;
 use forebay_files::replay::{self, LaneReport, RecoverOptions};
@@ -19,13 +21,21 @@ use std::path::PathBuf;
                   until one of --force and --discard is given. Doing it twice, or being interrupted, does no harm.",
     after_long_help = "Examples:\n  \
         forebay recover --pool /mnt/pmem/forebay.pool\n  \
-        forebay recover --pool /mnt/pmem/forebay.pool --json\n\n\
+        forebay recover --pool /mnt/pmem/forebay.pool --json\n  \
+        forebay recover --for /var/lib/postgresql && systemctl start postgresql\n\n\
         Exit status: 0 nothing is left that would be lost; 1 something was refused; 2 the command line is wrong."
 )]
 pub struct Recover {
     /// The pool [default: the one of forebay run --emulated]
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
+    /// Recover instead each pool that may hold acknowledged writes for the files below these directories, as their marks and guards say; with exit status 0 a database may be
+    /// started there without Forebay
+    #[arg(long = "for", value_name = "DATA", num_args = 1.., conflicts_with_all = ["pool", "force", "discard", "emulated"])]
+    data: Vec<PathBuf>,
+    /// With --for: take marks and guards away whose pool is gone for good, or that came with a copy of the directory. ACKNOWLEDGED WRITES MAY BE MISSING then
+    #[arg(long, requires = "data")]
+    lift: bool,
     /// Write also to files that were changed since, or whose pool is older than they are: what was written to them then may be overwritten
     #[arg(long, conflicts_with = "discard")]
     force: bool,
@@ -50,6 +60,9 @@ struct Report {
 
 impl Recover {
     pub fn run(self) -> Result<(), Failure> {
+        if !self.data.is_empty() {
+            return below::recover(&self.data, self.lift, self.json);
+        }
         let pool = match &self.pool {
             Some(path) => PoolOptions::new().emulated(self.emulated).open(path)?,
             None => run::open_default()?,

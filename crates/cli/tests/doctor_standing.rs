@@ -68,5 +68,5 @@ fn a_pool_that_is_gone_is_told_too() {
     fs::remove_file(pool.path()).unwrap();
     let ran = sandbox.run("doctor data");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.text().contains("setfattr -x"), "{}", ran.text());
+    assert!(ran.text().contains("--lift"), "{}", ran.text());
 }

@@ -6,22 +6,21 @@ mod common;
 
 use common::{
     Sandbox,
-    cut::{Cut, cut},
+    cut::cut,
     databases::{PATIENCE, boot_anew, goes_on, moment, random, small_pool},
     disk::Disk,
     postgres::{
-        SYNC_METHODS, Segments, backend, check, faults, forebay, launch, launch_in, make_table,
-        processes, set, wait_gone, write_some,
+        STRIKES, SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in,
+        make_table, set, write_some,
     },
     writers::Writer,
 };
 use forebay_bench::{
-    BenchError,
     postgres::{
         client::Connection,
         server::{Launch, Server},
     },
-    processes::{Watched, find_eatmydata, preload},
+    processes::{find_eatmydata, preload},
     sql::{Client, running::said_by},
 };
 use rustix::process::Signal;
@@ -62,56 +61,6 @@ fn the_segments_of_the_log_are_absorbed_whichever_way_they_are_synced() {
         assert!(segments.writes >= 500 / 4, "{method}: {segments:?}");
         assert!(segments.plain.is_empty(), "{method}: {segments:?}");
         assert!(!said.contains("xlogtemp"), "{method}: {said}");
-    }
-}
-
-/// Who is killed, with SIGKILL, or told to end at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Strike {
-    /// The process that started all others, which end when they notice.
-    Postmaster,
-    /// The supervisor. The server goes on, with real syncs, and is killed later.
-    Supervisor,
-    /// All processes of the server at once.
-    Server,
-    /// All of them, and the supervisor.
-    All,
-    /// The server ends at once, without a checkpoint (an immediate shutdown).
-    Immediate,
-}
-
-const STRIKES: [Strike; 5] = [
-    Strike::Postmaster,
-    Strike::All,
-    Strike::Supervisor,
-    Strike::Server,
-    Strike::Immediate,
-];
-
-impl Strike {
-    /// Strikes. `meanwhile` is called between the supervisor's death and the server's.
-    fn strike(self, server: &Server, meanwhile: impl FnOnce()) {
-        let kill = |all: &[Watched]| all.iter().for_each(|one| one.signal(Signal::KILL));
-        let all = processes(server.launch());
-        match self {
-            Self::Postmaster => server.server().signal(Signal::KILL),
-            Self::Immediate => server.server().signal(Signal::QUIT),
-            Self::Server => kill(&all),
-            Self::All => {
-                server.outer().signal(Signal::KILL);
-                kill(&all);
-            }
-            Self::Supervisor => {
-                server.outer().signal(Signal::KILL);
-                assert!(server.outer().wait_gone(PATIENCE));
-                meanwhile();
-                let ended = server.server().wait_gone(Duration::ZERO);
-                kill(&processes(server.launch()));
-                assert!(!ended, "the server ended with its supervisor");
-            }
-        }
-        assert!(server.server().wait_gone(PATIENCE));
-        wait_gone(server, &all);
     }
 }
 
@@ -437,31 +386,6 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
     check(&follows, &mut writers);
     follows.stop().unwrap();
     stands_by.stop().unwrap();
-}
-
-impl Cut for Launch {
-    type Server = Server;
-
-    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
-        boot_anew(&mut self.environment, boot);
-        Server::start(self)
-    }
-
-    fn make_table(server: &Server) {
-        make_table(server);
-    }
-
-    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
-        writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
-    }
-
-    fn kill(server: &Server) {
-        Strike::All.strike(server, || {});
-    }
-
-    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
-        faults(server, writers)
-    }
 }
 
 /// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.

@@ -17,6 +17,16 @@ fn python(sandbox: &Sandbox, pool: &Path, options: &str, script: &str) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
+/// Recovers by force, in another boot: the newer bytes that another process wrote to `a.log`, in this way, are there still.
+#[track_caller]
+fn newer_bytes_stay(sandbox: &Sandbox, pool: &Path, way: &str) {
+    let mut recover = sandbox.command("recover --json --force --pool");
+    recover.arg(pool).env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT);
+    Ran::of(recover.output().unwrap()).ok();
+    let expected = [[b'b'; 50], [b'a'; 50]].concat();
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected, "{way}");
+}
+
 /// One process absorbs `a.log`; another writes newer bytes over what was logged, in the way that it is told, and syncs them really. Then all are
 /// killed.
 const NEWER: &str = r#"
@@ -83,13 +93,7 @@ fn newer_bytes_of_another_process_are_not_overwritten_however_it_opened_the_file
             .args(["--", "python3", "-c", NEWER, &script]);
         let ran = Ran::of(command.output().unwrap());
         assert_eq!(ran.code, None, "{way}: {}", ran.stderr);
-        let mut recover = sandbox.command("recover --json --force --pool");
-        recover
-            .arg(pool.path())
-            .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT);
-        Ran::of(recover.output().unwrap()).ok();
-        let expected = [[b'b'; 50], [b'a'; 50]].concat();
-        assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected, "{way}");
+        newer_bytes_stay(&sandbox, pool.path(), way);
     }
 }
 
@@ -341,13 +345,7 @@ fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
         .env("FOREBAY_RUN_DIR", sandbox.file("run"));
     let ran = Ran::of(command.output().unwrap());
     assert!(sandbox.file("written").exists(), "{}", ran.stderr);
-    let mut recover = sandbox.command("recover --json --force --pool");
-    recover
-        .arg(pool.path())
-        .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT);
-    Ran::of(recover.output().unwrap()).ok();
-    let expected = [[b'b'; 50], [b'a'; 50]].concat();
-    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
+    newer_bytes_stay(&sandbox, pool.path(), "while it is being registered");
 }
 
 /// Goes on without its supervisor, and prints for each process how long its opens of the file for writing took.

@@ -50,6 +50,7 @@ fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failu
     let options = SupervisorOptions {
         preallocated: Vec::new(),
         refuse_io_uring: false,
+        guard: None,
         patterns: patterns.iter().map(|&p| p.to_owned()).collect(),
         buffers: 2,
         run_dir: run_dir.to_owned(),

@@ -10,6 +10,7 @@ pub mod boot;
 pub mod client;
 pub mod disks;
 mod error;
+pub mod guard;
 pub mod identity;
 mod log;
 pub mod marks;
@@ -42,6 +43,8 @@ pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";
 pub const ENV_IO_URING: &str = "FOREBAY_IO_URING";
 /// See [`ENV_IO_URING`].
 pub const IO_URING_REFUSED: &str = "refuse";
+/// Environment of the database: the name of the [`guard`] that it does not see. May be absent.
+pub const ENV_GUARD: &str = "FOREBAY_GUARD";
 
 /// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a name of a file must not silence a status.
 fn readable<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {

@@ -5,7 +5,7 @@
 //! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
 //! a mark says is looked for in the pool itself.
 
-use crate::{replay, void};
+use crate::{guard, replay, void};
 use forebay_pool::{LaneCheck, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
@@ -51,8 +51,11 @@ impl Marks {
 
 /// Adds a pool to a directory's mark, or takes it out. What the file system refuses is left as it is.
 fn change(directory: &File, pool: &Path, is_added: bool) {
-    let Ok(pool) = pool.canonicalize() else {
-        return;
+    let pool = match pool.canonicalize() {
+        Ok(pool) => pool,
+        // It is gone, and was marked by its whole path.
+        Err(_) if !is_added => pool.to_owned(),
+        Err(_) => return,
     };
     // Another supervisor may be at it too. Somebody else's lock is not waited for.
     let locked = rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
@@ -137,30 +140,73 @@ impl Standing {
     }
 }
 
-/// All marks of a directory and those below it, on whatever file systems they are. Links are not followed.
+/// All marks of a directory and those below it, on whatever file systems they are. Of a link to a directory only that directory.
 ///
 /// # Errors
 /// I/O errors: of a directory that cannot be read it is not known whether it is marked.
 pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
     let mut found = Vec::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(directory) = open.pop() {
-        for pool in of_directory(&File::open(&directory)?)? {
+    each_directory(directory, |directory, path| {
+        for pool in of_directory(directory)? {
             found.push(Standing {
-                state: state(&pool, &directory),
-                directory: directory.clone(),
+                state: state(&pool, path),
+                directory: path.to_owned(),
                 pool,
             });
         }
-        for entry in std::fs::read_dir(&directory)? {
+        Ok(())
+    })?;
+    found.sort_by(|a, b| (&a.directory, &a.pool).cmp(&(&b.directory, &b.pool)));
+    Ok(found)
+}
+
+/// Visits a directory, those below it, and those that links in them lead to, but nothing below the latter.
+pub(crate) fn each_directory(
+    directory: &Path,
+    mut visit: impl FnMut(&File, &Path) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        visit(&File::open(&path)?, &path)?;
+        for entry in std::fs::read_dir(&path)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() {
+            let kind = entry.file_type()?;
+            if kind.is_dir() && guard::is_one(&entry.file_name()) {
+                // Nobody may look into it, and nothing is marked there.
+            } else if kind.is_dir() {
                 open.push(entry.path());
+            } else if kind.is_symlink() && entry.path().is_dir() {
+                // PostgreSQL's log may lie elsewhere.
+                visit(&File::open(entry.path())?, &entry.path())?;
             }
         }
     }
-    found.sort_by(|a, b| (&a.directory, &a.pool).cmp(&(&b.directory, &b.pool)));
-    Ok(found)
+    Ok(())
+}
+
+/// Takes a pool out of a directory's mark, if the pool holds nothing of a run.
+///
+/// # Errors
+/// I/O errors.
+pub fn clear(directory: &Path, pool: &Path) -> std::io::Result<()> {
+    let open = File::open(directory)?;
+    if state(pool, directory) == State::Empty {
+        change(&open, pool, false);
+        // A run that began meanwhile has its lane before it marks.
+        if state(pool, directory) != State::Empty {
+            change(&open, pool, true);
+        }
+    }
+    Ok(())
+}
+
+/// Takes a pool out of a directory's mark, whatever it may hold.
+///
+/// # Errors
+/// I/O errors.
+pub fn give_up(directory: &Path, pool: &Path) -> std::io::Result<()> {
+    change(&File::open(directory)?, pool, false);
+    Ok(())
 }
 
 fn state(pool: &Path, directory: &Path) -> State {

@@ -31,6 +31,8 @@ pub struct Profile {
     /// Its programs get no `io_uring` and no Linux AIO: making one fails with `ENOSYS`, as on a kernel without, and they read and write by calls that
     /// can be seen.
     pub refuse_io_uring: bool,
+    /// The directory, below its programs' working directory, that a [guard](crate::guard) is laid in.
+    pub guard: Option<String>,
 }
 
 /// The profile of patterns that the user gives without naming any.
@@ -99,6 +101,9 @@ const PREALLOCATED: [(&str, &[&str]); 2] = [
     ("postgres", &[WAL_SEGMENT]),
 ];
 
+/// Profiles whose programs stumble over a [guard](crate::guard), and the directory that they find it in.
+const GUARDED: [(&str, &str); 1] = [("postgres", "pg_replslot")];
+
 /// The profiles that are built in.
 #[must_use]
 pub fn built_in() -> Vec<Profile> {
@@ -111,6 +116,9 @@ pub fn built_in() -> Vec<Profile> {
             .find(|(of, _)| of == name)
             .map_or_else(Vec::new, |(_, patterns)| owned(patterns)),
         refuse_io_uring: REFUSING_IO_URING.contains(name),
+        guard: (GUARDED.iter())
+            .find(|(of, _)| of == name)
+            .map(|(_, directory)| (*directory).to_owned()),
     };
     BUILT_IN.iter().map(profile).collect()
 }
@@ -126,6 +134,8 @@ pub struct Policy {
     pub preallocated: Vec<String>,
     /// Making an `io_uring` fails with `ENOSYS`.
     pub refuse_io_uring: bool,
+    /// Where a [guard](crate::guard) is laid, if one is.
+    pub guard: Option<String>,
 }
 
 /// Patterns for people: of equal sets of characters that follow each other, how many there are.
@@ -212,6 +222,7 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
     }
     Ok(Policy {
         refuse_io_uring: profile.is_some_and(|profile| profile.refuse_io_uring),
+        guard: profile.and_then(|profile| profile.guard.clone()),
         profile: profile.map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),
         preallocated: profile.map_or_else(Vec::new, |profile| profile.preallocated.clone()),
         patterns,

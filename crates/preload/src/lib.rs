@@ -5,7 +5,7 @@
 //! whatever the kernel does are then the C library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`, `unshare`),
-//! [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
+//! [`directory`] (`readdir`), [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
 //! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
 //! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, `daemon`, exit), [`identity`] (`setuid`).
 //!
@@ -20,6 +20,7 @@ mod call_context;
 mod change;
 mod checkpoint;
 mod descriptor;
+mod directory;
 mod dprintf;
 mod identity;
 pub mod layer;

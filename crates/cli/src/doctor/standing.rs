@@ -1,7 +1,10 @@
 //! `forebay doctor DIR`: whether a database may be started there without Forebay.
 
-use crate::{failure::Failure, output};
-use forebay_files::marks::{self, Standing, State};
+use crate::{failure::Failure, output, recover::below::copy};
+use forebay_files::{
+    guard::{self, Guard},
+    marks::{self, Standing, State},
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +14,8 @@ struct Report {
     /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache does.
     is_harmless: bool,
     pools: Vec<Standing>,
+    /// What a database without Forebay stumbles over there.
+    guards: Vec<Guard>,
     flash: Option<Flash>,
 }
 
@@ -44,11 +49,15 @@ fn flash(directory: &Path) -> Result<Option<Flash>, Failure> {
 pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     let pools =
         marks::standing(directory).map_err(Failure::io("looking at", directory.display()))?;
+    let guards = guard::below(directory).map_err(Failure::io("looking at", directory.display()))?;
     let flash = flash(directory)?;
     let report = Report {
         directory: directory.to_owned(),
-        is_harmless: pools.iter().all(Standing::is_harmless) && flash.is_none(),
+        is_harmless: pools.iter().all(Standing::is_harmless)
+            && guards.is_empty()
+            && flash.is_none(),
         pools,
+        guards,
         flash,
     };
     output::report(json, &report, human)?;
@@ -61,6 +70,18 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
 fn human(report: &Report) -> String {
     let harmful = report.pools.iter().filter(|one| !one.is_harmless());
     let mut text: String = harmful.map(line).collect();
+    for guard in &report.guards {
+        let mut said = report.pools.iter().filter(|one| !one.is_harmless());
+        if !guard.is_its_own {
+            text.push_str(&(copy(guard) + "\n"));
+        } else if !said.any(|one| Some(&one.pool) == guard.pool.as_ref()) {
+            text.push_str(&format!(
+                "{0}: a run that did not end in the orderly way left a guard there, which a database without Forebay stumbles over. First: forebay recover --for {1}\n",
+                guard.directory.display(),
+                report.directory.display()
+            ));
+        }
+    }
     text.extend(
         report
             .flash
@@ -104,7 +125,7 @@ fn line(standing: &Standing) -> String {
         }
         State::Holds { records } => format!(
             "{directory}: the pool {pool} holds {records} records of a run that was cut off, acknowledged writes for the files there among them. Start the program \
-             under forebay run with this pool, or first: forebay recover --pool {pool}\n"
+             under forebay run with this pool, or first: forebay recover --for {directory}\n"
         ),
         State::Older { records } => format!(
             "{directory}: the pool {pool} holds {records} records of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
@@ -112,7 +133,7 @@ fn line(standing: &Standing) -> String {
         ),
         State::Unknown { why } => format!(
             "{directory}: a run that did not end in the orderly way used the pool {pool}, which may hold acknowledged writes for the files there and cannot be looked \
-             at ({why}). Bring the pool back; if it is gone for good: setfattr -x user.forebay.pools {directory}\n"
+             at ({why}). Bring the pool back; if it is gone for good: forebay recover --for {directory} --lift\n"
         ),
     }
 }

@@ -85,6 +85,9 @@ pub struct Run {
     /// they stay plain there, since their own syncs are as fast
     #[arg(long)]
     absorb_preallocated: bool,
+    /// Lay no guard: what a database without Forebay stumbles over as long as the pool may hold acknowledged writes of its files (PostgreSQL)
+    #[arg(long)]
+    no_guard: bool,
     /// Segments of the pool that the run begins with; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
@@ -186,6 +189,7 @@ impl Run {
                     false => policy.preallocated.clone(),
                 },
                 refuse_io_uring: policy.refuse_io_uring,
+                guard: policy.guard.clone().filter(|_| !self.no_guard),
                 buffers: self.buffers,
                 run_dir: run_dir()?,
                 program: program.name().to_string_lossy().into_owned(),

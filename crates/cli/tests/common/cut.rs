@@ -1,14 +1,15 @@
 //! Power cuts: of files that are put back to what was synced, and of a server whose file system is cut off under it, again and again.
 
 use super::{
-    databases::{goes_on, moment},
+    databases::{boot_anew, goes_on, moment},
     disk::Disk,
     writers::Writer,
 };
-use forebay_bench::{BenchError, data::Random};
+use forebay_bench::{BenchError, data::Random, sql::Client};
+use forebay_databases::server::{Launch, Program, Server};
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
 };
@@ -28,6 +29,46 @@ pub trait Cut {
     fn kill(server: &Self::Server);
     /// What is wrong with it, if anything.
     fn faults(server: &Self::Server, writers: &mut [Writer]) -> Result<(), String>;
+}
+
+/// What is a database's own in that, whose server stands in a directory and takes [`Writer`]s.
+pub trait Database: Program<Address = PathBuf> + Sync {
+    /// What its clients speak.
+    type Client: Client;
+
+    /// Starts it.
+    fn start(launch: &Launch<Self>) -> Result<Server<Self>, BenchError>;
+    /// As [`Cut::make_table`].
+    fn make_table(server: &Server<Self>);
+    /// As [`Cut::kill`].
+    fn kill(server: &Server<Self>);
+    /// As [`Cut::faults`].
+    fn faults(server: &Server<Self>, writers: &mut [Writer]) -> Result<(), String>;
+}
+
+impl<D: Database> Cut for Launch<D> {
+    type Server = Server<D>;
+
+    fn start(&mut self, boot: usize) -> Result<Server<D>, BenchError> {
+        boot_anew(&mut self.environment, boot);
+        D::start(self)
+    }
+
+    fn make_table(server: &Server<D>) {
+        D::make_table(server);
+    }
+
+    fn write(server: &Server<D>, writer: &mut Writer, all: &AtomicU64) {
+        writer.write::<D::Client>(server.socket(), &AtomicBool::new(false), all);
+    }
+
+    fn kill(server: &Server<D>) {
+        D::kill(server);
+    }
+
+    fn faults(server: &Server<D>, writers: &mut [Writer]) -> Result<(), String> {
+        D::faults(server, writers)
+    }
 }
 
 /// Cuts the file system off under the writing server, kills it, and mounts what the device has; so many times and once more. The pool lies elsewhere and plays the

@@ -151,6 +151,11 @@ impl Mounted {
         run("mount", &[device, at.to_str().unwrap()]).unwrap();
         Self(at.to_owned())
     }
+
+    /// What is mounted there already.
+    pub fn already(at: &Path) -> Self {
+        Self(at.to_owned())
+    }
 }
 
 impl Drop for Mounted {

@@ -2,14 +2,15 @@
 
 use super::{
     Sandbox,
-    cut::{Cut, cut},
-    databases::{boot_anew, forebay_run, random, small_pool},
+    cut::{Database, cut},
+    databases::{forebay_run, random, small_pool},
     disk::Disk,
     writers::{self, Writer},
 };
 use forebay_bench::{
     BenchError,
     mariadb::{
+        MariaDb,
         client::Connection,
         server::{self, Launch, Server},
     },
@@ -20,7 +21,6 @@ use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, AtomicU64},
 };
 
 /// Debian's own configuration.
@@ -141,20 +141,15 @@ pub fn file(launch: &Launch, name: &str) -> PathBuf {
     launch.data().join(name)
 }
 
-impl Cut for Launch {
-    type Server = Server;
+impl Database for MariaDb {
+    type Client = Connection;
 
-    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
-        boot_anew(&mut self.environment, boot);
-        Server::start(self)
+    fn start(launch: &Launch) -> Result<Server, BenchError> {
+        Server::start(launch)
     }
 
     fn make_table(server: &Server) {
         make_table(server);
-    }
-
-    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
-        writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
     }
 
     fn kill(server: &Server) {

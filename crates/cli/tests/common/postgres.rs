@@ -2,11 +2,14 @@
 
 use super::{
     Sandbox,
+    cut::Database,
     databases::{PATIENCE, forebay_run},
     writers::{self, Writer},
 };
 use forebay_bench::{
+    BenchError,
     postgres::{
+        Postgres,
         client::Connection,
         server::{self, Launch, Server},
     },
@@ -14,6 +17,7 @@ use forebay_bench::{
     scratch::ScratchPool,
     sql::Client,
 };
+use rustix::process::Signal;
 use std::{
     fs,
     path::Path,
@@ -170,4 +174,75 @@ impl Segments {
 pub fn forebay(launch: &Launch, words: &[&str]) -> super::Ran {
     let mut command = launch.command(&[], Path::new(super::FOREBAY));
     super::Ran::of(command.args(words).output().unwrap())
+}
+
+/// Who is killed, with SIGKILL, or told to end at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// The process that started all others, which end when they notice.
+    Postmaster,
+    /// The supervisor. The server goes on, with real syncs, and is killed later.
+    Supervisor,
+    /// All processes of the server at once.
+    Server,
+    /// All of them, and the supervisor.
+    All,
+    /// The server ends at once, without a checkpoint (an immediate shutdown).
+    Immediate,
+}
+
+/// Each in turn.
+pub const STRIKES: [Strike; 5] = [
+    Strike::Postmaster,
+    Strike::All,
+    Strike::Supervisor,
+    Strike::Server,
+    Strike::Immediate,
+];
+
+impl Strike {
+    /// Strikes. `meanwhile` is called between the supervisor's death and the server's.
+    pub fn strike(self, server: &Server, meanwhile: impl FnOnce()) {
+        let kill = |all: &[Watched]| all.iter().for_each(|one| one.signal(Signal::KILL));
+        let all = processes(server.launch());
+        match self {
+            Self::Postmaster => server.server().signal(Signal::KILL),
+            Self::Immediate => server.server().signal(Signal::QUIT),
+            Self::Server => kill(&all),
+            Self::All => {
+                server.outer().signal(Signal::KILL);
+                kill(&all);
+            }
+            Self::Supervisor => {
+                server.outer().signal(Signal::KILL);
+                assert!(server.outer().wait_gone(PATIENCE));
+                meanwhile();
+                let ended = server.server().wait_gone(Duration::ZERO);
+                kill(&processes(server.launch()));
+                assert!(!ended, "the server ended with its supervisor");
+            }
+        }
+        assert!(server.server().wait_gone(PATIENCE));
+        wait_gone(server, &all);
+    }
+}
+
+impl Database for Postgres {
+    type Client = Connection;
+
+    fn start(launch: &Launch) -> Result<Server, BenchError> {
+        Server::start(launch)
+    }
+
+    fn make_table(server: &Server) {
+        make_table(server);
+    }
+
+    fn kill(server: &Server) {
+        Strike::All.strike(server, || {});
+    }
+
+    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+        faults(server, writers)
+    }
 }

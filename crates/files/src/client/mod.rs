@@ -42,13 +42,13 @@ pub use times::{touching, touching_path};
 pub use write::{at_position, extending, sync, truncate, truncate_path, write};
 
 use crate::{
-    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED, absorbed::View,
-    sys,
+    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
+    absorbed::View, sys,
 };
 use address::Address;
 use std::{
     cell::Cell,
-    ffi::{CString, c_int},
+    ffi::{CStr, CString, c_int},
     marker::PhantomData,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
@@ -65,6 +65,8 @@ struct Config {
     patterns: Vec<CString>,
     /// Making an `io_uring` fails.
     refuse_io_uring: bool,
+    /// The name of a guard of the run's pool, which this process does not see.
+    guard: Option<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     table: Option<View>,
     /// How long to try to be heard by a supervisor that lives.
@@ -106,6 +108,7 @@ pub fn start() {
             patterns,
             refuse_io_uring: std::env::var_os(ENV_IO_URING)
                 .is_some_and(|is| is == IO_URING_REFUSED),
+            guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
             table: None,
             heard_wait: others::heard_wait(),
         };
@@ -140,6 +143,19 @@ pub fn absorbs(fd: c_int) -> bool {
 #[must_use]
 pub fn refuses_io_uring() -> bool {
     CONFIG.get().is_some_and(|config| config.refuse_io_uring)
+}
+
+/// True if directories are to be read without the [guard](crate::guard)'s name.
+#[must_use]
+pub fn hides_names() -> bool {
+    CONFIG.get().is_some_and(|config| config.guard.is_some())
+}
+
+/// True if this is it. Neither allocates nor locks.
+#[must_use]
+pub fn hides(name: &CStr) -> bool {
+    let guard = CONFIG.get().and_then(|config| config.guard.as_deref());
+    guard == Some(name)
 }
 
 /// True between `vfork` and `exec`: the memory is the parent's, the descriptors are not.

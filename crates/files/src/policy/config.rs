@@ -7,10 +7,12 @@
 //! programs = ["mydb-server"]
 //! absorb = ["*.wal", "journal/*"]
 //! preallocated = ["journal/*"]    # stay plain where they lie on the pool's own disk: they have their size before they are written
+//! guard = "pg_replslot"           # where a server without Forebay stumbles over a guard; "none"
 //! refuse_io_uring = true          # making an io_uring fails with ENOSYS; false if it is left out of a new profile
 //! ```
 
 use super::{PolicyError, Profile, built_in, pattern};
+use crate::guard::KINDS;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -31,7 +33,11 @@ struct Override {
     absorb: Option<Vec<String>>,
     preallocated: Option<Vec<String>>,
     refuse_io_uring: Option<bool>,
+    guard: Option<String>,
 }
+
+/// For a profile without a guard.
+const NO_GUARD: &str = "none";
 
 impl Config {
     /// Reads the file at `path`.
@@ -75,6 +81,12 @@ impl Config {
                 return Err(wrong(0, what));
             }
         }
+        let mut guards = config.profile.values().filter_map(|p| p.guard.as_deref());
+        if let Some(guard) = guards.find(|name| *name != NO_GUARD && !KINDS.contains(name)) {
+            let known = KINDS.join(", ");
+            let what = format!("there is no guard {guard:?}; there are {known}, {NO_GUARD}");
+            return Err(wrong(0, what));
+        }
         let of_profiles = (config.profile.values())
             .flat_map(|profile| [&profile.absorb, &profile.preallocated])
             .flatten();
@@ -102,6 +114,7 @@ impl Config {
                     absorb: Vec::new(),
                     preallocated: Vec::new(),
                     refuse_io_uring: false,
+                    guard: None,
                 });
                 profiles.len() - 1
             });
@@ -117,6 +130,9 @@ impl Config {
             }
             if let Some(refuse) = change.refuse_io_uring {
                 profile.refuse_io_uring = refuse;
+            }
+            if let Some(guard) = &change.guard {
+                profile.guard = Some(guard.clone()).filter(|guard| guard != NO_GUARD);
             }
         }
         profiles
@@ -163,6 +179,10 @@ mod tests {
             &["mine", "absorbs nothing"],
         );
         refused("absorb = [\"dir/\"]\n", &["dir/"]);
+        refused(
+            "[profile.postgres]\nguard = \"PG_VERSION\"\n",
+            &["PG_VERSION", "pg_replslot", "none"],
+        );
     }
 
     #[test]

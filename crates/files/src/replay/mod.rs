@@ -22,7 +22,7 @@ pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
-use crate::{FilesError, boot, sys, void};
+use crate::{FilesError, boot, guard, sys, void};
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
 use forebay_pool::{ClaimOptions, Pool, media::Durability};
@@ -31,6 +31,7 @@ use rights::Rights;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -170,6 +171,9 @@ pub(crate) fn recover_lane(
         }
     }
     forebay_pool::failpoint!("files:replayed");
+    let parents: BTreeSet<PathBuf> = (files.iter())
+        .flat_map(|file| file.parents().into_iter().map(Path::to_owned))
+        .collect();
     drop(files);
     drop(recovered);
     lane.seal();
@@ -177,7 +181,10 @@ pub(crate) fn recover_lane(
         sealed.release();
     }
     // Refused only if something is left in it; then the next recovery finds it.
-    let _ = lane.remove();
+    if lane.remove() {
+        let parents: Vec<PathBuf> = parents.into_iter().collect();
+        rights.exercise(|| guard::lift_beside(&parents, pool.uuid(), owner))?;
+    }
     Ok(report)
 }
 

@@ -332,6 +332,7 @@ mod tests {
             patterns: vec!["*.log".to_owned()],
             preallocated: Vec::new(),
             refuse_io_uring: false,
+            guard: None,
             buffers: 2,
             run_dir: home.path().join("run"),
             program: "test".to_owned(),

@@ -25,13 +25,14 @@ pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status, statu
 pub use watch::Outside;
 
 use crate::{
-    ENV_ABSORB, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError, IO_URING_REFUSED,
+    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
+    IO_URING_REFUSED,
     absorbed::{self, Table},
-    boot, disks,
+    boot, disks, guard,
     marks::Marks,
     sys, wire,
 };
-use forebay_pool::Pool;
+use forebay_pool::{Pool, media::Durability};
 use member::Member;
 use parking_lot::{Condvar, Mutex};
 use run::Run;
@@ -61,6 +62,8 @@ pub struct SupervisorOptions {
     pub preallocated: Vec<String>,
     /// The database's attempts to make an `io_uring` fail with `ENOSYS`.
     pub refuse_io_uring: bool,
+    /// The directory, below the program's working directory, that a [guard] is laid in; none if there is to be none.
+    pub guard: Option<String>,
     /// Segments of the run's lane, while the disk keeps up.
     pub buffers: u16,
     /// Where running supervisors leave a note of themselves, for [`status_of_running`].
@@ -102,6 +105,8 @@ struct Shared {
     stopping: AtomicBool,
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
+    /// What is laid for a server that is started without Forebay.
+    guards: guard::Laid,
 }
 
 /// A running supervisor.
@@ -157,6 +162,7 @@ impl Supervisor {
             plain: Mutex::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
+            guards: guard::Laid::default(),
             options,
         });
         let note = status::leave_note(&shared, &socket_name)?;
@@ -196,6 +202,13 @@ impl Supervisor {
         if self.shared.options.refuse_io_uring {
             environment.push((ENV_IO_URING.into(), IO_URING_REFUSED.into()));
         }
+        // Also where none is laid: one that an earlier run of the pool left is of no use, since the pool is recovered.
+        if self.shared.options.guard.is_some() {
+            environment.push((
+                ENV_GUARD.into(),
+                guard::name(self.shared.pool.uuid()).into(),
+            ));
+        }
         environment
     }
 
@@ -229,6 +242,9 @@ impl Supervisor {
                 shared.pool.path().display()
             ))),
             None => {
+                if let Some(run) = shared.running() {
+                    shared.guards.lift(&shared.pool, run.lane.owner());
+                }
                 // Of another run there may be something.
                 if shared.pool.lanes().is_empty() {
                     shared.marks.take_back(shared.pool.path());
@@ -240,6 +256,15 @@ impl Supervisor {
 }
 
 impl Shared {
+    /// A process is about to absorb a file: what a server without Forebay is to stumble over lies there from now on. With a pool that is gone after a power cut, as the
+    /// records in it, there is nothing to be guarded.
+    fn lay_guard(&self, pid: u32, run: Uuid) {
+        let survives = self.pool.durability() != Durability::ProcessCrash || boot::pool_survived();
+        if let Some(kind) = self.options.guard.as_deref().filter(|_| survives) {
+            self.guards.note(kind, pid, &self.pool, run);
+        }
+    }
+
     /// Returns when all members have ended. From then on there is none: its lane is about to be given back.
     fn outlast_members(&self) {
         let mut members = self.members.lock();

@@ -177,6 +177,7 @@ impl Run {
         let number = self.free_number(shared)?;
         let generation = self.reserve(shared, pid, number, &candidate)?;
         let file = &self.page.files[number];
+        shared.lay_guard(pid, self.lane.owner());
         let done = self
             .watch_and_sync(shared, number, &candidate)
             .and_then(|watched| {

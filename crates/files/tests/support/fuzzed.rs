@@ -65,6 +65,7 @@ impl Attacked {
         let options = SupervisorOptions {
             preallocated: Default::default(),
             refuse_io_uring: false,
+            guard: None,
             patterns: vec!["*.log".to_owned()],
             buffers: 2,
             run_dir: home.path().join("run"),

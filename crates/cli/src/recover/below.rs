@@ -1,0 +1,190 @@
+//! `forebay recover --for`: the pools that may hold something for the files of a directory, found by its marks and guards.
+
+use crate::{failure::Failure, output, run};
+use forebay_files::{
+    guard::{self, Guard},
+    marks::{self, Standing},
+    replay::{self, LaneReport, RecoverOptions},
+};
+use forebay_pool::{Pool, PoolOptions};
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+#[derive(Serialize)]
+struct Report {
+    /// True if nothing is left in a pool for the files there, and a database may be started without Forebay.
+    done: bool,
+    pools: Vec<Recovered>,
+    /// What stands in the way of that, in words.
+    left: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Recovered {
+    pool: PathBuf,
+    lanes: Vec<LaneReport>,
+}
+
+/// What was found in the directories.
+struct Found {
+    marks: Vec<Standing>,
+    guards: Vec<Guard>,
+}
+
+impl Found {
+    fn in_all(directories: &[PathBuf]) -> Result<Self, Failure> {
+        let mut found = Self {
+            marks: Vec::new(),
+            guards: Vec::new(),
+        };
+        for directory in directories {
+            let failed = || Failure::io("looking at", directory.display());
+            found
+                .marks
+                .extend(marks::standing(directory).map_err(failed())?);
+            found
+                .guards
+                .extend(guard::below(directory).map_err(failed())?);
+        }
+        Ok(found)
+    }
+
+    fn pools(&self) -> BTreeSet<PathBuf> {
+        let marked = self.marks.iter().map(|mark| mark.pool.clone());
+        let guarding = self.guards.iter().filter_map(|guard| guard.pool.clone());
+        marked.chain(guarding).collect()
+    }
+
+    fn marks_of(&self, pool: &Path) -> impl Iterator<Item = &Path> {
+        let ours = self.marks.iter().filter(move |mark| mark.pool == pool);
+        ours.map(|mark| &*mark.directory)
+    }
+
+    /// The guards that this pool's run laid in these very directories.
+    fn guards_of(&self, pool: &Path) -> impl Iterator<Item = &Guard> {
+        let ours = move |guard: &&Guard| guard.is_its_own && guard.pool.as_deref() == Some(pool);
+        self.guards.iter().filter(ours)
+    }
+}
+
+/// Recovers them; with `lift`, takes marks and guards away whose pool is gone, or that came with a copy.
+pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Failure> {
+    let found = Found::in_all(directories)?;
+    let mut report = Report {
+        done: false,
+        pools: Vec::new(),
+        left: Vec::new(),
+    };
+    for path in found.pools() {
+        match PoolOptions::new().open(&path) {
+            Ok(pool) => recover_pool(&pool, &path, &found, &mut report)?,
+            Err(_) if lift => give_up(&path, &found)?,
+            Err(error) => report.left.push(format!(
+                "the pool {} may hold acknowledged writes for the files there, and cannot be looked at: {error}. Bring it back; if it is gone for good, \
+                 --lift. ACKNOWLEDGED WRITES ARE LOST then",
+                path.display()
+            )),
+        }
+    }
+    for guard in found.guards.iter().filter(|guard| !guard.is_its_own) {
+        match lift {
+            true => lift_guard(guard)?,
+            false => report.left.push(copy(guard)),
+        }
+    }
+    report.done = report.left.is_empty();
+    output::report(json, &report, human)?;
+    match report.done {
+        true => Ok(()),
+        false => Err(Failure::Reported),
+    }
+}
+
+/// Recovers a pool, then takes the marks and guards away that are needed no longer.
+fn recover_pool(
+    pool: &Pool,
+    path: &Path,
+    found: &Found,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let lanes = match replay::recover(pool, &RecoverOptions::default()) {
+        Ok(lanes) => lanes,
+        Err(error) => {
+            report.left.push(error.to_string());
+            return Ok(());
+        }
+    };
+    let is_refused = lanes.iter().any(run::is_refused);
+    report.pools.push(Recovered {
+        pool: path.to_owned(),
+        lanes,
+    });
+    if is_refused {
+        report.left.push(format!(
+            "what was refused is still in the pool {0}. Do what the reasons say and repeat this; or forebay recover --pool {0} --force to write to the files \
+             nevertheless; or --discard to give it up",
+            path.display()
+        ));
+        return Ok(());
+    }
+    for directory in found.marks_of(path) {
+        marks::clear(directory, path).map_err(Failure::io("changing", directory.display()))?;
+    }
+    for guard in found.guards_of(path) {
+        match guard.is_needed(pool) {
+            // Of a lane that was recovered it may be gone already.
+            false => lift_guard(guard)?,
+            true => report.left.push(format!(
+                "{}: a program is running on it under Forebay, with the pool {}",
+                guard.directory.display(),
+                path.display()
+            )),
+        }
+    }
+    Ok(())
+}
+
+fn give_up(pool: &Path, found: &Found) -> Result<(), Failure> {
+    for directory in found.marks_of(pool) {
+        marks::give_up(directory, pool).map_err(Failure::io("changing", directory.display()))?;
+    }
+    found.guards_of(pool).try_for_each(lift_guard)
+}
+
+fn lift_guard(guard: &Guard) -> Result<(), Failure> {
+    match guard::lift(guard) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::io(
+            "taking the guard away in",
+            guard.directory.display(),
+        )(error)),
+        _ => Ok(()),
+    }
+}
+
+/// In words: a guard that came with a copy.
+pub fn copy(guard: &Guard) -> String {
+    let pool = match &guard.pool {
+        Some(pool) => format!("the pool {}", pool.display()),
+        None => "a pool".to_owned(),
+    };
+    format!(
+        "{0}: a copy that was made while {pool} may have held acknowledged writes of the original, which the copy may lack. Copy the data directory after \
+         forebay recover; or, if what it has is enough (a base backup with the log that belongs to it): forebay recover --for {0} --lift",
+        guard.directory.display()
+    )
+}
+
+fn human(report: &Report) -> String {
+    let recovered = report.pools.iter().flat_map(|one| run::lanes(&one.lanes));
+    let mut text: String = recovered
+        .chain(report.left.iter().cloned())
+        .map(|line| line + "\n")
+        .collect();
+    if report.done {
+        text.push_str("nothing is left in a pool for the files there\n");
+    }
+    text
+}
