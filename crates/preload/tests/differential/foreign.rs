@@ -1,7 +1,7 @@
 //! Streams, asynchronous I/O, `io_uring`.
 
 use crate::world::{Fd, NOWHERE, World, call};
-use libc::{FILE, aiocb, c_char, c_int, c_long, c_uint, c_void, iocb, sigevent};
+use libc::{DIR, FILE, aiocb, c_char, c_int, c_long, c_uint, c_void, dirent64, iocb, sigevent};
 use std::{
     ffi::{CStr, CString},
     ptr,
@@ -170,6 +170,19 @@ pub fn stream_of_its_own(world: &mut World) {
     use_stream(world, stream);
     let name = if is_piped { "pclose" } else { "fclose" };
     call!(world, name, "it", (stream => *mut FILE) -> c_int);
+}
+
+/// A directory is read: its first two entries, whichever these are.
+pub fn directory(world: &mut World) {
+    let name = world.spelling(&["readdir", "readdir64"]);
+    let stream = unsafe { libc::opendir(c".".as_ptr()) };
+    if stream.is_null() {
+        return;
+    }
+    for _ in 0..2 {
+        call!(world, name, "", (stream => *mut DIR) -> *mut dirent64);
+    }
+    unsafe { libc::closedir(stream) };
 }
 
 /// A child puts itself in the background, and says by its standard output how that went.

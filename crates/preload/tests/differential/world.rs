@@ -157,6 +157,7 @@ const RETIRING: &[Operation] = &[
 
 /// What changes the whole process, or is not to be done at the same time.
 const ALONE: &[Operation] = &[
+    foreign::directory,
     descriptors::close_range,
     descriptors::fork,
     files::open_direct,

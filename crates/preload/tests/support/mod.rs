@@ -112,6 +112,8 @@ pub const SYMBOLS: &[&str] = &[
     "pwritev64",
     "pwritev64v2",
     "read",
+    "readdir",
+    "readdir64",
     "readv",
     "remove",
     "rename",
