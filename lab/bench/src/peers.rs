@@ -5,10 +5,12 @@
 
 use crate::{
     BenchError,
+    histogram::Percentiles,
     processes::{find_program, output, said_by},
     rocksdb::db_bench,
     units::named,
 };
+use serde::Deserialize;
 use std::{
     env, fmt, fs,
     path::{Path, PathBuf},
@@ -31,6 +33,18 @@ pub enum Peer {
     Fjall,
     /// redb.
     Redb,
+}
+
+/// A line that the programs of ours print.
+#[derive(Deserialize)]
+pub(crate) struct Line {
+    /// Which of several workloads it is of.
+    #[serde(default)]
+    pub workload: String,
+    pub ops: u64,
+    pub seconds: f64,
+    #[serde(flatten)]
+    pub latency: Percentiles,
 }
 
 /// The program that the Rust stores are in.
@@ -112,6 +126,30 @@ impl Peer {
         said_by("cc", output(&mut cc)?)?;
         Ok(program)
     }
+
+    /// What its program prints: so many lines, and what else it prints is passed over.
+    ///
+    /// # Errors
+    /// I/O errors; [`BenchError::Child`] if it fails, or prints more or fewer of them.
+    pub(crate) fn lines(
+        self,
+        command: &mut Command,
+        count: usize,
+    ) -> Result<Vec<Line>, BenchError> {
+        let printed = said_by(self.name(), output(command)?)?;
+        let lines: Vec<Line> = read(&printed).collect();
+        match lines.len() == count {
+            true => Ok(lines),
+            false => Err(BenchError::Child(format!(
+                "({self}) printed {printed:?} instead of lines of {count} workloads"
+            ))),
+        }
+    }
+}
+
+fn read(printed: &str) -> impl Iterator<Item = Line> {
+    let lines = printed.lines();
+    lines.filter_map(|line| serde_json::from_str(line).ok())
 }
 
 impl fmt::Display for Peer {
@@ -140,4 +178,20 @@ fn find_peers() -> Result<PathBuf, String> {
         .ok_or_else(|| {
             format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_program_is_read_and_anything_else_is_not() {
+        let printed = "opened\n\n{}\n{\"workload\":\"random_get\",\"ops\":10000,\"seconds\":0.020000000}\n\
+                       {\"name\":\"lmdb\",\"mode\":\"sync\",\"ops\":7,\"seconds\":0.5,\"p50_us\":1.5,\"max_us\":3.0}\n";
+        let lines: Vec<Line> = read(printed).collect();
+        let told = |line: &Line| (line.workload.clone(), line.ops, line.latency.p50_us);
+        let told: Vec<_> = lines.iter().map(told).collect();
+        let put = (String::new(), 7, Some(1.5));
+        assert_eq!(told, [("random_get".to_owned(), 10_000, None), put]);
+    }
 }

@@ -23,7 +23,7 @@ use forebay_measure::lane::{drain_all, with_drain};
 use forebay_pool::{ClaimOptions, Lane, persist::Persist};
 use members::Members;
 pub use members::serve;
-use serde_json::{Value, json};
+use serde_json::json;
 use slices::{Slice, appended, copies, timed};
 use std::time::Duration;
 use uuid::Uuid;
@@ -209,27 +209,19 @@ fn measure(
             latencies,
         })
     })?;
-    let cases = cases.iter().zip(rounds);
-    let mut rows: Vec<Row> = cases.map(|(case, rounds)| row(*case, &rounds)).collect();
-    let all = rows.clone();
-    for row in &mut rows {
-        let is_shared = |row: &Row| row.number("processes").is_some();
-        let is_alone = |one: &&Row| {
-            let writers = one
-                .number("threads")
-                .zip(one.number("processes").or(Some(1.0)));
-            let same_kind = is_shared(one) == is_shared(row) && one.agrees(row, &["bytes"]);
-            same_kind && writers == Some((1.0, 1.0))
-        };
-        let alone = all
-            .iter()
-            .find(is_alone)
-            .and_then(|one| one.number("append_mb_s"));
-        let of_one = row
-            .number("append_mb_s")
-            .zip(alone)
-            .map(|(all, one)| all / one);
-        row.add(json!({"of_one_thread": of_one}));
+    let measured = cases.iter().zip(rounds);
+    let mut rows: Vec<Row> = measured.map(|(case, rounds)| row(*case, &rounds)).collect();
+    // What one thread appends, of the same size and on a lane of the same kind.
+    let alone = |case: &Case| {
+        let cell = |of: &Case| (of.bytes, of.processes.is_some());
+        let is_it = |(one, _): &(&Case, &Row)| one.writers == 1 && cell(one) == cell(case);
+        let (_, row) = cases.iter().zip(&rows).find(is_it)?;
+        row.number("append_mb_s")
+    };
+    let alone: Vec<Option<f64>> = cases.iter().map(alone).collect();
+    for (row, alone) in rows.iter_mut().zip(alone) {
+        let of_one = row.number("append_mb_s").zip(alone);
+        row.add(json!({"of_one_thread": of_one.map(|(all, one)| all / one)}));
     }
     Ok(rows)
 }
@@ -282,10 +274,7 @@ const COLUMNS: [Field; 10] = [
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let about = |name: &str| match report.about.get(name) {
-        Some(Value::String(text)) => text.clone(),
-        other => other.map(Value::to_string).unwrap_or_default(),
-    };
+    let about = |name| report.about.shown(name, Text);
     let segment_bytes = report.about.number("segment_bytes").unwrap_or(0.0);
     format!(
         "{}: {}\ncopies by {}, other lines by {}; segments of {} MiB; medians of {} rounds\n\n{}{}",

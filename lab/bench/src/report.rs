@@ -115,6 +115,12 @@ impl Row {
         }
     }
 
+    /// A field as people read it.
+    #[must_use]
+    pub fn shown(&self, name: &str, shown: Shown) -> String {
+        shown.show(self.get(name).unwrap_or(&Value::Null))
+    }
+
     /// A figure.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<f64> {
@@ -195,7 +201,7 @@ pub fn table<'a>(columns: &[Field], rows: impl IntoIterator<Item = &'a Row>) -> 
     let heads: Vec<&str> = columns.iter().map(|(head, ..)| *head).collect();
     let mut table = Table::new(&heads);
     for row in rows {
-        let cell = |(_, field, shown): &Field| shown.show(row.get(field).unwrap_or(&Value::Null));
+        let cell = |(_, field, shown): &Field| row.shown(field, *shown);
         table.row(columns.iter().map(cell).collect());
     }
     table

@@ -2,7 +2,7 @@
 
 use super::{Config, Policy, STORES, WORKLOADS};
 use crate::{
-    report::{Report, Row, Table, figure, notes},
+    report::{Report, Row, Shown::Text, Table, figure, notes},
     rounds::{Span, span},
 };
 use serde::Deserialize;
@@ -116,13 +116,7 @@ pub fn missing(report: &Report) -> Vec<Row> {
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let told = |name| {
-        report
-            .about
-            .get(name)
-            .map(Value::to_string)
-            .unwrap_or_default()
-    };
+    let told = |name| report.about.shown(name, Text);
     let mut text = format!(
         "{} pairs, median of {} rounds, microseconds an operation; in brackets per cent below uc\n",
         told("pairs"),
@@ -168,8 +162,7 @@ fn percent(span: Option<&Value>) -> String {
 fn of_workload(rows: &[&Row], all: &[Row]) -> Table {
     let mut table = Table::new(&["bytes", "uc", "wt", "wc"]);
     for same_size in rows.chunk_by(|a, b| a.agrees(b, &CELL)) {
-        let bytes = same_size[0].get("pair_bytes");
-        let mut cells = vec![bytes.map(Value::to_string).unwrap_or_default()];
+        let mut cells = vec![same_size[0].shown("pair_bytes", Text)];
         cells.extend(Policy::ALL.map(|policy| {
             let row = same_size
                 .iter()

@@ -23,9 +23,6 @@ pub(super) fn random_writes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             measured.add("random_writes", HERE, device, "4 KiB", &[rate]);
         }
     }
-    measured.note(
-        "fio --rw=randwrite --bs=4k --direct=1 --ioengine=psync, one job, in a file of 64 MiB that is there already",
-    );
     Ok(measured)
 }
 

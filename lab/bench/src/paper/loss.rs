@@ -62,14 +62,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
             }
         }
     }
-    measured.note(
-        "killed with SIGKILL after the last acknowledgement; the append-only file is then put back to what was really synced (by the times of \
-         strace for plain servers, by the supervisor's own copies under forebay), as after a power cut with nothing written back by the kernel \
-         itself; under forebay the restart replays the pool, as after another boot",
-    );
-    measured.note(
-        "what everysec loses is what came after its last sync began: a share that depends on how many seconds the keys took",
-    );
     Ok(measured)
 }
 

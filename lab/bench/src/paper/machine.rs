@@ -1,5 +1,6 @@
 //! The machine that a figure belongs to.
 
+use crate::processes::{field, kib};
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -25,14 +26,12 @@ impl Machine {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         // What follows the version is the builder's own.
         let version = release.trim().split('-').next().unwrap_or_default();
-        let memory = field("/proc/meminfo", "MemTotal", ':');
-        let memory_kib = memory.and_then(|kib| kib.split_whitespace().next()?.parse().ok());
         let processor = field("/proc/cpuinfo", "model name", ':');
         let system = field("/etc/os-release", "PRETTY_NAME", '=');
         Self {
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: memory_kib.unwrap_or(0_u64) * 1024,
+            memory_bytes: kib("/proc/meminfo", "MemTotal").unwrap_or(0) * 1024,
             kernel: format!("Linux {version}"),
             system: system.unwrap_or_else(|| "unknown".to_owned()),
         }
@@ -51,12 +50,4 @@ impl std::fmt::Display for Machine {
             self.kernel
         )
     }
-}
-
-/// The value of the first line that begins with `name`.
-fn field(path: &str, name: &str, separator: char) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    let (_, value) = line.split_once(separator)?;
-    Some(value.trim().trim_matches('"').to_owned())
 }

@@ -3,7 +3,6 @@
 use super::{
     Measured,
     lab::{Lab, SERVER},
-    policies,
 };
 use crate::{
     BenchError,
@@ -45,7 +44,7 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 processes.push(server.outer().pid());
             }
             // Memory of a process that is its own: not files that it has mapped, as the pool.
-            let own = |pid: i32| status_bytes(&pid.to_string(), "RssAnon:");
+            let own = |pid: i32| status_bytes(&pid.to_string(), "RssAnon");
             let dram: u64 = processes.into_iter().filter_map(own).sum();
             for (panel, bytes) in [("dram", Some(dram)), ("nvm", stage.nvm_bytes())] {
                 if let Some(bytes) = bytes {
@@ -56,10 +55,5 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         }
         server.stop()?;
     }
-    measured.note(
-        "a pair is a key of 16 bytes and a value of 16, SET with 200 in flight; DRAM is resident memory of the server and, under forebay, of \
-         its supervisor; NVM is what the server's lane may take, used or not, and for nvm its append-only files. One run each",
-    );
-    measured.note(policies::ALL_IN_NVM);
     Ok(measured)
 }

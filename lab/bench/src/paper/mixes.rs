@@ -15,7 +15,7 @@ use crate::{
         resp::expect_ok,
         stage::Rewrites,
     },
-    rounds::in_turn,
+    rounds::take_turns,
 };
 
 const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
@@ -58,15 +58,14 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 sets,
                 gets,
             };
-            for round in 0..lab.rounds_on(place) {
-                for mode in in_turn(MODES, round) {
-                    let rate = measure(lab, mode, place, mix)?;
-                    lab.note(&format!(
-                        "{SERVER} {mode} on {place}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s"
-                    ));
-                    measured.add(&panel, place, mode.name, &x, &[rate]);
-                }
-            }
+            take_turns(&MODES, lab.rounds_on(place), |mode| {
+                let rate = measure(lab, *mode, place, mix)?;
+                lab.note(&format!(
+                    "{SERVER} {mode} on {place}, {value_bytes} bytes, {sets}:{gets}: {rate:.0} requests/s"
+                ));
+                measured.add(&panel, place, mode.name, &x, &[rate]);
+                Ok::<_, BenchError>(())
+            })?;
         }
     }
     measured.note(format!(
@@ -75,7 +74,6 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         crate::report::grouped(policies::requests(lab.size) as i64),
         crate::report::grouped(on_emulated(lab.size) as i64)
     ));
-    measured.note(policies::ALL_IN_NVM);
     Ok(measured)
 }
 

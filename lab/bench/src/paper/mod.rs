@@ -119,6 +119,9 @@ pub struct Experiment {
     /// What the paper says; nothing if it was not asked there.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
+    /// What to know when reading the figures, beside what the measurement itself notes.
+    #[serde(default)]
+    notes: Vec<String>,
     /// How ours is measured. Experiments of the same measurement are measured together.
     measurement: String,
     /// About how long, seconds: at toy, quick, and the paper's size. Shared by those measured together.

@@ -161,10 +161,13 @@ impl Measured {
             .notes
             .iter()
             .filter(|(panels, _)| panels.is_empty() || panels.iter().any(|panel| is_mine(panel)));
-        (
-            rows.cloned().collect(),
-            notes.map(|(_, text)| text.clone()).collect(),
-        )
+        let rows: Vec<Row> = rows.cloned().collect();
+        let notes = notes.map(|(_, text)| text);
+        // They are about figures.
+        let is_measured = rows.iter().any(|row| row.value.is_some());
+        let of_figures = experiment.notes.iter().filter(|_| is_measured);
+        let notes = notes.chain(of_figures).cloned().collect();
+        (rows, notes)
     }
 }
 

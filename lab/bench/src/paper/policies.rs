@@ -15,7 +15,7 @@ use crate::{
         server::Kind,
     },
     report::grouped,
-    rounds::in_turn,
+    rounds::take_turns,
     units::bytes_name,
 };
 
@@ -78,14 +78,8 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         "{} SETs of random keys a round, {CLIENTS} connections; always has at most 2,000 a connection",
         grouped(requests(lab.size) as i64)
     ));
-    measured.note(ALL_IN_NVM);
     Ok(measured)
 }
-
-/// What stands in for PMDK-Redis, and why.
-pub(super) const ALL_IN_NVM: &str = "the mode nvm stands in for PMDK-Redis, which is no longer kept up and has no package: the same server with appendfsync \
-     always and its whole directory in memory, as on a DAX file system, so that every pair is in NVM. The embedded store with its log in the \
-     pool would be nearer in layout, but it is a library, and would be compared without the network";
 
 /// Runs `config` and adds the rounds of each of its rows; those during rewrites are another x.
 fn add(
@@ -154,21 +148,15 @@ pub(super) fn slower_memories(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const MEMORIES: [&str; 4] = ["dram", "pcm", "xpoint-mm", "xpoint-sm"];
     lab.server()?;
     let mut measured = Measured::default();
-    // One round of each memory after the other, so that they take turns.
-    for round in 0..lab.rounds() {
-        for memory in in_turn(MEMORIES, round) {
-            let mut config = Config {
-                sizes: vec![32, 512, 8192],
-                ..config(lab, &[FOREBAY], HERE)
-            };
-            config.setup.rounds = 1;
-            config.setup.pools.slowed = Some(memory);
-            add(lab, &config, HERE, "", &mut measured)?;
-        }
-    }
-    measured.note(
-        "the pool's accesses wait as long as P4's wrapper does beyond DRAM (50/50 ns read/write): pcm 0/450, xpoint-mm 50/50, xpoint-sm 150/150 \
-         ns, once for each stretch of memory that is written, not once for each cache line",
-    );
+    take_turns(&MEMORIES, lab.rounds(), |memory| {
+        let mut config = Config {
+            sizes: vec![32, 512, 8192],
+            ..config(lab, &[FOREBAY], HERE)
+        };
+        // Of each memory after the other.
+        config.setup.rounds = 1;
+        config.setup.pools.slowed = Some(memory);
+        add(lab, &config, HERE, "", &mut measured)
+    })?;
     Ok(measured)
 }

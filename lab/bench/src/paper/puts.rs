@@ -67,11 +67,6 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         }
     }
     sampled(lab, &config, &mut measured)?;
-    measured.note_of(
-        &["latency"],
-        "device latency is of the whole machine's writes to the device, waiting in the queue included (/proc/diskstats); an emulated \
-         device has none",
-    );
     Ok(measured)
 }
 

@@ -11,7 +11,7 @@ use crate::{
     contest::{Around, Contender, FOREBAY, Mode, PLAIN, Pools},
     device::{self, Effort},
     mariadb::server::{self, Server},
-    rounds::in_turn,
+    rounds::take_turns,
     scratch::{ScratchDir, memory_dir},
     sysbench::{self, MYROCKS, Scripts, Workload},
 };
@@ -119,17 +119,16 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
         let x = x(clients, is_synced);
         let start = |log| setup.start(log, clients, is_synced);
         let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
-        for turn in 0..turns(lab.size) {
-            for one in in_turn(&series, turn) {
-                let (log, done) = (one.log, setup.turn(one, clients)?);
-                lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
-                measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
-                let of_kinds = (clients, is_synced) == (CLIENTS, true);
-                for kind in done.operations.iter().filter(|it| of_kinds && it.count > 0) {
-                    measured.add(p99, DATA, log, &kind.operation, &[kind.p99_us]);
-                }
+        take_turns(&series, turns(lab.size), |one| {
+            let (log, done) = (one.log, setup.turn(one, clients)?);
+            lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
+            measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
+            let of_kinds = (clients, is_synced) == (CLIENTS, true);
+            for kind in done.operations.iter().filter(|it| of_kinds && it.count > 0) {
+                measured.add(p99, DATA, log, &kind.operation, &[kind.p99_us]);
             }
-        }
+            Ok::<_, BenchError>(())
+        })?;
         for one in series {
             one.signal(Signal::CONT);
             scripts.check(&one.server)?;

@@ -7,14 +7,18 @@ use super::{
     BUFFERS, Case,
     slices::{KIND, Slice, in_threads},
 };
-use crate::{BenchError, processes::Process, threads::beside};
+use crate::{
+    BenchError,
+    processes::{self, Process},
+    threads::beside,
+};
 use forebay_pool::{ClaimOptions, Pool, PoolOptions, SharedLane};
 use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader, IoSlice, Write},
     os::fd::{AsFd, AsRawFd},
     path::Path,
-    process::{ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -41,8 +45,7 @@ impl Members {
             .label("forebay-lab pool --processes");
         let lane = pool.claim_shared(Uuid::new_v4(), &options)?;
         let failed = BenchError::io("starting a member on", pool.path());
-        let (Some(file), Some((program, arguments))) = (pool.descriptor(), command.split_first())
-        else {
+        let Some(file) = pool.descriptor() else {
             return Err(BenchError::Config(
                 "processes cannot share this pool".to_owned(),
             ));
@@ -52,9 +55,8 @@ impl Members {
             rustix::io::dup(file).and_then(|f| Ok((f, rustix::io::dup(lane.state_fd())?)));
         let (file, state) = inherited.map_err(|e| failed(e.into()))?;
         let members = (1..=count).map(|number| {
-            let mut command = Command::new(program);
+            let mut command = processes::command(command)?;
             command
-                .args(arguments)
                 .arg(format!(
                     "{} {} {number}",
                     file.as_raw_fd(),

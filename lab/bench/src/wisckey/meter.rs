@@ -113,7 +113,7 @@ impl<'a> Subject<'a> {
             "fsync_wall_share": (stats.sync_seconds - before.sync_seconds) / seconds,
             "sync_calls": stats.sync_calls - before.sync_calls,
             "waits": stats.waits,
-            "resident_bytes_max": status_bytes("self", "VmHWM:"),
+            "resident_bytes_max": status_bytes("self", "VmHWM"),
         }));
         row.add(more.into());
         self.store.close()?;

@@ -2,8 +2,8 @@
 //!
 //! RocksDB by `db_bench`. What is counted: its own time of the benchmark, and for writes also the flush of the memtable that follows, after which every
 //! acknowledged byte is in a synced table (or, with a log, was already durable there). Compactions that are still pending then are not counted, which is
-//! in RocksDB's favour. The others are processes that take the same arguments and print one JSON object ([`Line`]): one thread; what counts is
-//! their own time, a sync of what was not synced included.
+//! in RocksDB's favour. The others are processes that take the same arguments and print one JSON object ([`Line`](crate::peers::Line)): one
+//! thread; what counts is their own time, a sync of what was not synced included.
 //!
 //! The device's counters are read when the process has ended and the file system is synced.
 
@@ -17,11 +17,9 @@ use crate::{
     contest::{Around, Mode},
     histogram::Percentiles,
     peers::Peer,
-    processes::{output, said_by},
     report::Row,
     rocksdb::db_bench::{self, NO_SYNC, NO_WAL, Printed, SYNC},
 };
-use serde::Deserialize;
 use std::{fs, path::PathBuf, process::Command};
 
 /// What a peer promises about an acknowledged Put: what our `fsync`, `single` and `double` do; no more than to survive a process crash; nothing.
@@ -56,15 +54,6 @@ impl Read {
 
 /// A number of keys so large that random keys practically all differ, as in P1.
 const KEYS_ALL: u64 = 1 << 62;
-
-/// What a peer prints.
-#[derive(Deserialize)]
-struct Line {
-    ops: u64,
-    seconds: f64,
-    #[serde(flatten)]
-    latency: Percentiles,
-}
 
 /// The modes that a peer is measured in.
 pub(super) fn modes(peer: Peer) -> &'static [Mode] {
@@ -121,7 +110,7 @@ impl<'a> Database<'a> {
         Ok(row)
     }
 
-    /// The Puts of a peer that prints a [`Line`].
+    /// The Puts of a peer that prints a [`Line`](crate::peers::Line).
     fn put_lines(&self, mode: Mode) -> Result<Row, BenchError> {
         let (config, peer, dir) = (self.run.config, self.peer, &self.dir);
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
@@ -139,9 +128,7 @@ impl<'a> Database<'a> {
             .arg(if mode == SYNC { "1" } else { "0" })
             .arg(config.cache_bytes.to_string());
         self.on_device("put", || {
-            let printed = said_by(peer.name(), output(&mut command)?)?;
-            let line: Line = serde_json::from_str(&printed)
-                .map_err(|e| BenchError::Child(format!("({peer}) printed {printed:?}: {e}")))?;
+            let line = &peer.lines(&mut command, 1)?[0];
             Ok((line.ops, line.seconds, line.latency))
         })
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     BenchError, data,
     histogram::Percentiles,
-    processes::Process,
+    processes::{self, Process},
     report::{Report, Row},
     scratch,
 };
@@ -21,7 +21,7 @@ use serde_json::json;
 use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     time::Instant,
 };
 
@@ -120,12 +120,8 @@ fn once(run: Run<'_>) -> Result<Row, BenchError> {
 /// Has a child do what `order` says, and kills it as soon as it has.
 fn kill_when_filled(child: &[String], order: &Fill) -> Result<(), BenchError> {
     let failed = |e: serde_json::Error| BenchError::Child(format!("gets no order: {e}"));
-    let [program, arguments @ ..] = child else {
-        return Err(BenchError::Config("no command for the child".to_owned()));
-    };
-    let mut command = Command::new(program);
+    let mut command = processes::command(child)?;
     command
-        .args(arguments)
         .arg(serde_json::to_string(order).map_err(failed)?)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());

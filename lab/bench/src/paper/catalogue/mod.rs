@@ -3,6 +3,7 @@
 //! `measurement` names one of `paper::MEASUREMENTS`; `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
 //! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [figure, …]`; a figure is
 //! `"panel | series | x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without `below`, `above` says both.
+//! An experiment's `notes` name some of the paper's `notes`, which stand behind those that are made while it is measured.
 //! A `paper` figure may be a range, `inf` where it is open.
 
 use super::Experiment;
@@ -18,6 +19,8 @@ struct File {
     setup: String,
     #[serde(default)]
     reasons: BTreeMap<String, String>,
+    #[serde(default)]
+    notes: BTreeMap<String, String>,
     #[serde(default, rename = "experiment")]
     experiments: Vec<Experiment>,
 }
@@ -38,6 +41,11 @@ pub static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
 
 fn read(id: &'static str, text: &str) -> Vec<Experiment> {
     // The files are a part of this program.
+    let named = |texts: &BTreeMap<String, String>, name: &str| {
+        let text = texts.get(name);
+        text.unwrap_or_else(|| unreachable!("{id}: nothing is named {name}"))
+            .clone()
+    };
     let mut file: File = toml::from_str(text).unwrap_or_else(|e| unreachable!("{id}: {e}"));
     for experiment in &mut file.experiments {
         experiment.paper = id;
@@ -48,11 +56,11 @@ fn read(id: &'static str, text: &str) -> Vec<Experiment> {
                 claim.below.clone_from(&claim.above);
             }
             for because in [&mut claim.above, &mut claim.below] {
-                let reason = file.reasons.get(because);
-                *because = reason
-                    .unwrap_or_else(|| unreachable!("{id}: no reason {because}"))
-                    .clone();
+                *because = named(&file.reasons, because);
             }
+        }
+        for note in &mut experiment.notes {
+            *note = named(&file.notes, note);
         }
     }
     file.experiments
