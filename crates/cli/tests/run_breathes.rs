@@ -113,8 +113,11 @@ fn burst(pool_mib: u64, burst_kib: u64, held: Duration) -> (serde_json::Value, V
     let sandbox = Sandbox::on_disk();
     let made = format!("pool create p --emulated --size {pool_mib}MiB --segment-size 1MiB");
     sandbox.run(&made).ok();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // A supervisor blocks the signal that tells of its child's end before it has threads, which the test's program has by then.
+    let mut command = Command::new("env");
     command
+        .arg("--block-signal=CHLD")
+        .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
             "a_run_on_a_held_disk",
