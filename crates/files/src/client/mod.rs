@@ -21,6 +21,7 @@ mod own;
 mod process;
 mod retire;
 mod session;
+mod size;
 mod table;
 mod tail;
 mod times;
@@ -38,8 +39,9 @@ pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::on_pool;
+pub use size::{extending, truncate, truncate_path};
 pub use times::{touching, touching_path};
-pub use write::{at_position, extending, sync, truncate, truncate_path, write};
+pub use write::{at_position, sync, write};
 
 use crate::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,

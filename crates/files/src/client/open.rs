@@ -7,8 +7,8 @@ use super::{
     lookup::{Key, Number, regular},
     process::{hold, process},
     session::{self, Session},
+    size::truncate_file,
     table::{self, Entry, HIDDEN_FLAGS},
-    write::truncate_file,
 };
 use crate::{policy, sys, wire::Request};
 use rustix::{

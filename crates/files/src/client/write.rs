@@ -1,36 +1,25 @@
-//! What changes an absorbed file and is logged, and what asks that it be durable.
+//! What is written to an absorbed file, and what asks that it be durable.
 //!
-//! The kernel is asked first and the lane written second, of a truncation the other way round; both under the file's lock, so that the lane's
-//! order is the kernel's.
+//! The kernel is asked first and the lane written second, both under the file's lock, so that the lane's order is the kernel's.
 
 use super::{
-    CONFIG, above, interrupted,
-    lookup::{Named, named},
+    above, interrupted,
     others::{claim_inherited, join_inherited},
-    process::{self, Held, hold, hold_open, lock, make_plain, mark_range_unknown},
+    process::{self, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
     session,
     table::{self, Entry},
     tail,
     times::failed_write,
 };
-use crate::{log::ENDED, record::SIZE_MAX, shared::State, sys};
-use rustix::{
-    fs::AtFlags,
-    io::{Errno, ReadWriteFlags},
-};
+use crate::{log::ENDED, shared::State, sys};
+use rustix::io::{Errno, ReadWriteFlags};
 use std::{
-    ffi::{CStr, c_int},
+    ffi::c_int,
     io::IoSlice,
     os::fd::BorrowedFd,
-    sync::atomic::{
-        Ordering::{Acquire, Relaxed, SeqCst},
-        fence,
-    },
+    sync::atomic::Ordering::{Acquire, Relaxed},
 };
-
-/// A truncation that took longer than this, ns, is logged again.
-const STALL_NS: u64 = 10_000_000;
 
 /// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as `pwritev2` with `flags` (`RWF_…`) does,
 /// and to the pool: when this returns, what was written is durable as soon as a sync says so. Not a cancellation point.
@@ -256,171 +245,4 @@ pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
     }
     let _held = session::current().and_then(|session| lock(session, number));
     call()
-}
-
-/// `ftruncate` of an absorbed `fd`.
-///
-/// # Errors
-/// The kernel's.
-pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
-    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let real = || rustix::fs::ftruncate(raw, bytes);
-    change_open(fd, |held| truncated(held, bytes, real))
-}
-
-/// Truncates the file with this number and generation, unless it is plain by now: then none.
-pub(super) fn truncate_file(
-    (number, generation): (usize, u32),
-    is_it: impl Fn() -> bool,
-    bytes: u64,
-    real: impl Fn() -> Result<(), Errno>,
-) -> Result<Option<()>, Errno> {
-    let Some(session) = session::current() else {
-        return Ok(None);
-    };
-    match hold(session, number, generation)?.filter(|_| is_it()) {
-        Some(held) => truncated(Some(&held), bytes, real).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the
-/// lane by then: a drain takes no lock of a file, so it may sync the file as long as it was and release the record before the kernel truncates.
-fn truncated(
-    held: Option<&Held>,
-    bytes: u64,
-    real: impl Fn() -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    let Some(held) = held.filter(|_| bytes <= SIZE_MAX) else {
-        return real();
-    };
-    let (log, number) = (held.session.log(), held.number);
-    let begun = sys::file_time_now();
-    held.shared.set_resizing(Some(bytes));
-    let logged = log.truncate(number, bytes).and_then(|()| {
-        let end = held.shared.end.load(Acquire);
-        held.session.commit(end)
-    });
-    // A file is named where it has its records.
-    let logged_in = held.shared.named_in();
-    let done = match logged {
-        Ok(()) | Err(ENDED) => real(),
-        full => full,
-    };
-    forebay_pool::failpoint!("files:truncate");
-    // The segment of the record is looked for after the kernel truncated: while it is the open one, it is synced later than that.
-    fence(SeqCst);
-    let may_be_released = || log.segment().ok() != logged_in;
-    // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
-    let was_held_up = || sys::file_time_now().saturating_sub(begun) > STALL_NS;
-    let settled = match done {
-        Err(_) if logged.is_ok() => log.refused(number, bytes),
-        Ok(()) if logged.is_ok() && (may_be_released() || was_held_up()) => {
-            log.truncate(number, bytes)
-        }
-        _ => Ok(()),
-    };
-    let has_ended = done.is_ok() && settled == Err(ENDED);
-    if settled.is_err() && !has_ended {
-        // The lane says what is not so.
-        held.shared.stray(held.generation());
-    }
-    held.shared.set_resizing(None);
-    done?;
-    changed(held, bytes, if has_ended { settled } else { logged })
-}
-
-/// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.
-fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
-    if done == Err(ENDED) {
-        held.shared.set_newer(at..u64::MAX);
-    }
-    held.logged(done)
-}
-
-/// Does `change` to an `fd`, with the file if it is absorbed; otherwise it changes the kernel only.
-fn change_open<T>(
-    fd: c_int,
-    change: impl Fn(Option<&Held>) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    loop {
-        let Some(entry) = table::entry(fd) else {
-            return change(None);
-        };
-        let Some(number) = entry.file() else {
-            if entry.is_inherited() {
-                claim_inherited(fd, entry)?;
-                continue;
-            }
-            return change(None);
-        };
-        if interrupted() {
-            mark_range_unknown(number);
-            return change(None);
-        }
-        let Some(session) = session::current() else {
-            leave(raw, number)?;
-            continue;
-        };
-        if let Some(held) = hold_open(session, fd, entry, number)? {
-            return change(Some(&held));
-        }
-    }
-}
-
-/// Does `real` to an absorbed `fd`, which makes room in the file (`fallocate`, `posix_fallocate`): it may be longer then, by zeros, and no
-/// byte that it had has changed, whether that failed or not.
-///
-/// # Errors
-/// The kernel's.
-pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
-    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    change_open(fd, |held| {
-        let Some(held) = held else { return real() };
-        let before = rustix::fs::fstat(raw)?;
-        let done = real();
-        match rustix::fs::fstat(raw) {
-            Ok(after) if after.st_size != before.st_size => {
-                let bytes = after.st_size.unsigned_abs();
-                let logged = held.session.log().truncate(held.number, bytes);
-                changed(held, bytes, logged)?;
-            }
-            // No byte of it changed, but its time may have.
-            Ok(_) => failed_write(held, raw),
-            Err(_) => {
-                held.shared.stray(held.generation());
-            }
-        }
-        done
-    })
-}
-
-/// Truncates by path: `real` does it. Logged if the file is absorbed.
-///
-/// # Errors
-/// The kernel's.
-pub fn truncate_path(
-    path: &CStr,
-    bytes: u64,
-    real: impl Fn() -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    if interrupted() {
-        above::leave_path((libc::AT_FDCWD, path));
-        return real();
-    }
-    loop {
-        match named(libc::AT_FDCWD, path, AtFlags::empty()) {
-            Some(Named::Ours(file)) => {
-                if truncate_file(file, || true, bytes, &real)?.is_some() {
-                    return Ok(());
-                }
-            }
-            Some(Named::Foreign(key)) => {
-                CONFIG.get().map_or(Ok(()), |config| config.claim(key))?;
-                return real();
-            }
-            None => return real(),
-        }
-    }
 }

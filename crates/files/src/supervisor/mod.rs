@@ -6,6 +6,7 @@
 //! When the last member has ended, what the lane holds is synced, and the lane goes back to the pool.
 
 mod accept;
+mod bury;
 mod drain;
 mod elsewhere;
 mod forget;

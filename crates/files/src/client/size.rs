@@ -1,0 +1,193 @@
+//! What changes an absorbed file's size: truncation, and room that is made in it.
+//!
+//! A truncation is logged before the kernel is asked, what makes the file longer after it; both under the file's lock, as what is written
+//! ([`write`](super::write)).
+
+use super::{
+    CONFIG, above, interrupted,
+    lookup::{Named, named},
+    others::claim_inherited,
+    process::{Held, hold, hold_open, mark_range_unknown},
+    retire::leave,
+    session, table,
+    times::failed_write,
+};
+use crate::{log::ENDED, record::SIZE_MAX, sys};
+use rustix::{fs::AtFlags, io::Errno};
+use std::{
+    ffi::{CStr, c_int},
+    sync::atomic::{
+        Ordering::{Acquire, SeqCst},
+        fence,
+    },
+};
+
+/// A truncation that took longer than this, ns, is logged again.
+const STALL_NS: u64 = 10_000_000;
+
+/// `ftruncate` of an absorbed `fd`.
+///
+/// # Errors
+/// The kernel's.
+pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let real = || rustix::fs::ftruncate(raw, bytes);
+    change_open(fd, |held| truncated(held, bytes, real))
+}
+
+/// Truncates the file with this number and generation, unless it is plain by now: then none.
+pub(super) fn truncate_file(
+    (number, generation): (usize, u32),
+    is_it: impl Fn() -> bool,
+    bytes: u64,
+    real: impl Fn() -> Result<(), Errno>,
+) -> Result<Option<()>, Errno> {
+    let Some(session) = session::current() else {
+        return Ok(None);
+    };
+    match hold(session, number, generation)?.filter(|_| is_it()) {
+        Some(held) => truncated(Some(&held), bytes, real).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the
+/// lane by then: a drain takes no lock of a file, so it may sync the file as long as it was and release the record before the kernel truncates.
+fn truncated(
+    held: Option<&Held>,
+    bytes: u64,
+    real: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let Some(held) = held.filter(|_| bytes <= SIZE_MAX) else {
+        return real();
+    };
+    let (log, number) = (held.session.log(), held.number);
+    let begun = sys::file_time_now();
+    held.shared.set_resizing(Some(bytes));
+    let logged = log.truncate(number, bytes).and_then(|()| {
+        let end = held.shared.end.load(Acquire);
+        held.session.commit(end)
+    });
+    // A file is named where it has its records.
+    let logged_in = held.shared.named_in();
+    let done = match logged {
+        Ok(()) | Err(ENDED) => real(),
+        full => full,
+    };
+    forebay_pool::failpoint!("files:truncate");
+    // The segment of the record is looked for after the kernel truncated: while it is the open one, it is synced later than that.
+    fence(SeqCst);
+    let may_be_released = || log.segment().ok() != logged_in;
+    // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
+    let was_held_up = || sys::file_time_now().saturating_sub(begun) > STALL_NS;
+    let settled = match done {
+        Err(_) if logged.is_ok() => log.refused(number, bytes),
+        Ok(()) if logged.is_ok() && (may_be_released() || was_held_up()) => {
+            log.truncate(number, bytes)
+        }
+        _ => Ok(()),
+    };
+    let has_ended = done.is_ok() && settled == Err(ENDED);
+    if settled.is_err() && !has_ended {
+        // The lane says what is not so.
+        held.shared.stray(held.generation());
+    }
+    held.shared.set_resizing(None);
+    done?;
+    changed(held, bytes, if has_ended { settled } else { logged })
+}
+
+/// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.
+fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
+    if done == Err(ENDED) {
+        held.shared.set_newer(at..u64::MAX);
+    }
+    held.logged(done)
+}
+
+/// Does `change` to an `fd`, with the file if it is absorbed; otherwise it changes the kernel only.
+fn change_open<T>(
+    fd: c_int,
+    change: impl Fn(Option<&Held>) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    loop {
+        let Some(entry) = table::entry(fd) else {
+            return change(None);
+        };
+        let Some(number) = entry.file() else {
+            if entry.is_inherited() {
+                claim_inherited(fd, entry)?;
+                continue;
+            }
+            return change(None);
+        };
+        if interrupted() {
+            mark_range_unknown(number);
+            return change(None);
+        }
+        let Some(session) = session::current() else {
+            leave(raw, number)?;
+            continue;
+        };
+        if let Some(held) = hold_open(session, fd, entry, number)? {
+            return change(Some(&held));
+        }
+    }
+}
+
+/// Does `real` to an absorbed `fd`, which makes room in the file (`fallocate`, `posix_fallocate`): it may be longer then, by zeros, and no
+/// byte that it had has changed, whether that failed or not.
+///
+/// # Errors
+/// The kernel's.
+pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    change_open(fd, |held| {
+        let Some(held) = held else { return real() };
+        let before = rustix::fs::fstat(raw)?;
+        let done = real();
+        match rustix::fs::fstat(raw) {
+            Ok(after) if after.st_size != before.st_size => {
+                let bytes = after.st_size.unsigned_abs();
+                let logged = held.session.log().truncate(held.number, bytes);
+                changed(held, bytes, logged)?;
+            }
+            // No byte of it changed, but its time may have.
+            Ok(_) => failed_write(held, raw),
+            Err(_) => {
+                held.shared.stray(held.generation());
+            }
+        }
+        done
+    })
+}
+
+/// Truncates by path: `real` does it. Logged if the file is absorbed.
+///
+/// # Errors
+/// The kernel's.
+pub fn truncate_path(
+    path: &CStr,
+    bytes: u64,
+    real: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    if interrupted() {
+        above::leave_path((libc::AT_FDCWD, path));
+        return real();
+    }
+    loop {
+        match named(libc::AT_FDCWD, path, AtFlags::empty()) {
+            Some(Named::Ours(file)) => {
+                if truncate_file(file, || true, bytes, &real)?.is_some() {
+                    return Ok(());
+                }
+            }
+            Some(Named::Foreign(key)) => {
+                CONFIG.get().map_or(Ok(()), |config| config.claim(key))?;
+                return real();
+            }
+            None => return real(),
+        }
+    }
+}

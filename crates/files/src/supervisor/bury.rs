@@ -1,0 +1,86 @@
+//! A member that has died: nothing that it held keeps the others waiting.
+
+use super::{
+    Shared,
+    run::{LOOK, Run},
+};
+use crate::{
+    shared::{Gone, State},
+    sys,
+};
+use rustix::io::Errno;
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+/// How long what a dead member had not logged may take to reach the disk, before its file is made plain.
+const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
+
+impl Run {
+    /// A member is dead: what it had locked is free, what it had reserved is void.
+    pub(super) fn bury(&self, shared: &Shared, member: u32) {
+        // First of all: until then every append waits for what the dead one had reserved.
+        while !self.lane.bury(member) {
+            // A living member is stopped where it could be either's.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.page.opening.is_held_by(member) {
+            self.page.opening.free();
+        }
+        for (number, file) in self.page.files.iter().enumerate() {
+            if !file.lock.is_held_by(member) {
+                continue;
+            }
+            forebay_pool::failpoint!("files:bury-locked");
+            // It may be where the next write comes back to.
+            file.last_write.forget();
+            if self.sync_unlogged(shared, number).is_err() {
+                // Each sync of it is a real one, or fails, until it is plain.
+                file.stray(file.stamp().generation);
+            }
+            forebay_pool::failpoint!("files:bury-synced");
+            file.set_resizing(None);
+            file.lock.free();
+        }
+        self.lane.prepare();
+        for (number, file) in self.page.files.iter().enumerate() {
+            if file.stamp().state != State::Free && file.gone() == Gone::Yes {
+                let _ = self.release(shared, number);
+            }
+        }
+    }
+
+    /// What a dead member wrote to the file and did not log was acknowledged to no process, but others may have read it, and their next sync says that it
+    /// is durable. So it is synced, with all that the lane has, which is released: nothing older is written over it. Whoever waits for the lock waits for that.
+    fn sync_unlogged(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
+        let file = &self.page.files[number];
+        let open = self.known(number).and_then(|known| known.file.clone());
+        // A file that is plain, or is in no directory and open nowhere.
+        let Some(open) = open else { return Ok(()) };
+        let stat = rustix::fs::fstat(open)?;
+        if let Some(bytes) = file.resizing()
+            && stat.st_size.unsigned_abs() != bytes
+        {
+            self.log().refused(number, bytes)?;
+        }
+        if file.stamp().state != State::Absorbed {
+            // Each sync of it is a real one, and a recovery is to see that it was changed.
+            return Ok(());
+        }
+        // It has moved the file's time. The record is made in any case: what the drain syncs are files that have one.
+        file.touched.store(0, Relaxed);
+        self.log().touched(number, sys::modified(&stat))?;
+        forebay_pool::failpoint!("files:bury-logged");
+        let deadline = Instant::now() + UNLOGGED_WAIT;
+        loop {
+            match self.flush(shared, deadline) {
+                // Another file's error, which may be repaired.
+                Err(_) if file.error().is_none() && Instant::now() < deadline => {
+                    std::thread::sleep(LOOK);
+                }
+                done => return done,
+            }
+        }
+    }
+}
