@@ -164,7 +164,7 @@ write $((50 * rows)) $((51 * rows)) standby
 say "the old primary follows it: what its pool holds goes to its files, they are rewound to where the two parted, and it streams"
 # Before a checkpoint the new one's control file names the old timeline, and pg_rewind finds nothing to do.
 sql standby <<<'CHECKPOINT'
-"${as_user[@]}" "$forebay" recover --pool "$memory/primary.pool"
+"${as_user[@]}" "$forebay" recover --for "$work/primary/data"
 "${as_user[@]}" "$programs/pg_rewind" --target-pgdata="$work/primary/data" --write-recovery-conf \
     --source-server="host=$work/standby user=postgres dbname=postgres" >"$work/rewind.log" 2>&1 || die "$(tail -n 3 "$work/rewind.log")"
 start primary

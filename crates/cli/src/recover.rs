@@ -93,7 +93,9 @@ fn human(report: &Report) -> String {
         .collect();
     let pool = report.pool.display();
     if text.is_empty() {
-        text = format!("{pool}: nothing to recover\n");
+        text = format!(
+            "{pool}: nothing to recover. A server that names a guard of this pool nevertheless wants forebay recover --for its data directory\n"
+        );
     }
     if !report.done {
         text.push_str(&format!(

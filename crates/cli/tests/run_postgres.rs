@@ -362,8 +362,9 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
     // The old primary may have more than the new one: its pool is brought to its files before they are rewound.
     // Before a checkpoint, the new one's control file names the old timeline, and pg_rewind finds nothing to do.
     stands_by.sql("CHECKPOINT").unwrap();
-    let pool = pools[0].path().to_str().unwrap();
-    forebay(&first, &["recover", "--pool", pool]).ok();
+    // By the directory: where its processes outlived the supervisor, they have settled the lane, and no lane names the directory that has the guard.
+    let data = first.data();
+    forebay(&first, &["recover", "--for", data.to_str().unwrap()]).ok();
     let mut rewind = first.client("pg_rewind").unwrap();
     rewind
         .arg("--target-pgdata")

@@ -236,10 +236,19 @@ impl Laid {
         laid.push((at, directory));
     }
 
-    /// Takes them away: nothing of the run is left in the pool.
+    /// Takes them away: the files have everything.
     pub(crate) fn lift(&self, pool: &Pool, run: Uuid) {
-        for (_, directory) in self.0.lock().drain(..) {
-            let _ = lift_of(&directory, pool.uuid(), run);
+        for (_, directory) in &*self.0.lock() {
+            let _ = lift_of(directory, pool.uuid(), run);
+        }
+    }
+
+    /// Lays them again: they have not.
+    pub(crate) fn lay_again(&self, pool: &Pool, run: Uuid) {
+        for (at, directory) in &*self.0.lock() {
+            if let Err(errno) = lay(directory, pool, run) {
+                tell(at, errno);
+            }
         }
     }
 }

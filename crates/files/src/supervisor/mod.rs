@@ -243,9 +243,6 @@ impl Supervisor {
                 shared.pool.path().display()
             ))),
             None => {
-                if let Some(run) = shared.running() {
-                    shared.guards.lift(&shared.pool, run.lane.owner());
-                }
                 // Of another run there may be something.
                 if shared.pool.lanes().is_empty() {
                     shared.marks.take_back(shared.pool.path());
