@@ -20,6 +20,7 @@ use rustix::{
 };
 use serde::Serialize;
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs::File,
     io::{Read, Write},
@@ -275,7 +276,7 @@ fn lift_of(directory: &File, pool: Uuid, run: Uuid) -> Result<(), Errno> {
 }
 
 /// Takes away the guards of a run whose lane is recovered, beside the directories that had its files.
-pub(crate) fn lift_beside(parents: &[PathBuf], pool: Uuid, run: Uuid) {
+pub(crate) fn lift_beside(parents: &BTreeSet<PathBuf>, pool: Uuid, run: Uuid) {
     let near = parents
         .iter()
         .flat_map(|parent| [Some(parent.as_path()), parent.parent()]);

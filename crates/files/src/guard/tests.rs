@@ -33,9 +33,9 @@ fn a_guard_says_its_pool_and_is_taken_away_by_its_own_run_only() {
     assert_eq!(found[0].pool.as_deref(), Some(&*shown));
     assert!(found[0].is_its_own && !found[0].is_needed(&pool));
     lift_of(&directory, pool.uuid(), Uuid::new_v4()).unwrap();
-    lift_beside(&[dir.path().join("pg_wal")], Uuid::new_v4(), run);
+    lift_beside(&[dir.path().join("pg_wal")].into(), Uuid::new_v4(), run);
     assert_eq!(names(&dir).len(), 1);
-    lift_beside(&[dir.path().join("pg_wal")], pool.uuid(), run);
+    lift_beside(&[dir.path().join("pg_wal")].into(), pool.uuid(), run);
     assert_eq!(names(&dir), [""; 0]);
 }
 

@@ -182,7 +182,6 @@ pub(crate) fn recover_lane(
     }
     // Refused only if something is left in it; then the next recovery finds it.
     if lane.remove() {
-        let parents: Vec<PathBuf> = parents.into_iter().collect();
         rights.exercise(|| guard::lift_beside(&parents, pool.uuid(), owner))?;
     }
     Ok(report)

@@ -4,7 +4,6 @@ use super::{Shared, drain::Drained, watch::Watched};
 use crate::{
     FILES_MAX,
     absorbed::Key,
-    guard::Laid,
     log::Log,
     replay::{self, Mark},
     shared::{SharedPage, Stamp, State},
@@ -313,13 +312,11 @@ impl Run {
             let _ = thread.join();
         }
         self.ended.store(true, Release);
-        let guards = |change: fn(&Laid, &Pool, Uuid)| {
-            if drained.is_ok() {
-                change(&shared.guards, &shared.pool, self.lane.owner());
-            }
-        };
-        // Before the lane is gone: a recovery finds guards by what lanes name.
-        guards(Laid::lift);
+        let owner = self.lane.owner();
+        if drained.is_ok() {
+            // Before the lane is gone: a recovery finds guards by what lanes name.
+            shared.guards.lift(&shared.pool, owner);
+        }
         // Of one that is settled nothing is needed, though the pool's disk may not take that it is free.
         let is_done = || {
             self.lane.give_back()
@@ -330,7 +327,9 @@ impl Run {
             (0..FILES_MAX).for_each(|number| self.forget(shared, number, false));
             return Ok(());
         }
-        guards(Laid::lay_again);
+        if drained.is_ok() {
+            shared.guards.lay_again(&shared.pool, owner);
+        }
         let failed = (0..FILES_MAX).find_map(|number| {
             let errno = self.page.files[number].error()?;
             let path = self.known(number)?.path.clone();

@@ -48,8 +48,9 @@ pub(super) struct Crowding {
     /// The end of that segment, and its length.
     end: AtomicU64,
     segment_bytes: AtomicU64,
-    /// Writers were held back when a segment was free at last; in the open segment they still are.
+    /// The last drain found writers held back when it was done.
     behind: AtomicBool,
+    /// Another segment has come free since `since`.
     eased: AtomicBool,
     opened: Instant,
     /// Since when no other segment is free.

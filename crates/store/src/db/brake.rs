@@ -95,10 +95,13 @@ impl Brake {
     /// Slows a writer down whose record is ahead of the drain.
     #[cold]
     pub(super) fn slow_for_drain(&self, lane: &Lane, crowded: Crowded) {
-        let Crowded { ahead, .. } = crowded;
+        let Crowded {
+            ahead,
+            another_is_free,
+        } = crowded;
         let alone = self.writes_alone();
         let least = if alone { AHEAD_ALONE } else { AHEAD_OF_SEVERAL };
-        if ahead < least || alone && crowded.another_is_free {
+        if ahead < least || alone && another_is_free {
             return;
         }
         let _waiting = self.drain_waits.begin();
