@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{FlashError, Options, Read, WritePolicy};
+use forebay_flash::{Contents, FlashError, Options, Read, WritePolicy};
 use std::{
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -12,7 +12,7 @@ use std::{
 use support::{
     Rng,
     devices::World,
-    machine::{Machine, options},
+    machine::{GROUP, Machine, options},
     model::{PAGE, page_of},
     session::{self, blank_pool, new_contents},
 };
@@ -146,4 +146,31 @@ fn what_lies_in_slots_from_before_is_never_read() {
     drop((cache, file));
     let cache = session::open(&world, &options()).unwrap();
     assert_eq!(cache.stats().pages, 1);
+}
+
+/// A clean page that waits in memory beside its newer version was recorded before that one, and a crash in between brought it back though home was newer.
+#[test]
+fn what_goes_home_around_flash_is_not_older_again_whenever_the_power_fails() {
+    let options = Options {
+        contents: Contents::All,
+        groups_unsynced_max: 8,
+        ..options()
+    };
+    let machine = Machine::new(60, &options);
+    // Something is recorded before, so what goes home is recorded, too.
+    machine.write(50, 1);
+    machine.sync();
+    assert_eq!(machine.read(0), 0);
+    for page in 1..=2 * GROUP {
+        machine.write(page, u64::from(page));
+    }
+    machine.cache.set_policy(WritePolicy::Around);
+    machine.write(0, 100);
+    machine.sync();
+    let points: Vec<usize> = (0..machine.world.points()).collect();
+    machine.world.cut(&points, &mut Rng(3), |found, _, _| {
+        let found = Machine::open(World::new(found), &options);
+        let version = found.read(0);
+        assert_eq!(found.home(0), version, "the cache has another one");
+    });
 }

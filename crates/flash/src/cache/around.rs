@@ -16,7 +16,7 @@ use crate::{
     stats::add,
 };
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io::{self, IoSlice},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -197,15 +197,18 @@ impl Cache {
             self.write_batch(&batch)?;
             add(&self.counters.around_pages, batch.len() as u64);
         }
-        let written: HashSet<u64> = pages.iter().map(|version| version.position).collect();
+        let written: HashMap<(u32, u32), u64> = (pages.iter())
+            .map(|version| ((version.entry.file, version.entry.page), version.position))
+            .collect();
         let map = &mut self.state.lock().map;
         for position in start..end {
             let version = map.version(position);
             if version.is(VOID) || version.is(LOST) {
                 continue;
             }
-            if version.is(DIRTY) && !written.contains(&position) {
-                // Home has a newer one, which a crash may find unrecorded: this one is not to be read then, whatever its slot has.
+            let page = (version.entry.file, version.entry.page);
+            if written.get(&page).is_some_and(|&newest| newest != position) {
+                // Home has a newer one, which a crash may find unrecorded: this one is not to be read then, dirty or clean, whatever its slot has.
                 map.void_at(position);
             } else {
                 map.clean(position);
