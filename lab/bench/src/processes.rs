@@ -18,6 +18,17 @@ pub(crate) fn command(words: &[String]) -> Result<Command, BenchError> {
     Ok(command)
 }
 
+/// The processor time that a process has had, all its threads: in its own code and in the kernel, microseconds.
+pub(crate) fn processor_time(pid: i32) -> Option<[f64; 2]> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
+    let mut us =
+        || Some(ticks.next()?.ok()? * 1e6 / rustix::param::clock_ticks_per_second() as f64);
+    Some([us()?, us()?])
+}
+
 /// A size in the kernel's status of a process, as `RssAnon`, in bytes.
 pub(crate) fn status_bytes(process: &str, name: &str) -> Option<u64> {
     kib(&format!("/proc/{process}/status"), name).map(|kib| kib * 1024)

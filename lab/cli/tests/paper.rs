@@ -249,6 +249,7 @@ fn p3_is_complete(get: impl Fn(&str) -> Value) {
         "nvram",
         "forebay",
         "forebay, pool on this disk",
+        "libeatmydata",
         "off",
     ];
     for (id, panel, request) in [
@@ -259,6 +260,9 @@ fn p3_is_complete(get: impl Fn(&str) -> Value) {
         assert_on(&get(id), "sata-ssd", panel, &logs, &synced);
         let latencies = format!("{panel}_p99");
         assert_on(&get(id), "sata-ssd", &latencies, &logs, &[request]);
+        let times = format!("{panel}_cpu");
+        let part = "10 clients, synced: the server's code";
+        assert_on(&get(id), "sata-ssd", &times, &logs, &[part]);
     }
 }
 

@@ -8,9 +8,10 @@
 use super::{Measured, Size, lab::Lab, template::Template};
 use crate::{
     BenchError,
-    contest::{Around, Contender, FOREBAY, Mode, PLAIN, Pools},
+    contest::{Around, Contender, EATMYDATA, FOREBAY, Mode, PLAIN, Pools},
     device::{self, Effort},
     mariadb::server::{self, Server},
+    processes::{find_eatmydata, processor_time},
     rounds::take_turns,
     scratch::{ScratchDir, memory_dir},
     sysbench::{self, MYROCKS, Scripts, Workload},
@@ -36,12 +37,14 @@ struct Log {
     contender: Contender,
 }
 
-const LOGS: [Log; 6] = [
+const LOGS: [Log; 7] = [
     log("sata-ssd", DATA, PLAIN, None),
     log("nvme", "nvme", PLAIN, None),
     log("nvram", "nvram", PLAIN, None),
     log("forebay", DATA, FOREBAY, None),
     log("forebay, pool on this disk", DATA, FOREBAY, Some(0)),
+    // Its syncs do nothing: what is left is the server's own work for a log, which no device and no pool takes away.
+    log("libeatmydata", DATA, EATMYDATA, None),
     log(OFF, DATA, PLAIN, None),
 ];
 /// There is no log.
@@ -63,7 +66,7 @@ const fn log(name: &'static str, device: &'static str, mode: Mode, disk: Option<
 /// Table 1 of the paper.
 pub(super) fn link_bench(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let ids = lab.size.pick(1000, 50_000, 1_000_000);
-    let panels = ["linkbench", "linkbench_p99"];
+    let panels = ["linkbench", "linkbench_p99", "linkbench_cpu"];
     run(lab, Workload::LinkBench { ids }, panels)
 }
 
@@ -73,7 +76,7 @@ pub(super) fn tpcc(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         warehouses: lab.size.pick(1, 1, 10),
         roam: false,
     };
-    run(lab, tpcc, ["tpcc", "tpcc_p99"])
+    run(lab, tpcc, ["tpcc", "tpcc_p99", "tpcc_cpu"])
 }
 
 /// Numbers of connections, and whether a commit is synced, which the paper does not say. At toy size the paper's alone.
@@ -90,17 +93,25 @@ fn x(clients: u64, is_synced: bool) -> String {
 
 /// What is missing on this machine, in words.
 fn lacking() -> Option<String> {
+    let eatmydata = || {
+        let why = || "libeatmydata is not installed: apt-get install libeatmydata1".to_owned();
+        find_eatmydata().is_none().then(why)
+    };
     let plugin = || {
         server::myrocks().is_none().then(|| {
             "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb"
                 .to_owned()
         })
     };
-    server::lacking().or_else(plugin)
+    server::lacking().or_else(plugin).or_else(eatmydata)
 }
 
-/// A workload, and its panels: rates, and latencies by request.
-fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Measured, BenchError> {
+/// A workload, and its panels: rates, latencies by request, and processor time by who has it.
+fn run(
+    lab: &Lab<'_>,
+    workload: Workload,
+    [rate, p99, cpu]: [&str; 3],
+) -> Result<Measured, BenchError> {
     if let Some(why) = lacking() {
         return Err(BenchError::Missing(why));
     }
@@ -120,9 +131,15 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
         let start = |log| setup.start(log, clients, is_synced);
         let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         take_turns(&series, turns(lab.size), |one| {
+            let before = one.processor_time();
             let (log, done) = (one.log, setup.turn(one, clients)?);
             lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
             measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
+            let requests: u64 = done.operations.iter().map(|kind| kind.count).sum();
+            for ((part, after), before) in PARTS.iter().zip(one.processor_time()).zip(before) {
+                let each = (after - before) / requests.max(1) as f64;
+                measured.add(cpu, DATA, log, &format!("{x}: {part}"), &[each]);
+            }
             let of_kinds = (clients, is_synced) == (CLIENTS, true);
             for kind in done.operations.iter().filter(|it| of_kinds && it.count > 0) {
                 measured.add(p99, DATA, log, &kind.operation, &[kind.p99_us]);
@@ -206,7 +223,23 @@ struct Series {
     _dir: ScratchDir,
 }
 
+/// Who has processor time.
+const PARTS: [&str; 3] = [
+    "the server's code",
+    "the server in the kernel",
+    "supervisor",
+];
+
 impl Series {
+    /// That each of [`PARTS`] has had, microseconds.
+    fn processor_time(&self) -> [f64; 3] {
+        let of = |pid| processor_time(pid).unwrap_or_default();
+        let (server, outer) = (self.server.server().pid(), self.server.outer().pid());
+        let [code, kernel] = of(server);
+        let supervisor = if outer == server { [0.0; 2] } else { of(outer) };
+        [code, kernel, supervisor.iter().sum()]
+    }
+
     fn signal(&self, signal: Signal) {
         for process in [self.server.outer(), self.server.server()] {
             process.signal(signal);
