@@ -289,3 +289,8 @@ pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
         .saturating_mul(1_000_000_000)
         .saturating_add(stat.st_mtime_nsec)
 }
+
+/// The kernel's error, as far as it is one.
+pub(crate) fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
