@@ -1,11 +1,11 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
+    copies::Copies,
     interrupted, process,
     retire::{give_up, retire},
     session::{self, Session},
     table::{self, Entry},
-    tail::Copies,
 };
 use crate::{shared::Gone, sys, wire::Request};
 use parking_lot::MutexGuard;

@@ -10,6 +10,7 @@
 
 mod above;
 mod address;
+mod copies;
 mod descriptors;
 mod lookup;
 mod mappings;
@@ -19,6 +20,7 @@ mod orphan;
 mod others;
 mod own;
 mod process;
+mod renewed;
 mod retire;
 mod session;
 mod size;
@@ -122,7 +124,7 @@ pub fn start() {
     sys::begin_frames();
     if let Some(config) = read() {
         // Now: the first who needs it may be a signal handler, which must not allocate.
-        process::process();
+        process::begin();
         let config = CONFIG.get_or_init(|| config);
         if let Some(table) = &config.table {
             mappings::keep(mappings::Of::Table, table.memory());
