@@ -9,7 +9,7 @@
 //!    over what is newer.
 
 use super::{
-    CONFIG, Config,
+    config::{CONFIG, Config},
     lookup::{Key, regular, stat_at},
     process::generation,
     session::{self, Session},

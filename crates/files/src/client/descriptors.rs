@@ -2,7 +2,8 @@
 
 use super::{
     copies::Copies,
-    interrupted, process,
+    depth::interrupted,
+    process,
     retire::{give_up, retire},
     session::{self, Session},
     table::{self, Entry},

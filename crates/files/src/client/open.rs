@@ -1,13 +1,15 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above,
+    above,
+    config::{CONFIG, Config},
+    depth::interrupted,
     descriptors::{closing, is_new},
-    interrupted, is_absorbing,
     lookup::{Key, Number, regular},
     process::{hold, process},
-    session::{self, Session},
+    session::{self, Session, is_absorbing},
     size::{truncate, truncate_file},
+    standing::{GIVEN_UP, PLAIN_FOR},
     table::{self, Entry, HIDDEN_FLAGS},
 };
 use crate::{

@@ -3,7 +3,7 @@
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
 //! nevertheless, they move: whoever uses one holds a lock ([`MOVING`]), so none is replaced in use.
 
-use super::{interrupted, renewed::Renewed};
+use super::{depth::interrupted, renewed::Renewed};
 use crate::sys;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;

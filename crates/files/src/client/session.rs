@@ -1,12 +1,13 @@
 //! The session: this process as a member of the run. The lane, the shared page, the connection to the supervisor.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR,
     address::Address,
-    interrupted,
+    config::{CONFIG, Config},
+    depth::interrupted,
     mappings::{self, Of},
     own,
     renewed::Renewed,
+    standing::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR},
 };
 use crate::{
     log::{ENDED, LOOK, Log},
@@ -75,6 +76,13 @@ pub(super) fn current() -> Option<&'static Session> {
         None if PENDING.load(Relaxed) => join_anew(),
         None => None,
     }
+}
+
+/// True once any file was absorbed, here or by who handed down a descriptor of it.
+#[inline]
+#[must_use]
+pub fn is_absorbing() -> bool {
+    there().is_some() || PENDING.load(Relaxed) || INHERITED.load(Relaxed)
 }
 
 #[cold]
