@@ -1,7 +1,7 @@
 //! `forebay completions`: completion scripts for shells.
 
-use crate::{Cli, failure::Failure, output::Output};
-use clap::{Args, CommandFactory};
+use crate::{failure::Failure, output::Output};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 /// Print the completion script of a shell
@@ -16,9 +16,10 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(self) -> Result<(), Failure> {
+    /// Of `command`, which is the whole one.
+    pub fn run(self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "forebay", &mut script);
+        clap_complete::generate(self.shell, &mut command, "forebay", &mut script);
         let mut output = Output::new();
         output.bytes(&script)?;
         output.finish()

@@ -28,7 +28,7 @@ mod store;
 pub use run::{Layer, Library, Run};
 
 use clap::{
-    Parser, Subcommand,
+    CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use failure::Failure;
@@ -104,8 +104,8 @@ pub fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
-        Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run(),
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
         Command::Internal(command) => command.run(),
     };
     done.err().map_or(ExitCode::SUCCESS, Failure::report)
@@ -130,7 +130,6 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

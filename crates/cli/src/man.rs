@@ -1,7 +1,7 @@
 //! `forebay man`: manual pages, from the same source as `--help`.
 
-use crate::{Cli, failure::Failure, output::Output};
-use clap::{Args, CommandFactory};
+use crate::{failure::Failure, output::Output};
+use clap::{Args, Command};
 use std::{fs, path::PathBuf};
 
 /// Print the manual page, or write all pages to a directory
@@ -16,8 +16,8 @@ pub struct Man {
 }
 
 impl Man {
-    pub fn run(self) -> Result<(), Failure> {
-        let command = Cli::command();
+    /// Of `command`, which is the whole one.
+    pub fn run(self, command: Command) -> Result<(), Failure> {
         let Some(dir) = self.dir else {
             let mut page = Vec::new();
             clap_mangen::Man::new(command)

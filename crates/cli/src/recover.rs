@@ -1,6 +1,7 @@
 //! `forebay recover`.
 
-pub mod below;
+mod below;
+pub mod copied;
 
 use crate::{failure::Failure, output, run};
 use clap::Args;

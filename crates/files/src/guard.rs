@@ -12,8 +12,13 @@
 //!
 //! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where the lane names files beside it, and by [`lift`].
 
-use crate::{identity, sys};
+pub(crate) mod name;
+
+pub use name::name;
+
+use crate::{directories::each_directory, identity, sys};
 use forebay_pool::Pool;
+use name::is_one;
 use rustix::{
     fs::{AtFlags, Gid, Mode, OFlags, Uid},
     io::Errno,
@@ -32,19 +37,9 @@ use uuid::Uuid;
 /// The directories, below a program's working directory, in which a guard can be laid.
 pub const KINDS: [&str; 1] = ["pg_replslot"];
 
-const BEGIN: &str = "held-by-forebay-pool-";
-const END: &str = ".first-run.forebay-recover--for-this-data-directory";
 const STATE: &str = "state";
 /// Longer ones are taken for none.
 const BYTES_MAX: u64 = 1 << 14;
-
-/// The name of guards of this pool.
-#[must_use]
-pub fn name(pool: Uuid) -> String {
-    let mut number = pool.simple().to_string();
-    number.truncate(8);
-    format!("{BEGIN}{number}{END}")
-}
 
 /// What a guard says.
 struct Text<'a> {
@@ -92,12 +87,6 @@ fn identified(directory: &File) -> String {
 fn open_directory(at: impl AsFd, name: impl rustix::path::Arg) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?.into())
-}
-
-/// True if a directory has the name of a guard.
-pub(crate) fn is_one(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    name.starts_with(BEGIN.as_bytes()) && name.ends_with(END.as_bytes())
 }
 
 /// Lets only its owner into a guard.
@@ -319,7 +308,7 @@ impl Guard {
 /// I/O errors.
 pub fn below(data: &Path) -> std::io::Result<Vec<Guard>> {
     let mut found = Vec::new();
-    crate::marks::each_directory(data, |directory, path| {
+    each_directory(data, |directory, path| {
         if !KINDS.iter().any(|kind| path.ends_with(kind)) {
             return Ok(());
         }

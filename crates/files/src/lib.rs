@@ -8,6 +8,7 @@
 mod absorbed;
 pub mod boot;
 pub mod client;
+mod directories;
 pub mod disks;
 mod error;
 pub mod guard;

@@ -5,7 +5,7 @@
 //! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
 //! a mark says is looked for in the pool itself.
 
-use crate::{guard, replay, void};
+use crate::{directories::each_directory, replay, void};
 use forebay_pool::{LaneCheck, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
@@ -158,30 +158,6 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
     })?;
     found.sort_by(|a, b| (&a.directory, &a.pool).cmp(&(&b.directory, &b.pool)));
     Ok(found)
-}
-
-/// Visits a directory, those below it, and those that links in them lead to, but nothing below the latter.
-pub(crate) fn each_directory(
-    directory: &Path,
-    mut visit: impl FnMut(&File, &Path) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let mut open = vec![directory.to_owned()];
-    while let Some(path) = open.pop() {
-        visit(&File::open(&path)?, &path)?;
-        for entry in std::fs::read_dir(&path)? {
-            let entry = entry?;
-            let kind = entry.file_type()?;
-            if kind.is_dir() && guard::is_one(&entry.file_name()) {
-                // Nobody may look into it, and nothing is marked there.
-            } else if kind.is_dir() {
-                open.push(entry.path());
-            } else if kind.is_symlink() && entry.path().is_dir() {
-                // PostgreSQL's log may lie elsewhere.
-                visit(&File::open(entry.path())?, &entry.path())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Takes a pool out of a directory's mark, if the pool holds nothing of a run.

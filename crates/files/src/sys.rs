@@ -289,3 +289,13 @@ pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
         .saturating_mul(1_000_000_000)
         .saturating_add(stat.st_mtime_nsec)
 }
+
+/// True if a file is open to be written to by these flags.
+pub(crate) fn writes(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// The kernel's error, as far as it is one.
+pub(crate) fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

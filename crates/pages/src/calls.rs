@@ -3,16 +3,18 @@
 //! None of these may be called by a signal handler; InnoDB does no I/O there.
 
 mod by_name;
+mod who;
 
 pub use by_name::{renamed, renaming, truncate_path, truncating, unlinking};
 
 use crate::{
     PAGE_BYTES,
-    complain::complain,
-    file::{PageFile, RealRead, RealWrite, State, said},
-    identity::{self, Known},
+    complain::{complain, said},
+    descriptor::path_of,
+    file::{PageFile, RealRead, RealWrite, State, cached_or_plain},
+    identity::Known,
     innodb::{self, Pages},
-    names,
+    keeper, names,
     session::{self, Session},
     table,
 };
@@ -21,23 +23,8 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use std::{
-    ffi::{OsStr, c_int},
-    os::unix::ffi::OsStrExt,
-    path::PathBuf,
-    sync::Arc,
-};
-
-/// The path that a descriptor's file has.
-///
-/// # Errors
-/// What the operating system says.
-pub fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
-    use rustix::fd::AsRawFd;
-    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let path = rustix::fs::readlink(link, Vec::new())?;
-    Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
-}
+use std::{ffi::c_int, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use who::who_is;
 
 /// A page file was opened as `fd`, by `path`: from now on its pages may be in the cache.
 ///
@@ -82,28 +69,12 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Who the open page file of this path is. None if it can be in no cache.
-fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Known>, Errno> {
-    let knows_inode = || {
-        let inode = rustix::fs::fstat(file)?.st_ino;
-        let files = session::current().map(|session| session.cache.files());
-        let files = files.unwrap_or_default();
-        Ok(files.iter().any(|file| file.id().identity.inode == inode))
-    };
-    identity::of_page_file(identity::of(file), knows_inode).inspect_err(|errno| {
-        complain(&format!(
-            "looking at {}: {errno}. It is refused: what it has may be older than what the flash cache has",
-            String::from_utf8_lossy(path)
-        ));
-    })
-}
-
 /// What becomes of a page file that is opened for the first time.
-fn look_at(session: &Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFile, Errno> {
+fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFile, Errno> {
     let path = path_of(fd)?;
     let is_system = names::is_system(path.as_os_str().as_bytes());
     if is_system && !session.is_active() {
-        session.begin_system(fd, &known, &path).map_err(|why| {
+        begin_system(session, fd, &known, &path).map_err(|why| {
             complain(&format!("{why}. The server is not given its files"));
             Errno::IO
         })?;
@@ -113,7 +84,7 @@ fn look_at(session: &Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFi
         None if !session.is_active() => State::Plain,
         None => match first_page(fd, known.bytes) {
             None => State::Undecided,
-            Some(Pages::Whole) => session.cached_or_plain(fd, &known, &path),
+            Some(Pages::Whole) => cached_or_plain(session, fd, &known, &path),
             Some(pages) => {
                 let file = PageFile::new(known, path, is_system, State::Plain);
                 file.say_plain(pages);
@@ -122,6 +93,20 @@ fn look_at(session: &Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFi
         },
     };
     Ok(PageFile::new(known, path, is_system, state))
+}
+
+/// The session begins with the system tablespace, and its thread as soon as pages may come in: not while the data directory is made.
+fn begin_system(
+    session: &'static Session,
+    fd: BorrowedFd<'_>,
+    known: &Known,
+    path: &Path,
+) -> Result<(), String> {
+    session.begin_system(fd, known, path)?;
+    match session.is_active() {
+        true => keeper::start(session),
+        false => Ok(()),
+    }
 }
 
 /// What page 0 of a file says that the cache does not know. None if there is none yet.

@@ -1,5 +1,7 @@
 //! What the database's administrator has to hear: one line on standard error, which is the server's log.
 
+use forebay_flash::FlashError;
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 
 /// Says it.
@@ -15,4 +17,10 @@ pub(crate) fn complain_once(what: &str) {
     if SAID.lock().insert(what.to_owned()) {
         complain(what);
     }
+}
+
+/// Says what the cache failed with: what the program gets for it.
+pub(crate) fn said(error: &FlashError) -> Errno {
+    complain(&error.to_string());
+    Errno::IO
 }

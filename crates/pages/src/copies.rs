@@ -16,10 +16,10 @@
 
 use crate::{
     PAGE_BYTES,
-    file::Page,
+    descriptor::reopen,
     guard::{Guard, sync_directory},
-    home::{Homes, reopen},
     innodb::log_sequence,
+    page::Page,
 };
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
 use forebay_pool::crc32c;
@@ -225,7 +225,7 @@ impl Copies {
     }
 
     /// After a crash: pages that may be torn at home are written there again, durably, and how many. A page of which the cache has a newer version is its.
-    pub(crate) fn restore(&self, cache: &Cache, homes: &Homes) -> io::Result<u64> {
+    pub(crate) fn restore(&self, cache: &Cache, homes: &dyn Home) -> io::Result<u64> {
         let Some(file) = self.open()? else {
             return Ok(0);
         };
@@ -310,7 +310,7 @@ impl Found {
 }
 
 /// Writes pages home, sorted, durably.
-fn write_home(homes: &Homes, batch: &mut [HomePage<'_>]) -> io::Result<()> {
+fn write_home(homes: &dyn Home, batch: &mut [HomePage<'_>]) -> io::Result<()> {
     batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
     homes.write(batch).map_err(|(_, e)| e)?;
     let mut written: Vec<FileId> = batch.iter().map(|page| page.file).collect();

@@ -4,23 +4,27 @@
 //! cache forgets it. The system tablespace cannot become plain, since its guarded pages are not in it; there the call fails.
 
 mod part;
+mod real;
+mod state;
 
 use crate::{
     PAGE_BYTES,
-    calls::path_of,
-    complain::{complain, complain_once},
+    complain::{complain, complain_once, said},
+    descriptor::path_of,
     identity::{self, Known},
     innodb::{self, Pages},
     session::Session,
 };
-use forebay_flash::{CachedFile, Enqueued, FlashError, Home};
+use forebay_flash::{CachedFile, Enqueued, Home};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
-pub(crate) use part::Page;
 use part::read_part;
+pub use real::{RealRead, RealWrite};
 use rustix::{fd::BorrowedFd, io::Errno};
+use state::say_unprotected;
+pub(crate) use state::{State, cached_or_plain};
 use std::{
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{
@@ -29,17 +33,6 @@ use std::{
         },
     },
 };
-
-/// What becomes of a file's pages.
-#[derive(Clone)]
-pub(crate) enum State {
-    /// It is being made: its page 0 will say.
-    Undecided,
-    /// They go through the cache.
-    Cached(Arc<CachedFile>),
-    /// They do not.
-    Plain,
-}
 
 /// See the module's head.
 pub(crate) struct PageFile {
@@ -53,16 +46,6 @@ pub(crate) struct PageFile {
     write_through: AtomicBool,
     /// Held during a real sync: who finds nothing changed waits for the one that covers the change.
     syncing: Mutex<()>,
-}
-
-/// Reads or writes the file itself, by the caller's descriptor, at an offset: bytes that were read or written.
-pub type RealRead<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, Errno>;
-/// See [`RealRead`].
-pub type RealWrite<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<usize, Errno>;
-
-pub(crate) fn said(error: &FlashError) -> Errno {
-    complain(&error.to_string());
-    Errno::IO
 }
 
 impl PageFile {
@@ -225,7 +208,7 @@ impl PageFile {
             Err(errno) => Err(errno.to_string()),
         };
         match path {
-            Ok(path) => session.cached_or_plain(fd, &self.known, &path),
+            Ok(path) => cached_or_plain(session, fd, &self.known, &path),
             Err(why) => say_unprotected(&self.path, &why),
         }
     }
@@ -365,15 +348,6 @@ fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> R
         .bring_home(file, first, last)
         .and_then(|()| cache.forget_pages(file, first, last))
         .map_err(|e| said(&e))
-}
-
-/// Says that the cache cannot know a file, which is plain then.
-pub(crate) fn say_unprotected(path: &Path, why: &str) -> State {
-    complain_once(&format!(
-        "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
-        path.display()
-    ));
-    State::Plain
 }
 
 /// The page that this byte is in.

@@ -1,9 +1,6 @@
 //! Where the files of a cache are: by the names that they were registered with, or, since files are renamed, by looking through the data directory.
 
-use crate::{
-    home::{Homes, reopen},
-    identity, names,
-};
+use crate::{descriptor::reopen, home::Homes, identity, names};
 use forebay_flash::{Cache, CachedFile, FlashError, Identity};
 use rustix::{
     fd::OwnedFd,

@@ -3,12 +3,7 @@
 use crate::{copies::Copies, guard::Guard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
 use parking_lot::RwLock;
-use rustix::{fd::AsFd, fs::OFlags, io::Errno};
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-};
+use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// Writes that are under way at a time: a disk array is as fast as it has requests.
 const IN_FLIGHT: usize = 8;
@@ -129,23 +124,4 @@ impl Home for Homes {
         }
         synced
     }
-}
-
-/// Opens once more what is open, for reading and writing: past the page cache if the file system can and `direct` says so.
-pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
-    use rustix::fd::AsRawFd;
-    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    // By the C library, so that a home on an emulated device is one.
-    let open = |flags: OFlags| {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&link)
-    };
-    let opened = match direct {
-        true => open(OFlags::DIRECT).or_else(|_| open(OFlags::empty())),
-        false => open(OFlags::empty()),
-    };
-    opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }

@@ -1,11 +1,6 @@
 //! The cache's thread: pages go home, settings are followed, the status is said, and what a flash device that fails takes with it.
 
-use crate::{
-    complain::complain,
-    lost::by_file,
-    session::{Session, current},
-    status::Window,
-};
+use crate::{complain::complain, lost::by_file, session::Session, status::Window};
 use forebay_flash::{PageName, Stats};
 use std::{
     collections::VecDeque,
@@ -32,9 +27,20 @@ struct Failing {
     lost: usize,
 }
 
+/// Starts the thread, once pages may come in.
+///
+/// # Errors
+/// In words.
+pub(crate) fn start(session: &'static Session) -> Result<(), String> {
+    thread::Builder::new()
+        .name("forebay-flash".into())
+        .spawn(|| run(session))
+        .map(drop)
+        .map_err(|e| format!("starting a thread: {e}"))
+}
+
 /// See the module's head. As long as the process lives.
-pub(crate) fn run() {
-    let Some(session) = current() else { return };
+fn run(session: &Session) {
     let mut windows = Windows::new(session.cache.stats());
     let mut failing = Failing::default();
     let mut lost = 0;

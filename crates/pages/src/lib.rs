@@ -6,6 +6,7 @@
 //! * `names`: which files are page files, or a redo log, and `innodb`: which of them have pages that a cache can take;
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages home;
 //! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is which file; `file`: a page file in use;
+//! * `descriptor`: the path of what is open, and the same opened once more; `page`: a page in memory;
 //! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
 //! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
@@ -18,6 +19,7 @@
 mod calls;
 mod complain;
 mod copies;
+mod descriptor;
 mod file;
 mod find;
 mod guard;
@@ -27,6 +29,7 @@ mod innodb;
 mod keeper;
 mod lost;
 mod names;
+mod page;
 mod resize;
 mod session;
 mod settings;
@@ -35,9 +38,10 @@ mod status;
 mod table;
 
 pub use calls::{
-    allocate, closing, duplicated, exiting, forked, leave, opened, path_of, read, renamed,
-    renaming, sync, sync_all, truncate, truncate_path, truncating, unlinking, write,
+    allocate, closing, duplicated, exiting, forked, leave, opened, read, renamed, renaming, sync,
+    sync_all, truncate, truncate_path, truncating, unlinking, write,
 };
+pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};
 pub use forebay_flash::Progress;
 pub use guard::{GUARD_FILE, Standing, standing};

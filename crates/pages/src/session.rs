@@ -7,10 +7,10 @@ use crate::{
     ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::complain,
     copies::Copies,
-    file::{State, say_unprotected},
+    descriptor::reopen,
     find,
     guard::{self, Found, Guard, Mismatch},
-    home::{Homes, reopen},
+    home::Homes,
     identity::Known,
     settings::{Settings, Watched, settings_of},
     setup::{self, Place},
@@ -29,7 +29,6 @@ use std::{
             Ordering::{Acquire, Relaxed, Release},
         },
     },
-    thread,
 };
 
 /// What the environment says.
@@ -191,14 +190,6 @@ impl Session {
         Ok(file)
     }
 
-    /// As [`register`](Self::register): what becomes of the file's pages. If it cannot be registered, that is said.
-    pub(crate) fn cached_or_plain(&self, fd: BorrowedFd<'_>, known: &Known, path: &Path) -> State {
-        match self.register(fd, known, path) {
-            Ok(file) => State::Cached(file),
-            Err(why) => say_unprotected(path, &why),
-        }
-    }
-
     /// The file is gone, or plain: the cache has nothing of it any more.
     pub(crate) fn forget(&self, file: &CachedFile) -> Result<(), forebay_flash::FlashError> {
         self.cache.drop_file(file)?;
@@ -260,7 +251,7 @@ impl Session {
         find::attach_all(&self.cache, &self.homes, dir, BTreeSet::new(), skip)
             .map_err(|e| e.to_string())?;
         let copies = Copies::new(dir, owner);
-        match copies.restore(&self.cache, &self.homes).map_err(failed)? {
+        match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
             0 => {}
             pages => complain(&format!(
                 "{pages} pages that a crash may have torn were written again"
@@ -271,10 +262,6 @@ impl Session {
         *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();
         self.active.store(true, Release);
         self.say_warm();
-        thread::Builder::new()
-            .name("forebay-flash".into())
-            .spawn(crate::keeper::run)
-            .map_err(|e| format!("starting a thread: {e}"))?;
         Ok(())
     }
 

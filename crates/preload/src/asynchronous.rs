@@ -8,8 +8,9 @@
 )]
 
 use crate::{
-    call_context::{Failed, client, missing, tell_client},
+    call_context::{Failed, missing},
     change::retire,
+    client_call::{client, tell_client},
     layer, memory, pages,
     real::hooks,
 };

@@ -1,7 +1,6 @@
 //! What surrounds every call of the client: errno, cancellation, and the mark by which the client's own file calls are known.
 #![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
 
-use crate::process;
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
@@ -72,16 +71,9 @@ pub(crate) fn is_client() -> bool {
     client::is_inside()
 }
 
-/// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before.
-pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
-    if client::is_new_process() {
-        process::forked();
-    }
-    inside(call)
-}
-
-/// As [`client`], also in a forked child that is to become known only by this. Never inlined: of two calls, one inside the other, the inner one is deeper in the
-/// stack.
+/// Calls the client, also in a forked child that is to become known only by this; all others [ask first](crate::client_call::client) whether this is one.
+/// The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before. Never inlined: of two calls, one inside
+/// the other, the inner one is deeper in the stack.
 #[inline(never)]
 pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     let before = errno();
@@ -95,15 +87,7 @@ pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result
         result
     });
     set_errno(before);
-    result.map_err(|error| Failed(error.raw_os_error()))
-}
-
-/// As [`client`], of what cannot fail.
-pub(crate) fn tell_client(call: impl FnOnce()) {
-    let _: Result<(), Failed> = client(|| {
-        call();
-        Ok(())
-    });
+    result.map_err(Failed::of)
 }
 
 /// Does `call`, which must not unwind, while the thread cannot be cancelled.

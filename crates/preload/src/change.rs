@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, checked, client, missing},
+    call_context::{Failed, checked, missing},
+    client_call::client,
     layer::{self, Done},
     memory, pages,
     plain::is_plain,

@@ -8,7 +8,8 @@
 //! 2. the log is really synced, if it is absorbed: that flushes the device.
 
 use crate::{
-    call_context::{Failed, client},
+    call_context::Failed,
+    client_call::client,
     layer::{self, Done},
     pages,
 };

@@ -5,10 +5,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{
-        cancellation_point, checked, client, errno, missing, set_errno, tell_client,
-        without_cancellation,
-    },
+    call_context::{cancellation_point, checked, errno, missing, set_errno, without_cancellation},
+    client_call::{client, tell_client},
     layer, pages,
     plain::is_plain,
     real::hooks,

@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, client, missing},
+    call_context::{Failed, missing},
+    client_call::client,
     real::hooks,
 };
 use forebay_files::client;

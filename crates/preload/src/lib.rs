@@ -7,7 +7,7 @@
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`descriptor`] (`close`, `dup`, `fcntl`, `unshare`),
 //! [`directory`] (`readdir`), [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
 //! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`], [`asynchronous`] (POSIX AIO, libaio,
-//! `io_uring`), [`system_call`] (`syscall`), [`process`] (start, fork, `daemon`, exit), [`identity`] (`setuid`).
+//! `io_uring`), [`system_call`] (`syscall`), [`process`] (fork, `daemon`), [`identity`] (`setuid`). [`start`] is the library's own start and end.
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`] what comes before InnoDB says that pages are durable.
 //!
@@ -19,10 +19,13 @@ mod asynchronous;
 mod call_context;
 mod change;
 mod checkpoint;
+mod child;
+mod client_call;
 mod descriptor;
 mod directory;
 mod dprintf;
 mod identity;
+mod kernel;
 pub mod layer;
 mod map;
 mod memory;
@@ -34,6 +37,7 @@ mod plain;
 mod position;
 mod process;
 mod real;
+mod start;
 mod stdio;
 mod sync;
 mod system_call;

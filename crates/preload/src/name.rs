@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, checked, client, is_client, missing},
+    call_context::{Failed, checked, is_client, missing},
+    client_call::client,
     layer, memory, pages,
     real::hooks,
 };

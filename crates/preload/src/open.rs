@@ -6,10 +6,11 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, cancellation_point, client, is_client, missing},
-    checkpoint, layer, memory, pages,
+    call_context::{Failed, cancellation_point, is_client, missing},
+    checkpoint,
+    client_call::client,
+    kernel, layer, memory, pages,
     real::hooks,
-    system_call,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, mode_t, size_t};
@@ -37,7 +38,7 @@ hooks! {
     fn [openat2] (dir: c_int, path: *const c_char, how: *const c_void, bytes: size_t) -> c_int;
     missing open_how(dir, path, (how, bytes), |how| {
         // SAFETY: our caller's arguments, but for the flags.
-        unsafe { system_call::plainly(libc::SYS_openat2, [dir.into(), path.addr() as c_long, how.addr() as c_long, bytes as c_long]) }
+        unsafe { kernel::call(libc::SYS_openat2, [dir.into(), path.addr() as c_long, how.addr() as c_long, bytes as c_long]) }
     });
     plain if false;
     else |real| open_how(dir, path, (how, bytes), |how| {

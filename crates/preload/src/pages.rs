@@ -8,7 +8,8 @@
 )]
 
 use crate::{
-    call_context::{Failed, cancellation_point, checked, client, is_client, tell_client},
+    call_context::{Failed, cancellation_point, checked, is_client},
+    client_call::{client, tell_client},
     layer::{self, Done},
     memory,
 };

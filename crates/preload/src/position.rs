@@ -4,7 +4,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{cancellation_point, checked, client, missing},
+    call_context::{cancellation_point, checked, missing},
+    client_call::client,
     layer::{self, Done},
     pages,
     plain::is_plain,

@@ -5,8 +5,9 @@
 #![expect(unsafe_code, reason = "exports C functions; reads a mode string")]
 
 use crate::{
-    call_context::{Failed, client, is_client, missing, tell_client},
+    call_context::{Failed, is_client, missing},
     change::retire,
+    client_call::{client, tell_client},
     layer, memory,
     real::hooks,
 };

@@ -5,7 +5,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{cancellation_point, client, missing},
+    call_context::{cancellation_point, missing},
+    client_call::client,
     layer::{self, Done},
     pages,
     plain::is_plain,

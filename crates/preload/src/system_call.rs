@@ -5,7 +5,8 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, descriptor, identity, layer, map, message, name, open, pages, plain, position, process,
+    change, child, descriptor, identity, layer, map, message, name, open, pages, plain, position,
+    process,
     real::hooks,
     sync, times, write,
 };
@@ -26,7 +27,7 @@ hooks! {
                 // SAFETY: as above.
                 let result = unsafe { real(number, a, b, c, d, e, f) };
                 if result == 0 && client::is_new_process() {
-                    process::forked();
+                    child::forked();
                 }
                 result
             }
@@ -148,19 +149,6 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         #[cfg(target_arch = "x86_64")]
         libc::SYS_utime => call!(times::utime, a, b),
         _ => Continue(()),
-    }
-}
-
-/// A system call of at most four arguments, and nothing else: for a function that the C library may not have.
-///
-/// # Safety
-///
-/// As the system call with this number.
-pub(crate) unsafe fn plainly(number: c_long, [a, b, c, d]: [c_long; 4]) -> c_int {
-    match hidden::syscall.get() {
-        // SAFETY: our caller says so.
-        Some(real) => unsafe { real(number, a, b, c, d, 0, 0) as c_int },
-        None => missing(-1),
     }
 }
 

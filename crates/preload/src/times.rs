@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{checked, client, is_client, missing},
+    call_context::{checked, is_client, missing},
+    client_call::client,
     memory,
     real::hooks,
 };

@@ -8,8 +8,9 @@
 )]
 
 use crate::{
-    call_context::{cancellation_point, client, missing},
+    call_context::{cancellation_point, missing},
     checkpoint,
+    client_call::client,
     layer::{self, Done},
     memory, pages, plain,
     real::hooks,

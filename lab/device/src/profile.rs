@@ -1,6 +1,9 @@
 //! What a device is like: the profiles that are built in, and those of a TOML file. Figures and sources: docs/devices.md.
 
-use crate::{DeviceError, fabric::Policy};
+use crate::{
+    DeviceError,
+    fabric::{self, Policy},
+};
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
 
@@ -139,10 +142,42 @@ impl Profile {
             "nvram" => include_str!("../profiles/nvram.toml"),
             _ => {
                 let mut policies = Policy::ALL.into_iter();
-                return policies.find(|it| it.profile() == name).map(Policy::device);
+                return policies
+                    .find(|it| it.profile() == name)
+                    .map(Self::of_fabric);
             }
         };
         Self::parse(text, Path::new(name)).ok()
+    }
+
+    /// Memory behind a fabric, as a device. What differs below a page, and at a sync, are assumptions (docs/devices.md).
+    pub(crate) fn of_fabric(policy: Policy) -> Self {
+        let (write_partial_us, flush_us) = match policy {
+            Policy::Uc => (None, 0.0),
+            Policy::Wt => (Some(13.0), 0.0),
+            Policy::Wc => (Some(9.0), 3.0),
+        };
+        let cost = |(ns, mb_s), partial_us| Cost {
+            random_us: f64::from(ns) / 1e3,
+            sequential_us: None,
+            partial_us,
+            mb_s: f64::from(mb_s),
+        };
+        Self {
+            name: policy.profile().to_owned(),
+            channels: 1,
+            read: cost(fabric::READ, None),
+            write: cost(fabric::WRITE, write_partial_us),
+            flush_us,
+            journal: false,
+            cache: CacheModel {
+                reads: policy == Policy::Wt,
+                writes: false,
+                mib: fabric::CACHE_MIB as u64,
+                read_ahead_kib: 0,
+                ..CacheModel::default()
+            },
+        }
     }
 
     /// The built-in profile of that name, or that of the TOML file at that path.

@@ -13,9 +13,7 @@
 )]
 
 use crate::devices;
-use forebay::layer::guard_memory;
 use forebay_device::{FileKey, clock};
-use handler::install;
 use libc::{c_int, sigset_t};
 use std::{
     hint,
@@ -24,11 +22,14 @@ use std::{
     ptr,
     sync::atomic::{
         AtomicBool, AtomicI32, AtomicU64, AtomicUsize,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
+mod charge;
 pub(crate) mod handler;
+
+pub(crate) use charge::{Mapping, charge};
 
 const PAGE: usize = 4096;
 
@@ -81,50 +82,6 @@ fn is_idle() -> bool {
 /// Whether a mapping with these arguments is charged page by page: of a file, and only to be read.
 pub(crate) fn is_readers(protection: c_int, flags: c_int) -> bool {
     protection == libc::PROT_READ && flags & (libc::MAP_ANONYMOUS | libc::MAP_LOCKED) == 0
-}
-
-/// A fresh mapping of a file on a device.
-pub(crate) struct Mapping {
-    pub(crate) address: usize,
-    pub(crate) bytes: usize,
-    /// Offset in the file of its first byte.
-    pub(crate) offset: u64,
-    pub(crate) protection: c_int,
-    /// The device's number.
-    pub(crate) device: usize,
-    pub(crate) file: FileKey,
-    /// The file's size.
-    pub(crate) file_end: u64,
-}
-
-/// Makes its pages inaccessible, to charge them. If that cannot be, the mapping is free.
-pub(crate) fn charge(mapping: &Mapping) {
-    if !install() {
-        return;
-    }
-    let Some(at) = TABLE.iter().position(|guard| {
-        guard
-            .start
-            .compare_exchange(0, TAKEN, AcqRel, Relaxed)
-            .is_ok()
-    }) else {
-        return;
-    };
-    let guard = &TABLE[at];
-    let start = mapping.address;
-    let end = start + mapping.bytes.next_multiple_of(PAGE);
-    guard.end.store(end, Relaxed);
-    guard.offset.store(mapping.offset, Relaxed);
-    guard.file_end.store(mapping.file_end, Relaxed);
-    guard.key.store(mapping.file.to_word(), Relaxed);
-    guard.device.store(mapping.device, Relaxed);
-    guard.protection.store(mapping.protection, Relaxed);
-    USED.fetch_max(at + 1, AcqRel);
-    guard_memory();
-    guard.start.store(start, Release);
-    if !protect(start, end, libc::PROT_NONE) {
-        guard.start.store(0, Release);
-    }
 }
 
 /// Who touches a page.

@@ -1,6 +1,6 @@
 //! What to do next, in plain words.
 
-use super::Report;
+use super::report::Report;
 
 /// The advice for this machine.
 pub fn advise(report: &Report) -> Vec<String> {

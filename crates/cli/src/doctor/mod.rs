@@ -4,21 +4,17 @@ mod advice;
 mod candidates;
 mod disks;
 mod persistent;
+mod report;
 mod standing;
 
 pub use candidates::find as find_places;
 pub use disks::mounts;
 
-use crate::{
-    failure::Failure,
-    measuring::clean_up_on_signals,
-    output::{self, fields},
-    size,
-};
+use crate::{failure::Failure, measuring::clean_up_on_signals, output};
 use clap::Args;
-use forebay_measure::disk::{self as device, Effort, FileSystem, Speed};
+use forebay_measure::disk::{self as device, Effort, FileSystem};
 use forebay_pool::persist::Persist;
-use serde::Serialize;
+use report::{Directory, Instructions, Report};
 use std::{fs, path::PathBuf, thread::available_parallelism};
 
 /// Say what persistent memory, instructions and disk this machine has, and what to do next
@@ -43,37 +39,6 @@ pub struct Doctor {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Report {
-    kernel: String,
-    architecture: &'static str,
-    processors: usize,
-    memory_bytes: Option<u64>,
-    instructions: Instructions,
-    persistent_memory: persistent::Found,
-    directory: Directory,
-    /// Where a pool on a disk could lie.
-    disks: candidates::Found,
-    advice: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Instructions {
-    copy: &'static str,
-    flush: &'static str,
-}
-
-#[derive(Serialize)]
-struct Directory {
-    path: PathBuf,
-    file_system: Option<FileSystem>,
-    dax: bool,
-    in_memory: bool,
-    free_bytes: Option<u64>,
-    device: Option<Speed>,
-    trouble: Option<String>,
-}
-
 impl Doctor {
     pub fn run(self) -> Result<(), Failure> {
         if let Some(data) = &self.data {
@@ -94,7 +59,7 @@ impl Doctor {
             advice: Vec::new(),
         };
         report.advice = advice::advise(&report);
-        output::report(self.json, &report, human)
+        output::report(self.json, &report, report::human)
     }
 
     fn directory(&self) -> Directory {
@@ -118,24 +83,6 @@ impl Doctor {
     }
 }
 
-/// Where a pool on a disk could lie, a line each.
-fn places(found: &candidates::Found) -> String {
-    let Some(sync_us) = found.sync_us else {
-        return String::new();
-    };
-    let mut text = "\nWhere a pool on a disk could lie\n".to_owned();
-    for place in &found.places {
-        text.push_str(&format!("- {}\n", place.sentence(sync_us)));
-    }
-    for device in &found.unused {
-        let device = device.display();
-        text.push_str(&format!(
-            "- {device}: in no use, and empty as it seems; not measured\n"
-        ));
-    }
-    text
-}
-
 fn memory_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info
@@ -143,67 +90,4 @@ fn memory_bytes() -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
-}
-
-fn human(report: &Report) -> String {
-    let directory = &report.directory;
-    let pm = &report.persistent_memory;
-    let mut text = fields(&[
-        (
-            "machine",
-            format!(
-                "Linux {}, {}, {} processors, {} of memory",
-                report.kernel,
-                report.architecture,
-                report.processors,
-                report
-                    .memory_bytes
-                    .map_or_else(|| "an unknown amount".to_owned(), size::show)
-            ),
-        ),
-        (
-            "instructions",
-            format!(
-                "{} to copy, {} to flush",
-                report.instructions.copy, report.instructions.flush
-            ),
-        ),
-        ("persistent memory", pm.human()),
-        (
-            "directory",
-            match &directory.file_system {
-                None => directory.path.display().to_string(),
-                Some(fs) => format!(
-                    "{}, on {} mounted at {}{}",
-                    directory.path.display(),
-                    fs.kind,
-                    fs.mount_point,
-                    if directory.dax {
-                        " with dax: pools can lie here"
-                    } else {
-                        ""
-                    }
-                ),
-            },
-        ),
-        (
-            "free there",
-            directory
-                .free_bytes
-                .map_or_else(|| "unknown".to_owned(), size::show),
-        ),
-    ]);
-    match (&directory.device, &directory.trouble) {
-        (Some(speed), _) => text.push_str(&forebay_measure::table::disk(speed)),
-        (None, trouble) => {
-            let trouble = trouble.as_deref().unwrap_or("unknown reason");
-            text.push_str(&format!("the disk could not be measured: {trouble}\n"));
-        }
-    }
-    text.push_str(&places(&report.disks));
-    text.push_str("\nWhat to do next\n");
-    for advice in &report.advice {
-        text.push_str(&format!("- {advice}\n"));
-    }
-    text
 }

@@ -1,5 +1,6 @@
 //! `forebay recover --for`: the pools that may hold something for the files of a directory, found by its marks and guards.
 
+use super::copied;
 use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, Guard},
@@ -92,7 +93,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
     for guard in found.guards.iter().filter(|guard| !guard.is_its_own) {
         match lift {
             true => lift_guard(guard)?,
-            false => report.left.push(copy(guard)),
+            false => report.left.push(copied::advice(guard)),
         }
     }
     report.done = report.left.is_empty();
@@ -162,19 +163,6 @@ fn lift_guard(guard: &Guard) -> Result<(), Failure> {
         )(error)),
         _ => Ok(()),
     }
-}
-
-/// In words: a guard that came with a copy.
-pub fn copy(guard: &Guard) -> String {
-    let pool = match &guard.pool {
-        Some(pool) => format!("the pool {}", pool.display()),
-        None => "a pool".to_owned(),
-    };
-    format!(
-        "{0}: a copy that was made while {pool} may have held acknowledged writes of the original, which the copy may lack. Copy the data directory after \
-         forebay recover; or, if what it has is enough (a base backup with the log that belongs to it): forebay recover --for {0} --lift",
-        guard.directory.display()
-    )
 }
 
 fn human(report: &Report) -> String {

@@ -1,7 +1,7 @@
 //! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what is left in it at the end.
 
-use super::run_dir;
-use crate::{failure::Failure, run::program::Program, size};
+use super::{program::Program, run_dir::run_dir};
+use crate::{failure::Failure, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{

@@ -11,12 +11,14 @@ mod layer;
 mod library;
 mod pool;
 mod program;
+mod run_dir;
 
 pub use explain::{is_refused, is_well, lanes, running};
 pub use flash::{Contents, Policy as FlashPolicy, running as running_flash, status_file};
 pub use layer::Layer;
 pub use library::Library;
 pub use pool::open_default;
+pub use run_dir::run_dir;
 
 use crate::{failure::Failure, size};
 use child::Signals;
@@ -290,32 +292,4 @@ fn announce_neighbours(pool: &Pool) -> Result<(), Failure> {
         );
     }
     Ok(())
-}
-
-/// Where running supervisors can be found: one place for all of root's, one for each other user's.
-pub fn run_dir() -> Result<PathBuf, Failure> {
-    let uid = rustix::process::getuid();
-    let dir = if let Some(dir) = std::env::var_os("FOREBAY_RUN_DIR") {
-        PathBuf::from(dir)
-    } else if uid.is_root() {
-        PathBuf::from("/run/forebay")
-    } else if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR") {
-        PathBuf::from(dir).join("forebay")
-    } else {
-        std::env::temp_dir().join(format!("forebay-{}", uid.as_raw()))
-    };
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&dir)
-        .map_err(Failure::io("creating", dir.display()))?;
-    let meta = std::fs::metadata(&dir).map_err(Failure::io("looking at", dir.display()))?;
-    if meta.uid() != uid.as_raw() {
-        return Err(Failure::Failed(format!(
-            "{} belongs to somebody else; name another directory with the environment variable FOREBAY_RUN_DIR",
-            dir.display()
-        )));
-    }
-    Ok(dir)
 }

@@ -9,14 +9,16 @@
 //!    over what is newer.
 
 use super::{
-    CONFIG, Config,
+    config::{CONFIG, Config},
     lookup::{Key, regular, stat_at},
-    open::writes,
     process::generation,
     session::{self, Session},
     table,
 };
-use crate::{shared::State, sys};
+use crate::{
+    shared::State,
+    sys::{self, writes},
+};
 use rustix::{
     fs::{AtFlags, Timespec},
     io::Errno,

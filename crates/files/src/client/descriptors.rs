@@ -1,11 +1,12 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    interrupted, process,
+    copies::Copies,
+    depth::interrupted,
+    process,
     retire::{give_up, retire},
     session::{self, Session},
     table::{self, Entry},
-    tail::Copies,
 };
 use crate::{shared::Gone, sys, wire::Request};
 use parking_lot::MutexGuard;

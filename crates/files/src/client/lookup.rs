@@ -1,7 +1,7 @@
 //! Which file a name leads to, and whether the run absorbs it.
 
 use super::{
-    CONFIG,
+    config::CONFIG,
     session::{self, Session},
 };
 use crate::sys;

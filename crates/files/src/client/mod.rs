@@ -4,12 +4,16 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
+//! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
 //! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
 mod address;
+mod config;
+mod copies;
+mod depth;
 mod descriptors;
 mod lookup;
 mod mappings;
@@ -19,15 +23,18 @@ mod orphan;
 mod others;
 mod own;
 mod process;
+mod renewed;
 mod retire;
 mod session;
 mod size;
+mod standing;
 mod table;
 mod tail;
 mod times;
 mod write;
 
 pub use crate::sys::Frame;
+pub use depth::is_inside;
 pub use descriptors::{
     changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing, stream_closing,
     stream_opened, unsharing,
@@ -38,59 +45,23 @@ pub use open::open;
 pub use others::opened;
 pub use own::{make_way_from, making_way, may_be_own};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
-pub use session::on_pool;
+pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
 pub use times::{touching, touching_path};
 pub use write::{at_position, sync, write};
 
 use crate::{
-    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
-    absorbed::View, sys,
+    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED, sys,
 };
 use address::Address;
+use config::{CONFIG, Config};
+use depth::{DEPTH, OUTERMOST};
 use std::{
-    cell::Cell,
     ffi::{CStr, CString, c_int},
     marker::PhantomData,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
 };
-
-/// What the environment says.
-struct Config {
-    address: Address,
-    patterns: Vec<CString>,
-    /// Making an `io_uring` fails.
-    refuse_io_uring: bool,
-    /// The name of a guard of the run's pool, which this process does not see.
-    guard: Option<CString>,
-    /// What the run absorbs. Without it, this process is as one outside the run to the others.
-    table: Option<View>,
-    /// How long to try to be heard by a supervisor that lives.
-    heard_wait: Duration,
-}
-
-static CONFIG: OnceLock<Config> = OnceLock::new();
-
-/// In a forked child of a member: it becomes one itself when it uses an absorbed file.
-static PENDING: AtomicBool = AtomicBool::new(false);
-
-/// It has descriptors that it inherited of files that the run absorbs.
-static INHERITED: AtomicBool = AtomicBool::new(false);
-
-/// This process is no member any more, and cannot become one: it is another user's, or was refused.
-static LEFT: AtomicBool = AtomicBool::new(false);
-
-/// Nothing is absorbed any more.
-static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-
-/// Why files that the profile names stay plain in this process, for status.
-static PLAIN_FOR: OnceLock<String> = OnceLock::new();
 
 /// Reads the supervisor's address and the profile's patterns from the environment. Called once, by the library's constructor;
 /// before it, and without a supervisor, nothing is absorbed.
@@ -122,7 +93,7 @@ pub fn start() {
     sys::begin_frames();
     if let Some(config) = read() {
         // Now: the first who needs it may be a signal handler, which must not allocate.
-        process::process();
+        process::begin();
         let config = CONFIG.get_or_init(|| config);
         if let Some(table) = &config.table {
             mappings::keep(mappings::Of::Table, table.memory());
@@ -166,25 +137,11 @@ pub fn in_vforked_child() -> bool {
     sys::in_vforked_child()
 }
 
-/// True once any file was absorbed, here or by who handed down a descriptor of it.
-#[inline]
-#[must_use]
-pub fn is_absorbing() -> bool {
-    session::there().is_some() || PENDING.load(Relaxed) || INHERITED.load(Relaxed)
-}
-
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
 /// is refused with `EBADF`, and it makes way ([`making_way`]) for what the database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
     own::is_own(fd)
-}
-
-thread_local! {
-    /// Calls of this thread that are inside the client: more than one if a signal handler's interrupted another.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// The first of them.
-    static OUTERMOST: Cell<usize> = const { Cell::new(0) };
 }
 
 /// From now on until it is dropped this thread is inside the client.
@@ -217,17 +174,4 @@ impl Drop for Inside<'_> {
 #[must_use]
 pub fn is_new_process() -> bool {
     sys::is_new_process()
-}
-
-/// True if this thread is inside the client: what it does with files is the client's own business.
-#[inline]
-#[must_use]
-pub fn is_inside() -> bool {
-    DEPTH.get() > 0
-}
-
-/// True if the call is a signal handler's, and interrupted another call of this thread: that may have locks, which must not be waited for.
-#[inline]
-fn interrupted() -> bool {
-    DEPTH.get() > 1
 }

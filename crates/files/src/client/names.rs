@@ -1,7 +1,8 @@
 //! Names that change: files renamed, unlinked and linked.
 
 use super::{
-    CONFIG, interrupted,
+    config::CONFIG,
+    depth::interrupted,
     lookup::{Number, Ours, absolute, key, ours, ours_at, real_parent, real_path},
     process::{Held, hold, process},
     retire::retire_file,

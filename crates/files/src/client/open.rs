@@ -1,16 +1,22 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    CONFIG, Config, GIVEN_UP, PLAIN_FOR, above, closing,
-    descriptors::is_new,
-    interrupted, is_absorbing,
+    above,
+    config::{CONFIG, Config},
+    depth::interrupted,
+    descriptors::{closing, is_new},
     lookup::{Key, Number, regular},
     process::{hold, process},
-    session::{self, Session},
-    size::truncate_file,
+    session::{self, Session, is_absorbing},
+    size::{truncate, truncate_file},
+    standing::{GIVEN_UP, PLAIN_FOR},
     table::{self, Entry, HIDDEN_FLAGS},
 };
-use crate::{policy, sys, wire::Request};
+use crate::{
+    policy,
+    sys::{self, writes},
+    wire::Request,
+};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags},
     io::Errno,
@@ -189,7 +195,7 @@ fn open_to_absorb(
     };
     // Only now: until then another process may have records of it.
     let opened = may_change.and_then(|()| match truncates {
-        true => super::truncate(fd, 0),
+        true => truncate(fd, 0),
         false => Ok(()),
     });
     if let Err(errno) = opened {
@@ -254,10 +260,6 @@ fn tell_plain(config: &Config, fd: c_int) {
             reason,
         });
     }
-}
-
-pub(super) fn writes(flags: c_int) -> bool {
-    flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 /// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it must not be written to.

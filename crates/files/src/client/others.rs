@@ -5,10 +5,13 @@
 //! process absorbs the file.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, INHERITED, LEFT, interrupted,
+    config::{CONFIG, Config},
+    depth::interrupted,
     lookup::{Key, key, regular, stat_at},
     process::hold,
-    session, table,
+    session,
+    standing::{GIVEN_UP, INHERITED, LEFT},
+    table,
     table::Entry,
 };
 use crate::{

@@ -1,11 +1,11 @@
 //! The client's own descriptors: its connection to the supervisor, and the pool's open file, which holds the lane's lock.
 //!
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
-//! nevertheless, they move: whoever uses one holds a lock (`Process::moving`), so none is replaced in use.
+//! nevertheless, they move: whoever uses one holds a lock ([`MOVING`]), so none is replaced in use.
 
-use super::{interrupted, process::process};
+use super::{depth::interrupted, renewed::Renewed};
 use crate::sys;
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
@@ -19,6 +19,19 @@ const OWN_MIN: c_int = 400;
 const AWAY: c_int = 64;
 /// Standard input, output and error lie below.
 const ANY_MIN: c_int = 3;
+
+/// Shared by those who use the connection; alone by who moves it.
+static MOVING: Renewed<RwLock<()>> = Renewed::new(RwLock::default);
+
+/// Begins what a process has anew.
+pub(super) fn prepare() {
+    MOVING.get();
+}
+
+/// In a forked child.
+pub(super) fn renew() {
+    MOVING.renew();
+}
 
 /// The connection and the pool; -1 for none.
 static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
@@ -39,7 +52,7 @@ pub(super) fn adopt(socket: OwnedFd, pool: OwnedFd) -> ([OwnedFd; 2], Connection
         let home = home.load(Relaxed);
         rustix::io::fcntl_dupfd_cloexec(&fd, home).unwrap_or(fd)
     };
-    let moving = process().moving.write();
+    let moving = MOVING.get().write();
     let adopted = [high(socket, &HOMES[0]), high(pool, &HOMES[1])];
     for (own, fd) in OWN.iter().zip(&adopted) {
         own.store(fd.as_raw_fd(), Relaxed);
@@ -61,7 +74,7 @@ pub(super) struct Connection {
 /// The connection. It does not move meanwhile.
 pub(super) fn connection() -> Connection {
     Connection {
-        _stays: process().moving.read(),
+        _stays: MOVING.get().read(),
     }
 }
 
@@ -107,7 +120,7 @@ pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Resul
     if sys::in_vforked_child() {
         return put();
     }
-    let moving = &process().moving;
+    let moving = MOVING.get();
     loop {
         let stays = match interrupted() {
             true => moving.try_read().ok_or(Errno::BUSY)?,
@@ -149,8 +162,8 @@ pub fn make_way_from(least: c_int) {
         return;
     }
     let moving = match interrupted() {
-        true => process().moving.try_write(),
-        false => Some(process().moving.write()),
+        true => MOVING.get().try_write(),
+        false => Some(MOVING.get().write()),
     };
     // Above a call that is using one it stays, and the program gets the next.
     if moving.is_none() {

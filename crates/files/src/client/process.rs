@@ -1,29 +1,26 @@
 //! What this process knows of the run's files, and its locks. A forked child has its own: its parent's threads may have held the locks.
 //!
 //! Lock order: the registry, then a file's own lock in this process, then the one that all processes share. See docs/files-protocol.md, "Locks".
-#![expect(unsafe_code, reason = "a pointer to what is never freed")]
 
 use super::{
-    session::Session,
+    copies::Copies,
+    own,
+    renewed::Renewed,
+    session::{self, Session},
     table::{self, Entry},
-    tail::Copies,
 };
 use crate::{
     FILES_MAX,
     log::ENDED,
     shared::{SharedFile, State},
 };
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
-    ptr,
-    sync::{
-        OnceLock,
-        atomic::{
-            AtomicPtr, AtomicU32,
-            Ordering::{AcqRel, Acquire, Release},
-        },
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Release},
     },
 };
 
@@ -33,30 +30,10 @@ pub(super) struct Process {
     copies: Box<[Mutex<Copies>]>,
     /// Held while a file begins to be absorbed, is renamed or unlinked.
     pub(super) registry: Mutex<()>,
-    /// Shared by those who use the connection; alone by who moves it.
-    pub(super) moving: RwLock<()>,
-    /// Held by who joins the run.
-    pub(super) joining: Mutex<()>,
-    pub(super) session: OnceLock<Session>,
 }
-
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 /// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked child has its parent's.
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
-
-/// This process's, if it has asked for it before. Neither allocates nor locks.
-#[inline]
-pub(super) fn existing() -> Option<&'static Process> {
-    // SAFETY: what is stored there is never freed.
-    unsafe { CURRENT.load(Acquire).as_ref() }
-}
-
-/// This process's.
-#[inline]
-pub(super) fn process() -> &'static Process {
-    existing().unwrap_or_else(begin)
-}
 
 /// Those of a file at first. A forked child has its parent's descriptors, but none of its copies.
 fn first_copies(number: usize) -> Copies {
@@ -66,27 +43,31 @@ fn first_copies(number: usize) -> Copies {
     }
 }
 
-#[cold]
-fn begin() -> &'static Process {
-    let own: &'static mut Process = Box::leak(Box::new(Process {
-        copies: (0..FILES_MAX)
-            .map(|number| Mutex::new(first_copies(number)))
-            .collect(),
-        registry: Mutex::default(),
-        moving: RwLock::default(),
-        joining: Mutex::default(),
-        session: OnceLock::new(),
-    }));
-    let none = ptr::null_mut();
-    // Of two threads one is the first.
-    let stored = CURRENT.compare_exchange(none, own, AcqRel, Acquire);
-    // SAFETY: what is stored there is never freed.
-    unsafe { &*stored.map_or_else(|first| first, |_| CURRENT.load(Acquire)) }
+static PROCESS: Renewed<Process> = Renewed::new(|| Process {
+    copies: (0..FILES_MAX)
+        .map(|number| Mutex::new(first_copies(number)))
+        .collect(),
+    registry: Mutex::default(),
+});
+
+/// This process's.
+#[inline]
+pub(super) fn process() -> &'static Process {
+    PROCESS.get()
 }
 
-/// In a forked child: it begins anew when it is asked for first. Neither allocates nor locks.
+/// Begins all that a process has anew, so that nothing of it is allocated later.
+pub(super) fn begin() {
+    session::prepare();
+    own::prepare();
+    process();
+}
+
+/// In a forked child: all of it begins anew when it is asked for first. Neither allocates nor locks.
 pub(super) fn renew() {
-    CURRENT.store(ptr::null_mut(), Release);
+    session::renew();
+    own::renew();
+    PROCESS.renew();
 }
 
 /// None of the descriptors is known to be of any file.
@@ -250,7 +231,7 @@ pub(super) fn hold_open(
 /// A signal handler, above a call that may have a record unfinished, changed the file, or did something that makes it unknown what is in it: nothing is
 /// logged of it from now on, and whoever uses it next has it made plain. Neither allocates nor locks.
 pub(super) fn mark_range_unknown(number: usize) {
-    if let Some(session) = existing().and_then(|process| process.session.get()) {
+    if let Some(session) = session::there() {
         session.page.files[number].stray(generation(number));
     }
 }

@@ -1,13 +1,16 @@
 //! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When somebody is gone".
 
 use super::{
-    CONFIG, GIVEN_UP, LEFT, PENDING, PLAIN_FOR, above, interrupted,
+    above,
+    config::CONFIG,
+    depth::interrupted,
     lookup::{Named, named, regular},
     mappings,
     others::claim_inherited,
     own,
     process::{forget_all, generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, Session},
+    standing::{GIVEN_UP, LEFT, PENDING, PLAIN_FOR},
     table,
 };
 use crate::sys;

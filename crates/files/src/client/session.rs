@@ -1,12 +1,13 @@
 //! The session: this process as a member of the run. The lane, the shared page, the connection to the supervisor.
 
 use super::{
-    CONFIG, Config, GIVEN_UP, LEFT, PENDING, PLAIN_FOR,
     address::Address,
-    interrupted,
+    config::{CONFIG, Config},
+    depth::interrupted,
     mappings::{self, Of},
     own,
-    process::{existing, process},
+    renewed::Renewed,
+    standing::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR},
 };
 use crate::{
     log::{ENDED, LOOK, Log},
@@ -41,10 +42,30 @@ pub(super) struct Session {
     asking: Mutex<()>,
 }
 
+/// How this process joins the run.
+#[derive(Default)]
+struct Joining {
+    /// Held by who does it.
+    lock: Mutex<()>,
+    session: OnceLock<Session>,
+}
+
+static JOINING: Renewed<Joining> = Renewed::new(Joining::default);
+
+/// Begins what a process has anew.
+pub(super) fn prepare() {
+    JOINING.get();
+}
+
+/// In a forked child: it has none.
+pub(super) fn renew() {
+    JOINING.renew();
+}
+
 /// The session, if this process has one. Neither allocates nor locks.
 #[inline]
 pub(super) fn there() -> Option<&'static Session> {
-    existing()?.session.get()
+    JOINING.existing()?.session.get()
 }
 
 /// The session, if this process is a member; a child of one becomes one now.
@@ -55,6 +76,13 @@ pub(super) fn current() -> Option<&'static Session> {
         None if PENDING.load(Relaxed) => join_anew(),
         None => None,
     }
+}
+
+/// True once any file was absorbed, here or by who handed down a descriptor of it.
+#[inline]
+#[must_use]
+pub fn is_absorbing() -> bool {
+    there().is_some() || PENDING.load(Relaxed) || INHERITED.load(Relaxed)
 }
 
 #[cold]
@@ -104,13 +132,13 @@ pub(super) fn follower(
 pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
     // A handler that jumped out of this would leave the allocator as it is just then.
     let _masked = sys::mask();
-    let process = process();
-    let _joining = process.joining.lock();
-    if let Some(session) = process.session.get() {
+    let joining = JOINING.get();
+    let _joins = joining.lock.lock();
+    if let Some(session) = joining.session.get() {
         return Ok(session);
     }
     let session = Session::begin(address)?;
-    let session = process.session.get_or_init(|| session);
+    let session = joining.session.get_or_init(|| session);
     PENDING.store(false, Release);
     Ok(session)
 }

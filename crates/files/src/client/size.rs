@@ -4,7 +4,9 @@
 //! ([`write`](super::write)).
 
 use super::{
-    CONFIG, above, interrupted,
+    above,
+    config::CONFIG,
+    depth::interrupted,
     lookup::{Named, named},
     others::claim_inherited,
     process::{Held, hold, hold_open, mark_range_unknown},

@@ -2,7 +2,7 @@
 //! process's change. docs/files-protocol.md, "Records".
 
 use super::{
-    interrupted,
+    depth::interrupted,
     lookup::{Named, named},
     process::{Held, generation, hold, mark_range_unknown},
     session,

@@ -3,7 +3,8 @@
 //! The kernel is asked first and the lane written second, both under the file's lock, so that the lane's order is the kernel's.
 
 use super::{
-    above, interrupted,
+    above,
+    depth::interrupted,
     others::{claim_inherited, join_inherited},
     process::{self, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,

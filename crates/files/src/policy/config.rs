@@ -11,7 +11,11 @@
 //! refuse_io_uring = true          # making an io_uring fails with ENOSYS; false if it is left out of a new profile
 //! ```
 
-use super::{PolicyError, Profile, built_in, pattern};
+use super::{
+    error::PolicyError,
+    pattern,
+    profile::{Profile, built_in},
+};
 use crate::guard::KINDS;
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};

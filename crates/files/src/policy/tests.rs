@@ -1,4 +1,7 @@
-use super::*;
+use super::{
+    profile::{BUILT_IN, WAL_SEGMENT},
+    *,
+};
 use std::path::Path;
 
 fn request<'a>(program: &'a [&'a OsStr], config: &'a Config) -> Request<'a> {

@@ -11,11 +11,11 @@
 //! | is not found | refused |
 
 use super::{
-    RecoverOptions,
     find::Found,
     image::Image,
     label::Mark,
     logged::{Gone, Logged},
+    options::RecoverOptions,
 };
 use crate::{FilesError, identity, record::slack};
 use rustix::{fs::OFlags, io::Errno};

@@ -13,10 +13,13 @@ mod find;
 mod image;
 mod label;
 mod logged;
+mod options;
 mod rights;
 #[cfg(test)]
 mod tests;
 mod write;
+
+pub use options::RecoverOptions;
 
 pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
@@ -37,15 +40,6 @@ use std::{
 };
 use uuid::Uuid;
 use write::{Done, Work};
-
-/// How to recover.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RecoverOptions {
-    /// Write also to files that were changed since, and pass over those that are missing.
-    pub force: bool,
-    /// Give up what cannot be replayed.
-    pub discard: bool,
-}
 
 /// What became of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -3,7 +3,6 @@
 //! Read and changed under the file's lock. A process may die in the middle: it is valid only for the log address behind the file's last record,
 //! which is stored last, and a record comes first.
 
-use super::BLOCK;
 use forebay_pool::Lsn;
 use std::{
     ops::Range,
@@ -12,6 +11,9 @@ use std::{
         Ordering::{Acquire, Relaxed, Release},
     },
 };
+
+/// Bytes that are remembered of a write, its last: a page of PostgreSQL's log, the largest block that a log is known to write again.
+pub const BLOCK: usize = 8192;
 
 /// Bytes that are compared, and written, at once.
 pub const WORD: usize = size_of::<u64>();

@@ -9,7 +9,7 @@ mod lock;
 mod stamp;
 mod text;
 
-pub use last_write::{LastWrite, WORD};
+pub use last_write::{BLOCK, LastWrite, WORD};
 pub use lock::Lock;
 pub use stamp::{Stamp, State};
 pub use text::Text;
@@ -27,9 +27,6 @@ use std::{
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
-
-/// Bytes that are remembered of a write, its last: a page of PostgreSQL's log, the largest block that a log is known to write again.
-pub const BLOCK: usize = 8192;
 
 /// Whether a file has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

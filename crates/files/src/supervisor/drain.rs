@@ -13,7 +13,6 @@
 
 use super::{
     Shared,
-    member::errno_of,
     run::{Known, Run, SUPERVISOR},
 };
 use crate::{
@@ -23,16 +22,15 @@ use crate::{
     log::Kept,
     replay::{Mark, write_at},
     shared::{Gone, State},
-    sys, void,
+    sys::{self, errno_of},
+    void,
 };
 use forebay_pool::Lsn;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{Read, Write},
     os::fd::AsFd,
-    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -53,20 +51,6 @@ const LEFT_TO_OTHERS: u64 = 4;
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// How often to look whether something is to be done that no member says.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// How far the drain is.
-pub(super) struct Drained {
-    /// By file number: the segment that was open when the file's last sync began.
-    clean_from: [Lsn; FILES_MAX],
-}
-
-impl Default for Drained {
-    fn default() -> Self {
-        Self {
-            clean_from: [0; FILES_MAX],
-        }
-    }
-}
 
 /// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take as long as many segments to be filled.
 pub(super) fn prepare(shared: &Shared, run: &Run) {
@@ -367,25 +351,4 @@ fn key_of(file: &File) -> Option<Key> {
 
 fn sync_data(file: &File) -> std::io::Result<()> {
     sys::sync_fault().map_or_else(|| file.sync_data(), |errno| Err(errno.into()))
-}
-
-/// Copies a file's content below `to`, at its own path; whole or not at all.
-pub(super) fn snapshot(to: &Path, path: &Path, file: &File) {
-    let copy = || -> std::io::Result<()> {
-        let target = to.join(path.strip_prefix("/").unwrap_or(path));
-        if let Some(parent) = target.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let mut bytes = Vec::new();
-        // Its own open file: the position of the database's is not ours to move.
-        File::open(sys::link_of(file.as_fd()))?.read_to_end(&mut bytes)?;
-        let mut name = target.clone().into_os_string();
-        name.push(".partial");
-        let partial = PathBuf::from(name);
-        File::create(&partial)?.write_all(&bytes)?;
-        std::fs::rename(partial, target)
-    };
-    if let Err(e) = copy() {
-        sys::complain(&format!("keeping a copy of {}: {e}", path.display()));
-    }
 }

@@ -13,7 +13,6 @@ use rustix::{
 };
 use std::{
     ffi::OsString,
-    fs::File,
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStringExt,
@@ -297,18 +296,6 @@ impl Shared {
             plain.push(file);
         }
     }
-
-    /// In tests: keeps a copy of what is known to be on the disk, the worst that a power cut could leave.
-    pub(super) fn snapshot(&self, path: &std::path::Path, file: &File) {
-        if let Some(to) = std::env::var_os("FOREBAY_TEST_SYNCED") {
-            drain::snapshot(&PathBuf::from(to), path, file);
-        }
-    }
-}
-
-/// Tells the kernel's errors that are worth another attempt by the client from those that are its own doing.
-pub(super) fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

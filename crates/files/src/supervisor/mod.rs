@@ -8,6 +8,7 @@
 mod accept;
 mod bury;
 mod drain;
+mod drained;
 mod elsewhere;
 mod forget;
 mod hold;
@@ -18,6 +19,7 @@ mod notice;
 mod register;
 mod run;
 mod settle;
+mod snapshot;
 mod status;
 mod watch;
 

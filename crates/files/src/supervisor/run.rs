@@ -1,6 +1,6 @@
 //! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
 
-use super::{Shared, drain::Drained, watch::Watched};
+use super::{Shared, drained::Drained, watch::Watched};
 use crate::{
     FILES_MAX,
     absorbed::Key,

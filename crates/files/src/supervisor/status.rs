@@ -2,7 +2,7 @@
 
 use super::{Outside, Shared, run::Run};
 use crate::{
-    FilesError,
+    FilesError, sys,
     wire::{self, Answer, Request},
 };
 use forebay_pool::PAGE;
@@ -277,7 +277,7 @@ fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
             // It is sent as it was written: behind its end.
             status
                 .seek(SeekFrom::Start(0))
-                .map_err(|e| super::member::errno_of(&e))?;
+                .map_err(|e| sys::errno_of(&e))?;
             serde_json::from_reader(std::io::BufReader::new(status))
                 .map_err(|_| rustix::io::Errno::PROTO)
         }

@@ -1,8 +1,9 @@
 //! What becomes of the functions that name a file: its name goes, changes, or the file is truncated by it.
 
-use super::{path_of, who_is};
+use super::who::who_is;
 use crate::{
     complain::complain,
+    descriptor::path_of,
     file::{PageFile, State},
     identity, names, session, table,
 };

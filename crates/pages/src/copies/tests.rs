@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    home::reopen,
+    descriptor::reopen,
+    home::Homes,
     identity,
     setup::{Place, create},
 };
@@ -80,7 +81,7 @@ impl World {
     }
 
     fn restore(&self) -> u64 {
-        self.copies().restore(&self.cache, &self.homes).unwrap()
+        self.copies().restore(&self.cache, &*self.homes).unwrap()
     }
 }
 

@@ -1,18 +1,15 @@
 //! Reading what lies in one page: from the cache, the guard file, or the file itself.
 
-use super::{RealRead, said};
+use super::real::RealRead;
 use crate::{
     PAGE_BYTES,
-    complain::{complain, complain_once},
+    complain::{complain, complain_once, said},
+    page::Page,
     session::Session,
 };
 use forebay_flash::{CachedFile, Read};
 use rustix::io::Errno;
 use std::time::Instant;
-
-/// A page, where direct I/O can read to.
-#[repr(C, align(4096))]
-pub(crate) struct Page(pub [u8; PAGE_BYTES]);
 
 thread_local! {
     static PAGE: std::cell::RefCell<Box<Page>> = std::cell::RefCell::new(Box::new(Page([0; PAGE_BYTES])));

@@ -1,6 +1,5 @@
 //! Why a cache cannot be made, opened, or emptied.
 
-use super::pool_of;
 use crate::{find::HomesError, lost::by_file};
 use forebay_flash::{FlashError, PageName};
 use forebay_pool::PoolError;
@@ -78,12 +77,14 @@ pub enum SetupError {
         pages.len(),
         flash.display(),
         flash.display(),
-        pool_of(flash).display(),
+        pool.display(),
         by_file(pages).join("\n  ")
     )]
     Lost {
         /// The flash file.
         flash: PathBuf,
+        /// Where its metadata is.
+        pool: PathBuf,
         /// Which pages.
         pages: Vec<PageName>,
     },

@@ -1,11 +1,10 @@
-//! Data directories that are guarded: finding the one of a cache, and giving up a cache that is lost.
+//! The data directory of a cache, which is guarded.
 
-use super::{Flushing, Place, SetupError};
+use super::error::SetupError;
 use crate::{
-    copies::Copies,
-    find,
-    guard::{Found, Guard, standing},
-    home::{Homes, reopen},
+    descriptor::reopen,
+    guard::{Found, Guard},
+    home::Homes,
     identity, names,
 };
 use forebay_flash::Cache;
@@ -15,83 +14,6 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
-
-/// The cache of these data directories is lost: their guards are lifted, and the servers may be started with what the files have. Pages that only the
-/// cache had are lost; those that were on their way home around it are written again, so that none is torn.
-///
-/// # Errors
-/// If a cache is there after all, or no directory is guarded; what the operating system says.
-pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
-    let mut flushing = Flushing {
-        complete: true,
-        ..Flushing::default()
-    };
-    for dir in data {
-        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
-        let io = |doing| SetupError::io(doing, &path);
-        let found = standing(dir).map_err(io("looking at the guard of"))?;
-        let Some(guarded) = found.filter(|guarded| guarded.is_its_own) else {
-            return Err(SetupError::Guard(format!(
-                "{} is not guarded by a flash cache: there is nothing to give up. Nothing was changed",
-                path.display()
-            )));
-        };
-        check_lost(&guarded.flash, dir)?;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let held =
-            rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
-        let known = identity::of(&held).map_err(|e| io("looking at")(e.into()))?;
-        let tablespace = reopen(&held, false).map_err(|e| io("opening")(e.into()))?;
-        let Some(known) = known else { continue };
-        let found = Guard::find(dir, &tablespace, known.identity, guarded.cache)
-            .map_err(io("looking at the guard of"))?;
-        let Found::Here(mut guard) = found else {
-            return Err(SetupError::Guard(format!(
-                "{} was written to without its flash cache: nothing is in its guard that it needs. Remove {} if it is in the way",
-                path.display(),
-                dir.join(crate::GUARD_FILE).display()
-            )));
-        };
-        guard.complete(&tablespace).map_err(io("guarding"))?;
-        let copies = Copies::new(dir, guarded.cache);
-        let left = copies
-            .left()
-            .map_err(io("looking at the copies of pages beside"))?;
-        let files = find::look_through(&data.iter().cloned().collect(), &left.files())?;
-        let saved = left
-            .save(&files, (known.identity, &guard))
-            .map_err(io("writing pages again that a crash may have torn beside"))?;
-        flushing.pages += saved.pages;
-        flushing.not_found += saved.not_found;
-        guard
-            .lift(&tablespace)
-            .map_err(io("lifting the guard of"))?;
-        copies
-            .remove()
-            .map_err(io("removing the copies of pages beside"))?;
-        flushing.lifted.push(path);
-    }
-    Ok(flushing)
-}
-
-/// Refuses to give up a cache that is there, or of which that cannot be told.
-fn check_lost(flash: &Path, dir: &Path) -> Result<(), SetupError> {
-    match Place::of(flash) {
-        Err(SetupError::NoPool { .. }) => Ok(()),
-        Err(SetupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(())
-        }
-        Ok(_) => Err(SetupError::Guard(format!(
-            "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
-            flash.display(),
-            dir.display()
-        ))),
-        Err(error) => Err(SetupError::Guard(format!(
-            "whether the flash cache of {} is there cannot be told: {error}. Nothing was changed",
-            dir.display()
-        ))),
-    }
-}
 
 /// The system tablespace that the cache knows, open, with its guard in place.
 pub(super) fn find_guarded(

@@ -1,6 +1,9 @@
 //! Syncs: what waits is written, the file system's journal after it, and the device's cache is flushed.
 
-use super::{Device, FileKey, mixed};
+use super::{
+    Device,
+    key::{FileKey, mixed},
+};
 use crate::{PAGE_BYTES, profile::ns, shared::count};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 

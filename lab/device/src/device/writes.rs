@@ -124,7 +124,7 @@ impl Device<'_> {
             .max_by_key(|other| waits(other))
             .filter(|other| waits(other) > waits(file))
             .map_or((key, file), |other| {
-                (FileKey(other.key.load(Relaxed)), other)
+                (FileKey::of_word(other.key.load(Relaxed)), other)
             })
     }
 }

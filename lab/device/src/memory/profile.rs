@@ -1,6 +1,6 @@
 //! Latency profiles of memories slower than DRAM. docs/devices-memory.md says where their figures are from.
 
-use crate::fabric::Policy;
+use crate::fabric::{self, Policy};
 use std::time::Duration;
 
 /// How the processor's cache stands before a memory (x86's page attributes). docs/devices-memory.md.
@@ -70,10 +70,34 @@ impl Profile {
         memory("pcm", "P4: 50/500 ns", 0, 450),
         memory("xpoint-mm", "P4: 100/100 ns", 50, 50),
         memory("xpoint-sm", "P4: 200/200 ns", 150, 150),
-        Policy::Uc.memory(),
-        Policy::Wt.memory(),
-        Policy::Wc.memory(),
+        Self::of_fabric(Policy::Uc),
+        Self::of_fabric(Policy::Wt),
+        Self::of_fabric(Policy::Wc),
     ];
+
+    /// Memory behind a fabric. One queue of depth 1.
+    pub(crate) const fn of_fabric(policy: Policy) -> Self {
+        let (source, cache) = match policy {
+            Policy::Uc => ("P5: uncached", CachePolicy::Uncached),
+            Policy::Wt => (
+                "P5: write-through",
+                CachePolicy::WriteThrough {
+                    cache_bytes: fabric::CACHE_MIB << 20,
+                },
+            ),
+            Policy::Wc => ("P5: write-combining", CachePolicy::WriteCombining),
+        };
+        Self {
+            name: policy.profile(),
+            source,
+            read_latency_ns: fabric::READ.0,
+            write_latency_ns: fabric::WRITE.0,
+            read_mb_per_s: fabric::READ.1,
+            write_mb_per_s: fabric::WRITE.1,
+            cache,
+            one_at_a_time: true,
+        }
+    }
 
     /// The profile of that name.
     #[must_use]

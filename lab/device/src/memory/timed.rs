@@ -1,6 +1,9 @@
 //! [`Timed`]: any medium, slowed down to a device profile by busy waiting. docs/devices-memory.md.
 
-use super::{CachePolicy, Profile, line_cache::LineCache};
+use super::{
+    line_cache::LineCache,
+    profile::{CachePolicy, Profile},
+};
 use forebay_pool::{
     Checksum,
     media::{Durability, Media},

@@ -1,0 +1,120 @@
+//! What was found, for people and for programs.
+
+use super::{candidates, persistent};
+use crate::{output::fields, size};
+use forebay_measure::disk::{FileSystem, Speed};
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Serialize)]
+pub struct Report {
+    pub kernel: String,
+    pub architecture: &'static str,
+    pub processors: usize,
+    pub memory_bytes: Option<u64>,
+    pub instructions: Instructions,
+    pub persistent_memory: persistent::Found,
+    pub directory: Directory,
+    /// Where a pool on a disk could lie.
+    pub disks: candidates::Found,
+    pub advice: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub struct Instructions {
+    pub copy: &'static str,
+    pub flush: &'static str,
+}
+
+#[derive(Serialize)]
+pub struct Directory {
+    pub path: PathBuf,
+    pub file_system: Option<FileSystem>,
+    pub dax: bool,
+    pub in_memory: bool,
+    pub free_bytes: Option<u64>,
+    pub device: Option<Speed>,
+    pub trouble: Option<String>,
+}
+
+/// In words.
+pub fn human(report: &Report) -> String {
+    let directory = &report.directory;
+    let pm = &report.persistent_memory;
+    let mut text = fields(&[
+        (
+            "machine",
+            format!(
+                "Linux {}, {}, {} processors, {} of memory",
+                report.kernel,
+                report.architecture,
+                report.processors,
+                report
+                    .memory_bytes
+                    .map_or_else(|| "an unknown amount".to_owned(), size::show)
+            ),
+        ),
+        (
+            "instructions",
+            format!(
+                "{} to copy, {} to flush",
+                report.instructions.copy, report.instructions.flush
+            ),
+        ),
+        ("persistent memory", pm.human()),
+        (
+            "directory",
+            match &directory.file_system {
+                None => directory.path.display().to_string(),
+                Some(fs) => format!(
+                    "{}, on {} mounted at {}{}",
+                    directory.path.display(),
+                    fs.kind,
+                    fs.mount_point,
+                    if directory.dax {
+                        " with dax: pools can lie here"
+                    } else {
+                        ""
+                    }
+                ),
+            },
+        ),
+        (
+            "free there",
+            directory
+                .free_bytes
+                .map_or_else(|| "unknown".to_owned(), size::show),
+        ),
+    ]);
+    match (&directory.device, &directory.trouble) {
+        (Some(speed), _) => text.push_str(&forebay_measure::table::disk(speed)),
+        (None, trouble) => {
+            let trouble = trouble.as_deref().unwrap_or("unknown reason");
+            text.push_str(&format!("the disk could not be measured: {trouble}\n"));
+        }
+    }
+    text.push_str(&places(&report.disks));
+    text.push_str("\nWhat to do next\n");
+    for advice in &report.advice {
+        text.push_str(&format!("- {advice}\n"));
+    }
+    text
+}
+
+/// Where a pool on a disk could lie, a line each.
+fn places(found: &candidates::Found) -> String {
+    let Some(sync_us) = found.sync_us else {
+        return String::new();
+    };
+    let mut text = "\nWhere a pool on a disk could lie\n".to_owned();
+    for place in &found.places {
+        text.push_str(&format!("- {}\n", place.sentence(sync_us)));
+    }
+    for device in &found.unused {
+        let device = device.display();
+        text.push_str(&format!(
+            "- {device}: in no use, and empty as it seems; not measured\n"
+        ));
+    }
+    text
+}

@@ -1,0 +1,22 @@
+//! What the environment says of the run.
+
+use super::address::Address;
+use crate::absorbed::View;
+use std::{ffi::CString, sync::OnceLock, time::Duration};
+
+/// See the module's head.
+pub(super) struct Config {
+    pub(super) address: Address,
+    pub(super) patterns: Vec<CString>,
+    /// Making an `io_uring` fails.
+    pub(super) refuse_io_uring: bool,
+    /// The name of a guard of the run's pool, which this process does not see.
+    pub(super) guard: Option<CString>,
+    /// What the run absorbs. Without it, this process is as one outside the run to the others.
+    pub(super) table: Option<View>,
+    /// How long to try to be heard by a supervisor that lives.
+    pub(super) heard_wait: Duration,
+}
+
+/// Without one nothing is absorbed.
+pub(super) static CONFIG: OnceLock<Config> = OnceLock::new();

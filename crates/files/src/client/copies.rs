@@ -1,0 +1,298 @@
+//! What a process has of the last write of a file, and how the next one, which [may come back](super::tail) to the same place, is compared with it.
+
+use crate::shared::{BLOCK, LastWrite, WORD};
+use forebay_pool::Lsn;
+use std::ops::Range;
+
+/// Copies of a write's first and last bytes. All memory is taken when it is made: a write allocates none.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// Of the first block, as far as the lane has not got it.
+    first: Vec<u8>,
+    /// Of what is behind the first block.
+    last: Vec<u8>,
+}
+
+/// Parts of a write's first block.
+pub(super) struct Compared {
+    /// What is logged.
+    pub(super) logged: Range<usize>,
+    /// What was copied: from the beginning of a word on, and at least what is logged.
+    pub(super) copied: Range<usize>,
+}
+
+impl Copies {
+    pub(super) fn new() -> Self {
+        Self {
+            first: Vec::with_capacity(BLOCK),
+            last: Vec::with_capacity(BLOCK),
+        }
+    }
+
+    /// Compares a write to `at` with what is known, and takes the copies. At least a word is logged: a record has the write's time.
+    pub(super) fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Compared {
+        let (block, rest) = write.split_at(write.len().min(BLOCK));
+        let range = at..at.saturating_add(write.len() as u64);
+        self.last.clear();
+        self.last
+            .extend_from_slice(&rest[rest.len() - rest.len().min(BLOCK)..]);
+        self.first.clear();
+        if rest.is_empty() && !known.is_same_place(&range, block.len()) {
+            // All of it is kept, so what is compared is the copy.
+            self.first.extend_from_slice(block);
+            return Compared {
+                logged: at_least_a_word(known.changed(at, &self.first), block),
+                copied: 0..block.len(),
+            };
+        }
+        let changed = known.changed(at, block);
+        let changed = match rest.is_empty() {
+            true => at_least_a_word(changed, block),
+            false => changed.start..block.len(),
+        };
+        self.first.extend_from_slice(&block[changed.clone()]);
+        Compared {
+            logged: changed.clone(),
+            copied: changed,
+        }
+    }
+
+    /// The parts of `write` that are logged.
+    pub(super) fn parts<'a>(&'a self, compared: &Compared, write: &'a [u8]) -> [&'a [u8]; 3] {
+        let (logged, copied) = (&compared.logged, &compared.copied);
+        let first = &self.first[logged.start - copied.start..logged.end - copied.start];
+        let middle = logged.end.max(write.len().min(BLOCK))..write.len() - self.last.len();
+        [first, &write[middle], &self.last]
+    }
+
+    /// The next write is compared with this one, which put `bytes` bytes at `at`. It was logged up to `end`.
+    pub(super) fn keep(
+        &self,
+        known: &LastWrite,
+        at: u64,
+        bytes: usize,
+        copied: Range<usize>,
+        end: Lsn,
+    ) {
+        let range = at..at.saturating_add(bytes as u64);
+        match self.last.is_empty() {
+            true => known.keep(range, bytes, copied.start, &self.first, end),
+            false => known.keep(range, self.last.len(), 0, &self.last, end),
+        }
+    }
+}
+
+/// `changed`, or if that is empty a word: what the program makes of it meanwhile is logged and kept.
+fn at_least_a_word(changed: Range<usize>, block: &[u8]) -> Range<usize> {
+    match changed.is_empty() {
+        true => {
+            let end = changed.end.max(WORD).min(block.len());
+            end.saturating_sub(WORD)..end
+        }
+        false => changed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::SharedPage;
+
+    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of that makes it. Processes write in turn.
+    fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let known = &page.files[0].last_write;
+        let mut processes = [Copies::new(), Copies::new()];
+        let (mut file, mut logged) = (vec![0; 1 << 16], Vec::new());
+        for (turn, (at, write)) in writes.iter().enumerate() {
+            let (end, copies) = (turn as u64 + 1, &mut processes[turn % 2]);
+            let (mut from, mut to) = (*at as usize, *at as usize + write.len());
+            if known.is_met(end - 1, *at) {
+                let compared = copies.compare(known, *at, write);
+                let parts = copies.parts(&compared, write).concat();
+                from += compared.logged.start;
+                to = from + parts.len();
+                file[from..to].copy_from_slice(&parts);
+                copies.keep(known, *at, write.len(), compared.copied, end);
+            } else {
+                file[from..to].copy_from_slice(write);
+                known.keep(*at..*at + write.len() as u64, 0, 0, &[], end);
+            }
+            logged.push(to - from);
+        }
+        (logged, file)
+    }
+
+    #[test]
+    fn of_a_block_that_is_written_again_only_what_changed_is_logged() {
+        let block = |filled: usize| {
+            let mut block = vec![7; 4096];
+            block[..filled].fill(1);
+            block
+        };
+        let writes = [100, 300, 350, 350, 4096].map(|filled| (8192, block(filled)));
+        let (logged, file) = replayed(&writes);
+        // Whole, until it is known that writes come back; then what was added, in words; of nothing new a word.
+        assert_eq!(logged, [4096, 4096, 56, 8, 3752]);
+        assert_eq!(file[8192..12288], block(4096));
+    }
+
+    #[test]
+    fn nonsense_in_the_shared_memory_makes_no_process_panic() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let known = &page.files[0].last_write;
+        let mut copies = Copies::new();
+        let numbers = [0, 1, 7, 8192, 8193, u64::MAX - 1, u64::MAX];
+        let pairs = || {
+            numbers
+                .into_iter()
+                .flat_map(|one| numbers.map(|other| (one, other)))
+        };
+        for ((from, to), (kept, filled)) in
+            pairs().flat_map(|one| pairs().map(move |other| (one, other)))
+        {
+            for (at, bytes, fill) in [
+                (0, 100, 1),
+                (u64::MAX - 20_000, 9000, 0),
+                (8190, 8192, 1),
+                (0, 8192, 0),
+            ] {
+                known.spoil(from..to, kept, filled);
+                let write = vec![fill; bytes];
+                let compared = copies.compare(known, at, &write);
+                assert!(!compared.logged.is_empty() && compared.logged.end <= BLOCK);
+                assert!(!copies.parts(&compared, &write).concat().is_empty());
+                copies.keep(known, at, bytes, compared.copied, 5);
+            }
+        }
+    }
+
+    /// Numbers below a bound, by xorshift.
+    fn random(mut state: u64) -> impl FnMut(u64) -> u64 {
+        move |bound| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % bound
+        }
+    }
+
+    #[test]
+    fn writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it() {
+        let mut below = random(0x9E37_79B9_7F4A_7C15);
+        for _ in 0..1000 {
+            let (mut kernel, mut writes) = (vec![0; 1 << 16], Vec::new());
+            let (mut at, mut length) = (0_u64, 8192);
+            for _ in 0..20 {
+                // Most of them come back to the same place.
+                if below(4) == 0 {
+                    at = (at + below(length + 1)).min(48_000);
+                    length = [8192, 4096, 512, 1 + below(14_000)][below(4) as usize];
+                }
+                let mut write = kernel[at as usize..(at + length) as usize].to_vec();
+                // Blocks are not full, and some of it is new.
+                if below(2) == 0 {
+                    let from = (below(8) * 1021 % length) as usize;
+                    write[from..].fill(0);
+                }
+                for _ in 0..below(4) {
+                    // Few places and values: what comes back is what a stale copy would hide.
+                    let place = (below(8) * 1021 % length) as usize;
+                    write[place] = below(3) as u8;
+                }
+                kernel[at as usize..(at + length) as usize].copy_from_slice(&write);
+                writes.push((at, write));
+            }
+            assert_eq!(replayed(&writes).1, kernel);
+        }
+    }
+
+    /// A file whose writes are logged in segments, and what a replay makes of it.
+    struct Model<'a> {
+        known: &'a LastWrite,
+        processes: [Copies; 2],
+        kernel: Vec<u8>,
+        disk: Vec<u8>,
+        log: Vec<(usize, Vec<u8>)>,
+        segment: Lsn,
+        end: Lsn,
+    }
+
+    impl Model<'_> {
+        /// The kernel gets `kernel`, and what is compared and logged is `lane`: another thread changed some of it in between.
+        fn write(&mut self, at: usize, kernel: &[u8], lane: &[u8]) {
+            self.kernel[at..at + kernel.len()].copy_from_slice(kernel);
+            let is_met = self.known.is_met(self.end, at as u64);
+            self.end += 1;
+            let range = at as u64..(at + lane.len()) as u64;
+            if is_met {
+                self.known.forget_unless_in(self.segment);
+                let copies = &mut self.processes[self.end as usize % 2];
+                let compared = copies.compare(self.known, at as u64, lane);
+                let parts = copies.parts(&compared, lane).concat();
+                self.log.push((at + compared.logged.start, parts));
+                copies.keep(
+                    self.known,
+                    range.start,
+                    lane.len(),
+                    compared.copied,
+                    self.end,
+                );
+            } else {
+                self.log.push((at, lane.to_vec()));
+                self.known.keep(range, 0, 0, &[], self.end);
+            }
+        }
+
+        /// The next segment is begun, the file synced, and the full one released.
+        fn turn(&mut self) {
+            self.segment = self.end;
+            self.disk.clone_from(&self.kernel);
+            self.log.clear();
+        }
+
+        fn replayed(&self) -> Vec<u8> {
+            let mut file = self.disk.clone();
+            for (at, bytes) in &self.log {
+                file[*at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            file
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_and_the_lane_saw_differently_is_made_good_by_the_next_write_in_any_segment()
+    {
+        let mut below = random(0x2545_F491_4F6C_DD1D);
+        for _ in 0..2000 {
+            let (page, _) = SharedPage::new("forebay-test").unwrap();
+            let mut model = Model {
+                known: &page.files[0].last_write,
+                processes: [Copies::new(), Copies::new()],
+                kernel: vec![0; 8192],
+                disk: vec![0; 8192],
+                log: Vec::new(),
+                segment: 0,
+                end: 1,
+            };
+            let mut memory = vec![0; 8192];
+            for _ in 0..12 {
+                for _ in 0..below(3) {
+                    memory[below(8) as usize * 1000] = below(3) as u8;
+                }
+                let kernel = memory.clone();
+                // Another thread inserts while it is written.
+                if below(2) == 0 {
+                    memory[below(8) as usize * 1000] = below(3) as u8;
+                }
+                model.write(0, &kernel, &memory);
+                if below(4) == 0 {
+                    model.turn();
+                }
+            }
+            // It stands still now.
+            model.write(0, &memory.clone(), &memory);
+            assert_eq!(model.replayed(), memory);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Why nothing can be chosen.
+
+use std::{fmt, path::PathBuf};
+
+/// Why nothing can be chosen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No profile of that name.
+    UnknownProfile {
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// No profile is for that program, and there are no patterns.
+    UnknownProgram {
+        /// Its name.
+        program: String,
+        /// The profiles there are.
+        known: Vec<String>,
+    },
+    /// A pattern that is none.
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The configuration file cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration file says something that cannot be.
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1; 0 if it is not known.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownProfile { name, known } => write!(
+                f,
+                "there is no profile {name:?}; there are {}, and those of a file given with --config",
+                known.join(", ")
+            ),
+            Self::UnknownProgram { program, known } => write!(
+                f,
+                "no profile is for the program {program:?}, so which files are its logs is not known. Name a profile with \
+                 --profile ({}), or say which files to absorb: --absorb '*.log'",
+                known.join(", ")
+            ),
+            Self::Pattern { pattern, what } => write!(f, "the pattern {pattern:?} {what}"),
+            Self::Unreadable { path, source } => {
+                write!(f, "reading the configuration {}: {source}", path.display())
+            }
+            Self::Config {
+                path,
+                line: 0,
+                what,
+            } => write!(f, "{}: {what}", path.display()),
+            Self::Config { path, line, what } => {
+                write!(f, "{}, line {line}: {what}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

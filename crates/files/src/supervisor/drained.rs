@@ -1,0 +1,18 @@
+//! How far the drain is.
+
+use crate::FILES_MAX;
+use forebay_pool::Lsn;
+
+/// How far the drain is.
+pub(super) struct Drained {
+    /// By file number: the segment that was open when the file's last sync began.
+    pub(super) clean_from: [Lsn; FILES_MAX],
+}
+
+impl Default for Drained {
+    fn default() -> Self {
+        Self {
+            clean_from: [0; FILES_MAX],
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! In tests: copies of what is known to be on the disk, the worst that a power cut could leave.
+
+use super::Shared;
+use crate::sys;
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+};
+
+impl Shared {
+    /// Keeps one of a file, if there are to be any.
+    pub(super) fn snapshot(&self, path: &Path, file: &File) {
+        if let Some(to) = std::env::var_os("FOREBAY_TEST_SYNCED") {
+            copy(&PathBuf::from(to), path, file);
+        }
+    }
+}
+
+/// Copies a file's content below `to`, at its own path; whole or not at all.
+fn copy(to: &Path, path: &Path, file: &File) {
+    let kept = || -> std::io::Result<()> {
+        let target = to.join(path.strip_prefix("/").unwrap_or(path));
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let mut bytes = Vec::new();
+        // Its own open file: the position of the database's is not ours to move.
+        File::open(sys::link_of(file.as_fd()))?.read_to_end(&mut bytes)?;
+        let mut name = target.clone().into_os_string();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        File::create(&partial)?.write_all(&bytes)?;
+        std::fs::rename(partial, target)
+    };
+    if let Err(e) = kept() {
+        sys::complain(&format!("keeping a copy of {}: {e}", path.display()));
+    }
+}

@@ -1,0 +1,118 @@
+//! Making a cache: a flash file, or on a device that is blank, and its metadata beside it.
+
+use super::{
+    error::SetupError,
+    place::{Place, is_device, name_of, pool_of},
+    warm::Warm,
+};
+use crate::{PAGE_BYTES, home::Homes};
+use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options};
+use forebay_pool::{Geometry, PoolOptions, contents};
+use std::{fs::File, io, path::Path, sync::Arc};
+
+/// Segments of the metadata's lane: with three and more a checkpoint holds up nobody.
+const SEGMENTS: u16 = 4;
+const LANES: u32 = 2;
+
+/// Makes a cache: a flash file of `bytes` bytes, or on so many of a device that is blank, and its metadata beside it.
+///
+/// # Errors
+/// If either is there already; sizes that make no cache; what the operating system says. What was made is removed again.
+pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
+    let on_device = is_device(flash).unwrap_or(false);
+    let name = if on_device {
+        name_of(flash)?
+    } else {
+        flash.to_owned()
+    };
+    let flash = name.as_path();
+    let pool = pool_of(flash);
+    if pool.symlink_metadata().is_ok() {
+        return Err(SetupError::PoolLeft { pool });
+    }
+    let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
+    let pool_bytes = Geometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
+    let file = match on_device {
+        true => blank_device(flash, bytes)?,
+        false => FlashFile::create(flash, bytes)
+            .map_err(SetupError::io("making the flash cache", flash))?,
+    };
+    let made = || -> Result<Warm, SetupError> {
+        let options = PoolOptions::new()
+            .size(pool_bytes)
+            .segment_size(segment_bytes)
+            .lanes(LANES)
+            .emulated(true);
+        drop(options.create(&pool)?);
+        let place = Place::between(flash, &pool);
+        let create = CreateOptions {
+            page_bytes: PAGE_BYTES as u32,
+            lane_segments: SEGMENTS - 1,
+            files_max: files_max(bytes),
+            ..CreateOptions::default()
+        };
+        let homes = Arc::new(Homes::new());
+        let cache = Cache::create(
+            Arc::new(file),
+            homes,
+            &place.pool()?,
+            &create,
+            &Options::default(),
+        )?;
+        Ok(Warm::of(&cache))
+    };
+    made().inspect_err(|_| {
+        drop(std::fs::remove_file(&pool));
+        if !on_device {
+            drop(std::fs::remove_file(flash));
+        }
+    })
+}
+
+/// So many bytes of a device that is not in use and holds nothing.
+fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
+    let invalid = |what: String| {
+        SetupError::io("making a flash cache on", path)(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            what,
+        ))
+    };
+    let device = FlashFile::open(path).map_err(|e| {
+        match e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            true => invalid(
+                "it is in use: mounted, or part of an array or a volume group. Nothing was changed"
+                    .to_owned(),
+            ),
+            false => SetupError::io("opening", path)(e),
+        }
+    })?;
+    let there = device.bytes().map_err(SetupError::io("looking at", path))?;
+    if there < bytes {
+        return Err(invalid(format!(
+            "it has {there} bytes, and {bytes} were asked for"
+        )));
+    }
+    let found = File::open(path).and_then(|file| contents::find(&file, there));
+    let found = found.map_err(SetupError::io("looking at", path))?;
+    if !found.is_empty() {
+        return Err(invalid(format!(
+            "it holds {}. If nothing of that is needed, give it up by wipefs --all, and by blkdiscard -z or zeros over its first MiB. Nothing was changed",
+            contents::words(&found)
+        )));
+    }
+    Ok(device.shortened(bytes))
+}
+
+/// Refuses a size that makes no cache.
+pub(crate) fn check_size(bytes: u64) -> Result<(), SetupError> {
+    let group = Options::default().group_pages;
+    forebay_flash::layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group)?;
+    Ok(())
+}
+
+/// Files that a cache of this size may know: a KiB of flash each.
+fn files_max(bytes: u64) -> u32 {
+    u32::try_from(bytes / (256 << 10))
+        .unwrap_or(u32::MAX)
+        .clamp(256, 1 << 16)
+}

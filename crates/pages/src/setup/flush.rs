@@ -1,0 +1,98 @@
+//! Emptying a cache: everything goes home, and the guard is lifted.
+
+use super::{
+    error::SetupError,
+    guarded::find_guarded,
+    place::{Place, pool_of},
+};
+use crate::{copies::Copies, find, home::Homes};
+use forebay_flash::{Cache, Options, Progress};
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What a flush did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flushing {
+    /// Pages written to the files.
+    pub pages: u64,
+    /// Pages that a crash may have torn, and whose files were not found.
+    pub not_found: u64,
+    /// System tablespaces whose guard was lifted.
+    pub lifted: Vec<PathBuf>,
+    /// False if the caller stopped it.
+    pub complete: bool,
+}
+
+/// Writes everything home, empties the cache, and lifts the guard: the server may be started without Forebay. What is interrupted goes on where it was.
+/// `data` are directories to look for files in, beside those where they were.
+///
+/// # Errors
+/// See [`SetupError`]; nothing that the cache has is lost.
+pub fn flush(
+    flash: &Path,
+    data: &[PathBuf],
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Flushing, SetupError> {
+    let homes = Arc::new(Homes::new());
+    let place = Place::of(flash)?;
+    let (cache, _) = place.open(&homes, &Options::default())?;
+    flush_open(&place, &cache, &homes, data, progress)
+}
+
+/// See [`flush`], with a cache that is open.
+pub(crate) fn flush_open(
+    place: &Place,
+    cache: &Cache,
+    homes: &Arc<Homes>,
+    data: &[PathBuf],
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Flushing, SetupError> {
+    let roots: BTreeSet<PathBuf> = data.iter().cloned().collect();
+    let guarded = find_guarded(cache, homes, roots.clone())?;
+    if let Some((_, path)) = &guarded {
+        let data = path.parent().unwrap_or(Path::new("/"));
+        find::attach_all(cache, homes, data, roots, None)?;
+        let copies = Copies::new(data, cache.owner());
+        copies.restore(cache, &**homes).map_err(SetupError::io(
+            "writing pages again that a crash may have torn in",
+            data,
+        ))?;
+        homes.keep_copies(copies);
+    }
+    let flushed = cache.flush(progress)?;
+    let mut flushing = Flushing {
+        pages: flushed.pages,
+        complete: flushed.complete,
+        ..Flushing::default()
+    };
+    if !flushed.complete {
+        return Ok(flushing);
+    }
+    if !flushed.lost.is_empty() {
+        return Err(SetupError::Lost {
+            flash: place.flash().to_owned(),
+            pool: pool_of(place.flash()),
+            pages: flushed.lost,
+        });
+    }
+    let _ = cache.empty(|_| ControlFlow::Continue(()))?;
+    // Everything that was in the guard file is there durably: the cache is empty.
+    if let (Some((tablespace, path)), Some(guard)) = (guarded, homes.take_guard()) {
+        guard
+            .lift(&tablespace)
+            .map_err(SetupError::io("lifting the guard of", &path))?;
+        let data = path.parent().unwrap_or(Path::new("/"));
+        Copies::new(data, cache.owner())
+            .remove()
+            .map_err(SetupError::io("removing the copies of pages in", data))?;
+        flushing.lifted.push(path);
+    }
+    for file in cache.files() {
+        cache.drop_file(&file)?;
+    }
+    Ok(flushing)
+}

@@ -1,0 +1,128 @@
+//! Where a cache is.
+//!
+//! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
+
+use super::error::SetupError;
+use crate::{PAGE_BYTES, home::Homes};
+use forebay_flash::{Cache, FlashError, FlashFile, Opened, Options};
+use forebay_pool::{
+    Pool, PoolErrorKind, PoolOptions,
+    media::{Synced, open_emulated},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Where the metadata of the cache on this flash file is.
+#[must_use]
+pub fn pool_of(flash: &Path) -> PathBuf {
+    let mut path = flash.as_os_str().to_owned();
+    path.push(".lane");
+    path.into()
+}
+
+/// The whole name of a flash file or device, beside which its metadata is. Of a device that is the name it was given by: a link to it in a directory where
+/// files stay.
+pub(super) fn name_of(flash: &Path) -> Result<PathBuf, SetupError> {
+    let fail = |e| SetupError::io("opening the flash cache", flash)(e);
+    let whole = flash.canonicalize().map_err(fail)?;
+    if !is_device(&whole).map_err(fail)? {
+        return Ok(whole);
+    }
+    let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new(".")).canonicalize().map_err(fail)?;
+    /// tmpfs, which /dev is as well.
+    const IN_MEMORY: i64 = 0x0102_1994;
+    if rustix::fs::statfs(&dir).is_ok_and(|found| found.f_type == IN_MEMORY) {
+        return Err(SetupError::InDev {
+            flash: flash.to_owned(),
+        });
+    }
+    Ok(dir.join(flash.file_name().unwrap_or_default()))
+}
+
+pub(super) fn is_device(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    Ok(path.metadata()?.file_type().is_block_device())
+}
+
+/// A cache's two files.
+pub struct Place {
+    flash: PathBuf,
+    pool: PathBuf,
+}
+
+impl Place {
+    /// Those of the cache on this flash file or device, which is there.
+    ///
+    /// # Errors
+    /// What the operating system says; [`SetupError::NoPool`], [`SetupError::InDev`].
+    pub fn of(flash: &Path) -> Result<Self, SetupError> {
+        let flash = name_of(flash)?;
+        let pool = pool_of(&flash);
+        match pool.symlink_metadata() {
+            Ok(_) => Ok(Self { flash, pool }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(SetupError::NoPool { flash, pool })
+            }
+            Err(e) => Err(SetupError::io("opening", &pool)(e)),
+        }
+    }
+
+    /// A flash file with a pool that is not, or not yet, beside it.
+    pub(crate) fn between(flash: &Path, pool: &Path) -> Self {
+        Self {
+            flash: flash.to_owned(),
+            pool: pool.to_owned(),
+        }
+    }
+
+    /// The flash file.
+    #[must_use]
+    pub fn flash(&self) -> &Path {
+        &self.flash
+    }
+
+    /// A device that another process has, or a file system.
+    fn busy(&self, source: io::Error) -> SetupError {
+        match source.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            true => SetupError::InUse {
+                flash: self.flash.clone(),
+            },
+            false => SetupError::io("opening the flash cache", &self.flash)(source),
+        }
+    }
+
+    /// Opens its pool.
+    pub(super) fn pool(&self) -> Result<Pool, SetupError> {
+        let media = Arc::new(Synced::new(open_emulated(&self.pool)?));
+        Ok(PoolOptions::new().open_on(&self.pool, media)?)
+    }
+
+    /// Opens the cache.
+    pub(crate) fn open(
+        &self,
+        homes: &Arc<Homes>,
+        options: &Options,
+    ) -> Result<(Cache, Opened), SetupError> {
+        let flash = FlashFile::open(&self.flash).map_err(|e| self.busy(e))?;
+        let pool = self.pool()?;
+        let opened = Cache::open(
+            Arc::new(flash),
+            Arc::clone(homes) as Arc<dyn forebay_flash::Home>,
+            &pool,
+            PAGE_BYTES as u32,
+            options,
+        );
+        opened.map_err(|error| match &error {
+            FlashError::Pool(pool) if matches!(pool.kind, PoolErrorKind::InUse { .. }) => {
+                SetupError::InUse {
+                    flash: self.flash.clone(),
+                }
+            }
+            _ => error.into(),
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! What is in a cache.
+
+use super::{error::SetupError, place::Place};
+use crate::home::Homes;
+use forebay_flash::{Cache, Options};
+use std::{path::Path, sync::Arc};
+
+/// What is in a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Warm {
+    /// Pages.
+    pub pages: u64,
+    /// Pages that are newer than in the files.
+    pub dirty: u64,
+    /// Slots.
+    pub slots: u64,
+}
+
+impl Warm {
+    /// What is in this one.
+    pub(super) fn of(cache: &Cache) -> Self {
+        let stats = cache.stats();
+        Self {
+            pages: stats.pages,
+            dirty: stats.dirty_pages,
+            slots: stats.slots,
+        }
+    }
+}
+
+/// What is in the cache on this flash file.
+///
+/// # Errors
+/// Whatever keeps a server from using it.
+pub fn look(flash: &Path) -> Result<Warm, SetupError> {
+    let homes = Arc::new(Homes::new());
+    let (cache, _) = Place::of(flash)?.open(&homes, &Options::default())?;
+    Ok(Warm::of(&cache))
+}

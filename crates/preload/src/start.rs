@@ -1,0 +1,50 @@
+//! The library's life in a process: its start and its end.
+#![expect(unsafe_code, reason = "runs before main and after it")]
+
+use crate::{
+    change, child, client_call::tell_client, descriptor, dprintf, identity, layer, map, message,
+    name, open, position, process, stdio, sync, system_call, times, write,
+};
+use forebay_files::client;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn start() {
+    // libaio's and liburing's functions are looked for when they are called.
+    change::find_all();
+    descriptor::find_all();
+    dprintf::find_all();
+    identity::find_all();
+    map::find_all();
+    message::find_all();
+    name::find_all();
+    open::find_all();
+    position::find_all();
+    stdio::find_all();
+    times::find_all();
+    sync::find_all();
+    system_call::find_all();
+    write::find_all();
+    process::find_all();
+    child::begin();
+    if process::hear_of_forks() {
+        // Without it a child would go on as if it were its parent: then nothing is absorbed.
+        tell_client(client::start);
+        layer::start();
+        tell_client(forebay_pages::start);
+    }
+}
+
+extern "C" fn end() {
+    // The child of a `clone` that no handler heard of must not end its parent's session.
+    if child::has_begun() {
+        tell_client(forebay_pages::exiting);
+        tell_client(client::exiting);
+    }
+}
