@@ -1,12 +1,34 @@
 //! How deep a thread is in the client.
 
-use std::cell::Cell;
+use crate::sys::Frame;
+use std::{cell::Cell, marker::PhantomData};
 
 thread_local! {
     /// Calls of this thread that are inside the client: more than one if a signal handler's interrupted another.
     pub(super) static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The first of them.
     pub(super) static OUTERMOST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// From now on until it is dropped this thread is inside the client.
+#[must_use]
+pub struct Inside<'a>(PhantomData<&'a Frame>);
+
+/// Begins a call that has `frame` on the stack until it returns.
+#[inline]
+pub(super) fn begin(frame: &Frame) -> Inside<'_> {
+    if DEPTH.get() == 0 {
+        OUTERMOST.set(frame.note());
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    Inside(PhantomData)
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
 }
 
 /// True if this thread is inside the client: what it does with files is the client's own business.

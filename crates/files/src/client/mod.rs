@@ -6,7 +6,7 @@
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
-//! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
+//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -30,11 +30,12 @@ mod size;
 mod standing;
 mod table;
 mod tail;
+mod takeover;
 mod times;
 mod write;
 
 pub use crate::sys::Frame;
-pub use depth::is_inside;
+pub use depth::{Inside, is_inside};
 pub use descriptors::{
     changing_flags, closing, duplicated, hidden_flags, is_in_pool, replacing, stream_closing,
     stream_opened, unsharing,
@@ -58,9 +59,8 @@ use config::{CONFIG, Config};
 use depth::{DEPTH, OUTERMOST};
 use std::{
     ffi::{CStr, CString, c_int},
-    marker::PhantomData,
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::Path,
+    path::PathBuf,
 };
 
 /// Reads the supervisor's address and the profile's patterns from the environment. Called once, by the library's constructor;
@@ -83,10 +83,12 @@ pub fn start() {
                 .is_some_and(|is| is == IO_URING_REFUSED),
             guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
             table: None,
+            table_path: PathBuf::new(),
             heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
-        config.table = others::find_table(&config, Path::new(&table));
+        config.table_path = PathBuf::from(table);
+        config.table = others::find_table(&config, &config.table_path);
         Some(config)
     };
     sys::begin_process();
@@ -144,10 +146,6 @@ pub fn is_own(fd: c_int) -> bool {
     own::is_own(fd)
 }
 
-/// From now on until it is dropped this thread is inside the client.
-#[must_use]
-pub struct Inside<'a>(PhantomData<&'a Frame>);
-
 /// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those that it is inside. Whoever calls the client from where a signal handler may have interrupted it
 /// must.
 #[inline]
@@ -155,18 +153,7 @@ pub fn enter(frame: &Frame) -> Inside<'_> {
     if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
         DEPTH.set(0);
     }
-    if DEPTH.get() == 0 {
-        OUTERMOST.set(frame.note());
-    }
-    DEPTH.set(DEPTH.get() + 1);
-    Inside(PhantomData)
-}
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
-    }
+    depth::begin(frame)
 }
 
 /// True in a forked child in which [`forked`] was not called: no handler saw the system call that made it. Costs two loads.
