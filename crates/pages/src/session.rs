@@ -225,19 +225,15 @@ impl Session {
         let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
         let owner = self.cache.owner();
         let found = Guard::find(dir, &tablespace, known.identity, owner).map_err(failed)?;
-        let guard = match found {
-            Found::Here(mut guard) => {
-                guard.complete(&tablespace).map_err(failed)?;
-                guard
-            }
-            Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
+        match &found {
+            Found::Here(_) => {}
+            Found::Mismatch(mismatch) => return Err(self.mismatch(mismatch, path)),
             Found::None => {
                 self.take_over(known, path)?;
                 self.warn_of_same_disk(known);
-                Guard::lay(dir, &tablespace, known.identity, owner, self.place.flash())
-                    .map_err(failed)?
             }
-        };
+        }
+        // Before the guard: a flush finds that by the tablespace which the cache knows, also after a crash in between.
         let file = match self.known(known.identity) {
             Some(file) => {
                 let home = reopen(fd, true).map_err(|e| failed(e.into()))?;
@@ -245,6 +241,14 @@ impl Session {
                 file
             }
             None => self.register(fd, known, path)?,
+        };
+        let guard = match found {
+            Found::Here(mut guard) => {
+                guard.complete(&tablespace).map_err(failed)?;
+                guard
+            }
+            _ => Guard::lay(dir, &tablespace, known.identity, owner, self.place.flash())
+                .map_err(failed)?,
         };
         self.homes.guard(file.id(), guard);
         let skip = Some(known.identity);

@@ -16,7 +16,10 @@ use crate::{
     moment::{self, Moment, Then},
     workload::Workload,
 };
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 /// What the next cut aims at.
 #[derive(Clone, Copy)]
@@ -35,6 +38,8 @@ pub struct Chain<'a> {
     pool: PoolOn,
     images: Images,
     random: Random,
+    /// The last cut may have left a guard that is laid in part: a flush comes next, and has to lift it.
+    lays: bool,
     ledger: Ledger,
     /// If it is to be kept.
     evidence: Option<Evidence>,
@@ -64,6 +69,7 @@ impl<'a> Chain<'a> {
             pool,
             images: lab.images(pool, workload.flash, &dir)?,
             random: Random(seed),
+            lays: false,
             ledger: Ledger::new(seed ^ 0xF0, workload.shape),
             evidence: (lab.keep.as_deref()).map(|keep| Evidence::new(&dir, keep)),
         };
@@ -101,9 +107,12 @@ impl<'a> Chain<'a> {
         let moment = aim.and_then(|aim| Some((aim.moment?, aim)));
         if self.workload.flash {
             let draw = self.random.next();
-            let route = match moment.map(|(moment, _)| moment.then) {
+            let then = moment.map(|(moment, _)| moment.then);
+            let was_laid = mem::replace(&mut self.lays, then == Some(Then::CutAfterFlush));
+            let route = match then {
                 Some(Then::Twice) => Route::Warm,
                 Some(Then::TwiceFlushing | Then::CutAfterFlush) => Route::Flush,
+                _ if was_laid => Route::Flush,
                 _ => Route::drawn(draw),
             };
             parameters += &format!(" lab.route={}", route.name());
