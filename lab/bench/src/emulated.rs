@@ -7,10 +7,7 @@ use crate::{
     BenchError,
     place::on_device,
     processes::{find_program, output, said_by},
-    report::{
-        self, Field, Report, Row,
-        Shown::{Figure, Text, Whole},
-    },
+    report::{self, Report, Row},
     rounds::median,
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
@@ -144,21 +141,10 @@ fn latencies_us(log: &str) -> Vec<f64> {
     ns.map(|ns| ns / 1e3).collect()
 }
 
-const COLUMNS: [Field; 8] = [
-    ("device", "profile", Text),
-    ("request", "kind", Text),
-    ("bytes", "bytes", Whole),
-    ("profile µs", "profile_us", Figure),
-    ("measured µs", "measured_us", Figure),
-    ("deviation %", "deviation_percent", Figure),
-    ("profile MB/s", "profile_mb_s", Figure),
-    ("measured MB/s", "measured_mb_s", Figure),
-];
-
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    report::table(&COLUMNS, &report.rows).render()
+    report::table("device", &report.rows).render()
 }
 
 /// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a call at a time. Which calls is to be added.

@@ -10,11 +10,7 @@
 use crate::{
     BenchError,
     histogram::Latencies,
-    report::{
-        self, Field, Report, Row,
-        Shown::{self, Figure, Text},
-        notes,
-    },
+    report::{self, Report, Row, Shown::Text, notes},
     rounds::{median, take_turns},
     scratch::{self, PoolSource, ScratchMedia},
 };
@@ -258,19 +254,6 @@ fn row(case: Case, rounds: &[Round]) -> Row {
         .of_rounds("append_ns", &append_ns)
 }
 
-const COLUMNS: [Field; 10] = [
-    ("bytes", "bytes", Text),
-    ("threads", "who", Text),
-    ("append ns", "append_ns", Figure),
-    ("min-max", "append_ns_span", Shown::Span),
-    ("floor ns", "floor_ns", Figure),
-    ("min-max", "floor_ns_span", Shown::Span),
-    ("append/floor", "ratio", Figure),
-    ("append MB/s", "append_mb_s", Figure),
-    ("x 1 thread", "of_one_thread", Figure),
-    ("p99.9 µs", "append_p999_us", Figure),
-];
-
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
@@ -284,44 +267,7 @@ pub fn table(report: &Report) -> String {
         about("instructions.1"),
         segment_bytes / f64::from(1 << 20),
         about("rounds"),
-        report::table(&COLUMNS, &report.rows).render(),
+        report::table("pool", &report.rows).render(),
         notes(&report.notes)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_users_pool_is_left_as_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("users.pool");
-        let options = forebay_pool::PoolOptions::new()
-            .size(8 << 20)
-            .segment_size(1 << 20)
-            .emulated(true);
-        let free = options.create(&path).unwrap().segments_free();
-        let config = Config {
-            pool: PoolSource::At(path.clone()),
-            sizes: vec![64, 1 << 20],
-            threads: vec![1, 2],
-            rounds: 1,
-            slice_seconds: 0.005,
-            profile: None,
-            segment_bytes: 0,
-            processes: Vec::new(),
-            member: Vec::new(),
-        };
-        let report = run(&config, &|_| {}).unwrap();
-        assert_eq!(
-            report.rows.len(),
-            2,
-            "a size above half a segment is left out"
-        );
-        let pool = forebay_pool::PoolOptions::new().open(&path).unwrap();
-        assert!(pool.lanes().is_empty());
-        assert_eq!(pool.segments_free(), free);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
 }

@@ -1,6 +1,6 @@
 //! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and tables of them for people.
 //!
-//! What a field means is in docs/benchmarks.md. A table is data: for each column its head, the field, and how that is written ([`Field`]).
+//! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column its head, the field, and how that is written ([`Shown`]).
 
 pub use forebay_measure::table::{Column, Table, disk as device, figure, grouped, notes, object};
 
@@ -10,6 +10,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ impl Report {
 }
 
 /// Figures and words by their names. What was not, or cannot be, measured is `null`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -127,6 +128,13 @@ impl Row {
         self.get(name)?.as_f64()
     }
 
+    /// A list of figures; none is empty.
+    #[must_use]
+    pub fn list(&self, name: &str) -> Vec<f64> {
+        let list = self.get(name).map(Vec::deserialize);
+        list.and_then(Result::ok).unwrap_or_default()
+    }
+
     /// A word; none is empty.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {
@@ -152,7 +160,8 @@ pub(crate) fn latency(percentiles: Percentiles) -> Value {
 }
 
 /// How a field is written in a table. A dash for none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Shown {
     /// As it is.
     Text,
@@ -167,9 +176,6 @@ pub enum Shown {
     /// From the smallest to the largest.
     Span,
 }
-
-/// A column of a table: its head, the field, and how that is written.
-pub type Field = (&'static str, &'static str, Shown);
 
 impl Shown {
     fn show(self, value: &Value) -> String {
@@ -196,13 +202,29 @@ fn figure_or_dash(number: Option<f64>, shown: impl Fn(f64) -> String) -> String 
     number.map_or_else(|| "-".to_owned(), shown)
 }
 
-/// The table of `rows` with these columns.
-pub fn table<'a>(columns: &[Field], rows: impl IntoIterator<Item = &'a Row>) -> Table {
-    let heads: Vec<&str> = columns.iter().map(|(head, ..)| *head).collect();
+/// A column of a table: its head, the field, and how that is written.
+type Field = (String, String, Shown);
+
+static TABLES: LazyLock<BTreeMap<String, Vec<Field>>> = LazyLock::new(|| {
+    // The file is a part of this program.
+    let tables = toml::from_str(include_str!("tables.toml"));
+    tables.unwrap_or_else(|e| unreachable!("tables.toml: {e}"))
+});
+
+/// The table of `rows` that is called so.
+pub fn table<'a>(name: &str, rows: impl IntoIterator<Item = &'a Row>) -> Table {
+    let Some(columns) = TABLES.get(name) else {
+        unreachable!("tables.toml has no {name}")
+    };
+    let heads: Vec<&String> = columns.iter().map(|(head, ..)| head).collect();
     let mut table = Table::new(&heads);
     for row in rows {
-        let cell = |(_, field, shown): &Field| row.shown(field, *shown);
-        table.row(columns.iter().map(cell).collect());
+        let cells = columns.iter();
+        table.row(
+            cells
+                .map(|(_, field, shown)| row.shown(field, *shown))
+                .collect(),
+        );
     }
     table
 }
@@ -223,17 +245,18 @@ mod tests {
 
     #[test]
     fn a_table_shows_the_fields_that_its_columns_name() {
-        use Shown::{Percent, Text, Whole};
-        let columns = [
-            ("who", "who", Text),
-            ("ops", "ops", Whole),
-            ("%", "s.in", Percent),
-        ];
         let rows = [
-            Row::of(json!({"who": "us", "ops": 12345, "s": {"in": 0.5}})),
+            Row::of(
+                json!({"who": "us", "ops_per_s": 12.34, "scans": 12345, "scan_core_share": 0.5}),
+            ),
             Row::of(json!({"who": "them"})),
         ];
-        let text = "who      ops       %\nus    12,345  50.0 %\nthem       -       -\n";
-        assert_eq!(table(&columns, &rows).render(), text);
+        let text = table("scans", &rows).render();
+        let words: Vec<Vec<&str>> = text
+            .lines()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        assert_eq!(words[1], ["us", "12.3", "12,345", "50.0", "%", "-", "-"]);
+        assert_eq!(words[2], ["them", "-", "-", "-", "-", "-"]);
     }
 }

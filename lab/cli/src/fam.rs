@@ -12,7 +12,7 @@ use std::path::PathBuf;
                   random order with a sync, and got in order and in random order, with the device behind a processor's cache that is off \
                   (uc), writes through (wt), or combines writes (wc). Two stores: forebay's with its value log resident in the memory, \
                   and LevelDB with its directory on the device, emulated by forebay-lab run --device. Medians of rounds in which all take \
-                  turns, with the fastest and slowest, and how far wt and wc are below uc, beside the paper's figures.\n\n\
+                  turns, with the fastest and slowest, and how far wt and wc are below uc.\n\n\
                   The memory is emulated: ordinary memory, as slow as the paper's device (docs/devices-memory.md).",
     after_long_help = "Examples:\n  \
         forebay-lab fam\n  \

@@ -1,9 +1,10 @@
 //! The papers' tables with ours beside them: one page in HTML and one in Markdown, from the files of `forebay-lab paper` alone.
 //!
 //! [`read`] gathers the results of a directory; [`html`] and [`markdown`] are the pages. What both say (claims, sentences, tables) is made once,
-//! in `section`; `chart` draws.
+//! in `section`; `compare` computes ours as the papers have theirs, `chart` draws.
 
 mod chart;
+mod compare;
 mod html;
 mod markdown;
 mod section;

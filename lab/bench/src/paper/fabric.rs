@@ -1,6 +1,6 @@
 //! P3's and P5's devices by themselves, and stores on P5's memory behind a fabric.
 
-use super::{Measured, Size, lab::Lab};
+use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
     BenchError, emulated, fam,
     place::HERE,

@@ -11,8 +11,8 @@
 //! Then the server is started on it, and every key is looked for.
 
 use super::{
-    Measured,
     lab::{Lab, SERVER},
+    outcome::Measured,
 };
 use crate::{
     BenchError,

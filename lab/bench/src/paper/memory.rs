@@ -1,8 +1,8 @@
 //! P4, figure 8: DRAM and NVM in use by number of pairs.
 
 use super::{
-    Measured,
     lab::{Lab, SERVER},
+    outcome::Measured,
 };
 use crate::{
     BenchError,

@@ -1,9 +1,10 @@
 //! P4, figure 9: mixes of SETs and GETs, by a client of our own in memtier's place.
 
 use super::{
-    Measured, Size,
     lab::{Lab, SERVER},
+    outcome::Measured,
     policies::{self, PLACES, SIZES},
+    size::Size,
 };
 use crate::{
     BenchError,

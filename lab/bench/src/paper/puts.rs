@@ -2,7 +2,7 @@
 //!
 //! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab wisckey` under `forebay-lab run --device`.
 
-use super::{Measured, lab::Lab};
+use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
     BenchError,
     device::Effort,
@@ -170,7 +170,7 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         "the run time has the drain of what the buffers hold at the end; with few Puts large buffers absorb most of them, and the drain is a \
          larger part",
     );
-    if lab.size == super::Size::Paper {
+    if lab.size == Size::Paper {
         measured.note("1 GiB is loaded, not 8 GB, as it is loaded for every bar");
     }
     Ok(measured)

@@ -1,6 +1,6 @@
 //! Room that experiments need, said before any of them starts.
 
-use super::{Experiment, Size};
+use super::{catalogue::Experiment, size::Size};
 use crate::{BenchError, scratch::memory_dir};
 use std::path::Path;
 

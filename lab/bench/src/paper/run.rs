@@ -1,12 +1,46 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
-use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, room};
+use super::{
+    catalogue::{self, Experiment},
+    fabric, flash_tier,
+    lab::Lab,
+    loss,
+    machine::Machine,
+    memory, mixes,
+    outcome::{FORMAT, Measured, Outcome},
+    policies, puts, room,
+    size::Size,
+    write_ahead,
+};
 use crate::{BenchError, device::Speed, scratch::PoolSource};
 use std::{
     fs,
     path::PathBuf,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+
+/// Gives the rows of all experiments of a measurement.
+type Measure = fn(&Lab<'_>) -> Result<Measured, BenchError>;
+
+/// How figures are measured, by the names that the catalogue has for it.
+const MEASUREMENTS: [(&str, Measure); 16] = [
+    ("puts", puts::variants),
+    ("peers", puts::peers),
+    ("buffers", puts::buffers),
+    ("policies", policies::sizes),
+    ("rewrite", policies::during_rewrite),
+    ("latency", policies::slower_memories),
+    ("loss", loss::run),
+    ("memory", memory::run),
+    ("mixes", mixes::run),
+    ("flash_tier", flash_tier::run),
+    ("flash_loads", flash_tier::loads::run),
+    ("link_bench", write_ahead::link_bench),
+    ("tpcc", write_ahead::tpcc),
+    ("random_writes", fabric::random_writes),
+    ("device", fabric::device),
+    ("fam", fabric::fam),
+];
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -163,7 +197,10 @@ fn measure(
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let measured = match step[0].measure(&lab) {
+    let named = |(name, _): &&(&str, Measure)| *name == step[0].measurement;
+    let found = MEASUREMENTS.iter().find(named);
+    let (_, measure) = found.unwrap_or_else(|| unreachable!("no {}", step[0].measurement));
+    let measured = match measure(&lab) {
         Err(BenchError::Missing(why)) => Measured::all_missing(step, &why),
         measured => measured?,
     };
@@ -208,6 +245,14 @@ fn command(id: &str, size: Size) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_measurement_is_there() {
+        for experiment in catalogue::ALL.iter() {
+            let is_its = |(name, _): &(&str, _)| *name == experiment.measurement;
+            assert!(MEASUREMENTS.iter().any(is_its), "{}", experiment.id);
+        }
+    }
 
     #[test]
     fn a_busy_machine_is_noted_and_an_idle_one_is_not() {

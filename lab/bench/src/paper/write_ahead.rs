@@ -5,17 +5,24 @@
 //! (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of each is checked in the end. Everything is in memory: an emulated
 //! device only adds to what a call takes anyway.
 
-use super::{Measured, Size, lab::Lab, template::Template};
+use super::{
+    catalogue,
+    lab::Lab,
+    outcome::Measured,
+    size::Size,
+    template::{Standing, Template},
+};
 use crate::{
     BenchError,
-    contest::{Around, Contender, FOREBAY, Mode, PLAIN, Pools},
+    contest::{Around, Contender, FOREBAY, PLAIN, Pools},
     device::{self, Effort},
-    mariadb::server::{self, Server},
+    mariadb::server,
     rounds::take_turns,
     scratch::{ScratchDir, memory_dir},
     sysbench::{self, MYROCKS, Scripts, Workload},
 };
 use rustix::process::Signal;
+use serde::Deserialize;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -26,38 +33,23 @@ const DATA: &str = "sata-ssd";
 /// The paper's connections.
 const CLIENTS: u64 = 10;
 
-/// Where the log is.
-#[derive(Clone, Copy, Debug)]
+/// Where the log is, and what the series is called.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Log {
-    name: &'static str,
+    name: String,
     /// What it is on; the device of the data, if it is the same.
-    device: &'static str,
-    /// Whether it is under `forebay run`. A pool on this machine's disk passes every emulation by.
-    contender: Contender,
+    device: String,
+    /// Where the pool is, under `forebay run`.
+    pool: Option<String>,
+    /// There is no log.
+    #[serde(default)]
+    is_off: bool,
 }
 
-const LOGS: [Log; 6] = [
-    log("sata-ssd", DATA, PLAIN, None),
-    log("nvme", "nvme", PLAIN, None),
-    log("nvram", "nvram", PLAIN, None),
-    log("forebay", DATA, FOREBAY, None),
-    log("forebay, pool on this disk", DATA, FOREBAY, Some(0)),
-    log(OFF, DATA, PLAIN, None),
-];
-/// There is no log.
-const OFF: &str = "off";
-
-const fn log(name: &'static str, device: &'static str, mode: Mode, disk: Option<usize>) -> Log {
-    let contender = Contender {
-        mode,
-        disk,
-        pool_bytes: None,
-    };
-    Log {
-        name,
-        device,
-        contender,
-    }
+#[derive(Deserialize)]
+struct Logs {
+    logs: Vec<Log>,
 }
 
 /// Table 1 of the paper.
@@ -115,12 +107,14 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
         template: load(&scripts, scratch.path().join("template"))?,
         scratch: scratch.path(),
     };
+    let Logs { logs } = catalogue::measured("P3");
     for &(clients, is_synced) in settings(lab.size) {
         let x = x(clients, is_synced);
         let start = |log| setup.start(log, clients, is_synced);
-        let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
-        take_turns(&series, turns(lab.size), |one| {
-            let (log, done) = (one.log, setup.turn(one, clients)?);
+        let series = logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let series: Vec<_> = logs.iter().zip(series).collect();
+        take_turns(&series, turns(lab.size), |(log, standing)| {
+            let (log, done) = (&log.name, setup.turn(standing, clients)?);
             lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
             measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
             let of_kinds = (clients, is_synced) == (CLIENTS, true);
@@ -129,10 +123,10 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
             }
             Ok::<_, BenchError>(())
         })?;
-        for one in series {
-            one.signal(Signal::CONT);
-            scripts.check(&one.server)?;
-            one.server.stop()?;
+        for (_, standing) in series {
+            signal(&standing, Signal::CONT);
+            scripts.check(&standing.server)?;
+            standing.server.stop()?;
         }
     }
     let disk = device::measure(lab.dir, Effort::QUICK)?;
@@ -198,61 +192,45 @@ struct Setup<'a> {
     scratch: &'a Path,
 }
 
-/// A series' server, stopped but in its turns, and what it lies on.
-struct Series {
-    log: &'static str,
-    server: Server,
-    _around: Around,
-    _dir: ScratchDir,
-}
-
-impl Series {
-    fn signal(&self, signal: Signal) {
-        for process in [self.server.outer(), self.server.server()] {
-            process.signal(signal);
-        }
+/// To a series' server, which is stopped but in its turns.
+fn signal(standing: &Standing, signal: Signal) {
+    for process in [standing.server.outer(), standing.server.server()] {
+        process.signal(signal);
     }
 }
 
 impl Setup<'_> {
     /// A series on a fresh copy, whose pages and plans are in memory.
-    fn start(&self, log: Log, clients: u64, is_synced: bool) -> Result<Series, BenchError> {
-        let parts = ["data", "wal"];
-        let (dir, mut launch) = self.template.copied(&parts, self.scratch.to_owned())?;
-        let wal = dir.path().join("wal");
-        let around = self.around(log, dir.path(), &wal)?;
-        launch.stand_in(&around);
-        launch.options = options(&wal);
-        let durability = match (log.name, is_synced) {
-            (OFF, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
-            (_, true) => &["--rocksdb-flush-log-at-trx-commit=1"],
-            (_, false) => &[NOT_SYNCED],
+    fn start(&self, log: &Log, clients: u64, is_synced: bool) -> Result<Standing, BenchError> {
+        let durability = match is_synced {
+            _ if log.is_off => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
+            true => &["--rocksdb-flush-log-at-trx-commit=1"],
+            false => &[NOT_SYNCED],
         };
-        let durability = durability.iter().map(|&word| word.to_owned());
-        launch.options.extend(durability);
-        let series = Series {
-            log: log.name,
-            server: Server::start(&launch)?,
-            _around: around,
-            _dir: dir,
-        };
-        self.turn(&series, clients)?;
-        Ok(series)
+        let template = &self.template;
+        let standing = template.start(&["data", "wal"], self.scratch, |dir| {
+            let wal = dir.join("wal");
+            let mut options = options(&wal);
+            options.extend(durability.iter().map(|&word| word.to_owned()));
+            Ok((self.around(log, dir, &wal)?, options))
+        })?;
+        self.turn(&standing, clients)?;
+        Ok(standing)
     }
 
     /// Lets a series' server work for a turn.
-    fn turn(&self, series: &Series, clients: u64) -> Result<sysbench::Measured, BenchError> {
+    fn turn(&self, standing: &Standing, clients: u64) -> Result<sysbench::Measured, BenchError> {
         let seconds = seconds(self.lab.size);
-        series.signal(Signal::CONT);
-        let done = self.scripts.run(&series.server, clients, seconds);
-        series.signal(Signal::STOP);
+        signal(standing, Signal::CONT);
+        let done = self.scripts.run(&standing.server, clients, seconds);
+        signal(standing, Signal::STOP);
         done
     }
 
     /// What stands around the server.
-    fn around(&self, log: Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
+    fn around(&self, log: &Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
         let data = dir.join("data");
-        let devices = match log.device {
+        let devices = match &*log.device {
             // One device for both.
             DATA => vec![(dir, DATA)],
             device => vec![(&*data, DATA), (wal, device)],
@@ -261,7 +239,11 @@ impl Setup<'_> {
             disks: vec![self.lab.dir.to_owned()],
             ..self.lab.pools()
         };
-        self.lab.in_setting(log.contender, &pools, |setting| {
+        let contender = Contender {
+            disk: (log.pool.as_deref() == Some("disk")).then_some(0),
+            ..log.pool.as_ref().map_or(PLAIN, |_| FOREBAY).into()
+        };
+        self.lab.in_setting(contender, &pools, |setting| {
             // Nothing else of the server's: P3 is about this log.
             let absorbed = OsString::from(format!("{}/*.log", wal.display()));
             let is_ours = setting.contender.is_ours();

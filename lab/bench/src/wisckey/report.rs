@@ -5,11 +5,7 @@ use crate::{
     BenchError,
     device::Speed,
     histogram::Percentiles,
-    report::{
-        Field, Report, Row,
-        Shown::{Figure, Mega, Percent, Span, Text, Whole},
-        device, latency, notes, table as rows_table,
-    },
+    report::{Report, Row, device, latency, notes, table as rows_table},
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -124,79 +120,6 @@ pub fn measured(report: &Report) -> impl Iterator<Item = &Row> {
     rows.filter(|row| row.get("error").is_none())
 }
 
-const PUTS: [Field; 16] = [
-    ("put", "who", Text),
-    ("bytes", "value_bytes", Whole),
-    ("threads", "threads", Whole),
-    ("ops", "ops", Whole),
-    ("ops/s", "ops_per_s", Figure),
-    ("MB/s", "mb_per_s", Figure),
-    ("of device", "of_device", Percent),
-    ("x fsync", "over_fsync", Figure),
-    ("p50 µs", "p50_us", Figure),
-    ("p99 µs", "p99_us", Figure),
-    ("p99.9 µs", "p999_us", Figure),
-    ("max µs", "max_us", Figure),
-    ("floor p99.9 µs", "floor.p999_us", Figure),
-    ("CPU in fsync", "fsync_cpu_share", Percent),
-    ("write amp.", "write_amplification", Figure),
-    ("min-max ops/s", "ops_per_s_span", Span),
-];
-
-const OTHERS: [Field; 14] = [
-    ("workload", "workload", Text),
-    ("who", "who", Text),
-    ("bytes", "value_bytes", Whole),
-    ("data MB", "data_bytes", Mega),
-    ("ops/s", "ops_per_s", Figure),
-    ("MB/s", "mb_per_s", Figure),
-    ("p50 µs", "p50_us", Figure),
-    ("p99 µs", "p99_us", Figure),
-    ("p99.9 µs", "p999_us", Figure),
-    ("max µs", "max_us", Figure),
-    ("write amp.", "write_amplification", Figure),
-    ("space amp. max", "space_amplification_max", Figure),
-    ("final", "space_amplification_final", Figure),
-    ("reopen s", "first_get_seconds", Figure),
-];
-
-const STALLS: [Field; 3] = [
-    ("stalls", "who", Text),
-    ("up to µs", "up_to_us", Whole),
-    ("puts", "ops", Whole),
-];
-
-const DELETED: [Field; 8] = [
-    ("deletes", "workload", Text),
-    ("who", "who", Text),
-    ("ops", "ops", Whole),
-    ("first pops µs", "first_pops_us", Figure),
-    ("slowest pops µs", "slowest_pops_us", Figure),
-    ("empty scan µs", "empty_scan_us", Figure),
-    ("settled µs", "empty_scan_settled_us", Figure),
-    ("index entries", "index_entries", Figure),
-];
-
-const SCANNED: [Field; 6] = [
-    ("puts", "who", Text),
-    ("puts/s", "ops_per_s", Figure),
-    ("scans beside", "scans", Whole),
-    ("of a core", "scan_core_share", Percent),
-    ("mean µs", "scan_mean_us", Figure),
-    ("longest µs", "scan_max_us", Figure),
-];
-
-const WAITED: [Field; 8] = [
-    ("waited for", "for", Text),
-    ("workload", "workload", Text),
-    ("who", "who", Text),
-    ("bytes", "value_bytes", Whole),
-    ("threads", "threads", Whole),
-    ("times", "times", Whole),
-    ("seconds", "seconds", Figure),
-    ("longest µs", "longest_us", Figure),
-];
-
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
@@ -215,12 +138,12 @@ pub fn table(report: &Report) -> String {
     let mut text = device.as_ref().map(self::device).unwrap_or_default();
     let _ = writeln!(text, "pool: {}\n", report.about.text("settings.pool"));
     for table in [
-        rows_table(&PUTS, of(&["put"])),
-        rows_table(&OTHERS, others),
-        rows_table(&STALLS, &steps),
-        rows_table(&DELETED, of(&["queue", "delete_all"])),
-        rows_table(&SCANNED, of(&["scans"])),
-        rows_table(&WAITED, &waits),
+        rows_table("puts", of(&["put"])),
+        rows_table("others", others),
+        rows_table("stalls", &steps),
+        rows_table("deletes", of(&["queue", "delete_all"])),
+        rows_table("scans", of(&["scans"])),
+        rows_table("waits", &waits),
     ] {
         text += &table.paragraph();
     }

@@ -1,9 +1,10 @@
 //! What the cache itself takes of a page that it finds, and of one that comes in, beside what the device takes: flash is a file in memory here, whose
 //! reads and writes are measured and left out, and nothing goes home.
 
-use super::{Measured, SSD, Size};
+use super::case::SSD;
 use crate::{
     BenchError,
+    paper::{outcome::Measured, size::Size},
     scratch::{PoolSource, ScratchDir, ScratchPool, memory_dir},
 };
 use forebay_device::Profile;

@@ -1,11 +1,11 @@
 //! After SIGKILL: how long until the server serves again, and until it is as fast as it was, with a cold cache and with the warm one.
 
 use super::{
-    Measured, SSD,
+    case::{ORIGINAL, SSD},
     stage::Standing,
     steady::{Steady, Tpcc},
 };
-use crate::{BenchError, rounds::median};
+use crate::{BenchError, paper::outcome::Measured, rounds::median};
 
 /// The share of the steady rate that counts as reached.
 const REACHED: f64 = 0.9;
@@ -18,7 +18,7 @@ pub(super) fn rows(
     measured: &mut Measured,
 ) -> Result<Standing, BenchError> {
     if standing.case.variant.flash.is_none() {
-        return followed(tpcc, standing, ("original", false), steady, measured);
+        return followed(tpcc, standing, (ORIGINAL, false), steady, measured);
     }
     let warm = ("FaCE dirty, warm", false);
     let standing = followed(tpcc, standing, warm, steady, measured)?;

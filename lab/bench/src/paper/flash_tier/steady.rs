@@ -1,11 +1,9 @@
 //! TPC-C, and a row in its steady state: when it is there, and what it is measured by.
 
-use super::{
-    Lab,
-    stage::{CLIENTS, Stage, Standing},
-};
+use super::stage::{CLIENTS, Stage, Standing, turns_of};
 use crate::{
     BenchError,
+    paper::lab::Lab,
     rounds::{median, span},
     sysbench::{Measured as Done, Scripts, Workload},
 };
@@ -44,7 +42,7 @@ impl<'a> Tpcc<'a> {
 
     /// Runs the mix for so many seconds.
     pub fn work(&self, standing: &Standing, seconds: u64) -> Result<Done, BenchError> {
-        self.scripts.run(&standing.server, CLIENTS, seconds)
+        self.scripts.run(standing.server(), CLIENTS, seconds)
     }
 
     /// Ends a row's server, and checks its database.
@@ -167,11 +165,6 @@ fn failed(rounds: &[Done]) -> Vec<String> {
         }
     }
     failed
-}
-
-/// How often the queue has turned.
-pub(super) fn turns_of(flash: &Status) -> f64 {
-    (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
 }
 
 /// What was done between two looks.
