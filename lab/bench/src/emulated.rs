@@ -1,19 +1,18 @@
 //! Emulated devices: what a program sees of one, beside what its profile says (P5's Fig. 3 and 4 for the memory behind a fabric).
 //!
-//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequentially and at random, and logs each
-//! call's latency. The figure is the median: what the machine does to single calls is not the device's.
+//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequentially and at random. The
+//! figure is the median of the calls' latencies: what the machine does to single calls is not the device's.
 
 use crate::{
     BenchError,
     place::on_device,
     processes::{find_program, output, said_by},
     report::{self, Report, Row},
-    rounds::median,
     scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use forebay_device::Profile;
 use forebay_measure::server::option;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -93,52 +92,50 @@ pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchErro
 fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>, BenchError> {
     let scratch = ScratchDir::new_in(&config.dir)?;
     let device = scratch.path().join("device");
-    let log = scratch.path().join("log");
     let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
-    fio.arg(option("--write_lat_log=", &log))
-        .arg(format!("--runtime={SECONDS_MAX}"));
+    fio.arg(format!("--runtime={SECONDS_MAX}"));
     for (rw, _, bytes) in requests() {
         fio.args(["--name=requests", "--stonewall"])
             .arg(format!("--rw={rw}"))
             .arg(format!("--bs={bytes}"))
             .arg(format!("--io_size={}", config.calls * bytes));
     }
-    said_by("fio", output(&mut fio)?)?;
-    let rows = requests().zip(1..).map(|((_, name, bytes), job)| {
-        let path = scratch.path().join(format!("log_lat.{job}.log"));
-        let text = fs::read_to_string(&path).map_err(BenchError::io("reading", &path))?;
-        Ok(row(profile, name, bytes, &latencies_us(&text)))
-    });
-    rows.collect()
+    let report = reported(&mut fio)?;
+    let row = |(job, (_, name, bytes))| row(profile, name, bytes, &report["jobs"][job]);
+    Ok(requests().enumerate().map(row).collect())
 }
 
-fn row(profile: &Profile, name: &str, bytes: usize, measured: &[f64]) -> Row {
+/// What fio reports.
+pub(crate) fn reported(fio: &mut Command) -> Result<Value, BenchError> {
+    let said = said_by("fio", output(fio)?)?;
+    let json = said.find('{').map_or("", |at| &said[at..]);
+    serde_json::from_str(json)
+        .map_err(|e| BenchError::Child(format!("(fio) reported what cannot be read: {e}: {said}")))
+}
+
+fn row(profile: &Profile, name: &str, bytes: usize, job: &Value) -> Row {
     let (sequential, write) = (name.starts_with("sequential"), name.ends_with("write"));
-    let cost = if write { &profile.write } else { &profile.read };
+    let (cost, done) = match write {
+        true => (&profile.write, &job["write"]),
+        false => (&profile.read, &job["read"]),
+    };
     let (fixed, transfer) = cost.of(bytes as u64, sequential);
     let profile_us = (fixed + transfer) as f64 / 1e3;
-    let measured_us = median(measured);
+    let measured_us = done["clat_ns"]["percentile"]["50.000000"].as_f64();
+    let measured_us = measured_us.unwrap_or(f64::NAN) / 1e3;
     Row::of(json!({
         "profile": profile.name,
         "kind": name,
         "bytes": bytes,
         "sequential": sequential,
         "write": write,
-        "calls": measured.len(),
+        "calls": done["total_ios"],
         "profile_us": profile_us,
         "measured_us": measured_us,
         "deviation_percent": (measured_us / profile_us - 1.0) * 100.0,
         "profile_mb_s": bytes as f64 / profile_us,
         "measured_mb_s": bytes as f64 / measured_us,
     }))
-}
-
-/// fio's log: a line a call, `milliseconds since the start, nanoseconds, …`.
-fn latencies_us(log: &str) -> Vec<f64> {
-    let ns = log
-        .lines()
-        .filter_map(|line| line.split(", ").nth(1)?.parse::<f64>().ok());
-    ns.map(|ns| ns / 1e3).collect()
 }
 
 /// The report for people.
@@ -178,18 +175,4 @@ pub(crate) fn fio(
         .arg(format!("--size={file_bytes}"))
         .arg(option("--filename=", &file));
     Ok(command)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn latencies_are_the_second_column_of_the_log() {
-        assert_eq!(
-            latencies_us("0, 11500, 0, 4096, 0\n3, 9600, 0, 4096, 4096\n"),
-            [11.5, 9.6]
-        );
-        assert_eq!(latencies_us("fio: no such option\n"), [0.0; 0]);
-    }
 }

@@ -2,16 +2,16 @@
 
 pub use forebay_measure::rounds::Percentiles;
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{Histogram, iterators::IterationValue};
+use serde_json::{Value, json};
 
 /// Latencies of one thread, or several merged, in nanoseconds, to three significant digits.
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
 
-impl Latencies {
-    /// No latency yet. Room for anything up to a minute is made now, so that recording allocates nothing.
-    #[must_use]
-    pub fn new() -> Self {
+/// No latency yet. Room for anything up to a minute is made now, so that recording allocates nothing.
+impl Default for Latencies {
+    fn default() -> Self {
         const MINUTE_NS: u64 = 60_000_000_000;
         let mut histogram = Histogram::new_with_bounds(1, MINUTE_NS, 3).unwrap_or_else(|_| {
             unreachable!("1 ns to a minute with three digits are bounds that the histogram takes")
@@ -19,7 +19,9 @@ impl Latencies {
         histogram.auto(true);
         Self(histogram)
     }
+}
 
+impl Latencies {
     /// Records one latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
@@ -32,10 +34,15 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
-    /// How many took no longer than `ns`.
+    /// How many took at most so many microseconds, and longer than the step before: steps from ten on, each twice the last.
     #[must_use]
-    pub fn at_most(&self, ns: u64) -> u64 {
-        self.0.count_between(0, ns)
+    pub fn steps(&self) -> Vec<Value> {
+        let steps = self.0.iter_log(10_000, 2.0);
+        let step = |(nth, step): (usize, IterationValue<u64>)| {
+            let ops = step.count_since_last_iteration();
+            json!({"up_to_us": 10_u64 << nth, "ops": ops})
+        };
+        steps.enumerate().map(step).collect()
     }
 
     /// The percentiles.
@@ -54,19 +61,13 @@ impl Latencies {
     }
 }
 
-impl Default for Latencies {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn percentiles_are_those_of_all_threads_together() {
-        let (mut one, mut two) = (Latencies::new(), Latencies::new());
+        let (mut one, mut two) = (Latencies::default(), Latencies::default());
         for ns in 1..=500u64 {
             one.record(ns * 1000);
             two.record((ns + 500) * 1000);
@@ -82,7 +83,23 @@ mod tests {
     }
 
     #[test]
+    fn every_latency_is_in_one_step() {
+        let mut latencies = Latencies::default();
+        for us in [1, 9, 15, 90, 3_000_000] {
+            latencies.record(us * 1000);
+        }
+        let steps = latencies.steps();
+        let step = |at: usize| (steps[at]["up_to_us"].as_u64(), steps[at]["ops"].as_u64());
+        assert_eq!(
+            [step(0), step(1)],
+            [(Some(10), Some(2)), (Some(20), Some(1))]
+        );
+        let all: u64 = steps.iter().filter_map(|step| step["ops"].as_u64()).sum();
+        assert_eq!(all, 5);
+    }
+
+    #[test]
     fn without_latencies_there_are_no_percentiles() {
-        assert!(Latencies::new().percentiles().p50_us.is_none());
+        assert!(Latencies::default().percentiles().p50_us.is_none());
     }
 }

@@ -67,7 +67,7 @@ impl Mix {
         };
         let clients = (0..self.clients.max(1)).map(client);
         let mut clients = clients.collect::<io::Result<Vec<_>>>()?;
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         let (mut sent, mut done) = (0, 0);
         let start = Instant::now();
         for client in clients.iter_mut().take(self.requests as usize) {

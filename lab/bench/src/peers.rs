@@ -138,12 +138,13 @@ impl Peer {
     ) -> Result<Vec<Line>, BenchError> {
         let printed = said_by(self.name(), output(command)?)?;
         let lines: Vec<Line> = read(&printed).collect();
-        match lines.len() == count {
-            true => Ok(lines),
-            false => Err(BenchError::Child(format!(
-                "({self}) printed {printed:?} instead of lines of {count} workloads"
-            ))),
+        if lines.len() == count {
+            return Ok(lines);
         }
+        let wanted = format!("instead of lines of {count} workloads");
+        Err(BenchError::Child(format!(
+            "({self}) printed {printed:?} {wanted}"
+        )))
     }
 }
 
@@ -168,16 +169,11 @@ impl FromStr for Peer {
 
 /// `forebay-peers`, beside this program or in one of the directories above it.
 fn find_peers() -> Result<PathBuf, String> {
-    let own = env::current_exe().ok();
-    let above = own
-        .iter()
-        .flat_map(|program| program.ancestors().skip(1).take(2));
-    above
-        .map(|dir| dir.join(PEERS))
-        .find(|program| program.is_file())
-        .ok_or_else(|| {
-            format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
-        })
+    let own = env::current_exe().unwrap_or_default();
+    let mut places = own.ancestors().skip(1).take(2).map(|dir| dir.join(PEERS));
+    places.find(|program| program.is_file()).ok_or_else(|| {
+        format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use crate::{
     BenchError,
     histogram::Latencies,
-    report::{self, Report, Row, Shown::Text, notes},
+    report::{self, Report, Row, notes},
     rounds::{median, take_turns},
     scratch::{self, PoolSource, ScratchMedia},
 };
@@ -51,17 +51,6 @@ pub struct Config {
 }
 
 impl Config {
-    fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
-        if self.rounds == 0 || self.slice_seconds <= 0.0 || self.threads.contains(&0) {
-            return bad("at least one round, one thread and some time are needed");
-        }
-        if self.processes.contains(&0) || !self.processes.is_empty() && self.profile.is_some() {
-            return bad("processes are measured at the pool's own speed, and at least one");
-        }
-        Ok(())
-    }
-
     /// The rows, size by size, as far as the sizes fit.
     fn cases(&self, payload_max: usize) -> Vec<Case> {
         let mut cases = Vec::new();
@@ -89,7 +78,6 @@ const BUFFERS: u16 = 3;
 /// # Errors
 /// Those of the pool.
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
-    config.check()?;
     let lanes = 1 + u64::from(!config.processes.is_empty());
     let scratch = scratch::pool(
         &config.pool,
@@ -121,21 +109,30 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let is_given_back = members.is_none_or(Members::end);
     drain_all(&lane)?;
     let payload_max = lane.payload_max();
+    let too_large = config.sizes.iter().any(|&bytes| bytes > payload_max);
     let notes = [
-        floor.is_none().then(|| {
-            "no floor: there is no second medium of this kind beside the pool".to_owned()
-        }),
-        pool.is_emulated()
-            .then(|| "the pool is emulated: the speed is that of ordinary memory".to_owned()),
-        config.sizes.iter().any(|&bytes| bytes > payload_max).then(|| {
-            format!("sizes above {payload_max} bytes do not fit into half a segment and were left out")
-        }),
-        (!is_given_back)
-            .then(|| "the shared lane could not be given back to the pool".to_owned()),
-        (!lane.remove()).then(|| {
-            "the lane could not be removed from the pool: something in it was not drained".to_owned()
-        }),
+        (
+            floor.is_none(),
+            "no floor: there is no second medium of this kind beside the pool",
+        ),
+        (
+            pool.is_emulated(),
+            "the pool is emulated: the speed is that of ordinary memory",
+        ),
+        (
+            too_large,
+            "sizes that do not fit into half a segment were left out",
+        ),
+        (
+            !is_given_back,
+            "the shared lane could not be given back to the pool",
+        ),
+        (
+            !lane.remove(),
+            "the lane could not be removed from the pool: something in it was not drained",
+        ),
     ];
+    let notes = notes.into_iter().filter(|(is_so, _)| *is_so);
     let about = json!({
         "medium": pool.describe(),
         "survives": pool.durability().to_string(),
@@ -146,7 +143,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     });
     Ok(Report {
         rows: rows?,
-        notes: notes.into_iter().flatten().collect(),
+        notes: notes.map(|(_, note)| note.to_owned()).collect(),
         ..Report::new("pool", about)
     })
 }
@@ -192,7 +189,7 @@ fn measure(
         let (append, latencies) = match (members.as_mut(), case.processes) {
             (Some(members), Some(processes)) => {
                 let append = members.appended(*case, processes, slice)?;
-                (append, Latencies::new())
+                (append, Latencies::default())
             }
             _ => (
                 appended(*case, lane, slice)?,
@@ -236,7 +233,7 @@ fn row(case: Case, rounds: &[Round]) -> Row {
     let floor_ns: Vec<f64> = floors.map(Slice::ns).collect();
     let ratios = append_ns.iter().zip(&floor_ns);
     let ratios: Vec<f64> = ratios.map(|(append, floor)| append / floor).collect();
-    let mut latencies = Latencies::new();
+    let mut latencies = Latencies::default();
     for round in rounds {
         latencies.merge(&round.latencies);
     }
@@ -257,7 +254,7 @@ fn row(case: Case, rounds: &[Round]) -> Row {
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let about = |name| report.about.shown(name, Text);
+    let about = |name| report.about.shown(name);
     let segment_bytes = report.about.number("segment_bytes").unwrap_or(0.0);
     format!(
         "{}: {}\ncopies by {}, other lines by {}; segments of {} MiB; medians of {} rounds\n\n{}{}",

@@ -1,8 +1,10 @@
 //! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and tables of them for people.
 //!
-//! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column its head, the field, and how that is written ([`Shown`]).
+//! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column its head and the field.
 
-pub use forebay_measure::table::{Column, Table, disk as device, figure, grouped, notes, object};
+pub use forebay_measure::table::{
+    Column, Table, disk as device, figure, grouped, min_max, notes, object,
+};
 
 use crate::{
     histogram::Percentiles,
@@ -116,10 +118,18 @@ impl Row {
         }
     }
 
-    /// A field as people read it.
+    /// A field as people read it: a share (`…_share`) in percent, a span from its smallest to its largest; a dash for none.
     #[must_use]
-    pub fn shown(&self, name: &str, shown: Shown) -> String {
-        shown.show(self.get(name).unwrap_or(&Value::Null))
+    pub fn shown(&self, name: &str) -> String {
+        match self.get(name).unwrap_or(&Value::Null) {
+            Value::String(text) => text.clone(),
+            span @ Value::Object(_) => min_max(Span::deserialize(span).ok()),
+            value => match (value.as_i64(), value.as_f64()) {
+                (Some(whole), _) => grouped(whole),
+                (_, Some(share)) if name.ends_with("_share") => format!("{:.1} %", share * 100.0),
+                (_, number) => figure(number),
+            },
+        }
     }
 
     /// A figure.
@@ -159,53 +169,8 @@ pub(crate) fn latency(percentiles: Percentiles) -> Value {
     serde_json::to_value(percentiles).unwrap_or_default()
 }
 
-/// How a field is written in a table. A dash for none.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Shown {
-    /// As it is.
-    Text,
-    /// With about three digits.
-    Figure,
-    /// In groups of three digits.
-    Whole,
-    /// In percent, of a share.
-    Percent,
-    /// In millions.
-    Mega,
-    /// From the smallest to the largest.
-    Span,
-}
-
-impl Shown {
-    fn show(self, value: &Value) -> String {
-        let number = value.as_f64();
-        match self {
-            Self::Text => match value {
-                Value::Null => String::new(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            },
-            Self::Figure => figure(number),
-            Self::Whole => figure_or_dash(number, |number| grouped(number as i64)),
-            Self::Percent => figure_or_dash(number, |share| format!("{:.1} %", share * 100.0)),
-            Self::Mega => figure(number.map(|number| number / 1e6)),
-            Self::Span => {
-                let span = Span::deserialize(value).ok();
-                forebay_measure::table::min_max(span)
-            }
-        }
-    }
-}
-
-fn figure_or_dash(number: Option<f64>, shown: impl Fn(f64) -> String) -> String {
-    number.map_or_else(|| "-".to_owned(), shown)
-}
-
-/// A column of a table: its head, the field, and how that is written.
-type Field = (String, String, Shown);
-
-static TABLES: LazyLock<BTreeMap<String, Vec<Field>>> = LazyLock::new(|| {
+/// The columns of every table: head and field.
+static TABLES: LazyLock<BTreeMap<String, Vec<[String; 2]>>> = LazyLock::new(|| {
     // The file is a part of this program.
     let tables = toml::from_str(include_str!("tables.toml"));
     tables.unwrap_or_else(|e| unreachable!("tables.toml: {e}"))
@@ -216,15 +181,10 @@ pub fn table<'a>(name: &str, rows: impl IntoIterator<Item = &'a Row>) -> Table {
     let Some(columns) = TABLES.get(name) else {
         unreachable!("tables.toml has no {name}")
     };
-    let heads: Vec<&String> = columns.iter().map(|(head, ..)| head).collect();
+    let heads: Vec<&String> = columns.iter().map(|[head, _]| head).collect();
     let mut table = Table::new(&heads);
     for row in rows {
-        let cells = columns.iter();
-        table.row(
-            cells
-                .map(|(_, field, shown)| row.shown(field, *shown))
-                .collect(),
-        );
+        table.row(columns.iter().map(|[_, field]| row.shown(field)).collect());
     }
     table
 }

@@ -1,5 +1,6 @@
 //! `forebay-lab fam`.
 
+use crate::positive;
 use clap::Args;
 use forebay_bench::fam::{self, Config, Policy};
 use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
@@ -31,10 +32,10 @@ pub struct Fam {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "16,32,64,128,256,512,1k,2k,4k,8k,16k")]
     sizes: Vec<u64>,
     /// Pairs [default: 10000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<u64>)]
     pairs: Option<u64>,
     /// Rounds [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
     /// Where the directories are made, in one that is removed again [default: the one for temporary files, if that is on a disk]
     #[arg(long, value_name = "DIR")]

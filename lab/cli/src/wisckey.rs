@@ -1,6 +1,6 @@
 //! `forebay-lab wisckey`.
 
-use crate::{Slowed, internal, progress::Progress};
+use crate::{Slowed, internal, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
@@ -52,13 +52,13 @@ pub struct Wisckey {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "4k")]
     value_size: Vec<u64>,
     /// Writing threads; several numbers give rows for each (Puts)
-    #[arg(long, value_name = "T,…", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "T,…", value_delimiter = ',', value_parser = positive::<usize>, default_value = "1")]
     threads: Vec<usize>,
     /// Stop a row after so many seconds
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = positive::<f64>)]
     seconds: Option<f64>,
     /// Stop a row after so many operations [default: 262144 unless --seconds is given]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<u64>)]
     ops: Option<u64>,
     /// Bytes of one buffer
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB")]
@@ -70,7 +70,7 @@ pub struct Wisckey {
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "128MiB")]
     cache: u64,
     /// Rounds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
     /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob, leveldb, lmdb, fjall, redb (Puts)
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL_PEERS)]

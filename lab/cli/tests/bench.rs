@@ -376,9 +376,10 @@ fn a_run_that_measures_nothing_is_refused() {
     let sandbox = Sandbox::new();
     for (line, words) in [
         ("wisckey --no-puts", "nothing to measure"),
-        ("wisckey --ops 0", "no operation"),
+        ("wisckey --ops 0", "more than 0"),
         ("wisckey --variants twice", "unknown variant"),
-        ("pool --rounds 0", "at least one round"),
+        ("pool --rounds 0", "more than 0"),
+        ("pool --processes 2 --profile pcm", "cannot be used with"),
     ] {
         sandbox.run(line).fails(2, &[words]);
     }

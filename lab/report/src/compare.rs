@@ -1,7 +1,7 @@
 //! What a paper says beside the same computed from our rows: ratios, never absolute figures.
 
+use crate::claim::{Cell, Claim, Expected, Ours};
 use forebay_bench::{
-    paper::catalogue::{Cell, Claim, Expected, Ours},
     report::Row,
     rounds::{Span, median, span},
 };
@@ -24,68 +24,70 @@ pub enum Verdict {
     Worse,
 }
 
-/// Ours at `place`; `None` if it was not measured there.
-pub fn ours(claim: &Claim, rows: &[Row], place: &str) -> Option<Estimate> {
-    let at = |cell: &Cell| measured(cell, rows, place);
-    match &claim.ours {
-        Ours::Value(cell) => mean(at(cell).into_iter().filter_map(Estimate::of).collect()),
-        Ours::Ratio(over, under) => ratio(&at(over), &at(under), over.x.is_none()),
-        Ours::Below(over, under) => {
-            let ratio = ratio(&at(over), &at(under), over.x.is_none())?;
-            let below = |ratio: f64| (1.0 - ratio) * 100.0;
-            let (min, max) = (below(ratio.span.max), below(ratio.span.min));
-            Some(Estimate {
-                value: below(ratio.value),
-                span: Span { min, max },
-            })
-        }
-        Ours::Spread(cells) => {
-            let figures = cells.iter().map(|cell| at(cell).first()?.number("value"));
-            let span = span(&figures.collect::<Option<Vec<f64>>>()?);
-            let value = (span.max / span.min - 1.0) * 100.0;
-            value
-                .is_finite()
-                .then(|| Estimate::spanning(value, &[value]))
+impl Claim {
+    /// Ours at `place`; `None` if it was not measured there.
+    pub fn ours(&self, rows: &[Row], place: &str) -> Option<Estimate> {
+        let at = |cell: &Cell| measured(cell, rows, place);
+        match &self.ours {
+            Ours::Value(cell) => mean(at(cell).into_iter().filter_map(Estimate::of).collect()),
+            Ours::Ratio(over, under) => ratio(&at(over), &at(under), over.x.is_none()),
+            Ours::Below(over, under) => {
+                let ratio = ratio(&at(over), &at(under), over.x.is_none())?;
+                let below = |ratio: f64| (1.0 - ratio) * 100.0;
+                let (min, max) = (below(ratio.span.max), below(ratio.span.min));
+                Some(Estimate {
+                    value: below(ratio.value),
+                    span: Span { min, max },
+                })
+            }
+            Ours::Spread(cells) => {
+                let figures = cells.iter().map(|cell| at(cell).first()?.number("value"));
+                let span = span(&figures.collect::<Option<Vec<f64>>>()?);
+                let value = (span.max / span.min - 1.0) * 100.0;
+                value
+                    .is_finite()
+                    .then(|| Estimate::spanning(value, &[value]))
+            }
         }
     }
-}
 
-/// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours where more is better.
-pub fn peers<'a>(claim: &'a Claim, rows: &[Row], place: &str) -> Vec<(&'a str, f64)> {
-    let Ours::Ratio(over, _) = &claim.ours else {
-        return Vec::new();
-    };
-    let ours = measured(over, rows, place);
-    let peers = claim.peers.iter().filter_map(|(name, series)| {
-        let under = Cell {
-            series: series.clone(),
-            ..over.clone()
+    /// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours where more is better.
+    pub fn peers(&self, rows: &[Row], place: &str) -> Vec<(&str, f64)> {
+        let Ours::Ratio(over, _) = &self.ours else {
+            return Vec::new();
         };
-        let ratio = ratio(&ours, &measured(&under, rows, place), over.x.is_none());
-        Some((name.as_str(), ratio?.value))
-    });
-    peers.collect()
-}
+        let ours = measured(over, rows, place);
+        let peers = self.peers.iter().filter_map(|(name, series)| {
+            let under = Cell {
+                series: series.clone(),
+                ..over.clone()
+            };
+            let ratio = ratio(&ours, &measured(&under, rows, place), over.x.is_none());
+            Some((name.as_str(), ratio?.value))
+        });
+        peers.collect()
+    }
 
-/// How ours stands to the paper's.
-pub fn verdict(claim: &Claim, ours: f64) -> Verdict {
-    // What two machines may differ by without anybody asking why.
-    const TOLERANCE: f64 = 1.25;
-    // Shares below this are nothing.
-    const NOTHING_PERCENT: f64 = 1.0;
-    let Expected { low, high } = claim.paper;
-    let (tolerance, slack) = match (claim.percent, low == high) {
-        // A range that the paper gives is meant as one.
-        (_, false) => (1.0, 0.0),
-        (true, true) => (TOLERANCE, NOTHING_PERCENT),
-        (false, true) => (TOLERANCE, 0.0),
-    };
-    if ours >= low / tolerance - slack && ours <= high * tolerance + slack {
-        Verdict::Same
-    } else if (ours > high) != claim.less {
-        Verdict::Better
-    } else {
-        Verdict::Worse
+    /// How ours stands to the paper's.
+    pub fn verdict(&self, ours: f64) -> Verdict {
+        // What two machines may differ by without anybody asking why.
+        const TOLERANCE: f64 = 1.25;
+        // Shares below this are nothing.
+        const NOTHING_PERCENT: f64 = 1.0;
+        let Expected { low, high } = self.paper;
+        let (tolerance, slack) = match (self.percent, low == high) {
+            // A range that the paper gives is meant as one.
+            (_, false) => (1.0, 0.0),
+            (true, true) => (TOLERANCE, NOTHING_PERCENT),
+            (false, true) => (TOLERANCE, 0.0),
+        };
+        if ours >= low / tolerance - slack && ours <= high * tolerance + slack {
+            Verdict::Same
+        } else if (ours > high) != self.less {
+            Verdict::Better
+        } else {
+            Verdict::Worse
+        }
     }
 }
 
@@ -182,7 +184,7 @@ mod tests {
             ours,
             less: false,
             above: String::new(),
-            below: String::new(),
+            below: None,
             headline: true,
             peers: vec![("always".to_owned(), "always".to_owned())],
         }
@@ -211,7 +213,7 @@ mod tests {
         let at = Some("32 B");
         let claim = claim(Ours::Ratio(cell("forebay", at), cell("always", at)));
         let ratio = |rows: &[Row], place| {
-            let ours = ours(&claim, rows, place)?;
+            let ours = claim.ours(rows, place)?;
             Some((ours.value, ours.span.min, ours.span.max))
         };
         assert_eq!(ratio(&rows(), "here"), Some((4.0, 110.0 / 30.0, 4.5)));
@@ -219,24 +221,24 @@ mod tests {
         let alone: Vec<Row> = rows().into_iter().map(without).collect();
         assert_eq!(ratio(&alone, "here"), Some((4.0, 3.0, 5.5)));
         assert_eq!(ratio(&rows(), "hdd-7200"), None);
-        assert_eq!(peers(&claim, &rows(), "here"), [("always", 4.0)]);
+        assert_eq!(claim.peers(&rows(), "here"), [("always", 4.0)]);
     }
 
     #[test]
     fn a_ratio_over_all_sizes_is_the_geometric_mean() {
         let over_all = claim(Ours::Ratio(cell("forebay", None), cell("always", None)));
-        let mean = ours(&over_all, &rows(), "here").unwrap();
+        let mean = over_all.ours(&rows(), "here").unwrap();
         assert!((mean.value - 2.0).abs() < 1e-9, "{mean:?}");
         assert_eq!((mean.span.min, mean.span.max), (1.0, 4.0));
         let below = claim(Ours::Below(cell("always", None), cell("forebay", None)));
-        assert!((ours(&below, &rows(), "here").unwrap().value - 50.0).abs() < 1e-9);
+        assert!((below.ours(&rows(), "here").unwrap().value - 50.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_spread_needs_all_its_sizes() {
         let spread_over = |xs: [&str; 2]| {
             let spread = xs.map(|x| cell("forebay", Some(x))).to_vec();
-            ours(&claim(Ours::Spread(spread)), &rows(), "here")
+            claim(Ours::Spread(spread)).ours(&rows(), "here")
         };
         let spread = spread_over(["32 B", "8 KiB"]).unwrap();
         assert!((spread.value - 150.0).abs() < 1e-9);
@@ -246,13 +248,13 @@ mod tests {
     #[test]
     fn a_quarter_more_or_less_is_as_in_the_paper() {
         let claim = claim(Ours::Value(cell("forebay", Some("32 B"))));
-        assert_eq!(verdict(&claim, 4.9), Verdict::Same);
-        assert_eq!(verdict(&claim, 5.1), Verdict::Better);
-        assert_eq!(verdict(&claim, 3.0), Verdict::Worse);
+        assert_eq!(claim.verdict(4.9), Verdict::Same);
+        assert_eq!(claim.verdict(5.1), Verdict::Better);
+        assert_eq!(claim.verdict(3.0), Verdict::Worse);
         let less = Claim {
             less: true,
             ..claim
         };
-        assert_eq!(verdict(&less, 3.0), Verdict::Better);
+        assert_eq!(less.verdict(3.0), Verdict::Better);
     }
 }

@@ -2,14 +2,12 @@
 
 use crate::{
     Results,
-    compare::{self, Estimate, Verdict},
+    claim::{Claim, claims},
+    compare::{Estimate, Verdict},
     words,
 };
 use forebay_bench::{
-    paper::{
-        Experiment, Outcome, Size,
-        catalogue::{Claim, Panel},
-    },
+    paper::{Experiment, Outcome, Size, catalogue::Panel},
     report::{Row, figure},
 };
 use std::collections::BTreeSet;
@@ -113,10 +111,9 @@ impl<'a> Section<'a> {
 
     /// Every claim, at every place that it was measured at; at none, it says so.
     pub fn compared(&self) -> Vec<Compared> {
-        let claims = self.experiment.claims.iter();
-        claims
-            .flat_map(|claim| self.compared_everywhere(claim))
-            .collect()
+        let claims = claims(self.experiment);
+        let compared = claims.iter().map(|claim| self.compared_everywhere(claim));
+        compared.flatten().collect()
     }
 
     fn compared_everywhere(&self, claim: &Claim) -> Vec<Compared> {
@@ -125,9 +122,9 @@ impl<'a> Section<'a> {
         let mut compared: Vec<Compared> = places
             .iter()
             .filter_map(|place| {
-                let ours = compare::ours(claim, rows, place)?;
-                let verdict = compare::verdict(claim, ours.value);
-                let peers = compare::peers(claim, rows, place);
+                let ours = claim.ours(rows, place)?;
+                let verdict = claim.verdict(ours.value);
+                let peers = claim.peers(rows, place);
                 Some(Compared {
                     what: match *place {
                         "this disk" => claim.what.clone(),
@@ -185,7 +182,7 @@ impl<'a> Section<'a> {
         let ours = estimate.value;
         let because = match (place, ours > claim.paper.high) {
             ("this disk", true) => self.filled(&claim.above),
-            ("this disk", false) => self.filled(&claim.below),
+            ("this disk", false) => self.filled(claim.below.as_ref().unwrap_or(&claim.above)),
             _ => format!("The device is emulated: what it costs is what the profile {place} says."),
         };
         let paper = claim.paper;

@@ -1,7 +1,7 @@
 //! Figures in words.
 
-use crate::compare::Estimate;
-use forebay_bench::{paper::catalogue::Expected, report::figure, rounds::Span};
+use crate::{claim::Expected, compare::Estimate};
+use forebay_bench::{report::figure, rounds::Span};
 
 /// A figure of a chart or table: three significant digits, or all of a large number's.
 pub fn number(value: f64) -> String {

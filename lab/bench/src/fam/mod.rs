@@ -10,7 +10,7 @@ pub use forebay_device::fabric::Policy;
 
 use crate::{
     BenchError,
-    report::{self, Report, Row, Shown::Text, notes},
+    report::{self, Report, Row, notes},
     rounds::take_turns,
     scratch::ScratchDir,
 };
@@ -77,26 +77,19 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: String| Err(BenchError::Config(what));
-        let lists = [self.policies.len(), self.sizes.len()];
-        if self.rounds == 0 || self.pairs == 0 || lists.contains(&0) {
-            return bad(
-                "a round, a pair, a size and a cache policy are needed at least".to_owned(),
-            );
-        }
-        let (min, max) = (Self::PAIR_BYTES_MIN, Self::PAIR_BYTES_MAX);
-        for &size in &self.sizes {
-            if !(min..=max).contains(&size) {
-                return bad(format!(
-                    "pairs of {size} bytes; {min} to {max} are possible"
-                ));
+        let possible = Self::PAIR_BYTES_MIN..=Self::PAIR_BYTES_MAX;
+        for size in &self.sizes {
+            if !possible.contains(size) {
+                let [min, max] = [possible.start(), possible.end()];
+                let what = format!("pairs of {size} bytes; {min} to {max} are possible");
+                return Err(BenchError::Config(what));
             }
-            if self.pairs.saturating_mul(size) > ours::BYTES_MAX {
-                return bad(format!(
+            if self.pairs.saturating_mul(*size) > ours::BYTES_MAX {
+                return Err(BenchError::Config(format!(
                     "{} pairs of {size} bytes; a resident store holds {} MiB here. Take fewer pairs",
                     self.pairs,
                     ours::BYTES_MAX >> 20
-                ));
+                )));
             }
         }
         Ok(())
@@ -200,7 +193,7 @@ pub fn missing(report: &Report) -> Vec<Row> {
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let [pairs, rounds] = ["pairs", "rounds"].map(|name| report.about.shown(name, Text));
+    let [pairs, rounds] = ["pairs", "rounds"].map(|name| report.about.shown(name));
     let mut rows: Vec<&Row> = report.rows.iter().collect();
     // Policies of the same beside each other.
     rows.sort_by_key(|row| {

@@ -4,7 +4,6 @@ use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
     BenchError, emulated, fam,
     place::HERE,
-    processes::{output, said_by},
     report::Row,
     scratch::{ScratchDir, memory_dir},
     units::bytes_name,
@@ -33,11 +32,9 @@ fn writes_kib_s(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
     fio.args(["--name=random", "--rw=randwrite", "--bs=4k", "--time_based"])
         .arg(format!("--runtime={}", lab.size.pick(1, 5, 30)))
         .env("FOREBAY_RUN_DIR", dir.path().join("run"));
-    let said = said_by("fio", output(&mut fio)?)?;
-    let json = said.find('{').map_or("", |at| &said[at..]);
-    let report: Value = serde_json::from_str(json).unwrap_or_default();
+    let report = emulated::reported(&mut fio)?;
     let rate = report["jobs"][0]["write"]["bw"].as_f64();
-    rate.ok_or_else(|| BenchError::Child(format!("(fio) reported what cannot be read: {said}")))
+    rate.ok_or_else(|| BenchError::Child("(fio) reported no bandwidth".to_owned()))
 }
 
 fn bytes(row: &Row, name: &str) -> String {

@@ -1,4 +1,4 @@
-//! P4, figure 9: mixes of SETs and GETs, by a client of our own in memtier's place.
+//! P4, by a client of our own in memtier's place: mixes of SETs and GETs (figure 9), and DRAM and NVM in use by number of pairs (figure 8).
 
 use super::{
     lab::{Lab, SERVER},
@@ -11,7 +11,9 @@ use crate::{
     contest::Mode,
     mix::{self, Mix},
     place::HERE,
+    processes::status_bytes,
     redis::{
+        load,
         modes::{ALWAYS, EVERYSEC, FOREBAY, NVM},
         resp::expect_ok,
         stage::Rewrites,
@@ -30,6 +32,7 @@ fn on_emulated(size: Size) -> u64 {
     size.pick(100, 2_000, 5_000)
 }
 
+/// Figure 9.
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.server()?;
     let mut measured = Measured::default();
@@ -82,19 +85,62 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
 fn measure(lab: &Lab<'_>, mode: Mode, place: &str, mix: Mix) -> Result<f64, BenchError> {
     let stage = lab.stage(mode, place, Rewrites::Automatic, &lab.pools())?;
     let server = stage.start()?;
-    let policy = match mode == EVERYSEC {
-        true => "CONFIG SET appendfsync everysec",
-        false => "CONFIG SET appendfsync always",
+    let policy = if mode == EVERYSEC {
+        "everysec"
+    } else {
+        "always"
     };
     server.talk(|connection| {
         // The keys are there before the clock starts: what their syncs take is not asked, and one at
         // the end does for all.
         expect_ok(connection.line("CONFIG SET appendfsync no")?)?;
         mix::load(connection, 0, mix.keys, mix.value_bytes)?;
-        expect_ok(connection.line(policy)?)?;
+        expect_ok(connection.line(&format!("CONFIG SET appendfsync {policy}"))?)?;
         expect_ok(connection.line("SET synced now")?)
     })?;
     let measured = mix.run(server.port())?;
     server.stop()?;
     Ok(measured.ops_per_s)
+}
+
+/// Bytes of a pair's value: with its key of 16 bytes it is P4's pair of 32 B and a little more.
+const VALUE_BYTES: u64 = 16;
+
+const IN_MEMORY: [Mode; 3] = [EVERYSEC, NVM, FOREBAY];
+
+/// Figure 8.
+pub(super) fn memory(lab: &Lab<'_>) -> Result<Measured, BenchError> {
+    const PAIRS: [u64; 4] = [100_000, 500_000, 1_000_000, 2_000_000];
+    let pairs = lab.size.pick(&[1000, 2000][..], &PAIRS, &PAIRS);
+    lab.server()?;
+    let mut measured = Measured::default();
+    for mode in IN_MEMORY {
+        let stage = lab.stage(mode, HERE, Rewrites::Automatic, &lab.pools())?;
+        let server = stage.start()?;
+        let mut from = 0;
+        for &pairs in pairs {
+            lab.note(&format!("{SERVER} {mode}: {pairs} pairs"));
+            let x = format!("{} M", pairs as f64 / 1e6);
+            server.talk(|connection| {
+                mix::load(connection, from, pairs, VALUE_BYTES)?;
+                load::wait_rewritten(connection)
+            })?;
+            from = pairs;
+            let mut processes = vec![server.server().pid()];
+            if server.outer().pid() != server.server().pid() {
+                processes.push(server.outer().pid());
+            }
+            // Memory of a process that is its own: not files that it has mapped, as the pool.
+            let own = |pid: i32| status_bytes(&pid.to_string(), "RssAnon");
+            let dram: u64 = processes.into_iter().filter_map(own).sum();
+            for (panel, bytes) in [("dram", Some(dram)), ("nvm", stage.nvm_bytes())] {
+                if let Some(bytes) = bytes {
+                    let mib = bytes as f64 / f64::from(1 << 20);
+                    measured.add(panel, HERE, mode.name, &x, &[mib]);
+                }
+            }
+        }
+        server.stop()?;
+    }
+    Ok(measured)
 }

@@ -10,7 +10,6 @@ mod flash_tier;
 mod lab;
 mod loss;
 mod machine;
-mod memory;
 mod mixes;
 mod outcome;
 mod policies;

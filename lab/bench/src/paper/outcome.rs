@@ -71,8 +71,8 @@ pub(crate) struct Measured {
     pub rows: Vec<Row>,
     /// The device, as often as it was measured.
     pub devices: Vec<Speed>,
-    /// What to know when reading the figures of some panels, or, without any, of all.
-    notes: Vec<(&'static [&'static str], String)>,
+    /// What to know when reading the figures.
+    notes: Vec<String>,
 }
 
 impl Measured {
@@ -114,14 +114,9 @@ impl Measured {
         self.rows.push(row([panel, place, series, x], Err(why)));
     }
 
-    /// Notes something about all figures.
+    /// Notes something about the figures.
     pub fn note(&mut self, text: impl Into<String>) {
-        self.note_of(&[], text);
-    }
-
-    /// Notes something about the figures of `panels`.
-    pub fn note_of(&mut self, panels: &'static [&'static str], text: impl Into<String>) {
-        self.notes.push((panels, text.into()));
+        self.notes.push(text.into());
     }
 
     /// The rows and notes of an experiment.
@@ -130,8 +125,6 @@ impl Measured {
         let mut rows = self.rows.clone();
         rows.retain(|row| is_mine(row.text("panel")));
         let mut notes = self.notes.clone();
-        notes.retain(|(panels, _)| panels.is_empty() || panels.iter().any(|of| is_mine(of)));
-        let mut notes: Vec<String> = notes.into_iter().map(|(_, text)| text).collect();
         // They are about figures.
         if rows.iter().any(|row| row.number("value").is_some()) {
             notes.extend_from_slice(&experiment.notes);

@@ -124,7 +124,6 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
         is_sampled: true,
         ..config.clone()
     };
-    let mut instead = String::new();
     for row in &wisckey::run(slice::from_ref(&config), lab.note)?.rows {
         let shares = row.in_rounds("fsync_sample_share");
         match row.text("fsync_sample_share") {
@@ -132,17 +131,9 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
             why => {
                 let substitute = format!("{why}; its substitute is the share by accounted time");
                 measured.missing("perf", HERE, &who(row), X, &substitute);
-                instead = format!(". Where perf gave none ({why}), they are its substitute");
             }
         }
     }
-    measured.note_of(
-        &["perf", "share"],
-        format!(
-            "shares by perf are of one more round without loaded data, sampled with kernel stacks; accounted shares are those of the rounds of fig. 5: \
-             processor time of the threads inside fdatasync over all of the process{instead}"
-        ),
-    );
     Ok(())
 }
 

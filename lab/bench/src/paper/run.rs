@@ -6,7 +6,7 @@ use super::{
     lab::Lab,
     loss,
     machine::Machine,
-    memory, mixes,
+    mixes,
     outcome::{FORMAT, Measured, Outcome},
     policies, puts, room,
     size::Size,
@@ -16,7 +16,7 @@ use crate::{BenchError, device::Speed, scratch::PoolSource};
 use std::{
     fs,
     path::PathBuf,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Gives the rows of all experiments of a measurement.
@@ -31,7 +31,7 @@ const MEASUREMENTS: [(&str, Measure); 16] = [
     ("rewrite", policies::during_rewrite),
     ("latency", policies::slower_memories),
     ("loss", loss::run),
-    ("memory", memory::run),
+    ("memory", mixes::memory),
     ("mixes", mixes::run),
     ("flash_tier", flash_tier::run),
     ("flash_loads", flash_tier::loads::run),
@@ -83,26 +83,18 @@ impl Plan {
 
     /// True if its result is there already, and to be kept.
     fn has(&self, experiment: &Experiment) -> Result<bool, BenchError> {
-        let there = self
-            .resume
-            .then(|| Outcome::load(&self.out, &experiment.id));
-        let there = there.transpose()?.flatten();
-        Ok(there.is_some_and(|outcome| outcome.size == self.size))
-    }
-}
-
-impl Experiment {
-    /// About how long it takes.
-    fn estimate(&self, size: Size) -> Duration {
-        let [toy, quick, paper] = self.seconds;
-        Duration::from_secs(size.pick(toy, quick, paper).into())
+        let there = Outcome::load(&self.out, &experiment.id);
+        Ok(self.resume && there?.is_some_and(|outcome| outcome.size == self.size))
     }
 }
 
 /// About how long steps take, in words.
 fn estimate(steps: &[Vec<&Experiment>], size: Size) -> String {
-    let all: Duration = steps.iter().map(|step| step[0].estimate(size)).sum();
-    match all.as_secs() {
+    let seconds = steps.iter().map(|step| {
+        let [toy, quick, paper] = step[0].seconds;
+        size.pick(toy, quick, paper)
+    });
+    match seconds.sum::<u32>() {
         seconds if seconds < 100 => format!("{seconds} s"),
         seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
         seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
@@ -119,19 +111,17 @@ pub fn run(
     note: &dyn Fn(&str),
     say: &dyn Fn(&str),
 ) -> Result<Vec<PathBuf>, BenchError> {
-    let (mut left, mut skipped) = (Vec::new(), 0);
-    for experiment in plan.chosen()? {
-        match plan.has(experiment)? {
-            true => skipped += 1,
-            false => left.push(experiment),
-        }
+    let mut left = Vec::new();
+    let chosen = plan.chosen()?;
+    for experiment in &chosen {
+        left.extend((!plan.has(experiment)?).then_some(*experiment));
     }
     for dir in [&plan.out, &plan.dir] {
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
     }
-    if skipped > 0 {
-        let out = plan.out.display();
-        say(&format!("{skipped} experiments are in {out} already"));
+    if left.len() < chosen.len() {
+        let (there, out) = (chosen.len() - left.len(), plan.out.display());
+        say(&format!("{there} experiments are in {out} already"));
     }
     let needs = room::check(&left, plan.size, &plan.dir)?;
     let steps = steps(left);

@@ -1,6 +1,6 @@
 //! What a run measures.
 
-use crate::{BenchError, device::Effort, peers::Peer, scratch::PoolSource};
+use crate::{device::Effort, peers::Peer, scratch::PoolSource};
 use forebay_device::memory::Profile;
 use forebay_store::{StoreOptions, Variant};
 use std::path::PathBuf;
@@ -157,22 +157,5 @@ impl Config {
             .copied()
             .rfind(|v| matches!(v, Variant::Buffered(_)))
             .unwrap_or(Variant::DOUBLE)
-    }
-
-    pub(super) fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
-        if self.threads == 0 || self.rounds == 0 {
-            return bad("at least one thread and one round are needed");
-        }
-        if self.limit.ops.is_none() && self.limit.seconds.is_none() {
-            return bad("a number of operations or seconds is needed");
-        }
-        if self.limit.ops == Some(0) || self.limit.seconds.is_some_and(|s| s <= 0.0) {
-            return bad("no operation fits into zero operations or seconds");
-        }
-        if self.workload == Workload::Puts && self.variants.is_empty() && self.peers.is_empty() {
-            return bad("no variant to measure");
-        }
-        Ok(())
     }
 }

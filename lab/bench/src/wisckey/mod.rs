@@ -41,9 +41,6 @@ pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError
     let Some(first) = configs.first() else {
         return Err(BenchError::Config("nothing to measure".to_owned()));
     };
-    for config in configs {
-        config.check()?;
-    }
     note("measuring the device");
     let scratch = ScratchDir::new_in(&first.dir)?;
     let mut device = device::measure(scratch.path(), first.effort)?;

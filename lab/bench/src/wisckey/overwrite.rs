@@ -54,7 +54,7 @@ fn ours(run: Run<'_>, variant: Variant, limit: Limit) -> Result<Row, BenchError>
     let dir = subject.dir().to_owned();
     subject.metered("overwrite", |store: &Store, row: &mut Row| {
         let keys = Keys::Among(config.data_keys());
-        let mut done = (0, crate::histogram::Latencies::new());
+        let mut done = (0, crate::histogram::Latencies::default());
         let space = watched(config, &dir, || {
             done = write(config, store, seed, keys, limit)?;
             store.flush()?;

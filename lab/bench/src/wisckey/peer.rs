@@ -69,10 +69,10 @@ pub(super) fn modes(peer: Peer) -> &'static [Mode] {
 /// In words, why not, and the remedy.
 pub(super) fn check(peer: Peer, config: &Config) -> Result<(), String> {
     let is_plain = config.threads == 1 && config.preload_bytes == 0;
-    match peer == Peer::RocksDb || is_plain {
-        true => peer.check(),
-        false => Err("not measured: with one thread and without --preload only".to_owned()),
+    if peer != Peer::RocksDb && !is_plain {
+        return Err("not measured: with one thread and without --preload only".to_owned());
     }
+    peer.check()
 }
 
 /// A peer's database, in a directory of its own.
@@ -176,10 +176,7 @@ impl<'a> Database<'a> {
             Read::Get => ("readrandom", 1),
             Read::Scan => ("seekrandom", Read::SCAN_KEYS + 1),
         };
-        let benchmarks = match warm_up {
-            true => format!("{name},{name}"),
-            false => name.to_owned(),
-        };
+        let benchmarks = [name; 2][usize::from(!warm_up)..].join(",");
         let more = [
             "--use_existing_db=1".to_owned(),
             format!("--threads={}", config.threads),

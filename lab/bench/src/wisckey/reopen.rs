@@ -131,8 +131,7 @@ fn kill_when_filled(child: &[String], order: &Fill) -> Result<(), BenchError> {
     let told = output.and_then(|output| output.read(&mut [0]).ok());
     child.kill();
     let was_killed = child.ended().is_some_and(|status| status.code().is_none());
-    match told == Some(1) && was_killed {
-        true => Ok(()),
-        false => Err(BenchError::Child("could not fill the store".to_owned())),
-    }
+    let is_filled = told == Some(1) && was_killed;
+    let failed = || BenchError::Child("could not fill the store".to_owned());
+    is_filled.then_some(()).ok_or_else(failed)
 }

@@ -33,11 +33,8 @@ impl Config {
             "fsync_cpu_share": null,
             "write_amplification": null,
         }));
-        let row = row.with(latency(percentiles));
-        match self.run.is_empty() {
-            true => row,
-            false => row.with(json!({"run": self.run})),
-        }
+        let run = (!self.run.is_empty()).then(|| json!({"run": self.run}));
+        row.with(latency(percentiles)).with(run.into())
     }
 }
 
@@ -164,7 +161,8 @@ fn shown(row: &Row, report: &Report) -> Row {
     let fsync = report.rows.iter().find(is_fsync);
     let row = row.clone().with(json!({
         "who": who,
-        "of_device": over("mb_per_s", report.about.number("device.seq_write_mb_s")),
+        "of_device_share": over("mb_per_s", report.about.number("device.seq_write_mb_s")),
+        "data_mb": row.number("data_bytes").map(|bytes| bytes / 1e6),
         "over_fsync": over("ops_per_s", fsync.and_then(|row| row.number("ops_per_s"))),
     }));
     match row.text("workload") {

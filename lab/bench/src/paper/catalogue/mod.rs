@@ -6,10 +6,6 @@
 //! An experiment's `notes` name some of the paper's `notes`, which stand behind those that are made while it is measured.
 //! A `paper` figure may be a range, `inf` where it is open. What is `measured` belongs to the measurements of that paper.
 
-mod claim;
-
-pub use claim::{Cell, Claim, Expected, Ours};
-
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -65,9 +61,9 @@ pub struct Experiment {
     pub setup: String,
     /// Charts.
     pub panels: Vec<Panel>,
-    /// What the paper says; nothing if it was not asked there.
+    /// What the paper says, as `forebay-lab report` reads it; nothing if it was not asked there.
     #[serde(default, rename = "claim")]
-    pub claims: Vec<Claim>,
+    pub claims: Vec<toml::Table>,
     /// What to know when reading the figures, beside what the measurement itself notes.
     #[serde(default)]
     pub(super) notes: Vec<String>,
@@ -147,11 +143,11 @@ fn read(id: &'static str, text: &str) -> Vec<Experiment> {
         experiment.paper_title.clone_from(&file.title);
         experiment.setup.clone_from(&file.setup);
         for claim in &mut experiment.claims {
-            if claim.below.is_empty() {
-                claim.below.clone_from(&claim.above);
-            }
-            for because in [&mut claim.above, &mut claim.below] {
-                *because = named(&file.reasons, because);
+            for side in ["above", "below"] {
+                if let Some(because) = claim.get_mut(side) {
+                    let name = because.as_str().unwrap_or_default();
+                    *because = named(&file.reasons, name).into();
+                }
             }
         }
         for note in &mut experiment.notes {

@@ -75,7 +75,7 @@ fn row(tpcc: &Tpcc<'_>, case: Case, measured: &mut Measured) -> Result<Steady, B
     let p99_ms = &steady.new_order_p99_ms;
     measured.add(&ground.panel, &ground.flash, series, X, &steady.tpmc);
     measured.add("p99", &ground.flash, series, &ground.short, p99_ms);
-    measured.note(format!("{case}: {steady}"));
+    measured.note(format!("{case}: {}", steady.told));
     if case.is_the_papers(ORIGINAL) || case.is_the_papers(DIRTY) {
         standing = killed::rows(tpcc, standing, &steady, measured)?;
     }

@@ -1,5 +1,6 @@
-//! What a paper says, as data: ratios, never absolute figures. `forebay-lab report` computes the same from our rows.
+//! What a paper says of an experiment, as its file in lab/bench has it: ratios, never absolute figures.
 
+use forebay_bench::paper::Experiment;
 use serde::Deserialize;
 
 /// A figure as the paper gives it; a range where the paper does. Bounds that it leaves open are not finite.
@@ -72,7 +73,6 @@ pub enum Ours {
 
 impl Ours {
     /// The figures that it is computed from.
-    #[must_use]
     pub fn cells(&self) -> Vec<&Cell> {
         match self {
             Self::Ratio(one, other) | Self::Below(one, other) => vec![one, other],
@@ -100,13 +100,46 @@ pub struct Claim {
     pub less: bool,
     /// Why ours is above the paper's: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are replaced by what was measured.
     pub above: String,
-    /// Why it is below.
-    #[serde(default)]
-    pub below: String,
+    /// Why it is below, if that is another reason.
+    pub below: Option<String>,
     /// It stands in the summary.
     #[serde(default)]
     pub headline: bool,
     /// Series of the same panel that stand beside ours in the summary: a name, and the series.
     #[serde(default)]
     pub peers: Vec<(String, String)>,
+}
+
+/// What the paper says of an experiment.
+pub fn claims(experiment: &Experiment) -> Vec<Claim> {
+    // The papers' files are a part of this program.
+    let read = |claim: &toml::Table| {
+        let read = claim.clone().try_into();
+        read.unwrap_or_else(|e| unreachable!("{}: {e}: {claim:?}", experiment.id))
+    };
+    experiment.claims.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_bench::paper::catalogue;
+
+    #[test]
+    fn claims_are_about_panels_that_their_experiment_has_and_give_reasons() {
+        for experiment in catalogue::ALL.iter() {
+            for claim in claims(experiment) {
+                for Cell { panel, .. } in claim.ours.cells() {
+                    let is_there = experiment.panels.iter().any(|mine| mine.id == *panel);
+                    assert!(is_there, "{}: {panel}", experiment.id);
+                }
+                for because in [Some(&claim.above), claim.below.as_ref()]
+                    .into_iter()
+                    .flatten()
+                {
+                    assert!(because.ends_with('.'), "{}: {because}", experiment.id);
+                }
+            }
+        }
+    }
 }
