@@ -8,51 +8,17 @@ use crate::{
     place::on_device,
     processes::{find_program, output, said_by},
     report::{self, Report, Row},
-    scratch::{ScratchDir, memory_dir, sync_file_system},
+    scratch::{ScratchDir, sync_file_system},
 };
 use forebay_device::Profile;
 use forebay_measure::server::option;
 use serde_json::{Value, json};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 /// Sizes of requests that are measured, as in the paper.
 const SIZES: [usize; 2] = [4 << 10, 1 << 20];
 /// Seconds after which a kind is over, whatever the number of calls.
 const SECONDS_MAX: u32 = 2;
-
-/// What is measured.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The `forebay` program; the laboratory's lies beside it.
-    pub program: PathBuf,
-    /// Names of profiles, or paths of TOML files.
-    pub profiles: Vec<String>,
-    /// Where the directories on the devices are made: on something faster than they.
-    pub dir: PathBuf,
-    /// Calls of each kind, at most; and less of what takes long.
-    pub calls: usize,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-}
-
-impl Config {
-    /// All devices, in memory; `quick` shows that it runs, with medians of a few calls.
-    #[must_use]
-    pub fn usual(program: &Path, quick: bool) -> Self {
-        let (calls, file_mib) = if quick { (9, 16) } else { (400, 64) };
-        Self {
-            program: program.to_owned(),
-            profiles: Profile::NAMES.map(str::to_owned).to_vec(),
-            dir: memory_dir(),
-            calls,
-            file_bytes: file_mib << 20,
-        }
-    }
-}
 
 /// Kinds of requests: fio's name, and ours.
 const KINDS: [(&str, &str); 4] = [
@@ -69,18 +35,29 @@ fn requests() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
         .flat_map(|(rw, name)| SIZES.map(|bytes| (rw, name, bytes)))
 }
 
-/// Measures one device after the other, saying which to `progress`.
+/// Measures the devices of these profiles (names, or paths of TOML files) one after the other, saying which to `progress`. Their directories are made
+/// in `dir`, which is on something faster than they. `is_quick` shows that it runs, with medians of a few calls.
 ///
 /// # Errors
 /// [`BenchError::Config`] for a profile that is none; [`BenchError::Missing`] without fio; I/O errors; [`BenchError::Child`].
-pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchError> {
+pub fn run(
+    forebay: &Path,
+    names: &[String],
+    dir: &Path,
+    is_quick: bool,
+    progress: &dyn Fn(&str),
+) -> Result<Report, BenchError> {
     let named = |name: &String| Profile::named(name).map_err(|e| BenchError::Config(e.to_string()));
     // All of them before the first is measured.
-    let profiles: Result<Vec<_>, _> = config.profiles.iter().map(named).collect();
+    let profiles: Result<Vec<_>, _> = names.iter().map(named).collect();
     let mut rows = Vec::new();
-    for (name, profile) in config.profiles.iter().zip(profiles?) {
+    for (name, profile) in names.iter().zip(profiles?) {
         progress(&profile.name);
-        rows.extend(of_device(config, name, &profile)?);
+        let scratch = ScratchDir::new_in(dir)?;
+        let device = scratch.path().join("device");
+        let file_mib = if is_quick { 16 } else { 64 };
+        let fio = fio(forebay, &device, name, file_mib << 20)?;
+        rows.extend(of_device(fio, &profile, if is_quick { 9 } else { 400 })?);
     }
     Ok(Report {
         rows,
@@ -88,17 +65,14 @@ pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchErro
     })
 }
 
-/// Every kind of request to one device, by one fio that does them one after the other.
-fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>, BenchError> {
-    let scratch = ScratchDir::new_in(&config.dir)?;
-    let device = scratch.path().join("device");
-    let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
+/// Every kind of request to one device, by one fio that does so many of each, or less of what takes long, one after the other.
+fn of_device(mut fio: Command, profile: &Profile, calls: usize) -> Result<Vec<Row>, BenchError> {
     fio.arg(format!("--runtime={SECONDS_MAX}"));
     for (rw, _, bytes) in requests() {
         fio.args(["--name=requests", "--stonewall"])
             .arg(format!("--rw={rw}"))
             .arg(format!("--bs={bytes}"))
-            .arg(format!("--io_size={}", config.calls * bytes));
+            .arg(format!("--io_size={}", calls * bytes));
     }
     let report = reported(&mut fio)?;
     let row = |(job, (_, name, bytes))| row(profile, name, bytes, &report["jobs"][job]);

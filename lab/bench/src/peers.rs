@@ -93,12 +93,10 @@ impl Peer {
         let Some([_, header, package]) = self.in_c() else {
             return self.installed().map(drop);
         };
-        match find_program("cc") {
-            Some(_) if Path::new("/usr/include").join(header).exists() => Ok(()),
-            _ => Err(format!(
-                "not installed: apt-get install {package} build-essential"
-            )),
-        }
+        let header = Path::new("/usr/include").join(header);
+        let is_there = find_program("cc").is_some() && header.exists();
+        let missing = || format!("not installed: apt-get install {package} build-essential");
+        is_there.then_some(()).ok_or_else(missing)
     }
 
     fn installed(self) -> Result<PathBuf, String> {

@@ -21,7 +21,7 @@ use members::Members;
 pub use members::serve;
 use serde_json::json;
 use slices::{Slice, appended, copies, timed};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use uuid::Uuid;
 
 mod members;
@@ -42,8 +42,8 @@ pub struct Config {
     pub threads: Vec<usize>,
     /// Numbers of processes on a shared lane; not with a profile.
     pub processes: Vec<usize>,
-    /// The command line that starts one, which gets one more argument and calls [`serve`] with it.
-    pub member: Vec<String>,
+    /// `forebay-lab`, as which they are started; it calls [`serve`].
+    pub program: PathBuf,
     /// Rounds.
     pub rounds: usize,
     /// Seconds of one slice: one size, one number of threads, appends or floor.
@@ -99,7 +99,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     drop(recovered);
     let cases = config.cases(lane.payload_max());
     let mut members = match config.processes.iter().max() {
-        Some(&count) => Some(Members::start(pool, &config.member, count)?),
+        Some(&count) => Some(Members::start(pool, &config.program, count)?),
         None => None,
     };
     let rows = with_drain(&lane, || {
@@ -204,15 +204,12 @@ fn measure(
     })?;
     let measured = cases.iter().zip(rounds);
     let mut rows: Vec<Row> = measured.map(|(case, rounds)| row(*case, &rounds)).collect();
-    // What one thread appends, of the same size and on a lane of the same kind.
-    let alone = |case: &Case| {
+    let rates: Vec<_> = rows.iter().map(|row| row.number("append_mb_s")).collect();
+    for (case, row) in cases.iter().zip(&mut rows) {
+        // What one thread appends, of the same size and on a lane of the same kind.
         let cell = |of: &Case| (of.bytes, of.processes.is_some());
-        let is_it = |(one, _): &(&Case, &Row)| one.writers == 1 && cell(one) == cell(case);
-        let (_, row) = cases.iter().zip(&rows).find(is_it)?;
-        row.number("append_mb_s")
-    };
-    let alone: Vec<Option<f64>> = cases.iter().map(alone).collect();
-    for (row, alone) in rows.iter_mut().zip(alone) {
+        let is_it = |one: &Case| one.writers == 1 && cell(one) == cell(case);
+        let alone = cases.iter().position(is_it).and_then(|at| rates[at]);
         let of_one = row.number("append_mb_s").zip(alone);
         row.add(json!({"of_one_thread": of_one.map(|(all, one)| all / one)}));
     }

@@ -2,21 +2,7 @@
 
 pub use forebay_measure::{processes::*, server::said_by};
 
-use crate::BenchError;
-use std::{fs, process::Command};
-
-/// The command of these words: a program, and its first arguments.
-///
-/// # Errors
-/// [`BenchError::Config`] without any.
-pub(crate) fn command(words: &[String]) -> Result<Command, BenchError> {
-    let Some((program, arguments)) = words.split_first() else {
-        return Err(BenchError::Config("no command for the child".to_owned()));
-    };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    Ok(command)
-}
+use std::fs;
 
 /// A size in the kernel's status of a process, as `RssAnon`, in bytes.
 pub(crate) fn status_bytes(process: &str, name: &str) -> Option<u64> {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::LazyLock};
 
 /// A whole run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Which benchmark.
     pub bench: String,
@@ -39,9 +39,7 @@ impl Report {
         Self {
             bench: bench.to_owned(),
             about: Row::of(about),
-            rows: Vec::new(),
-            peers: Vec::new(),
-            notes: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -187,36 +185,4 @@ pub fn table<'a>(name: &str, rows: impl IntoIterator<Item = &'a Row>) -> Table {
         table.row(columns.iter().map(|[_, field]| row.shown(field)).collect());
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_is_its_median_round_with_the_span_of_all() {
-        let rounds = [3.0, 1.0, 2.0].map(|rate| Row::of(json!({"rate": rate, "who": "us"})));
-        let row = Row::median_round(rounds.to_vec(), "rate").unwrap();
-        assert_eq!((row.number("rate"), row.text("who")), (Some(2.0), "us"));
-        assert_eq!(row.number("rate_span.max"), Some(3.0));
-        assert_eq!(row.in_rounds("rate"), [3.0, 1.0, 2.0]);
-        assert!(Row::median_round(Vec::new(), "rate").is_none());
-    }
-
-    #[test]
-    fn a_table_shows_the_fields_that_its_columns_name() {
-        let rows = [
-            Row::of(
-                json!({"who": "us", "ops_per_s": 12.34, "scans": 12345, "scan_core_share": 0.5}),
-            ),
-            Row::of(json!({"who": "them"})),
-        ];
-        let text = table("scans", &rows).render();
-        let words: Vec<Vec<&str>> = text
-            .lines()
-            .map(|l| l.split_whitespace().collect())
-            .collect();
-        assert_eq!(words[1], ["us", "12.3", "12,345", "50.0", "%", "-", "-"]);
-        assert_eq!(words[2], ["them", "-", "-", "-", "-", "-"]);
-    }
 }

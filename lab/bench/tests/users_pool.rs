@@ -24,7 +24,7 @@ fn a_users_pool_is_left_as_it_was() {
         profile: None,
         segment_bytes: 0,
         processes: Vec::new(),
-        member: Vec::new(),
+        program: std::path::PathBuf::new(),
     };
     let report = run(&config, &|_| {}).unwrap();
     assert_eq!(

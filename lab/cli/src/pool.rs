@@ -1,9 +1,9 @@
 //! `forebay-lab pool`.
 
-use crate::{Slowed, internal, positive, progress::Progress};
+use crate::{Slowed, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::pool_bench;
-use forebay_cli::{failure::Failure, output, size};
+use forebay_cli::{failure::Failure, measuring::own_program, output, size};
 use std::path::PathBuf;
 
 /// Measure appends to the pool beside a bare copy and fence
@@ -71,7 +71,7 @@ impl Pool {
                 .collect(),
             threads: self.threads,
             processes: self.processes,
-            member: internal::command("append")?,
+            program: own_program()?,
             rounds: self.rounds.unwrap_or(rounds),
             slice_seconds: self.seconds.unwrap_or(slice_seconds),
         };

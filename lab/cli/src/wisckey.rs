@@ -1,13 +1,17 @@
 //! `forebay-lab wisckey`.
 
-use crate::{Slowed, internal, positive, progress::Progress};
+use crate::{Slowed, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
     peers::Peer,
     wisckey::{self, Config, Limit, Workload},
 };
-use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
+use forebay_cli::{
+    failure::Failure,
+    measuring::{default_dir, own_program},
+    output, size,
+};
 use forebay_store::Variant;
 use std::path::PathBuf;
 
@@ -153,7 +157,7 @@ impl Wisckey {
             } else {
                 Effort::FULL
             },
-            child: internal::command("fill")?,
+            program: own_program()?,
             ..Config::default()
         })
     }

@@ -21,9 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
-/// device.
-const STORES: [&str; 2] = [OURS, LEVELDB];
+/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the device.
 const OURS: &str = "forebay";
 const LEVELDB: &str = "leveldb";
 
@@ -108,18 +106,18 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let scratch = ScratchDir::new_in(&config.dir)?;
     let mut missing = Vec::new();
     let absent = |error: String| Row::of(json!({"store": LEVELDB, "error": error}));
-    let mut leveldb = match leveldb::program(scratch.path()) {
-        Ok(program) => Some(program),
-        Err(BenchError::Config(error)) => {
+    let program = leveldb::program(scratch.path());
+    let mut leveldb = program.map(Some).or_else(|error| match error {
+        BenchError::Config(error) => {
             missing.push(absent(error));
-            None
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
+        error => Err(error),
+    })?;
     let mut cases = Vec::new();
     for &pair_bytes in &config.sizes {
         for &policy in &config.policies {
-            cases.extend(STORES.map(|store| (store, pair_bytes, policy)));
+            cases.extend([OURS, LEVELDB].map(|store| (store, pair_bytes, policy)));
         }
     }
     let rounds = take_turns(&cases, config.rounds, |&(store, pair_bytes, policy)| {
@@ -141,8 +139,9 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let mut rows = Vec::new();
     let mut measured: Vec<_> = cases.into_iter().zip(rounds).collect();
     measured.sort_by_key(|(case, _)| *case);
-    for ((store, pair_bytes, policy), rounds) in measured {
-        for workload in WORKLOADS {
+    // Policies of the same stand beside each other.
+    for workload in WORKLOADS {
+        for ((store, pair_bytes, policy), rounds) in &measured {
             let its = rounds.iter().filter_map(|round| round.get(workload));
             let us: Vec<f64> = its.copied().collect();
             let row = Row::of(json!({
@@ -194,15 +193,7 @@ pub fn missing(report: &Report) -> Vec<Row> {
 #[must_use]
 pub fn table(report: &Report) -> String {
     let [pairs, rounds] = ["pairs", "rounds"].map(|name| report.about.shown(name));
-    let mut rows: Vec<&Row> = report.rows.iter().collect();
-    // Policies of the same beside each other.
-    rows.sort_by_key(|row| {
-        (
-            row.text("store"),
-            WORKLOADS.iter().position(|it| *it == row.text("workload")),
-        )
-    });
-    let table = report::table("fam", rows).render();
+    let table = report::table("fam", &report.rows).render();
     let mut text = format!("{pairs} pairs, median of {rounds} rounds\n\n{table}");
     for missing in missing(report) {
         let (store, error) = (missing.text("store"), missing.text("error"));

@@ -8,6 +8,7 @@ use crate::{
     scratch::{ScratchDir, memory_dir},
     units::bytes_name,
 };
+use forebay_device::Profile;
 use serde_json::Value;
 
 /// P3's setup table: fio's random writes of 4 KiB on each emulated device.
@@ -43,8 +44,8 @@ fn bytes(row: &Row, name: &str) -> String {
 
 /// P5, figures 3 and 4: each emulated device beside its profile.
 pub(super) fn device(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let config = emulated::Config::usual(lab.forebay, lab.size != Size::Paper);
-    let report = emulated::run(&config, &|name| lab.note(name))?;
+    let (names, is_quick) = (Profile::NAMES.map(str::to_owned), lab.size != Size::Paper);
+    let report = emulated::run(lab.forebay, &names, &memory_dir(), is_quick, lab.note)?;
     let mut measured = Measured::default();
     for row in &report.rows {
         let (order, access) = row.text("kind").split_once(' ').unwrap_or_default();

@@ -20,6 +20,7 @@ use crate::{
     },
     rounds::take_turns,
 };
+use std::path::Path;
 
 const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
 const CLIENTS: u64 = 50;
@@ -37,21 +38,17 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     lab.server()?;
     let mut measured = Measured::default();
     for place in PLACES {
-        let all = (vec![32, 512, 8192], SIZES.to_vec());
-        let (sizes, requests, keys) = match (place, lab.size) {
-            (HERE, Size::Toy) => (vec![32, 8192], policies::requests(lab.size), 100),
-            (HERE, Size::Quick) => (all.0, policies::requests(lab.size), 10_000),
-            (HERE, Size::Paper) => (all.1, policies::requests(lab.size), 100_000),
-            (_, size) => (
-                vec![32, 8192],
-                on_emulated(size),
-                size.pick(100, 10_000, 10_000),
+        let (size, few) = (lab.size, &[32, 8192][..]);
+        let (sizes, requests, keys) = match place {
+            HERE => (
+                size.pick(few, &[32, 512, 8192], &SIZES),
+                policies::requests(size),
+                size.pick(100, 10_000, 100_000),
             ),
+            _ => (few, on_emulated(size), size.pick(100, 10_000, 10_000)),
         };
-        for (value_bytes, (sets, gets)) in sizes
-            .iter()
-            .flat_map(|&size| MIXES.map(|sets_and_gets| (size, sets_and_gets)))
-        {
+        let cases = sizes.iter().flat_map(|size| MIXES.map(|mix| (*size, mix)));
+        for (value_bytes, (sets, gets)) in cases {
             let panel = format!("mix-{sets}-{gets}");
             let x = crate::units::bytes_name(value_bytes);
             let mix = Mix {
@@ -98,7 +95,8 @@ fn measure(lab: &Lab<'_>, mode: Mode, place: &str, mix: Mix) -> Result<f64, Benc
         expect_ok(connection.line(&format!("CONFIG SET appendfsync {policy}"))?)?;
         expect_ok(connection.line("SET synced now")?)
     })?;
-    let measured = mix.run(server.port())?;
+    let failed = BenchError::io("talking to", Path::new("the server"));
+    let measured = mix.run(server.port()).map_err(failed)?;
     server.stop()?;
     Ok(measured.ops_per_s)
 }
@@ -126,10 +124,8 @@ pub(super) fn memory(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 load::wait_rewritten(connection)
             })?;
             from = pairs;
-            let mut processes = vec![server.server().pid()];
-            if server.outer().pid() != server.server().pid() {
-                processes.push(server.outer().pid());
-            }
+            let mut processes = vec![server.server().pid(), server.outer().pid()];
+            processes.dedup();
             // Memory of a process that is its own: not files that it has mapped, as the pool.
             let own = |pid: i32| status_bytes(&pid.to_string(), "RssAnon");
             let dram: u64 = processes.into_iter().filter_map(own).sum();

@@ -14,7 +14,6 @@ mod mixes;
 mod outcome;
 mod policies;
 mod puts;
-mod room;
 mod run;
 mod size;
 mod template;

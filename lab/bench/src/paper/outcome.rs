@@ -173,10 +173,10 @@ impl Outcome {
         };
         let outcome: Self = serde_json::from_slice(&bytes).map_err(|e| foreign(e.to_string()))?;
         if (outcome.format, outcome.experiment.as_str()) != (FORMAT, experiment) {
-            return Err(foreign(format!(
-                "format {}, experiment {}",
-                outcome.format, outcome.experiment
-            )));
+            let Self {
+                format, experiment, ..
+            } = outcome;
+            return Err(foreign(format!("format {format}, experiment {experiment}")));
         }
         Ok(Some(outcome))
     }

@@ -8,14 +8,18 @@ use super::{
     machine::Machine,
     mixes,
     outcome::{FORMAT, Measured, Outcome},
-    policies, puts, room,
+    policies, puts,
     size::Size,
     write_ahead,
 };
-use crate::{BenchError, device::Speed, scratch::PoolSource};
+use crate::{
+    BenchError,
+    device::Speed,
+    scratch::{PoolSource, memory_dir},
+};
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -123,7 +127,7 @@ pub fn run(
         let (there, out) = (chosen.len() - left.len(), plan.out.display());
         say(&format!("{there} experiments are in {out} already"));
     }
-    let needs = room::check(&left, plan.size, &plan.dir)?;
+    let needs = check_room(&left, plan.size, &plan.dir)?;
     let steps = steps(left);
     if !steps.is_empty() {
         say(&format!(
@@ -232,6 +236,40 @@ fn command(id: &str, size: Size) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
+/// Checks that there is room for each of `experiments`, one after the other. Gives what they need in words.
+fn check_room(experiments: &[&Experiment], size: Size, dir: &Path) -> Result<String, BenchError> {
+    let most = |needs: fn(&Experiment) -> [u64; 3]| {
+        let mib = experiments.iter().map(|experiment| {
+            let [toy, quick, paper] = needs(experiment);
+            (size.pick(toy, quick, paper), experiment.id.as_str())
+        });
+        mib.max().unwrap_or_default()
+    };
+    let (disk, memory) = (most(|it| it.disk_mib), most(|it| it.memory_mib));
+    let on_disk = "give another directory with --dir, or measure less with --quick";
+    let in_memory = "make it larger, or measure less with --quick";
+    room(dir, disk, on_disk)?;
+    room(&memory_dir(), memory, in_memory)?;
+    let (disk, memory, dir) = (disk.0, memory.0, dir.display());
+    Ok(format!(
+        "at most {disk} MiB of disk in {dir}, {memory} MiB of memory"
+    ))
+}
+
+fn room(dir: &Path, (mib, id): (u64, &str), remedy: &str) -> Result<(), BenchError> {
+    let Ok(found) = rustix::fs::statvfs(dir) else {
+        return Ok(());
+    };
+    let free_mib = found.f_bavail.saturating_mul(found.f_frsize) >> 20;
+    if free_mib >= mib {
+        return Ok(());
+    }
+    Err(BenchError::Config(format!(
+        "{id} needs {mib} MiB in {}, where {free_mib} MiB are free: {remedy}",
+        dir.display()
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,5 +291,17 @@ mod tests {
         );
         assert_eq!(busy("0.12 4.00 2.00 3/400 1234\n"), None);
         assert_eq!(busy(""), None);
+    }
+
+    #[test]
+    fn want_of_room_is_said_with_the_need() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = room(dir.path(), (u64::MAX, "p1-fig5"), "remedy");
+        let error = refused.unwrap_err().to_string();
+        assert!(
+            error.contains("p1-fig5 needs") && error.contains("MiB are free: remedy"),
+            "{error}"
+        );
+        room(dir.path(), (1, "p1-fig5"), "").unwrap();
     }
 }

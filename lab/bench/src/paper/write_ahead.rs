@@ -82,12 +82,8 @@ fn x(clients: u64, is_synced: bool) -> String {
 
 /// What is missing on this machine, in words.
 fn lacking() -> Option<String> {
-    let plugin = || {
-        server::myrocks().is_none().then(|| {
-            "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb"
-                .to_owned()
-        })
-    };
+    const PLUGIN: &str = "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb";
+    let plugin = || server::myrocks().is_none().then(|| PLUGIN.to_owned());
     server::lacking().or_else(plugin)
 }
 
@@ -108,12 +104,13 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
         scratch: scratch.path(),
     };
     let Logs { logs } = catalogue::measured("P3");
+    let (turns, seconds) = turns(lab.size);
     for &(clients, is_synced) in settings(lab.size) {
         let x = x(clients, is_synced);
         let start = |log| setup.start(log, clients, is_synced);
         let series = logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let series: Vec<_> = logs.iter().zip(series).collect();
-        take_turns(&series, turns(lab.size), |(log, standing)| {
+        take_turns(&series, turns, |(log, standing)| {
             let (log, done) = (&log.name, setup.turn(standing, clients)?);
             lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
             measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
@@ -136,21 +133,15 @@ fn run(lab: &Lab<'_>, workload: Workload, [rate, p99]: [&str; 2]) -> Result<Meas
         disk.fsync_us
     ));
     measured.note(format!(
-        "{workload:?} on MyRocks ({}); {} turns of {} s for each series; the paper has 10 million ids and 200 warehouses",
-        "READ COMMITTED, no binary log",
-        turns(lab.size),
-        seconds(lab.size)
+        "{workload:?} on MyRocks (READ COMMITTED, no binary log); {turns} turns of {seconds} s for each series; the paper has 10 million ids and 200 \
+         warehouses"
     ));
     Ok(measured)
 }
 
-/// Of a turn.
-fn seconds(size: Size) -> u64 {
-    size.pick(1, 3, 10)
-}
-
-fn turns(size: Size) -> usize {
-    size.pick(1, 9, 9)
+/// Turns of each series, and seconds of one.
+fn turns(size: Size) -> (usize, u64) {
+    size.pick((1, 1), (9, 3), (9, 10))
 }
 
 /// Each commit is written to the log, and synced once a second.
@@ -220,7 +211,7 @@ impl Setup<'_> {
 
     /// Lets a series' server work for a turn.
     fn turn(&self, standing: &Standing, clients: u64) -> Result<sysbench::Measured, BenchError> {
-        let seconds = seconds(self.lab.size);
+        let (_, seconds) = turns(self.lab.size);
         signal(standing, Signal::CONT);
         let done = self.scripts.run(&standing.server, clients, seconds);
         signal(standing, Signal::STOP);

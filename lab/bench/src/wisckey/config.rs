@@ -47,6 +47,9 @@ pub enum Workload {
     Scans,
 }
 
+/// Bytes of a value of the workloads that are not about values.
+pub(super) const SMALL_VALUE_BYTES: usize = 100;
+
 /// What a run measures.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -87,9 +90,8 @@ pub struct Config {
     pub effort: Effort,
     /// Operations of a read row.
     pub read_ops: u64,
-    /// How to start the process that is killed: program and arguments, to which the reopen workload
-    /// appends what [`fill_until_killed`](super::fill_until_killed) needs.
-    pub child: Vec<String>,
+    /// `forebay-lab`, as which the process is started that the reopen workload kills.
+    pub program: PathBuf,
 }
 
 impl Default for Config {
@@ -118,7 +120,7 @@ impl Default for Config {
             peers: Vec::new(),
             effort: Effort::FULL,
             read_ops: 100_000,
-            child: Vec::new(),
+            program: PathBuf::new(),
         }
     }
 }

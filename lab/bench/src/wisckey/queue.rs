@@ -2,7 +2,7 @@
 //!
 //! Both ask the same of the store: that what was deleted costs nothing any more.
 
-use super::{SMALL_VALUE_BYTES, meter::Subject, turns::Run};
+use super::{config::SMALL_VALUE_BYTES, meter::Subject, turns::Run};
 use crate::{
     BenchError, clock, data,
     histogram::Latencies,

@@ -7,6 +7,7 @@ use crate::{
     histogram::Percentiles,
     report::{Report, Row, device, latency, notes, table as rows_table},
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -54,12 +55,11 @@ pub(super) fn begin(config: &Config, device: &Speed) -> Result<Report, BenchErro
         "clock_reading_ns": crate::clock::reading_ns(),
     });
     let mut report = Report::new("wisckey", json!({"settings": settings}));
-    report.notes = [
+    let notes = [
         "write_amplification counts what the whole machine wrote to the device meanwhile",
         "a peer's compactions that are pending when it ends are not counted; they would cost it",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    ];
+    report.notes.extend(notes.map(str::to_owned));
     report.notes.extend(config.pool.note());
     report.notes.extend(device.note());
     Ok(report)
@@ -88,18 +88,18 @@ pub(super) fn finish(report: &mut Report, device: &Speed) {
 /// The name of a ratio: `put_double_4096_over_fsync`. The same workload in another run, on a data set of another size, or with more threads is
 /// another ratio.
 fn ratio(ours: &Row, over: &str) -> String {
-    let run = match ours.text("run") {
-        "" => String::new(),
-        run => format!("{run}_"),
-    };
-    let (workload, variant) = (ours.text("workload"), ours.text("variant"));
     let whole = |name| ours.get(name).and_then(Value::as_u64);
-    let bytes = whole("value_bytes").unwrap_or(0);
-    let data = whole("data_bytes").map(|bytes| format!("_of_{}mb", bytes / 1_000_000));
-    let more = whole("threads").filter(|threads| *threads > 1);
-    let threads = more.map(|threads| format!("_by_{threads}_threads"));
-    let [data, threads] = [data, threads].map(Option::unwrap_or_default);
-    format!("{run}{workload}_{variant}_{bytes}{data}{threads}_over_{over}")
+    let bytes = whole("value_bytes").unwrap_or(0).to_string();
+    let mut words = ["run", "workload", "variant"]
+        .map(|name| ours.text(name).to_owned())
+        .to_vec();
+    words.push(bytes);
+    words.extend(whole("data_bytes").map(|bytes| format!("of_{}mb", bytes / 1_000_000)));
+    let threads = whole("threads").filter(|threads| *threads > 1);
+    words.extend(threads.map(|threads| format!("by_{threads}_threads")));
+    words.push(format!("over_{over}"));
+    words.retain(|word| !word.is_empty());
+    words.join("_")
 }
 
 /// Whose row it is: a variant, or a peer in its mode.
@@ -128,10 +128,8 @@ pub fn table(report: &Report) -> String {
     let others = rows.iter().filter(|row| row.text("workload") != "put");
     let steps: Vec<Row> = of(&["stalls"]).flat_map(steps).collect();
     let waits: Vec<Row> = rows.iter().flat_map(waits).collect();
-    let device: Option<Speed> = report
-        .about
-        .get("device")
-        .and_then(|device| serde_json::from_value(device.clone()).ok());
+    let device = report.about.get("device").map(Speed::deserialize);
+    let device = device.and_then(Result::ok);
     let mut text = device.as_ref().map(self::device).unwrap_or_default();
     let _ = writeln!(text, "pool: {}\n", report.about.text("settings.pool"));
     for table in [
