@@ -109,30 +109,21 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let is_given_back = members.is_none_or(Members::end);
     drain_all(&lane)?;
     let payload_max = lane.payload_max();
-    let too_large = config.sizes.iter().any(|&bytes| bytes > payload_max);
+    let is_any_larger = config.sizes.iter().any(|&bytes| bytes > payload_max);
+    let larger =
+        format!("sizes above {payload_max} bytes, left out, do not fit into half a segment");
     let notes = [
-        (
-            floor.is_none(),
-            "no floor: there is no second medium of this kind beside the pool",
-        ),
-        (
-            pool.is_emulated(),
-            "the pool is emulated: the speed is that of ordinary memory",
-        ),
-        (
-            too_large,
-            "sizes that do not fit into half a segment were left out",
-        ),
-        (
-            !is_given_back,
-            "the shared lane could not be given back to the pool",
-        ),
-        (
-            !lane.remove(),
-            "the lane could not be removed from the pool: something in it was not drained",
-        ),
+        floor
+            .is_none()
+            .then_some("no floor: there is no second medium of this kind beside it"),
+        pool.is_emulated()
+            .then_some("the pool is emulated: its speed is that of ordinary memory"),
+        is_any_larger.then_some(&*larger),
+        (!is_given_back).then_some("the shared lane could not be given back to the pool"),
+        (!lane.remove())
+            .then_some("the lane could not be removed from the pool: it was not drained"),
     ];
-    let notes = notes.into_iter().filter(|(is_so, _)| *is_so);
+    let notes = notes.into_iter().flatten().map(str::to_owned);
     let about = json!({
         "medium": pool.describe(),
         "survives": pool.durability().to_string(),
@@ -143,7 +134,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     });
     Ok(Report {
         rows: rows?,
-        notes: notes.map(|(_, note)| note.to_owned()).collect(),
+        notes: notes.collect(),
         ..Report::new("pool", about)
     })
 }
