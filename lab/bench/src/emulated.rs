@@ -1,62 +1,24 @@
 //! Emulated devices: what a program sees of one, beside what its profile says (P5's Fig. 3 and 4 for the memory behind a fabric).
 //!
-//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequentially and at random, and logs each
-//! call's latency. The figure is the median: what the machine does to single calls is not the device's.
+//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequentially and at random. The
+//! figure is the median of the calls' latencies: what the machine does to single calls is not the device's.
 
 use crate::{
     BenchError,
     place::on_device,
     processes::{find_program, output, said_by},
-    report::{
-        self, Field, Report, Row,
-        Shown::{Figure, Text, Whole},
-    },
-    rounds::median,
-    scratch::{ScratchDir, memory_dir, sync_file_system},
+    report::{self, Report, Row},
+    scratch::{ScratchDir, sync_file_system},
 };
 use forebay_device::Profile;
 use forebay_measure::server::option;
-use serde_json::json;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use serde_json::{Value, json};
+use std::{fs, path::Path, process::Command};
 
 /// Sizes of requests that are measured, as in the paper.
 const SIZES: [usize; 2] = [4 << 10, 1 << 20];
 /// Seconds after which a kind is over, whatever the number of calls.
 const SECONDS_MAX: u32 = 2;
-
-/// What is measured.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The `forebay` program; the laboratory's lies beside it.
-    pub program: PathBuf,
-    /// Names of profiles, or paths of TOML files.
-    pub profiles: Vec<String>,
-    /// Where the directories on the devices are made: on something faster than they.
-    pub dir: PathBuf,
-    /// Calls of each kind, at most; and less of what takes long.
-    pub calls: usize,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-}
-
-impl Config {
-    /// All devices, in memory; `quick` shows that it runs, with medians of a few calls.
-    #[must_use]
-    pub fn usual(program: &Path, quick: bool) -> Self {
-        let (calls, file_mib) = if quick { (9, 16) } else { (400, 64) };
-        Self {
-            program: program.to_owned(),
-            profiles: Profile::NAMES.map(str::to_owned).to_vec(),
-            dir: memory_dir(),
-            calls,
-            file_bytes: file_mib << 20,
-        }
-    }
-}
 
 /// Kinds of requests: fio's name, and ours.
 const KINDS: [(&str, &str); 4] = [
@@ -73,18 +35,29 @@ fn requests() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
         .flat_map(|(rw, name)| SIZES.map(|bytes| (rw, name, bytes)))
 }
 
-/// Measures one device after the other, saying which to `progress`.
+/// Measures the devices of these profiles (names, or paths of TOML files) one after the other, saying which to `progress`. Their directories are made
+/// in `dir`, which is on something faster than they. `is_quick` shows that it runs, with medians of a few calls.
 ///
 /// # Errors
 /// [`BenchError::Config`] for a profile that is none; [`BenchError::Missing`] without fio; I/O errors; [`BenchError::Child`].
-pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchError> {
+pub fn run(
+    forebay: &Path,
+    names: &[String],
+    dir: &Path,
+    is_quick: bool,
+    progress: &dyn Fn(&str),
+) -> Result<Report, BenchError> {
     let named = |name: &String| Profile::named(name).map_err(|e| BenchError::Config(e.to_string()));
     // All of them before the first is measured.
-    let profiles: Result<Vec<_>, _> = config.profiles.iter().map(named).collect();
+    let profiles: Result<Vec<_>, _> = names.iter().map(named).collect();
     let mut rows = Vec::new();
-    for (name, profile) in config.profiles.iter().zip(profiles?) {
+    for (name, profile) in names.iter().zip(profiles?) {
         progress(&profile.name);
-        rows.extend(of_device(config, name, &profile)?);
+        let scratch = ScratchDir::new_in(dir)?;
+        let device = scratch.path().join("device");
+        let file_mib = if is_quick { 16 } else { 64 };
+        let fio = fio(forebay, &device, name, file_mib << 20)?;
+        rows.extend(of_device(fio, &profile, if is_quick { 9 } else { 400 })?);
     }
     Ok(Report {
         rows,
@@ -92,42 +65,45 @@ pub fn run(config: &Config, progress: &dyn Fn(&str)) -> Result<Report, BenchErro
     })
 }
 
-/// Every kind of request to one device, by one fio that does them one after the other.
-fn of_device(config: &Config, name: &str, profile: &Profile) -> Result<Vec<Row>, BenchError> {
-    let scratch = ScratchDir::new_in(&config.dir)?;
-    let device = scratch.path().join("device");
-    let log = scratch.path().join("log");
-    let mut fio = fio(&config.program, &device, name, config.file_bytes)?;
-    fio.arg(option("--write_lat_log=", &log))
-        .arg(format!("--runtime={SECONDS_MAX}"));
+/// Every kind of request to one device, by one fio that does so many of each, or less of what takes long, one after the other.
+fn of_device(mut fio: Command, profile: &Profile, calls: usize) -> Result<Vec<Row>, BenchError> {
+    fio.arg(format!("--runtime={SECONDS_MAX}"));
     for (rw, _, bytes) in requests() {
         fio.args(["--name=requests", "--stonewall"])
             .arg(format!("--rw={rw}"))
             .arg(format!("--bs={bytes}"))
-            .arg(format!("--io_size={}", config.calls * bytes));
+            .arg(format!("--io_size={}", calls * bytes));
     }
-    said_by("fio", output(&mut fio)?)?;
-    let rows = requests().zip(1..).map(|((_, name, bytes), job)| {
-        let path = scratch.path().join(format!("log_lat.{job}.log"));
-        let text = fs::read_to_string(&path).map_err(BenchError::io("reading", &path))?;
-        Ok(row(profile, name, bytes, &latencies_us(&text)))
-    });
-    rows.collect()
+    let report = reported(&mut fio)?;
+    let row = |(job, (_, name, bytes))| row(profile, name, bytes, &report["jobs"][job]);
+    Ok(requests().enumerate().map(row).collect())
 }
 
-fn row(profile: &Profile, name: &str, bytes: usize, measured: &[f64]) -> Row {
+/// What fio reports.
+pub(crate) fn reported(fio: &mut Command) -> Result<Value, BenchError> {
+    let said = said_by("fio", output(fio)?)?;
+    let json = said.find('{').map_or("", |at| &said[at..]);
+    serde_json::from_str(json)
+        .map_err(|e| BenchError::Child(format!("(fio) reported what cannot be read: {e}: {said}")))
+}
+
+fn row(profile: &Profile, name: &str, bytes: usize, job: &Value) -> Row {
     let (sequential, write) = (name.starts_with("sequential"), name.ends_with("write"));
-    let cost = if write { &profile.write } else { &profile.read };
+    let (cost, done) = match write {
+        true => (&profile.write, &job["write"]),
+        false => (&profile.read, &job["read"]),
+    };
     let (fixed, transfer) = cost.of(bytes as u64, sequential);
     let profile_us = (fixed + transfer) as f64 / 1e3;
-    let measured_us = median(measured);
+    let measured_us = done["clat_ns"]["percentile"]["50.000000"].as_f64();
+    let measured_us = measured_us.unwrap_or(f64::NAN) / 1e3;
     Row::of(json!({
         "profile": profile.name,
         "kind": name,
         "bytes": bytes,
         "sequential": sequential,
         "write": write,
-        "calls": measured.len(),
+        "calls": done["total_ios"],
         "profile_us": profile_us,
         "measured_us": measured_us,
         "deviation_percent": (measured_us / profile_us - 1.0) * 100.0,
@@ -136,29 +112,10 @@ fn row(profile: &Profile, name: &str, bytes: usize, measured: &[f64]) -> Row {
     }))
 }
 
-/// fio's log: a line a call, `milliseconds since the start, nanoseconds, …`.
-fn latencies_us(log: &str) -> Vec<f64> {
-    let ns = log
-        .lines()
-        .filter_map(|line| line.split(", ").nth(1)?.parse::<f64>().ok());
-    ns.map(|ns| ns / 1e3).collect()
-}
-
-const COLUMNS: [Field; 8] = [
-    ("device", "profile", Text),
-    ("request", "kind", Text),
-    ("bytes", "bytes", Whole),
-    ("profile µs", "profile_us", Figure),
-    ("measured µs", "measured_us", Figure),
-    ("deviation %", "deviation_percent", Figure),
-    ("profile MB/s", "profile_mb_s", Figure),
-    ("measured MB/s", "measured_mb_s", Figure),
-];
-
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    report::table(&COLUMNS, &report.rows).render()
+    report::table("device", &report.rows).render()
 }
 
 /// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a call at a time. Which calls is to be added.
@@ -192,18 +149,4 @@ pub(crate) fn fio(
         .arg(format!("--size={file_bytes}"))
         .arg(option("--filename=", &file));
     Ok(command)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn latencies_are_the_second_column_of_the_log() {
-        assert_eq!(
-            latencies_us("0, 11500, 0, 4096, 0\n3, 9600, 0, 4096, 4096\n"),
-            [11.5, 9.6]
-        );
-        assert_eq!(latencies_us("fio: no such option\n"), [0.0; 0]);
-    }
 }

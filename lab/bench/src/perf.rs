@@ -41,33 +41,25 @@ impl Sampler {
     pub fn start(pid: u32, dir: &Path) -> Result<Self, String> {
         let program =
             find_program("perf").ok_or("perf is not installed: apt-get install linux-perf")?;
-        let samples = dir.join("perf.data");
-        let said = dir.join("perf.out");
-        let output =
-            fs::File::create(&said).map_err(|e| format!("creating {}: {e}", said.display()))?;
-        let mut perf = Process::spawn(
-            Command::new(&program)
-                .args(["record", "-F", HERTZ, "-g", "-o"])
-                .arg(&samples)
-                .args(["-p", &pid.to_string()])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(output),
-        )
-        .map_err(|e| e.to_string())?;
+        let (samples, said) = (dir.join("perf.data"), dir.join("perf.out"));
+        let output = fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
+        let mut command = Command::new(&program);
+        command
+            .args(["record", "-F", HERTZ, "-g", "-o"])
+            .arg(&samples)
+            .args(["-p", &pid.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(output);
+        let mut perf = Process::spawn(&mut command).map_err(|e| e.to_string())?;
         // It samples once its file has a header.
         let until = Instant::now() + PATIENCE;
         while fs::metadata(&samples).map_or(0, |meta| meta.len()) == 0 {
             if perf.ended().is_some() || Instant::now() > until {
                 let said = fs::read_to_string(&said).unwrap_or_default();
-                let why = said
-                    .lines()
-                    .find(|line| !line.trim().is_empty())
-                    .unwrap_or("no reason")
-                    .to_owned();
+                let why = said.trim().lines().next().unwrap_or("no reason");
                 return Err(format!(
-                    "perf is not permitted ({}); see kernel.perf_event_paranoid",
-                    why.trim()
+                    "perf is not permitted ({why}); see kernel.perf_event_paranoid"
                 ));
             }
             thread::sleep(Duration::from_millis(5));
@@ -99,24 +91,24 @@ impl Sampler {
 
 /// The share of stacks with one of [`SYNCS`] in them. A stack is some lines `ADDRESS SYMBOL`, and an empty line.
 fn share(script: &str) -> Result<f64, String> {
-    let (mut stacks, mut inside, mut symbols) = (0_u64, 0_u64, false);
-    for stack in script
-        .split("\n\n")
-        .filter(|stack| !stack.trim().is_empty())
-    {
-        stacks += 1;
-        symbols |= stack.contains("entry_SYSCALL_64")
-            || stack.contains("_sys_")
-            || stack.contains("el0_svc");
-        inside += u64::from(SYNCS.iter().any(|function| stack.contains(function)));
-    }
-    if stacks == 0 {
+    const KERNEL: [&str; 3] = ["entry_SYSCALL_64", "_sys_", "el0_svc"];
+    let stacks = || {
+        script
+            .split("\n\n")
+            .filter(|stack| !stack.trim().is_empty())
+    };
+    let with = |names: &[&str]| {
+        let has = |stack: &&str| names.iter().any(|name| stack.contains(name));
+        stacks().filter(has).count()
+    };
+    let all = stacks().count();
+    if all == 0 {
         return Err("perf took no samples".to_owned());
     }
-    if !symbols {
+    if with(&KERNEL) == 0 {
         return Err("perf sees no kernel functions here; see kernel.perf_event_paranoid and kernel.kptr_restrict".to_owned());
     }
-    Ok(inside as f64 / stacks as f64)
+    Ok(with(&SYNCS) as f64 / all as f64)
 }
 
 #[cfg(test)]

@@ -10,11 +10,7 @@
 use crate::{
     BenchError,
     histogram::Latencies,
-    report::{
-        self, Field, Report, Row,
-        Shown::{self, Figure, Text},
-        notes,
-    },
+    report::{self, Report, Row, notes},
     rounds::{median, take_turns},
     scratch::{self, PoolSource, ScratchMedia},
 };
@@ -25,7 +21,7 @@ use members::Members;
 pub use members::serve;
 use serde_json::json;
 use slices::{Slice, appended, copies, timed};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use uuid::Uuid;
 
 mod members;
@@ -46,8 +42,8 @@ pub struct Config {
     pub threads: Vec<usize>,
     /// Numbers of processes on a shared lane; not with a profile.
     pub processes: Vec<usize>,
-    /// The command line that starts one, which gets one more argument and calls [`serve`] with it.
-    pub member: Vec<String>,
+    /// `forebay-lab`, as which they are started; it calls [`serve`].
+    pub program: PathBuf,
     /// Rounds.
     pub rounds: usize,
     /// Seconds of one slice: one size, one number of threads, appends or floor.
@@ -55,17 +51,6 @@ pub struct Config {
 }
 
 impl Config {
-    fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
-        if self.rounds == 0 || self.slice_seconds <= 0.0 || self.threads.contains(&0) {
-            return bad("at least one round, one thread and some time are needed");
-        }
-        if self.processes.contains(&0) || !self.processes.is_empty() && self.profile.is_some() {
-            return bad("processes are measured at the pool's own speed, and at least one");
-        }
-        Ok(())
-    }
-
     /// The rows, size by size, as far as the sizes fit.
     fn cases(&self, payload_max: usize) -> Vec<Case> {
         let mut cases = Vec::new();
@@ -93,7 +78,6 @@ const BUFFERS: u16 = 3;
 /// # Errors
 /// Those of the pool.
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
-    config.check()?;
     let lanes = 1 + u64::from(!config.processes.is_empty());
     let scratch = scratch::pool(
         &config.pool,
@@ -115,7 +99,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     drop(recovered);
     let cases = config.cases(lane.payload_max());
     let mut members = match config.processes.iter().max() {
-        Some(&count) => Some(Members::start(pool, &config.member, count)?),
+        Some(&count) => Some(Members::start(pool, &config.program, count)?),
         None => None,
     };
     let rows = with_drain(&lane, || {
@@ -125,21 +109,21 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let is_given_back = members.is_none_or(Members::end);
     drain_all(&lane)?;
     let payload_max = lane.payload_max();
+    let is_any_larger = config.sizes.iter().any(|&bytes| bytes > payload_max);
+    let larger =
+        format!("sizes above {payload_max} bytes, left out, do not fit into half a segment");
     let notes = [
-        floor.is_none().then(|| {
-            "no floor: there is no second medium of this kind beside the pool".to_owned()
-        }),
+        floor
+            .is_none()
+            .then_some("no floor: there is no second medium of this kind beside it"),
         pool.is_emulated()
-            .then(|| "the pool is emulated: the speed is that of ordinary memory".to_owned()),
-        config.sizes.iter().any(|&bytes| bytes > payload_max).then(|| {
-            format!("sizes above {payload_max} bytes do not fit into half a segment and were left out")
-        }),
-        (!is_given_back)
-            .then(|| "the shared lane could not be given back to the pool".to_owned()),
-        (!lane.remove()).then(|| {
-            "the lane could not be removed from the pool: something in it was not drained".to_owned()
-        }),
+            .then_some("the pool is emulated: its speed is that of ordinary memory"),
+        is_any_larger.then_some(&*larger),
+        (!is_given_back).then_some("the shared lane could not be given back to the pool"),
+        (!lane.remove())
+            .then_some("the lane could not be removed from the pool: it was not drained"),
     ];
+    let notes = notes.into_iter().flatten().map(str::to_owned);
     let about = json!({
         "medium": pool.describe(),
         "survives": pool.durability().to_string(),
@@ -150,7 +134,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     });
     Ok(Report {
         rows: rows?,
-        notes: notes.into_iter().flatten().collect(),
+        notes: notes.collect(),
         ..Report::new("pool", about)
     })
 }
@@ -196,7 +180,7 @@ fn measure(
         let (append, latencies) = match (members.as_mut(), case.processes) {
             (Some(members), Some(processes)) => {
                 let append = members.appended(*case, processes, slice)?;
-                (append, Latencies::new())
+                (append, Latencies::default())
             }
             _ => (
                 appended(*case, lane, slice)?,
@@ -211,15 +195,12 @@ fn measure(
     })?;
     let measured = cases.iter().zip(rounds);
     let mut rows: Vec<Row> = measured.map(|(case, rounds)| row(*case, &rounds)).collect();
-    // What one thread appends, of the same size and on a lane of the same kind.
-    let alone = |case: &Case| {
+    let rates: Vec<_> = rows.iter().map(|row| row.number("append_mb_s")).collect();
+    for (case, row) in cases.iter().zip(&mut rows) {
+        // What one thread appends, of the same size and on a lane of the same kind.
         let cell = |of: &Case| (of.bytes, of.processes.is_some());
-        let is_it = |(one, _): &(&Case, &Row)| one.writers == 1 && cell(one) == cell(case);
-        let (_, row) = cases.iter().zip(&rows).find(is_it)?;
-        row.number("append_mb_s")
-    };
-    let alone: Vec<Option<f64>> = cases.iter().map(alone).collect();
-    for (row, alone) in rows.iter_mut().zip(alone) {
+        let is_it = |one: &Case| one.writers == 1 && cell(one) == cell(case);
+        let alone = cases.iter().position(is_it).and_then(|at| rates[at]);
         let of_one = row.number("append_mb_s").zip(alone);
         row.add(json!({"of_one_thread": of_one.map(|(all, one)| all / one)}));
     }
@@ -240,7 +221,7 @@ fn row(case: Case, rounds: &[Round]) -> Row {
     let floor_ns: Vec<f64> = floors.map(Slice::ns).collect();
     let ratios = append_ns.iter().zip(&floor_ns);
     let ratios: Vec<f64> = ratios.map(|(append, floor)| append / floor).collect();
-    let mut latencies = Latencies::new();
+    let mut latencies = Latencies::default();
     for round in rounds {
         latencies.merge(&round.latencies);
     }
@@ -258,23 +239,10 @@ fn row(case: Case, rounds: &[Round]) -> Row {
         .of_rounds("append_ns", &append_ns)
 }
 
-const COLUMNS: [Field; 10] = [
-    ("bytes", "bytes", Text),
-    ("threads", "who", Text),
-    ("append ns", "append_ns", Figure),
-    ("min-max", "append_ns_span", Shown::Span),
-    ("floor ns", "floor_ns", Figure),
-    ("min-max", "floor_ns_span", Shown::Span),
-    ("append/floor", "ratio", Figure),
-    ("append MB/s", "append_mb_s", Figure),
-    ("x 1 thread", "of_one_thread", Figure),
-    ("p99.9 µs", "append_p999_us", Figure),
-];
-
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let about = |name| report.about.shown(name, Text);
+    let about = |name| report.about.shown(name);
     let segment_bytes = report.about.number("segment_bytes").unwrap_or(0.0);
     format!(
         "{}: {}\ncopies by {}, other lines by {}; segments of {} MiB; medians of {} rounds\n\n{}{}",
@@ -284,44 +252,7 @@ pub fn table(report: &Report) -> String {
         about("instructions.1"),
         segment_bytes / f64::from(1 << 20),
         about("rounds"),
-        report::table(&COLUMNS, &report.rows).render(),
+        report::table("pool", &report.rows).render(),
         notes(&report.notes)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_users_pool_is_left_as_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("users.pool");
-        let options = forebay_pool::PoolOptions::new()
-            .size(8 << 20)
-            .segment_size(1 << 20)
-            .emulated(true);
-        let free = options.create(&path).unwrap().segments_free();
-        let config = Config {
-            pool: PoolSource::At(path.clone()),
-            sizes: vec![64, 1 << 20],
-            threads: vec![1, 2],
-            rounds: 1,
-            slice_seconds: 0.005,
-            profile: None,
-            segment_bytes: 0,
-            processes: Vec::new(),
-            member: Vec::new(),
-        };
-        let report = run(&config, &|_| {}).unwrap();
-        assert_eq!(
-            report.rows.len(),
-            2,
-            "a size above half a segment is left out"
-        );
-        let pool = forebay_pool::PoolOptions::new().open(&path).unwrap();
-        assert!(pool.lanes().is_empty());
-        assert_eq!(pool.segments_free(), free);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
 }

@@ -1,8 +1,10 @@
 //! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and tables of them for people.
 //!
-//! What a field means is in docs/benchmarks.md. A table is data: for each column its head, the field, and how that is written ([`Field`]).
+//! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column its head and the field.
 
-pub use forebay_measure::table::{Column, Table, disk as device, figure, grouped, notes, object};
+pub use forebay_measure::table::{
+    Column, Table, disk as device, figure, grouped, min_max, notes, object,
+};
 
 use crate::{
     histogram::Percentiles,
@@ -10,9 +12,10 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// A whole run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Which benchmark.
     pub bench: String,
@@ -36,15 +39,13 @@ impl Report {
         Self {
             bench: bench.to_owned(),
             about: Row::of(about),
-            rows: Vec::new(),
-            peers: Vec::new(),
-            notes: Vec::new(),
+            ..Self::default()
         }
     }
 }
 
 /// Figures and words by their names. What was not, or cannot be, measured is `null`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -115,16 +116,31 @@ impl Row {
         }
     }
 
-    /// A field as people read it.
+    /// A field as people read it: a share (`…_share`) in percent, a span from its smallest to its largest; a dash for none.
     #[must_use]
-    pub fn shown(&self, name: &str, shown: Shown) -> String {
-        shown.show(self.get(name).unwrap_or(&Value::Null))
+    pub fn shown(&self, name: &str) -> String {
+        match self.get(name).unwrap_or(&Value::Null) {
+            Value::String(text) => text.clone(),
+            span @ Value::Object(_) => min_max(Span::deserialize(span).ok()),
+            value => match (value.as_i64(), value.as_f64()) {
+                (Some(whole), _) => grouped(whole),
+                (_, Some(share)) if name.ends_with("_share") => format!("{:.1} %", share * 100.0),
+                (_, number) => figure(number),
+            },
+        }
     }
 
     /// A figure.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<f64> {
         self.get(name)?.as_f64()
+    }
+
+    /// A list of figures; none is empty.
+    #[must_use]
+    pub fn list(&self, name: &str) -> Vec<f64> {
+        let list = self.get(name).map(Vec::deserialize);
+        list.and_then(Result::ok).unwrap_or_default()
     }
 
     /// A word; none is empty.
@@ -151,89 +167,22 @@ pub(crate) fn latency(percentiles: Percentiles) -> Value {
     serde_json::to_value(percentiles).unwrap_or_default()
 }
 
-/// How a field is written in a table. A dash for none.
-#[derive(Clone, Copy, Debug)]
-pub enum Shown {
-    /// As it is.
-    Text,
-    /// With about three digits.
-    Figure,
-    /// In groups of three digits.
-    Whole,
-    /// In percent, of a share.
-    Percent,
-    /// In millions.
-    Mega,
-    /// From the smallest to the largest.
-    Span,
-}
+/// The columns of every table: head and field.
+static TABLES: LazyLock<BTreeMap<String, Vec<[String; 2]>>> = LazyLock::new(|| {
+    // The file is a part of this program.
+    let tables = toml::from_str(include_str!("tables.toml"));
+    tables.unwrap_or_else(|e| unreachable!("tables.toml: {e}"))
+});
 
-/// A column of a table: its head, the field, and how that is written.
-pub type Field = (&'static str, &'static str, Shown);
-
-impl Shown {
-    fn show(self, value: &Value) -> String {
-        let number = value.as_f64();
-        match self {
-            Self::Text => match value {
-                Value::Null => String::new(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            },
-            Self::Figure => figure(number),
-            Self::Whole => figure_or_dash(number, |number| grouped(number as i64)),
-            Self::Percent => figure_or_dash(number, |share| format!("{:.1} %", share * 100.0)),
-            Self::Mega => figure(number.map(|number| number / 1e6)),
-            Self::Span => {
-                let span = Span::deserialize(value).ok();
-                forebay_measure::table::min_max(span)
-            }
-        }
-    }
-}
-
-fn figure_or_dash(number: Option<f64>, shown: impl Fn(f64) -> String) -> String {
-    number.map_or_else(|| "-".to_owned(), shown)
-}
-
-/// The table of `rows` with these columns.
-pub fn table<'a>(columns: &[Field], rows: impl IntoIterator<Item = &'a Row>) -> Table {
-    let heads: Vec<&str> = columns.iter().map(|(head, ..)| *head).collect();
+/// The table of `rows` that is called so.
+pub fn table<'a>(name: &str, rows: impl IntoIterator<Item = &'a Row>) -> Table {
+    let Some(columns) = TABLES.get(name) else {
+        unreachable!("tables.toml has no {name}")
+    };
+    let heads: Vec<&String> = columns.iter().map(|[head, _]| head).collect();
     let mut table = Table::new(&heads);
     for row in rows {
-        let cell = |(_, field, shown): &Field| row.shown(field, *shown);
-        table.row(columns.iter().map(cell).collect());
+        table.row(columns.iter().map(|[_, field]| row.shown(field)).collect());
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_is_its_median_round_with_the_span_of_all() {
-        let rounds = [3.0, 1.0, 2.0].map(|rate| Row::of(json!({"rate": rate, "who": "us"})));
-        let row = Row::median_round(rounds.to_vec(), "rate").unwrap();
-        assert_eq!((row.number("rate"), row.text("who")), (Some(2.0), "us"));
-        assert_eq!(row.number("rate_span.max"), Some(3.0));
-        assert_eq!(row.in_rounds("rate"), [3.0, 1.0, 2.0]);
-        assert!(Row::median_round(Vec::new(), "rate").is_none());
-    }
-
-    #[test]
-    fn a_table_shows_the_fields_that_its_columns_name() {
-        use Shown::{Percent, Text, Whole};
-        let columns = [
-            ("who", "who", Text),
-            ("ops", "ops", Whole),
-            ("%", "s.in", Percent),
-        ];
-        let rows = [
-            Row::of(json!({"who": "us", "ops": 12345, "s": {"in": 0.5}})),
-            Row::of(json!({"who": "them"})),
-        ];
-        let text = "who      ops       %\nus    12,345  50.0 %\nthem       -       -\n";
-        assert_eq!(table(&columns, &rows).render(), text);
-    }
 }

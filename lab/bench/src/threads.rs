@@ -2,9 +2,12 @@
 
 pub(crate) use forebay_measure::threads::beside;
 
-use crate::{BenchError, histogram::Latencies};
+use crate::{BenchError, clock::lap_ns, histogram::Latencies};
 use forebay_measure::threads::join;
-use std::thread;
+use std::{
+    hint, thread,
+    time::{Duration, Instant},
+};
 
 /// Does `work` in so many threads, each of which gets its number; what they give.
 pub(crate) fn in_threads<T: Send>(
@@ -31,10 +34,31 @@ pub(crate) fn share_out(
     // The first threads do what does not divide.
     let share = |thread| ops / all + u64::from(thread < ops % all);
     let outcomes = in_threads(threads, |thread| work(thread, share(thread)))?;
-    let (mut count, mut latencies) = (0, Latencies::new());
+    let (mut count, mut latencies) = (0, Latencies::default());
     for (theirs, their_latencies) in outcomes {
         count += theirs;
         latencies.merge(&their_latencies);
     }
     Ok((count, latencies))
+}
+
+/// Has so many threads compute for `each` again and again, as long as they are to `go_on`, and neither wait nor share anything. How long each turn
+/// took: longer than that only if the thread had no processor.
+pub(crate) fn keep_busy(
+    threads: usize,
+    each: Duration,
+    go_on: impl Fn(Instant) -> bool + Sync,
+) -> Result<Latencies, BenchError> {
+    let (_, took) = share_out(threads, 0, |_, _| {
+        let (mut took, mut last) = (Latencies::default(), Instant::now());
+        while go_on(last) {
+            let begun = last;
+            while begun.elapsed() < each {
+                hint::spin_loop();
+            }
+            took.record(lap_ns(&mut last));
+        }
+        Ok((0, took))
+    })?;
+    Ok(took)
 }

@@ -137,3 +137,14 @@ fn tpcc_deals_its_deck_and_keeps_its_consistency_conditions() {
     database.check();
     database.spoiled("UPDATE warehouse SET w_ytd = w_ytd + 1 LIMIT 1");
 }
+
+#[test]
+fn what_a_report_says_is_not_as_wanted_is_named() {
+    let report = r#"{"threads":1,"seconds":2.0,"operations_per_s":3.5,"tpmC":90.5,"retried":0,"payment_share_ok":true,
+        "delivery_90_%_in_time":false,"operations":[{"operation":"new_order","count":3,"per_s":1.5,"p99_us":7.5}]}"#;
+    let measured: Measured = serde_json::from_str(report).unwrap();
+    assert_eq!(measured.failed(), ["delivery 90 % in time"]);
+    assert_eq!(measured.tpmc, Some(90.5));
+    assert_eq!(measured.operation("new_order").unwrap().count, 3);
+    assert!(measured.operation("payment").is_none());
+}

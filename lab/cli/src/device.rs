@@ -2,8 +2,9 @@
 
 use crate::progress::Progress;
 use clap::Args;
-use forebay_bench::emulated;
+use forebay_bench::{emulated, scratch::memory_dir};
 use forebay_cli::{failure::Failure, output};
+use forebay_device::Profile;
 use std::path::PathBuf;
 
 /// Measure emulated devices (forebay-lab run --device) beside their profiles
@@ -35,13 +36,14 @@ pub struct Device {
 
 impl Device {
     pub fn run(self) -> Result<(), Failure> {
-        let mut config = emulated::Config::usual(&crate::forebay()?, self.quick);
-        if !self.profile.is_empty() {
-            config.profiles = self.profile;
+        let (forebay, mut profiles) = (crate::forebay()?, self.profile);
+        if profiles.is_empty() {
+            profiles = Profile::NAMES.map(str::to_owned).to_vec();
         }
-        config.dir = self.dir.unwrap_or(config.dir);
+        let dir = self.dir.unwrap_or_else(memory_dir);
         let progress = Progress::new();
-        let measured = emulated::run(&config, &|name| progress.note(name))?;
+        let note = |name: &str| progress.note(name);
+        let measured = emulated::run(&forebay, &profiles, &dir, self.quick, &note)?;
         drop(progress);
         output::report(self.json, &measured, emulated::table)
     }

@@ -1,5 +1,6 @@
 //! `forebay-lab fam`.
 
+use crate::positive;
 use clap::Args;
 use forebay_bench::fam::{self, Config, Policy};
 use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
                   random order with a sync, and got in order and in random order, with the device behind a processor's cache that is off \
                   (uc), writes through (wt), or combines writes (wc). Two stores: forebay's with its value log resident in the memory, \
                   and LevelDB with its directory on the device, emulated by forebay-lab run --device. Medians of rounds in which all take \
-                  turns, with the fastest and slowest, and how far wt and wc are below uc, beside the paper's figures.\n\n\
+                  turns, with the fastest and slowest, and how far wt and wc are below uc.\n\n\
                   The memory is emulated: ordinary memory, as slow as the paper's device (docs/devices-memory.md).",
     after_long_help = "Examples:\n  \
         forebay-lab fam\n  \
@@ -31,10 +32,10 @@ pub struct Fam {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "16,32,64,128,256,512,1k,2k,4k,8k,16k")]
     sizes: Vec<u64>,
     /// Pairs [default: 10000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<u64>)]
     pairs: Option<u64>,
     /// Rounds [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
     /// Where the directories are made, in one that is removed again [default: the one for temporary files, if that is on a disk]
     #[arg(long, value_name = "DIR")]

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use forebay_bench::{pool_bench, wisckey};
-use forebay_cli::{failure::Failure, measuring::own_program};
+use forebay_cli::failure::Failure;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -26,13 +26,4 @@ impl Command {
         }
         Ok(())
     }
-}
-
-/// The command line that starts one of them.
-pub fn command(name: &str) -> Result<Vec<String>, Failure> {
-    let program = own_program()?;
-    let program = program
-        .to_str()
-        .ok_or_else(|| Failure::Failed("the path of this program is not UTF-8".to_owned()))?;
-    Ok([program, "internal", name].map(str::to_owned).to_vec())
 }

@@ -25,7 +25,7 @@ use forebay_cli::{
     measuring::{clean_up_on_signals, own_program},
 };
 use forebay_device::memory::Profile;
-use std::{path::PathBuf, process::ExitCode};
+use std::{fmt::Display, path::PathBuf, process::ExitCode, str::FromStr};
 
 /// Measure Forebay beside its peers, and the papers' tables again
 #[derive(Parser)]
@@ -115,6 +115,15 @@ fn profile(name: &str) -> Result<Profile, String> {
         let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name).collect();
         format!("there is no such device; there are {}", names.join(", "))
     })
+}
+
+/// A number of what has to be there.
+fn positive<N: FromStr<Err: Display> + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
+    let number: N = text.parse().map_err(|e: N::Err| e.to_string())?;
+    let is_positive = number > N::from(0);
+    is_positive
+        .then_some(number)
+        .ok_or_else(|| "must be more than 0".to_owned())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `forebay-lab pool`.
 
-use crate::{Slowed, internal, progress::Progress};
+use crate::{Slowed, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::pool_bench;
-use forebay_cli::{failure::Failure, output, size};
+use forebay_cli::{failure::Failure, measuring::own_program, output, size};
 use std::path::PathBuf;
 
 /// Measure appends to the pool beside a bare copy and fence
@@ -33,20 +33,21 @@ pub struct Pool {
         long,
         value_name = "N,…",
         value_delimiter = ',',
+        value_parser = positive::<usize>,
         default_value = "1,2,4,8,16"
     )]
     threads: Vec<usize>,
     /// Numbers of processes on a shared lane, to be measured as well, beside as many threads of one process on it
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positive::<usize>, conflicts_with = "profile")]
     processes: Vec<usize>,
     /// Bytes of a segment of the emulated pool
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "64MiB", conflicts_with = "pool")]
     segment_size: u64,
     /// Rounds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
     /// Seconds of each size and number of threads in a round [default: 0.2]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = positive::<f64>)]
     seconds: Option<f64>,
     /// Toy size: shows that it runs, not how fast
     #[arg(long)]
@@ -70,7 +71,7 @@ impl Pool {
                 .collect(),
             threads: self.threads,
             processes: self.processes,
-            member: internal::command("append")?,
+            program: own_program()?,
             rounds: self.rounds.unwrap_or(rounds),
             slice_seconds: self.seconds.unwrap_or(slice_seconds),
         };

@@ -1,13 +1,17 @@
 //! `forebay-lab wisckey`.
 
-use crate::{Slowed, internal, progress::Progress};
+use crate::{Slowed, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
     peers::Peer,
     wisckey::{self, Config, Limit, Workload},
 };
-use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
+use forebay_cli::{
+    failure::Failure,
+    measuring::{default_dir, own_program},
+    output, size,
+};
 use forebay_store::Variant;
 use std::path::PathBuf;
 
@@ -52,13 +56,13 @@ pub struct Wisckey {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "4k")]
     value_size: Vec<u64>,
     /// Writing threads; several numbers give rows for each (Puts)
-    #[arg(long, value_name = "T,…", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "T,…", value_delimiter = ',', value_parser = positive::<usize>, default_value = "1")]
     threads: Vec<usize>,
     /// Stop a row after so many seconds
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = positive::<f64>)]
     seconds: Option<f64>,
     /// Stop a row after so many operations [default: 262144 unless --seconds is given]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<u64>)]
     ops: Option<u64>,
     /// Bytes of one buffer
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB")]
@@ -70,7 +74,7 @@ pub struct Wisckey {
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "128MiB")]
     cache: u64,
     /// Rounds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
     /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob, leveldb, lmdb, fjall, redb (Puts)
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL_PEERS)]
@@ -153,7 +157,7 @@ impl Wisckey {
             } else {
                 Effort::FULL
             },
-            child: internal::command("fill")?,
+            program: own_program()?,
             ..Config::default()
         })
     }

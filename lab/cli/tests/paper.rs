@@ -261,7 +261,7 @@ fn p3_is_complete(get: impl Fn(&str) -> Value) {
         let latencies = format!("{panel}_p99");
         assert_on(&get(id), "sata-ssd", &latencies, &logs, &[request]);
         let times = format!("{panel}_cpu");
-        let part = "10 clients, synced: the server's code";
+        let part = "10 clients, synced: server";
         assert_on(&get(id), "sata-ssd", &times, &logs, &[part]);
     }
 }

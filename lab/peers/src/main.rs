@@ -126,7 +126,7 @@ fn run(store: &str, dir: &Path, order: Order) -> Result<String, Failure> {
         _ => return Err("there is no such store; there are fjall and redb".into()),
     };
     let values = Values::new(order.value_bytes);
-    let mut latencies = Latencies::new();
+    let mut latencies = Latencies::default();
     let start = Instant::now();
     let deadline = order
         .seconds_max

@@ -2,7 +2,7 @@
 //! drawing serves light and dark.
 
 use crate::{section::Figures, words};
-use forebay_bench::paper::ChartKind;
+use forebay_bench::paper::catalogue::ChartKind;
 use maud::{Markup, html};
 
 const WIDTH: f64 = 760.0;

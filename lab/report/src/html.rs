@@ -2,10 +2,10 @@
 
 use crate::{
     Results, chart,
+    compare::Verdict,
     section::{Compared, Figures, Section},
     words,
 };
-use forebay_bench::paper::claims::Verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The whole page.

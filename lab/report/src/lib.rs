@@ -1,9 +1,11 @@
 //! The papers' tables with ours beside them: one page in HTML and one in Markdown, from the files of `forebay-lab paper` alone.
 //!
 //! [`read`] gathers the results of a directory; [`html`] and [`markdown`] are the pages. What both say (claims, sentences, tables) is made once,
-//! in `section`; `chart` draws.
+//! in `section`; `claim` is what the papers say, `compare` computes ours in the same manner, `chart` draws.
 
 mod chart;
+mod claim;
+mod compare;
 mod html;
 mod markdown;
 mod section;

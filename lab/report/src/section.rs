@@ -1,12 +1,14 @@
 //! What a page says of an experiment, whatever the page is written in.
 
-use crate::{Results, words};
+use crate::{
+    Results,
+    claim::{Claim, claims},
+    compare::{Estimate, Verdict},
+    words,
+};
 use forebay_bench::{
-    paper::{
-        Experiment, Outcome, Panel, Row, Size,
-        claims::{Claim, Estimate, Form, Verdict},
-    },
-    report::figure,
+    paper::{Experiment, Outcome, Size, catalogue::Panel},
+    report::{Row, figure},
 };
 use std::collections::BTreeSet;
 
@@ -103,16 +105,15 @@ impl<'a> Section<'a> {
             self.outcome
                 .into_iter()
                 .flat_map(|outcome| &outcome.rows)
-                .map(|row| row.place.as_str()),
+                .map(|row| row.text("place")),
         )
     }
 
     /// Every claim, at every place that it was measured at; at none, it says so.
     pub fn compared(&self) -> Vec<Compared> {
-        let claims = self.experiment.claims.iter();
-        claims
-            .flat_map(|claim| self.compared_everywhere(claim))
-            .collect()
+        let claims = claims(self.experiment);
+        let compared = claims.iter().map(|claim| self.compared_everywhere(claim));
+        compared.flatten().collect()
     }
 
     fn compared_everywhere(&self, claim: &Claim) -> Vec<Compared> {
@@ -129,8 +130,8 @@ impl<'a> Section<'a> {
                         "this disk" => claim.what.clone(),
                         place => format!("{}, on {place}", claim.what),
                     },
-                    paper: words::given(claim.paper, claim.form()),
-                    ours: words::ours(ours, claim.form()),
+                    paper: words::given(claim.paper, claim.percent),
+                    ours: words::ours(ours, claim.percent),
                     verdict: Some(verdict),
                     sentence: self.sentence(claim, place, ours, verdict),
                     peers: peers
@@ -145,7 +146,7 @@ impl<'a> Section<'a> {
         if compared.is_empty() {
             compared.push(Compared {
                 what: claim.what.clone(),
-                paper: words::given(claim.paper, claim.form()),
+                paper: words::given(claim.paper, claim.percent),
                 ours: "not measured".to_owned(),
                 verdict: None,
                 sentence: words::sentence(&self.why_not(claim)),
@@ -164,9 +165,13 @@ impl<'a> Section<'a> {
                 self.experiment.id
             );
         };
-        let panel = claim.panel();
-        let rows = outcome.rows.iter().filter(|row| row.panel == panel);
-        match rows.filter_map(|row| row.missing.as_deref()).next() {
+        let cells = claim.ours.cells();
+        let panel = cells.first().map_or("", |cell| cell.panel.as_str());
+        let rows = outcome.rows.iter().filter(|row| row.text("panel") == panel);
+        match rows
+            .map(|row| row.text("missing"))
+            .find(|why| !why.is_empty())
+        {
             Some(why) => format!("{why}."),
             None => "not at this size: the figures that it compares were not asked for.".to_owned(),
         }
@@ -177,11 +182,11 @@ impl<'a> Section<'a> {
         let ours = estimate.value;
         let because = match (place, ours > claim.paper.high) {
             ("this disk", true) => self.filled(&claim.above),
-            ("this disk", false) => self.filled(&claim.below),
+            ("this disk", false) => self.filled(claim.below.as_ref().unwrap_or(&claim.above)),
             _ => format!("The device is emulated: what it costs is what the profile {place} says."),
         };
         let paper = claim.paper;
-        let includes = estimate.min <= paper.high && paper.low <= estimate.max;
+        let includes = estimate.span.min <= paper.high && paper.low <= estimate.span.max;
         let doubt = match includes {
             true => " The span of ours includes the paper's figure.",
             false => "",
@@ -192,11 +197,11 @@ impl<'a> Section<'a> {
         } else {
             paper.high
         };
-        match (verdict, claim.form()) {
+        match (verdict, claim.percent) {
             (Verdict::Same, _) if is_range => "Within the paper's range.".to_owned(),
-            (Verdict::Same, Form::Percent) => "As in the paper.".to_owned(),
-            (Verdict::Same, Form::Times) => "As in the paper, within a quarter.".to_owned(),
-            (_, Form::Percent) => {
+            (Verdict::Same, true) => "As in the paper.".to_owned(),
+            (Verdict::Same, false) => "As in the paper, within a quarter.".to_owned(),
+            (_, true) => {
                 let points = (ours - nearest).abs();
                 let side = if ours > nearest { "above" } else { "below" };
                 format!(
@@ -204,7 +209,7 @@ impl<'a> Section<'a> {
                     words::number(points)
                 )
             }
-            (_, Form::Times) => format!(
+            (_, false) => format!(
                 "{} times the paper's figure.{doubt} {because}",
                 words::number(ours / nearest)
             ),
@@ -263,14 +268,15 @@ impl<'a> Section<'a> {
             let rows: Vec<&Row> = outcome
                 .rows
                 .iter()
-                .filter(|row| row.panel == panel.id && row.place == place && row.value.is_some())
+                .filter(|row| row.text("panel") == panel.id && row.text("place") == place)
+                .filter(|row| row.number("value").is_some())
                 .collect();
             if !rows.is_empty() {
                 all.push(Figures {
                     panel,
                     place,
-                    series: distinct(rows.iter().map(|row| row.series.as_str())),
-                    xs: distinct(rows.iter().map(|row| row.x.as_str())),
+                    series: distinct(rows.iter().map(|row| row.text("series"))),
+                    xs: distinct(rows.iter().map(|row| row.text("x"))),
                     rows,
                 });
             }
@@ -286,17 +292,15 @@ impl<'a> Section<'a> {
         let reasons: BTreeSet<&str> = outcome
             .rows
             .iter()
-            .filter_map(|row| row.missing.as_deref())
+            .map(|row| row.text("missing"))
+            .filter(|why| !why.is_empty())
             .collect();
         reasons
             .into_iter()
             .map(|why| {
-                let rows = outcome
-                    .rows
-                    .iter()
-                    .filter(|row| row.missing.as_deref() == Some(why));
-                let who = distinct(rows.clone().map(|row| row.series.as_str())).join(", ");
-                let place = distinct(rows.map(|row| row.place.as_str()));
+                let rows = outcome.rows.iter().filter(|row| row.text("missing") == why);
+                let who = distinct(rows.clone().map(|row| row.text("series"))).join(", ");
+                let place = distinct(rows.map(|row| row.text("place")));
                 match place.as_slice() {
                     ["this disk"] => format!("{who}: {why}"),
                     places => format!("{who} on {}: {why}", places.join(", ")),
@@ -328,9 +332,10 @@ impl<'a> Figures<'a> {
         let row = self
             .rows
             .iter()
-            .find(|row| row.series == series && row.x == x)?;
-        let value = row.value?;
-        Some((value, row.min.unwrap_or(value), row.max.unwrap_or(value)))
+            .find(|row| row.text("series") == series && row.text("x") == x)?;
+        let value = row.number("value")?;
+        let [min, max] = ["min", "max"].map(|name| row.number(name).unwrap_or(value));
+        Some((value, min, max))
     }
 
     /// The same in words, with its span.

@@ -1,9 +1,7 @@
 //! Figures in words.
 
-use forebay_bench::{
-    paper::claims::{Estimate, Expected, Form},
-    report::figure,
-};
+use crate::{claim::Expected, compare::Estimate};
+use forebay_bench::{report::figure, rounds::Span};
 
 /// A figure of a chart or table: three significant digits, or all of a large number's.
 pub fn number(value: f64) -> String {
@@ -28,19 +26,18 @@ pub fn short(value: f64) -> String {
     }
 }
 
-fn with_unit(number: &str, form: Form) -> String {
-    match form {
-        Form::Times => format!("{number}×"),
-        Form::Percent => format!("{number} %"),
-    }
+/// A ratio, or a share in percent.
+fn with_unit(number: &str, is_percent: bool) -> String {
+    let unit = if is_percent { " %" } else { "×" };
+    format!("{number}{unit}")
 }
 
 /// The paper's figure.
-pub fn given(paper: Expected, form: Form) -> String {
+pub fn given(paper: Expected, is_percent: bool) -> String {
     let Expected { low, high } = paper;
     // As many digits as the paper has; three behind the point where it is a ratio of two of its figures.
     let digits = |value: f64| (value * 1000.0).round() / 1000.0;
-    let unit = |value: f64| with_unit(&digits(value).to_string(), form);
+    let unit = |value: f64| with_unit(&digits(value).to_string(), is_percent);
     if low == high {
         unit(low)
     } else if high.is_infinite() {
@@ -53,9 +50,9 @@ pub fn given(paper: Expected, form: Form) -> String {
 }
 
 /// Ours, with its span where there is one.
-pub fn ours(estimate: Estimate, form: Form) -> String {
-    let Estimate { value, min, max } = estimate;
-    let value = with_unit(&number(value), form);
+pub fn ours(estimate: Estimate, is_percent: bool) -> String {
+    let value = with_unit(&number(estimate.value), is_percent);
+    let Span { min, max } = estimate.span;
     if min == max {
         value
     } else {
@@ -78,7 +75,7 @@ mod tests {
 
     #[test]
     fn ranges_are_written_as_the_paper_has_them() {
-        let range = |low, high| given(Expected { low, high }, Form::Percent);
+        let range = |low, high| given(Expected { low, high }, true);
         assert_eq!(range(11.0, 47.0), "11–47 %");
         assert_eq!(range(0.0, 20.0), "up to 20 %");
         assert_eq!(
@@ -87,7 +84,7 @@ mod tests {
                     low: 1.0,
                     high: f64::INFINITY
                 },
-                Form::Times
+                false
             ),
             "more than 1×"
         );
@@ -95,13 +92,21 @@ mod tests {
             low: value,
             high: value,
         };
-        assert_eq!(given(one(9.78), Form::Times), "9.78×");
-        assert_eq!(given(one(174_440.0 / 86_459.0), Form::Times), "2.018×");
+        assert_eq!(given(one(9.78), false), "9.78×");
+        assert_eq!(given(one(174_440.0 / 86_459.0), false), "2.018×");
     }
 
     #[test]
     fn ours_has_its_span_unless_there_was_one_round() {
-        let estimate = |value, min, max| ours(Estimate { value, min, max }, Form::Times);
+        let estimate = |value, min, max| {
+            ours(
+                Estimate {
+                    value,
+                    span: Span { min, max },
+                },
+                false,
+            )
+        };
         assert_eq!(estimate(66.0, 60.0, 70.0), "66.0× (60.0–70.0)");
         assert_eq!(estimate(0.06, 0.06, 0.06), "0.060×");
     }

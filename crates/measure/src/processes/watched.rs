@@ -2,6 +2,7 @@
 
 use rustix::{
     fd::OwnedFd,
+    param::clock_ticks_per_second,
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal},
 };
 use std::{
@@ -86,6 +87,15 @@ impl Watched {
             .collect()
     }
 
+    /// The processor time that all its threads have had: in its own code, and in the kernel. Nothing of one that is gone.
+    #[must_use]
+    pub fn processor_time(&self) -> [Duration; 2] {
+        let ticks = stat_of(self.pid).map_or([0; 2], |stat| stat.ticks);
+        ticks.map(|ticks| {
+            Duration::from_secs(ticks) / clock_ticks_per_second().clamp(1, u32::MAX.into()) as u32
+        })
+    }
+
     /// Waits until it has ended (a child not yet waited for counts as ended). False if it has not by then.
     #[must_use]
     pub fn wait_gone(&self, timeout: Duration) -> bool {
@@ -110,6 +120,8 @@ pub fn kill_group(group: Pid) -> bool {
 struct Stat {
     state: char,
     group: i32,
+    /// Of processor time: in its own code, and in the kernel.
+    ticks: [u64; 2],
 }
 
 /// Of one that is not gone.
@@ -121,6 +133,7 @@ fn stat_of(pid: i32) -> Option<Stat> {
     Some(Stat {
         state: fields.next()?.chars().next()?,
         group: fields.nth(1)?.parse().ok()?,
+        ticks: [fields.nth(8)?.parse().ok()?, fields.next()?.parse().ok()?],
     })
 }
 

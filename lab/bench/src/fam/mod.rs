@@ -5,26 +5,23 @@
 
 mod leveldb;
 mod ours;
-mod report;
 
 pub use forebay_device::fabric::Policy;
-pub use report::{missing, table};
 
 use crate::{
     BenchError,
-    report::{Report, Row},
+    report::{self, Report, Row, notes},
     rounds::take_turns,
     scratch::ScratchDir,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
+    fmt::Write,
     path::{Path, PathBuf},
 };
 
-/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
-/// device.
-const STORES: [&str; 2] = [OURS, LEVELDB];
+/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the device.
 const OURS: &str = "forebay";
 const LEVELDB: &str = "leveldb";
 
@@ -78,26 +75,19 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: String| Err(BenchError::Config(what));
-        let lists = [self.policies.len(), self.sizes.len()];
-        if self.rounds == 0 || self.pairs == 0 || lists.contains(&0) {
-            return bad(
-                "a round, a pair, a size and a cache policy are needed at least".to_owned(),
-            );
-        }
-        let (min, max) = (Self::PAIR_BYTES_MIN, Self::PAIR_BYTES_MAX);
-        for &size in &self.sizes {
-            if !(min..=max).contains(&size) {
-                return bad(format!(
-                    "pairs of {size} bytes; {min} to {max} are possible"
-                ));
+        let possible = Self::PAIR_BYTES_MIN..=Self::PAIR_BYTES_MAX;
+        for size in &self.sizes {
+            if !possible.contains(size) {
+                let [min, max] = [possible.start(), possible.end()];
+                let what = format!("pairs of {size} bytes; {min} to {max} are possible");
+                return Err(BenchError::Config(what));
             }
-            if self.pairs.saturating_mul(size) > ours::BYTES_MAX {
-                return bad(format!(
+            if self.pairs.saturating_mul(*size) > ours::BYTES_MAX {
+                return Err(BenchError::Config(format!(
                     "{} pairs of {size} bytes; a resident store holds {} MiB here. Take fewer pairs",
                     self.pairs,
                     ours::BYTES_MAX >> 20
-                ));
+                )));
             }
         }
         Ok(())
@@ -116,18 +106,18 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let scratch = ScratchDir::new_in(&config.dir)?;
     let mut missing = Vec::new();
     let absent = |error: String| Row::of(json!({"store": LEVELDB, "error": error}));
-    let mut leveldb = match leveldb::program(scratch.path()) {
-        Ok(program) => Some(program),
-        Err(BenchError::Config(error)) => {
+    let program = leveldb::program(scratch.path());
+    let mut leveldb = program.map(Some).or_else(|error| match error {
+        BenchError::Config(error) => {
             missing.push(absent(error));
-            None
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
+        error => Err(error),
+    })?;
     let mut cases = Vec::new();
     for &pair_bytes in &config.sizes {
         for &policy in &config.policies {
-            cases.extend(STORES.map(|store| (store, pair_bytes, policy)));
+            cases.extend([OURS, LEVELDB].map(|store| (store, pair_bytes, policy)));
         }
     }
     let rounds = take_turns(&cases, config.rounds, |&(store, pair_bytes, policy)| {
@@ -149,15 +139,84 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let mut rows = Vec::new();
     let mut measured: Vec<_> = cases.into_iter().zip(rounds).collect();
     measured.sort_by_key(|(case, _)| *case);
-    for ((store, pair_bytes, policy), rounds) in measured {
-        for workload in WORKLOADS {
+    // Policies of the same stand beside each other.
+    for workload in WORKLOADS {
+        for ((store, pair_bytes, policy), rounds) in &measured {
             let its = rounds.iter().filter_map(|round| round.get(workload));
             let us: Vec<f64> = its.copied().collect();
-            if !us.is_empty() {
-                let row = report::row(store, policy, workload, pair_bytes, &us);
-                rows.push(row.with(json!({"ops": config.pairs})));
-            }
+            let row = Row::of(json!({
+                "store": store,
+                "policy": policy,
+                "workload": workload,
+                "pair_bytes": pair_bytes,
+                "ops": config.pairs,
+            }));
+            rows.extend((!us.is_empty()).then(|| row.of_rounds("us_per_op", &us)));
         }
     }
-    Ok(report::of(config, rows, missing))
+    let below: Vec<_> = rows.iter().map(|row| below_uc(row, &rows)).collect();
+    for (row, below) in rows.iter_mut().zip(below) {
+        row.add(json!({"percent_below_uc": below}));
+    }
+    let notes = [
+        "the memory is emulated: ordinary memory with the latency and bandwidth of the paper's device, one access at a time; \
+         docs/devices-memory.md",
+        "our puts are durable when they return, in every workload",
+        "gets are counted after one pass over all pairs",
+    ];
+    let about = json!({"pairs": config.pairs, "rounds": config.rounds, "missing": missing});
+    Ok(Report {
+        rows,
+        notes: notes.map(str::to_owned).to_vec(),
+        ..Report::new("fam", about)
+    })
+}
+
+/// How much less a row takes than the same under uc, in per cent; negative is more. None under uc itself, or where that was not measured.
+fn below_uc(row: &Row, rows: &[Row]) -> Option<f64> {
+    let is_uc = |uc: &&Row| {
+        uc.text("policy") == "uc" && uc.agrees(row, &["store", "workload", "pair_bytes"])
+    };
+    let uc = rows.iter().find(is_uc)?.number("us_per_op")?;
+    let is_other = row.text("policy") != "uc";
+    is_other.then_some((1.0 - row.number("us_per_op")? / uc) * 100.0)
+}
+
+/// What there are no rows of, `store`, and why, `error`.
+#[must_use]
+pub fn missing(report: &Report) -> Vec<Row> {
+    let list = report.about.get("missing").and_then(Value::as_array);
+    list.into_iter().flatten().cloned().map(Row::of).collect()
+}
+
+/// The report for people.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let [pairs, rounds] = ["pairs", "rounds"].map(|name| report.about.shown(name));
+    let table = report::table("fam", &report.rows).render();
+    let mut text = format!("{pairs} pairs, median of {rounds} rounds\n\n{table}");
+    for missing in missing(report) {
+        let (store, error) = (missing.text("store"), missing.text("error"));
+        let _ = writeln!(text, "{store}: {error}");
+    }
+    text + &notes(&report.notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_so_much_below_the_same_under_uc() {
+        let row = |policy, workload, us: f64| {
+            Row::of(json!({"store": OURS, "policy": policy, "workload": workload, "us_per_op": us}))
+        };
+        let rows = [
+            row("uc", "random_put", 20.0),
+            row("wc", "random_put", 15.0),
+            row("wt", "random_get", 1.0),
+        ];
+        let below = rows.each_ref().map(|row| below_uc(row, &rows));
+        assert_eq!(below, [None, Some(25.0), None]);
+    }
 }

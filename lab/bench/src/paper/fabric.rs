@@ -1,14 +1,14 @@
 //! P3's and P5's devices by themselves, and stores on P5's memory behind a fabric.
 
-use super::{Measured, Size, lab::Lab};
+use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
     BenchError, emulated, fam,
     place::HERE,
-    processes::{output, said_by},
     report::Row,
     scratch::{ScratchDir, memory_dir},
     units::bytes_name,
 };
+use forebay_device::Profile;
 use serde_json::Value;
 
 /// P3's setup table: fio's random writes of 4 KiB on each emulated device.
@@ -33,11 +33,9 @@ fn writes_kib_s(lab: &Lab<'_>, device: &str) -> Result<f64, BenchError> {
     fio.args(["--name=random", "--rw=randwrite", "--bs=4k", "--time_based"])
         .arg(format!("--runtime={}", lab.size.pick(1, 5, 30)))
         .env("FOREBAY_RUN_DIR", dir.path().join("run"));
-    let said = said_by("fio", output(&mut fio)?)?;
-    let json = said.find('{').map_or("", |at| &said[at..]);
-    let report: Value = serde_json::from_str(json).unwrap_or_default();
+    let report = emulated::reported(&mut fio)?;
     let rate = report["jobs"][0]["write"]["bw"].as_f64();
-    rate.ok_or_else(|| BenchError::Child(format!("(fio) reported what cannot be read: {said}")))
+    rate.ok_or_else(|| BenchError::Child("(fio) reported no bandwidth".to_owned()))
 }
 
 fn bytes(row: &Row, name: &str) -> String {
@@ -46,8 +44,8 @@ fn bytes(row: &Row, name: &str) -> String {
 
 /// P5, figures 3 and 4: each emulated device beside its profile.
 pub(super) fn device(lab: &Lab<'_>) -> Result<Measured, BenchError> {
-    let config = emulated::Config::usual(lab.forebay, lab.size != Size::Paper);
-    let report = emulated::run(&config, &|name| lab.note(name))?;
+    let (names, is_quick) = (Profile::NAMES.map(str::to_owned), lab.size != Size::Paper);
+    let report = emulated::run(lab.forebay, &names, &memory_dir(), is_quick, lab.note)?;
     let mut measured = Measured::default();
     for row in &report.rows {
         let (order, access) = row.text("kind").split_once(' ').unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What a measurement runs on.
 
-use super::Size;
+use super::size::Size;
 use crate::{
     BenchError,
     contest::{Contender, Mode, Pools, around::Setting},

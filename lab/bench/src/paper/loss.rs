@@ -11,8 +11,8 @@
 //! Then the server is started on it, and every key is looked for.
 
 use super::{
-    Measured,
     lab::{Lab, SERVER},
+    outcome::Measured,
 };
 use crate::{
     BenchError,
@@ -48,25 +48,26 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let mut measured = Measured::default();
     for mode in MODES {
         for _ in 0..lab.rounds() {
-            match one(lab, mode, keys)? {
+            match one(lab, mode, keys) {
                 Ok(percent) => {
                     lab.note(&format!(
                         "{SERVER} {mode}: {percent:.2} % of {keys} acknowledged keys lost"
                     ));
                     measured.add("lost", HERE, mode.name, &x, &[percent]);
                 }
-                Err(why) => {
+                Err(BenchError::Missing(why)) => {
                     measured.missing("lost", HERE, mode.name, &x, &why);
                     break;
                 }
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(measured)
 }
 
-/// The percentage that one crash loses, or why it cannot be known here.
-fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, BenchError> {
+/// The percentage that one crash loses; [`BenchError::Missing`] if it cannot be known here.
+fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<f64, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
     // Small, so that part of the keys is in the file and part in the pool.
     let pools = Pools {
@@ -79,10 +80,9 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
     let copies = scratch.path().join("synced");
     let launch = stage.launch_mut();
     if traced {
-        let Some(strace) = find_program("strace") else {
-            let why = "strace is not installed: apt-get install strace";
-            return Ok(Err(why.to_owned()));
-        };
+        let missing = "strace is not installed: apt-get install strace";
+        let strace = find_program("strace");
+        let strace = strace.ok_or_else(|| BenchError::Missing(missing.to_owned()))?;
         launch.wrapper = tracer(&strace, &trace);
     }
     if mode == FOREBAY {
@@ -90,12 +90,12 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
         let variable = (SYNCED.into(), copies.clone().into());
         launch.environment.push(variable);
     }
-    let mut server = match stage.start() {
-        Err(BenchError::Child(said)) if traced => {
-            return Ok(Err(format!("strace could not trace the server: {said}")));
+    let mut server = stage.start().map_err(|error| match error {
+        BenchError::Child(said) if traced => {
+            BenchError::Missing(format!("strace could not trace the server: {said}"))
         }
-        other => other?,
-    };
+        other => other,
+    })?;
     let sent = server.talk(|connection| promise(connection, keys))?;
     // Its supervisor first, which would write on.
     if mode == FOREBAY {
@@ -127,7 +127,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<Result<f64, String>, Benc
     let server = stage.start()?;
     let found = server.talk(|connection| count(connection, keys))?;
     server.stop()?;
-    Ok(Ok((keys - found) as f64 / keys as f64 * 100.0))
+    Ok((keys - found) as f64 / keys as f64 * 100.0)
 }
 
 /// What stands before a server to have its syncs that succeed noted, and nothing else slowed.
@@ -179,12 +179,10 @@ fn last_sync(trace: &str) -> Option<f64> {
 
 /// The append-only file that the server appends to.
 fn append_only_file(data: &Path) -> io::Result<PathBuf> {
-    let dir = data.join("appendonlydir");
-    fs::read_dir(&dir)?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.to_string_lossy().ends_with(".incr.aof"))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no append-only file"))
+    let entries = fs::read_dir(data.join("appendonlydir"))?.flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    let found = paths.find(|path| path.to_string_lossy().ends_with(".incr.aof"));
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no append-only file"))
 }
 
 /// Cuts the last SETs off the append-only file, which ends with all of them, each of the same length.

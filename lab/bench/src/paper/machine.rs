@@ -40,14 +40,12 @@ impl Machine {
 
 impl std::fmt::Display for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (processors, processor) = (self.processors, &self.processor);
+        let gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        let (system, kernel) = (&self.system, &self.kernel);
         write!(
             f,
-            "{} × {}, {:.0} GiB, {}, {}",
-            self.processors,
-            self.processor,
-            self.memory_bytes as f64 / f64::from(1 << 30),
-            self.system,
-            self.kernel
+            "{processors} × {processor}, {gib:.0} GiB, {system}, {kernel}"
         )
     }
 }

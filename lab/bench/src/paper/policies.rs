@@ -1,8 +1,9 @@
 //! P4: redis-benchmark's SETs under each policy, by size of the value, during rewrites of the append-only file, and with slower memories.
 
 use super::{
-    Measured, Size,
     lab::{Lab, SERVER},
+    outcome::Measured,
+    size::Size,
 };
 use crate::{
     BenchError,

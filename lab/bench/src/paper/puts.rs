@@ -2,7 +2,7 @@
 //!
 //! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab wisckey` under `forebay-lab run --device`.
 
-use super::{Measured, lab::Lab};
+use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
     BenchError,
     device::Effort,
@@ -124,7 +124,6 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
         is_sampled: true,
         ..config.clone()
     };
-    let mut instead = String::new();
     for row in &wisckey::run(slice::from_ref(&config), lab.note)?.rows {
         let shares = row.in_rounds("fsync_sample_share");
         match row.text("fsync_sample_share") {
@@ -132,17 +131,9 @@ fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<()
             why => {
                 let substitute = format!("{why}; its substitute is the share by accounted time");
                 measured.missing("perf", HERE, &who(row), X, &substitute);
-                instead = format!(". Where perf gave none ({why}), they are its substitute");
             }
         }
     }
-    measured.note_of(
-        &["perf", "share"],
-        format!(
-            "shares by perf are of one more round without loaded data, sampled with kernel stacks; accounted shares are those of the rounds of fig. 5: \
-             processor time of the threads inside fdatasync over all of the process{instead}"
-        ),
-    );
     Ok(())
 }
 
@@ -170,7 +161,7 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         "the run time has the drain of what the buffers hold at the end; with few Puts large buffers absorb most of them, and the drain is a \
          larger part",
     );
-    if lab.size == super::Size::Paper {
+    if lab.size == Size::Paper {
         measured.note("1 GiB is loaded, not 8 GB, as it is loaded for every bar");
     }
     Ok(measured)

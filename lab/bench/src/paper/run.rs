@@ -1,12 +1,50 @@
 //! Running experiments one after the other: progress, an estimate, and going on after an interruption.
 
-use super::{Experiment, FORMAT, Lab, Machine, Measured, Outcome, Size, catalogue, room};
-use crate::{BenchError, device::Speed, scratch::PoolSource};
+use super::{
+    catalogue::{self, Experiment},
+    fabric, flash_tier,
+    lab::Lab,
+    loss,
+    machine::Machine,
+    mixes,
+    outcome::{FORMAT, Measured, Outcome},
+    policies, puts,
+    size::Size,
+    write_ahead,
+};
+use crate::{
+    BenchError,
+    device::Speed,
+    scratch::{PoolSource, memory_dir},
+};
 use std::{
     fs,
-    path::PathBuf,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    path::{Path, PathBuf},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
+
+/// Gives the rows of all experiments of a measurement.
+type Measure = fn(&Lab<'_>) -> Result<Measured, BenchError>;
+
+/// How figures are measured, by the names that the catalogue has for it.
+const MEASUREMENTS: [(&str, Measure); 16] = [
+    ("puts", puts::variants),
+    ("peers", puts::peers),
+    ("buffers", puts::buffers),
+    ("policies", policies::sizes),
+    ("rewrite", policies::during_rewrite),
+    ("latency", policies::slower_memories),
+    ("loss", loss::run),
+    ("memory", mixes::memory),
+    ("mixes", mixes::run),
+    ("flash_tier", flash_tier::run),
+    ("flash_loads", flash_tier::loads::run),
+    ("link_bench", write_ahead::link_bench),
+    ("tpcc", write_ahead::tpcc),
+    ("random_writes", fabric::random_writes),
+    ("device", fabric::device),
+    ("fam", fabric::fam),
+];
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -49,26 +87,18 @@ impl Plan {
 
     /// True if its result is there already, and to be kept.
     fn has(&self, experiment: &Experiment) -> Result<bool, BenchError> {
-        let there = self
-            .resume
-            .then(|| Outcome::load(&self.out, &experiment.id));
-        let there = there.transpose()?.flatten();
-        Ok(there.is_some_and(|outcome| outcome.size == self.size))
-    }
-}
-
-impl Experiment {
-    /// About how long it takes.
-    fn estimate(&self, size: Size) -> Duration {
-        let [toy, quick, paper] = self.seconds;
-        Duration::from_secs(size.pick(toy, quick, paper).into())
+        let there = Outcome::load(&self.out, &experiment.id);
+        Ok(self.resume && there?.is_some_and(|outcome| outcome.size == self.size))
     }
 }
 
 /// About how long steps take, in words.
 fn estimate(steps: &[Vec<&Experiment>], size: Size) -> String {
-    let all: Duration = steps.iter().map(|step| step[0].estimate(size)).sum();
-    match all.as_secs() {
+    let seconds = steps.iter().map(|step| {
+        let [toy, quick, paper] = step[0].seconds;
+        size.pick(toy, quick, paper)
+    });
+    match seconds.sum::<u32>() {
         seconds if seconds < 100 => format!("{seconds} s"),
         seconds if seconds < 6000 => format!("{} min", seconds.div_ceil(60)),
         seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
@@ -85,21 +115,19 @@ pub fn run(
     note: &dyn Fn(&str),
     say: &dyn Fn(&str),
 ) -> Result<Vec<PathBuf>, BenchError> {
-    let (mut left, mut skipped) = (Vec::new(), 0);
-    for experiment in plan.chosen()? {
-        match plan.has(experiment)? {
-            true => skipped += 1,
-            false => left.push(experiment),
-        }
+    let mut left = Vec::new();
+    let chosen = plan.chosen()?;
+    for experiment in &chosen {
+        left.extend((!plan.has(experiment)?).then_some(*experiment));
     }
     for dir in [&plan.out, &plan.dir] {
         fs::create_dir_all(dir).map_err(BenchError::io("creating", dir))?;
     }
-    if skipped > 0 {
-        let out = plan.out.display();
-        say(&format!("{skipped} experiments are in {out} already"));
+    if left.len() < chosen.len() {
+        let (there, out) = (chosen.len() - left.len(), plan.out.display());
+        say(&format!("{there} experiments are in {out} already"));
     }
-    let needs = room::check(&left, plan.size, &plan.dir)?;
+    let needs = check_room(&left, plan.size, &plan.dir)?;
     let steps = steps(left);
     if !steps.is_empty() {
         say(&format!(
@@ -163,7 +191,10 @@ fn measure(
     let started_unix_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let measured = match step[0].measure(&lab) {
+    let named = |(name, _): &&(&str, Measure)| *name == step[0].measurement;
+    let found = MEASUREMENTS.iter().find(named);
+    let (_, measure) = found.unwrap_or_else(|| unreachable!("no {}", step[0].measurement));
+    let measured = match measure(&lab) {
         Err(BenchError::Missing(why)) => Measured::all_missing(step, &why),
         measured => measured?,
     };
@@ -205,9 +236,51 @@ fn command(id: &str, size: Size) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
+/// Checks that there is room for each of `experiments`, one after the other. Gives what they need in words.
+fn check_room(experiments: &[&Experiment], size: Size, dir: &Path) -> Result<String, BenchError> {
+    let most = |needs: fn(&Experiment) -> [u64; 3]| {
+        let mib = experiments.iter().map(|experiment| {
+            let [toy, quick, paper] = needs(experiment);
+            (size.pick(toy, quick, paper), experiment.id.as_str())
+        });
+        mib.max().unwrap_or_default()
+    };
+    let (disk, memory) = (most(|it| it.disk_mib), most(|it| it.memory_mib));
+    let on_disk = "give another directory with --dir, or measure less with --quick";
+    let in_memory = "make it larger, or measure less with --quick";
+    room(dir, disk, on_disk)?;
+    room(&memory_dir(), memory, in_memory)?;
+    let (disk, memory, dir) = (disk.0, memory.0, dir.display());
+    Ok(format!(
+        "at most {disk} MiB of disk in {dir}, {memory} MiB of memory"
+    ))
+}
+
+fn room(dir: &Path, (mib, id): (u64, &str), remedy: &str) -> Result<(), BenchError> {
+    let Ok(found) = rustix::fs::statvfs(dir) else {
+        return Ok(());
+    };
+    let free_mib = found.f_bavail.saturating_mul(found.f_frsize) >> 20;
+    if free_mib >= mib {
+        return Ok(());
+    }
+    Err(BenchError::Config(format!(
+        "{id} needs {mib} MiB in {}, where {free_mib} MiB are free: {remedy}",
+        dir.display()
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_measurement_is_there() {
+        for experiment in catalogue::ALL.iter() {
+            let is_its = |(name, _): &(&str, _)| *name == experiment.measurement;
+            assert!(MEASUREMENTS.iter().any(is_its), "{}", experiment.id);
+        }
+    }
 
     #[test]
     fn a_busy_machine_is_noted_and_an_idle_one_is_not() {
@@ -218,5 +291,17 @@ mod tests {
         );
         assert_eq!(busy("0.12 4.00 2.00 3/400 1234\n"), None);
         assert_eq!(busy(""), None);
+    }
+
+    #[test]
+    fn want_of_room_is_said_with_the_need() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = room(dir.path(), (u64::MAX, "p1-fig5"), "remedy");
+        let error = refused.unwrap_err().to_string();
+        assert!(
+            error.contains("p1-fig5 needs") && error.contains("MiB are free: remedy"),
+            "{error}"
+        );
+        room(dir.path(), (1, "p1-fig5"), "").unwrap();
     }
 }

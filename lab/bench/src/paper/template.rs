@@ -1,14 +1,41 @@
-//! MariaDB's data directory that is loaded once, and of which each row gets a copy.
+//! MariaDB's data directory that is loaded once, and servers that each work on a copy of it.
 
 use crate::{
     BenchError,
+    contest::Around,
     mariadb::server::{self, Launch, Server},
     scratch::{ScratchDir, sync_file_system},
 };
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// A loaded directory.
 pub(super) struct Template(PathBuf);
+
+/// A server on a copy, and what it lies on.
+pub(super) struct Standing {
+    pub server: Server,
+    _around: Around,
+    pub dir: ScratchDir,
+}
+
+impl Standing {
+    /// Kills the server, and starts it again when `between` is done. How long that took, seconds.
+    pub fn killed(
+        self,
+        between: impl FnOnce(&Path) -> Result<(), BenchError>,
+    ) -> Result<(Self, f64), BenchError> {
+        let launch = self.server.launch().clone();
+        self.server.kill()?;
+        between(self.dir.path())?;
+        let begun = Instant::now();
+        let server = Server::start(&launch)?;
+        Ok((Self { server, ..self }, begun.elapsed().as_secs_f64()))
+    }
+}
 
 impl Template {
     /// Makes it in `dir` by a server with these options: `prepare` makes the tables.
@@ -32,19 +59,28 @@ impl Template {
         self.0.join("data").join(server::DATABASE)
     }
 
-    /// A copy of `parts` in a directory of its own inside of `parent`, which is made if need be, and how a server is started there.
-    pub fn copied(
+    /// Starts a server on a copy of `parts`, in a directory of its own inside of `parent`, which is made if need be. `with` says what stands around
+    /// it there, and its options.
+    pub fn start(
         &self,
         parts: &[&str],
-        parent: PathBuf,
-    ) -> Result<(ScratchDir, Launch), BenchError> {
-        let made = fs::create_dir_all(&parent).and_then(|()| parent.canonicalize());
-        let dir = ScratchDir::new_in(&made.map_err(BenchError::io("finding", &parent))?)?;
-        let launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
+        parent: &Path,
+        with: impl FnOnce(&Path) -> Result<(Around, Vec<String>), BenchError>,
+    ) -> Result<Standing, BenchError> {
+        let made = fs::create_dir_all(parent).and_then(|()| parent.canonicalize());
+        let dir = ScratchDir::new_in(&made.map_err(BenchError::io("finding", parent))?)?;
+        let mut launch = Launch::new(dir.path()).map_err(BenchError::Config)?;
         for part in parts {
             server::copy(&self.0.join(part), &dir.path().join(part))?;
         }
         sync_file_system(dir.path())?;
-        Ok((dir, launch))
+        let (around, options) = with(dir.path())?;
+        launch.stand_in(&around);
+        launch.options = options;
+        Ok(Standing {
+            server: Server::start(&launch)?,
+            _around: around,
+            dir,
+        })
     }
 }

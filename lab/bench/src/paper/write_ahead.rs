@@ -5,18 +5,25 @@
 //! (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of each is checked in the end. Everything is in memory: an emulated
 //! device only adds to what a call takes anyway.
 
-use super::{Measured, Size, lab::Lab, template::Template};
+use super::{
+    catalogue,
+    lab::Lab,
+    outcome::Measured,
+    size::Size,
+    template::{Standing, Template},
+};
 use crate::{
     BenchError,
-    contest::{Around, Contender, EATMYDATA, FOREBAY, Mode, PLAIN, Pools},
+    contest::{Around, Contender, EATMYDATA, FOREBAY, PLAIN, Pools},
     device::{self, Effort},
-    mariadb::server::{self, Server},
-    processes::{find_eatmydata, processor_time},
+    mariadb::server,
+    processes::find_eatmydata,
     rounds::take_turns,
     scratch::{ScratchDir, memory_dir},
     sysbench::{self, MYROCKS, Scripts, Workload},
 };
 use rustix::process::Signal;
+use serde::Deserialize;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -27,40 +34,26 @@ const DATA: &str = "sata-ssd";
 /// The paper's connections.
 const CLIENTS: u64 = 10;
 
-/// Where the log is.
-#[derive(Clone, Copy, Debug)]
+/// Where the log is, and what the series is called.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Log {
-    name: &'static str,
+    name: String,
     /// What it is on; the device of the data, if it is the same.
-    device: &'static str,
-    /// Whether it is under `forebay run`. A pool on this machine's disk passes every emulation by.
-    contender: Contender,
+    device: String,
+    /// Where the pool is, under `forebay run`.
+    pool: Option<String>,
+    /// Under libeatmydata.
+    #[serde(default)]
+    is_eaten: bool,
+    /// There is no log.
+    #[serde(default)]
+    is_off: bool,
 }
 
-const LOGS: [Log; 7] = [
-    log("sata-ssd", DATA, PLAIN, None),
-    log("nvme", "nvme", PLAIN, None),
-    log("nvram", "nvram", PLAIN, None),
-    log("forebay", DATA, FOREBAY, None),
-    log("forebay, pool on this disk", DATA, FOREBAY, Some(0)),
-    // Its syncs do nothing: what is left is the server's own work for a log, which no device and no pool takes away.
-    log("libeatmydata", DATA, EATMYDATA, None),
-    log(OFF, DATA, PLAIN, None),
-];
-/// There is no log.
-const OFF: &str = "off";
-
-const fn log(name: &'static str, device: &'static str, mode: Mode, disk: Option<usize>) -> Log {
-    let contender = Contender {
-        mode,
-        disk,
-        pool_bytes: None,
-    };
-    Log {
-        name,
-        device,
-        contender,
-    }
+#[derive(Deserialize)]
+struct Logs {
+    logs: Vec<Log>,
 }
 
 /// Table 1 of the paper.
@@ -93,16 +86,10 @@ fn x(clients: u64, is_synced: bool) -> String {
 
 /// What is missing on this machine, in words.
 fn lacking() -> Option<String> {
-    let eatmydata = || {
-        let why = || "libeatmydata is not installed: apt-get install libeatmydata1".to_owned();
-        find_eatmydata().is_none().then(why)
-    };
-    let plugin = || {
-        server::myrocks().is_none().then(|| {
-            "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb"
-                .to_owned()
-        })
-    };
+    const PLUGIN: &str = "MyRocks is not installed: scripts/setup.sh test, or apt-get install mariadb-plugin-rocksdb";
+    let plugin = || server::myrocks().is_none().then(|| PLUGIN.to_owned());
+    const LIBRARY: &str = "libeatmydata is not installed: apt-get install libeatmydata1";
+    let eatmydata = || find_eatmydata().is_none().then(|| LIBRARY.to_owned());
     server::lacking().or_else(plugin).or_else(eatmydata)
 }
 
@@ -126,18 +113,21 @@ fn run(
         template: load(&scripts, scratch.path().join("template"))?,
         scratch: scratch.path(),
     };
+    let Logs { logs } = catalogue::measured("P3");
+    let (turns, seconds) = turns(lab.size);
     for &(clients, is_synced) in settings(lab.size) {
         let x = x(clients, is_synced);
         let start = |log| setup.start(log, clients, is_synced);
-        let series = LOGS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
-        take_turns(&series, turns(lab.size), |one| {
-            let before = one.processor_time();
-            let (log, done) = (one.log, setup.turn(one, clients)?);
+        let series = logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let series: Vec<_> = logs.iter().zip(series).collect();
+        take_turns(&series, turns, |(log, standing)| {
+            let before = times(standing);
+            let (log, done) = (&log.name, setup.turn(standing, clients)?);
             lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
             measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
             let requests: u64 = done.operations.iter().map(|kind| kind.count).sum();
-            for ((part, after), before) in PARTS.iter().zip(one.processor_time()).zip(before) {
-                let each = (after - before) / requests.max(1) as f64;
+            for ((part, after), before) in PARTS.iter().zip(times(standing)).zip(before) {
+                let each = (after - before) * 1e6 / requests.max(1) as f64;
                 measured.add(cpu, DATA, log, &format!("{x}: {part}"), &[each]);
             }
             let of_kinds = (clients, is_synced) == (CLIENTS, true);
@@ -146,10 +136,10 @@ fn run(
             }
             Ok::<_, BenchError>(())
         })?;
-        for one in series {
-            one.signal(Signal::CONT);
-            scripts.check(&one.server)?;
-            one.server.stop()?;
+        for (_, standing) in series {
+            signal(&standing, Signal::CONT);
+            scripts.check(&standing.server)?;
+            standing.server.stop()?;
         }
     }
     let disk = device::measure(lab.dir, Effort::QUICK)?;
@@ -159,21 +149,15 @@ fn run(
         disk.fsync_us
     ));
     measured.note(format!(
-        "{workload:?} on MyRocks ({}); {} turns of {} s for each series; the paper has 10 million ids and 200 warehouses",
-        "READ COMMITTED, no binary log",
-        turns(lab.size),
-        seconds(lab.size)
+        "{workload:?} on MyRocks (READ COMMITTED, no binary log); {turns} turns of {seconds} s for each series; the paper has 10 million ids and 200 \
+         warehouses"
     ));
     Ok(measured)
 }
 
-/// Of a turn.
-fn seconds(size: Size) -> u64 {
-    size.pick(1, 3, 10)
-}
-
-fn turns(size: Size) -> usize {
-    size.pick(1, 9, 9)
+/// Turns of each series, and seconds of one.
+fn turns(size: Size) -> (usize, u64) {
+    size.pick((1, 1), (9, 3), (9, 10))
 }
 
 /// Each commit is written to the log, and synced once a second.
@@ -215,77 +199,59 @@ struct Setup<'a> {
     scratch: &'a Path,
 }
 
-/// A series' server, stopped but in its turns, and what it lies on.
-struct Series {
-    log: &'static str,
-    server: Server,
-    _around: Around,
-    _dir: ScratchDir,
+/// Who has processor time: the server's own code, the kernel for it, and the supervisor.
+const PARTS: [&str; 3] = ["server", "kernel", "supervisor"];
+
+/// That each of [`PARTS`] has had, seconds.
+fn times(Standing { server, .. }: &Standing) -> [f64; 3] {
+    let [code, kernel] = server.server().processor_time();
+    let is_under = server.outer().pid() != server.server().pid();
+    let outer = server
+        .outer()
+        .processor_time()
+        .map(|time| time * u32::from(is_under));
+    [code, kernel, outer.iter().sum()].map(|time| time.as_secs_f64())
 }
 
-/// Who has processor time.
-const PARTS: [&str; 3] = [
-    "the server's code",
-    "the server in the kernel",
-    "supervisor",
-];
-
-impl Series {
-    /// That each of [`PARTS`] has had, microseconds.
-    fn processor_time(&self) -> [f64; 3] {
-        let of = |pid| processor_time(pid).unwrap_or_default();
-        let (server, outer) = (self.server.server().pid(), self.server.outer().pid());
-        let [code, kernel] = of(server);
-        let supervisor = if outer == server { [0.0; 2] } else { of(outer) };
-        [code, kernel, supervisor.iter().sum()]
-    }
-
-    fn signal(&self, signal: Signal) {
-        for process in [self.server.outer(), self.server.server()] {
-            process.signal(signal);
-        }
+/// To a series' server, which is stopped but in its turns.
+fn signal(standing: &Standing, signal: Signal) {
+    for process in [standing.server.outer(), standing.server.server()] {
+        process.signal(signal);
     }
 }
 
 impl Setup<'_> {
     /// A series on a fresh copy, whose pages and plans are in memory.
-    fn start(&self, log: Log, clients: u64, is_synced: bool) -> Result<Series, BenchError> {
-        let parts = ["data", "wal"];
-        let (dir, mut launch) = self.template.copied(&parts, self.scratch.to_owned())?;
-        let wal = dir.path().join("wal");
-        let around = self.around(log, dir.path(), &wal)?;
-        launch.stand_in(&around);
-        launch.options = options(&wal);
-        let durability = match (log.name, is_synced) {
-            (OFF, _) => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
-            (_, true) => &["--rocksdb-flush-log-at-trx-commit=1"],
-            (_, false) => &[NOT_SYNCED],
+    fn start(&self, log: &Log, clients: u64, is_synced: bool) -> Result<Standing, BenchError> {
+        let durability = match is_synced {
+            _ if log.is_off => &[NOT_SYNCED, "--rocksdb-write-disable-wal=1"][..],
+            true => &["--rocksdb-flush-log-at-trx-commit=1"],
+            false => &[NOT_SYNCED],
         };
-        let durability = durability.iter().map(|&word| word.to_owned());
-        launch.options.extend(durability);
-        let series = Series {
-            log: log.name,
-            server: Server::start(&launch)?,
-            _around: around,
-            _dir: dir,
-        };
-        self.turn(&series, clients)?;
-        Ok(series)
+        let template = &self.template;
+        let standing = template.start(&["data", "wal"], self.scratch, |dir| {
+            let wal = dir.join("wal");
+            let mut options = options(&wal);
+            options.extend(durability.iter().map(|&word| word.to_owned()));
+            Ok((self.around(log, dir, &wal)?, options))
+        })?;
+        self.turn(&standing, clients)?;
+        Ok(standing)
     }
 
     /// Lets a series' server work for a turn.
-    fn turn(&self, series: &Series, clients: u64) -> Result<sysbench::Measured, BenchError> {
-        let seconds = seconds(self.lab.size);
-        series.signal(Signal::CONT);
-        let done = self.scripts.run(&series.server, clients, seconds);
-        series.signal(Signal::STOP);
+    fn turn(&self, standing: &Standing, clients: u64) -> Result<sysbench::Measured, BenchError> {
+        let (_, seconds) = turns(self.lab.size);
+        signal(standing, Signal::CONT);
+        let done = self.scripts.run(&standing.server, clients, seconds);
+        signal(standing, Signal::STOP);
         done
     }
 
     /// What stands around the server.
-    fn around(&self, log: Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
+    fn around(&self, log: &Log, dir: &Path, wal: &Path) -> Result<Around, BenchError> {
         let data = dir.join("data");
-        let devices = match log.device {
+        let devices = match &*log.device {
             // One device for both.
             DATA => vec![(dir, DATA)],
             device => vec![(&*data, DATA), (wal, device)],
@@ -294,7 +260,12 @@ impl Setup<'_> {
             disks: vec![self.lab.dir.to_owned()],
             ..self.lab.pools()
         };
-        self.lab.in_setting(log.contender, &pools, |setting| {
+        let plain = if log.is_eaten { EATMYDATA } else { PLAIN };
+        let contender = Contender {
+            disk: (log.pool.as_deref() == Some("disk")).then_some(0),
+            ..log.pool.as_ref().map_or(plain, |_| FOREBAY).into()
+        };
+        self.lab.in_setting(contender, &pools, |setting| {
             // Nothing else of the server's: P3 is about this log.
             let absorbed = OsString::from(format!("{}/*.log", wal.display()));
             let is_ours = setting.contender.is_ours();

@@ -7,18 +7,14 @@ use super::{
     BUFFERS, Case,
     slices::{KIND, Slice, in_threads},
 };
-use crate::{
-    BenchError,
-    processes::{self, Process},
-    threads::beside,
-};
+use crate::{BenchError, processes::Process, threads::beside};
 use forebay_pool::{ClaimOptions, Pool, PoolOptions, SharedLane};
 use std::{
     fs::OpenOptions,
     io::{BufRead, BufReader, IoSlice, Write},
     os::fd::{AsFd, AsRawFd},
     path::Path,
-    process::{ChildStdin, ChildStdout, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -38,8 +34,8 @@ struct Member {
 }
 
 impl Members {
-    /// Starts `count` processes by the command line `command`.
-    pub(super) fn start(pool: &Pool, command: &[String], count: usize) -> Result<Self, BenchError> {
+    /// Starts `count` processes of `program`.
+    pub(super) fn start(pool: &Pool, program: &Path, count: usize) -> Result<Self, BenchError> {
         let options = ClaimOptions::new()
             .segments(BUFFERS)
             .label("forebay-lab pool --processes");
@@ -55,8 +51,9 @@ impl Members {
             rustix::io::dup(file).and_then(|f| Ok((f, rustix::io::dup(lane.state_fd())?)));
         let (file, state) = inherited.map_err(|e| failed(e.into()))?;
         let members = (1..=count).map(|number| {
-            let mut command = processes::command(command)?;
+            let mut command = Command::new(program);
             command
+                .args(["internal", "append"])
                 .arg(format!(
                     "{} {} {number}",
                     file.as_raw_fd(),
@@ -131,8 +128,9 @@ fn release(lane: &SharedLane) {
 
 fn numbers<const N: usize>(line: &str) -> Result<[u64; N], BenchError> {
     let words = line.split_whitespace().map_while(|word| word.parse().ok());
-    let numbers = words.collect::<Vec<u64>>().try_into();
-    numbers.map_err(|_| BenchError::Child(format!("{N} numbers expected, got {line:?}")))
+    let numbers: Vec<u64> = words.collect();
+    let wrong = |_| BenchError::Child(format!("{N} numbers expected, got {line:?}"));
+    numbers.try_into().map_err(wrong)
 }
 
 /// A member's process: `order` is the numbers of two descriptors, and its own.
@@ -140,20 +138,18 @@ fn numbers<const N: usize>(line: &str) -> Result<[u64; N], BenchError> {
 /// # Errors
 /// Those of the pool; a wrong order.
 pub fn serve(order: &str) -> Result<(), BenchError> {
-    let words: Vec<&str> = order.split(' ').collect();
-    let wrong = || BenchError::Child(format!("got a wrong order: {order}"));
-    let &[file, state, number] = &words[..] else {
-        return Err(wrong());
-    };
-    let number = number.parse().map_err(|_| wrong())?;
-    let open = |fd: &str| {
+    let [file, state, number] = numbers(order)?;
+    let open = |fd: u64| {
         let path = format!("/proc/self/fd/{fd}");
         let file = OpenOptions::new().read(true).write(true).open(&path);
         file.map_err(BenchError::io("opening", Path::new(&path)))
     };
     // A mapping of its own: it locks nothing.
     let pool = PoolOptions::new().open_file("the inherited pool", open(file)?)?;
-    let member = pool.join(open(state)?.as_fd(), number)?;
+    let member = pool.join(
+        open(state)?.as_fd(),
+        u32::try_from(number).unwrap_or(u32::MAX),
+    )?;
     let mut answers = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let failed = || BenchError::io("reading and answering", Path::new("orders"));

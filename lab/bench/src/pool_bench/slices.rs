@@ -35,7 +35,7 @@ pub(super) const KIND: u16 = 1;
 
 /// The latency of each append.
 pub(super) fn timed(case: Case, lane: &Lane, slice: Duration) -> Result<Latencies, BenchError> {
-    let mut all = Latencies::new();
+    let mut all = Latencies::default();
     for (_, latencies) in each_thread(case, slice, |latencies: &mut Latencies, _, payload| {
         let mut last = Instant::now();
         lane.append(KIND, &[IoSlice::new(payload)])?;

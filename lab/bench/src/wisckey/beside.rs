@@ -12,10 +12,11 @@ use super::{
     writing::{Keys, write},
 };
 use crate::{
-    BenchError, clock, data,
-    histogram::Latencies,
+    BenchError,
+    clock::{ClockId, cpu_seconds},
+    data,
     report::{Report, Row, latency},
-    threads::{beside, share_out},
+    threads::{beside, keep_busy},
 };
 use forebay_store::{ScanRange, Store};
 use serde_json::{Value, json};
@@ -28,53 +29,23 @@ use std::{
 
 /// Threads that keep processors busy.
 const BUSY: usize = 2;
-/// Upper bounds of the histogram's steps, microseconds.
-const STEPS_US: [u64; 10] = [
-    10, 100, 250, 500, 1000, 5000, 10_000, 20_000, 50_000, 100_000,
-];
-
 /// Runs `stalls` in our main variant.
 pub(super) fn stalls(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
     let config = run.config;
     run.alone(report, "stalls", || {
-        let (floor, row) = beside(keep_busy, || {
+        let never_rest =
+            |done: &AtomicBool| keep_busy(BUSY, Duration::ZERO, |_| !done.load(Relaxed));
+        let (floor, row) = beside(never_rest, || {
             let measured = |store: &_, row: &mut Row| {
                 let (keys, seed) = (Keys::Long, data::fresh_seed());
                 let (ops, latencies) = write(config, store, seed, keys, config.limit)?;
-                row.add(json!({"histogram": histogram(&latencies)}));
+                row.add(json!({"histogram": latencies.steps()}));
                 Ok((ops, latencies))
             };
             Subject::new(run, config.main_variant())?.metered("stalls", measured)
         });
         Ok(row?.with(json!({"floor": latency(floor?.percentiles())})))
     })
-}
-
-/// Has threads never rest; how long each look at the clock took them meanwhile.
-fn keep_busy(done: &AtomicBool) -> Result<Latencies, BenchError> {
-    let (_, gaps) = share_out(BUSY, 0, |_, _| {
-        let (mut gaps, mut last) = (Latencies::new(), Instant::now());
-        while !done.load(Relaxed) {
-            gaps.record(clock::lap_ns(&mut last));
-        }
-        Ok((0, gaps))
-    })?;
-    Ok(gaps)
-}
-
-/// How many took at most so many microseconds and longer than the step before; the last step has no
-/// end.
-fn histogram(latencies: &Latencies) -> Vec<Value> {
-    let mut below = 0;
-    let bounds = STEPS_US.into_iter().map(Some).chain([None]);
-    bounds
-        .map(|up_to_us| {
-            let up_to = latencies.at_most(up_to_us.map_or(u64::MAX, |us| us * 1000));
-            let ops = up_to - below;
-            below = up_to;
-            json!({"up_to_us": up_to_us, "ops": ops})
-        })
-        .collect()
 }
 
 /// Time from one scan's beginning to the next.
@@ -106,7 +77,7 @@ pub(super) fn scans(run: Run<'_>, report: &mut Report) -> Result<(), BenchError>
 
 /// What the scans cost: the thread's share of a core, and the mean and the longest of them.
 fn scan_until(store: &Store, done: &AtomicBool) -> Result<Value, BenchError> {
-    let (begun, cpu) = (Instant::now(), clock::thread_cpu_seconds());
+    let (begun, cpu) = (Instant::now(), cpu_seconds(ClockId::ThreadCPUTime));
     let mut random = data::Random::new(data::fresh_seed());
     let (mut scans, mut seconds, mut longest) = (0, 0.0, 0.0_f64);
     while !done.load(Relaxed) {
@@ -123,7 +94,7 @@ fn scan_until(store: &Store, done: &AtomicBool) -> Result<Value, BenchError> {
         longest = longest.max(took.as_secs_f64());
         thread::sleep(EVERY.saturating_sub(took));
     }
-    let cpu = clock::thread_cpu_seconds() - cpu;
+    let cpu = cpu_seconds(ClockId::ThreadCPUTime) - cpu;
     // Of no scan 0 / 0, which is written as `null`.
     Ok(json!({
         "scans": scans,
@@ -131,23 +102,4 @@ fn scan_until(store: &Store, done: &AtomicBool) -> Result<Value, BenchError> {
         "scan_mean_us": seconds * 1e6 / f64::from(scans),
         "scan_max_us": longest * 1e6,
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_operation_is_in_one_step_of_the_histogram() {
-        let mut latencies = Latencies::new();
-        for us in [1, 9, 90, 900, 40_000, 3_000_000] {
-            latencies.record(us * 1000);
-        }
-        let steps = histogram(&latencies);
-        let ops: Vec<u64> = steps
-            .iter()
-            .map(|step| step["ops"].as_u64().unwrap())
-            .collect();
-        assert_eq!(ops, [2, 1, 0, 0, 1, 0, 0, 0, 1, 0, 1]);
-    }
 }

@@ -1,6 +1,6 @@
 //! What a run measures.
 
-use crate::{BenchError, device::Effort, peers::Peer, scratch::PoolSource};
+use crate::{device::Effort, peers::Peer, scratch::PoolSource};
 use forebay_device::memory::Profile;
 use forebay_store::{StoreOptions, Variant};
 use std::path::PathBuf;
@@ -47,6 +47,9 @@ pub enum Workload {
     Scans,
 }
 
+/// Bytes of a value of the workloads that are not about values.
+pub(super) const SMALL_VALUE_BYTES: usize = 100;
+
 /// What a run measures.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -87,9 +90,8 @@ pub struct Config {
     pub effort: Effort,
     /// Operations of a read row.
     pub read_ops: u64,
-    /// How to start the process that is killed: program and arguments, to which the reopen workload
-    /// appends what [`fill_until_killed`](super::fill_until_killed) needs.
-    pub child: Vec<String>,
+    /// `forebay-lab`, as which the process is started that the reopen workload kills.
+    pub program: PathBuf,
 }
 
 impl Default for Config {
@@ -118,7 +120,7 @@ impl Default for Config {
             peers: Vec::new(),
             effort: Effort::FULL,
             read_ops: 100_000,
-            child: Vec::new(),
+            program: PathBuf::new(),
         }
     }
 }
@@ -157,22 +159,5 @@ impl Config {
             .copied()
             .rfind(|v| matches!(v, Variant::Buffered(_)))
             .unwrap_or(Variant::DOUBLE)
-    }
-
-    pub(super) fn check(&self) -> Result<(), BenchError> {
-        let bad = |what: &str| Err(BenchError::Config(what.to_owned()));
-        if self.threads == 0 || self.rounds == 0 {
-            return bad("at least one thread and one round are needed");
-        }
-        if self.limit.ops.is_none() && self.limit.seconds.is_none() {
-            return bad("a number of operations or seconds is needed");
-        }
-        if self.limit.ops == Some(0) || self.limit.seconds.is_some_and(|s| s <= 0.0) {
-            return bad("no operation fits into zero operations or seconds");
-        }
-        if self.workload == Workload::Puts && self.variants.is_empty() && self.peers.is_empty() {
-            return bad("no variant to measure");
-        }
-        Ok(())
     }
 }

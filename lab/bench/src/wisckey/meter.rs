@@ -2,7 +2,8 @@
 
 use super::{turns::Run, writing::load};
 use crate::{
-    BenchError, clock,
+    BenchError,
+    clock::{ClockId, cpu_seconds},
     device::{BlockDevice, Written},
     histogram::Latencies,
     perf::Sampler,
@@ -95,11 +96,11 @@ impl<'a> Subject<'a> {
         let device = OnDevice::since_now(scratch)?;
         let before = store.stats();
         let mut more = Row::default();
-        let (cpu, start) = (clock::process_cpu_seconds(), Instant::now());
+        let (cpu, start) = (cpu_seconds(ClockId::ProcessCPUTime), Instant::now());
         let (ops, latencies) = work(store, &mut more)?;
         store.flush()?;
         let seconds = start.elapsed().as_secs_f64();
-        let cpu = clock::process_cpu_seconds() - cpu;
+        let cpu = cpu_seconds(ClockId::ProcessCPUTime) - cpu;
         let stats = store.stats();
         if let Some(sampler) = sampler {
             let share = sampler.and_then(Sampler::share);

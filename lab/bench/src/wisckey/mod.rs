@@ -30,6 +30,7 @@ use crate::{
     report::{Report, Row},
     scratch::ScratchDir,
 };
+use config::SMALL_VALUE_BYTES;
 use serde_json::json;
 use turns::Run;
 
@@ -41,14 +42,11 @@ pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError
     let Some(first) = configs.first() else {
         return Err(BenchError::Config("nothing to measure".to_owned()));
     };
-    for config in configs {
-        config.check()?;
-    }
     note("measuring the device");
     let scratch = ScratchDir::new_in(&first.dir)?;
-    let mut device = device::measure(scratch.path(), first.effort)?;
+    let device = device::measure(scratch.path(), first.effort)?;
     let mut report = report::begin(first, &device)?;
-    let missing = |peer| Some((peer, peer::check(peer, first).err()?));
+    let missing = |peer| Some((peer, turns::check(peer, first).err()?));
     for (peer, why) in first.peers.iter().copied().filter_map(missing) {
         let row = Row::of(json!({"name": peer.name(), "error": why}));
         report.peers.push(row);
@@ -63,15 +61,10 @@ pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError
         };
         device_rounds.extend(run_one(run, &mut report)?);
     }
-    if let Some(in_rounds) = Speed::of_rounds(&device_rounds) {
-        device = in_rounds;
-    }
+    let device = Speed::of_rounds(&device_rounds).unwrap_or(device);
     report::finish(&mut report, &device);
     Ok(report)
 }
-
-/// Bytes of a value of the workloads that are not about values.
-const SMALL_VALUE_BYTES: usize = 100;
 
 /// Adds the rows of one configuration. Gives the device as often as it was measured beside them.
 fn run_one(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, BenchError> {

@@ -14,7 +14,7 @@ use crate::{
     threads::beside,
 };
 use forebay_store::{Store, Variant};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -40,9 +40,9 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
                 let database = peer::Database::of(run, peer);
                 database.load()?;
                 let work = || database.overwrite(limit);
-                let row = watched(run.config, &database.dir, work)?;
+                let (row, space) = watched(run.config, &database.dir, work)?;
                 remove_dir(&database.dir)?;
-                Ok(row)
+                Ok(row.with(space))
             }
         },
     )
@@ -54,24 +54,23 @@ fn ours(run: Run<'_>, variant: Variant, limit: Limit) -> Result<Row, BenchError>
     let dir = subject.dir().to_owned();
     subject.metered("overwrite", |store: &Store, row: &mut Row| {
         let keys = Keys::Among(config.data_keys());
-        let mut done = (0, crate::histogram::Latencies::new());
-        let space = watched(config, &dir, || {
-            done = write(config, store, seed, keys, limit)?;
+        let (done, space) = watched(config, &dir, || {
+            let done = write(config, store, seed, keys, limit)?;
             store.flush()?;
-            Ok(Row::default())
+            Ok(done)
         })?;
-        row.add(space.into());
+        row.add(space);
         Ok(done)
     })
 }
 
 /// What `work` gives, with the size of the data set, and how many bytes on the disk there were for each live one: the most while it ran, and what was
 /// left in the end.
-fn watched(
+fn watched<T>(
     config: &Config,
     dir: &Path,
-    work: impl FnOnce() -> Result<Row, BenchError>,
-) -> Result<Row, BenchError> {
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<(T, Value), BenchError> {
     let watch = |done: &AtomicBool| {
         let mut max = 0;
         while !done.load(Relaxed) {
@@ -80,11 +79,12 @@ fn watched(
         }
         max
     };
-    let (max, row) = beside(watch, work);
+    let (max, done) = beside(watch, work);
     let (left, live) = (disk_bytes(dir), config.data_keys() * config.pair_bytes());
-    Ok(row?.with(json!({
+    let space = json!({
         "data_bytes": live,
         "space_amplification_max": max.max(left) as f64 / live as f64,
         "space_amplification_final": left as f64 / live as f64,
-    })))
+    });
+    Ok((done?, space))
 }

@@ -10,7 +10,7 @@
 use super::{
     config::{Config, Limit},
     meter::{OnDevice, remove_dir},
-    turns::Run,
+    turns::{DISABLE_WAL, Run},
 };
 use crate::{
     BenchError,
@@ -18,25 +18,9 @@ use crate::{
     histogram::Percentiles,
     peers::Peer,
     report::Row,
-    rocksdb::db_bench::{self, NO_SYNC, NO_WAL, Printed, SYNC},
+    rocksdb::db_bench::{self, Printed, SYNC},
 };
 use std::{fs, path::PathBuf, process::Command};
-
-/// What a peer promises about an acknowledged Put: what our `fsync`, `single` and `double` do; no more than to survive a process crash; nothing.
-const MODES: [Mode; 3] = [
-    SYNC,
-    Mode {
-        name: "nosync",
-        ..NO_SYNC
-    },
-    DISABLE_WAL,
-];
-
-/// A peer at its fastest.
-pub(super) const DISABLE_WAL: Mode = Mode {
-    name: "disable_wal",
-    ..NO_WAL
-};
 
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,26 +39,6 @@ impl Read {
 /// A number of keys so large that random keys practically all differ, as in P1.
 const KEYS_ALL: u64 = 1 << 62;
 
-/// The modes that a peer is measured in.
-pub(super) fn modes(peer: Peer) -> &'static [Mode] {
-    match peer {
-        Peer::RocksDb => &MODES,
-        _ => &MODES[..2],
-    }
-}
-
-/// Checks that it can take part.
-///
-/// # Errors
-/// In words, why not, and the remedy.
-pub(super) fn check(peer: Peer, config: &Config) -> Result<(), String> {
-    let is_plain = config.threads == 1 && config.preload_bytes == 0;
-    match peer == Peer::RocksDb || is_plain {
-        true => peer.check(),
-        false => Err("not measured: with one thread and without --preload only".to_owned()),
-    }
-}
-
 /// A peer's database, in a directory of its own.
 pub(super) struct Database<'a> {
     run: Run<'a>,
@@ -92,19 +56,13 @@ impl<'a> Database<'a> {
     /// P1's Puts, in a new one, which is removed again.
     pub fn put(&self, mode: Mode) -> Result<Row, BenchError> {
         let config = self.run.config;
-        // fillrandom refuses a database that is there; overwrite is the same for one. Of so many
-        // keys hardly any is overwritten.
-        let benchmark = match (self.peer, config.preload_bytes) {
-            (Peer::RocksDb | Peer::RocksDbBlob, 0) => Some("fillrandom"),
-            (Peer::RocksDb | Peer::RocksDbBlob, _) => {
-                self.load()?;
-                Some("overwrite")
-            }
-            _ => None,
-        };
-        let row = match benchmark {
-            Some(benchmark) => self.write("put", (benchmark, KEYS_ALL), (mode, config.limit))?,
-            None => self.put_lines(mode)?,
+        let is_rocksdb = matches!(self.peer, Peer::RocksDb | Peer::RocksDbBlob);
+        let write = |benchmark| self.write("put", (benchmark, KEYS_ALL), (mode, config.limit));
+        let row = match config.preload_bytes {
+            _ if !is_rocksdb => self.put_lines(mode)?,
+            0 => write("fillrandom")?,
+            // fillrandom refuses a database that is there; overwrite is the same for one. Of so many keys hardly any is overwritten.
+            _ => self.load().and_then(|()| write("overwrite"))?,
         };
         remove_dir(&self.dir)?;
         Ok(row)
@@ -176,10 +134,7 @@ impl<'a> Database<'a> {
             Read::Get => ("readrandom", 1),
             Read::Scan => ("seekrandom", Read::SCAN_KEYS + 1),
         };
-        let benchmarks = match warm_up {
-            true => format!("{name},{name}"),
-            false => name.to_owned(),
-        };
+        let benchmarks = [name; 2][usize::from(!warm_up)..].join(",");
         let more = [
             "--use_existing_db=1".to_owned(),
             format!("--threads={}", config.threads),
@@ -242,21 +197,5 @@ fn limit_option(limit: Limit, mode: Mode, threads: usize) -> String {
             format!("--duration={}", seconds.ceil() as u64)
         }
         (_, ops) => format!("--writes={}", (ops.unwrap_or(1) / threads as u64).max(1)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_peer_cannot_do_is_said() {
-        let config = Config {
-            threads: 2,
-            ..Config::default()
-        };
-        for peer in &Peer::ALL[1..] {
-            assert!(check(*peer, &config).unwrap_err().contains("one thread"));
-        }
     }
 }

@@ -7,18 +7,14 @@ use super::{
     writing::{Keys, write},
 };
 use crate::{
-    BenchError, clock, data,
+    BenchError, data,
     device::{self, Speed},
-    histogram::Latencies,
     report::{Report, Row, latency},
-    threads::share_out,
+    threads::keep_busy,
 };
 use forebay_store::Variant;
 use serde_json::json;
-use std::{
-    hint,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How long the floor of several threads is measured.
 const FLOOR: Duration = Duration::from_secs(1);
@@ -54,26 +50,10 @@ fn ours(run: Run<'_>, variant: Variant) -> Result<Row, BenchError> {
     let mut row = subject.metered("put", puts)?;
     if let (2.., Some(put_us)) = (config.threads, row.number("p50_us")) {
         let put = Duration::from_secs_f64(put_us / 1e6);
-        let floor = floor(config.threads, put)?.percentiles();
-        row.add(json!({"floor": latency(floor)}));
+        let until = Instant::now() + FLOOR;
+        // No program whose operations compute as long can have fewer slow ones.
+        let floor = keep_busy(config.threads, put, |now| now < until)?;
+        row.add(json!({"floor": latency(floor.percentiles())}));
     }
     Ok(row)
-}
-
-/// How long an operation takes each of so many threads that computes for `each`, and neither waits nor shares anything: longer than that
-/// only if the thread has no processor. No program whose operations compute as long can have fewer slow ones.
-fn floor(threads: usize, each: Duration) -> Result<Latencies, BenchError> {
-    let until = Instant::now() + FLOOR;
-    let (_, latencies) = share_out(threads, 0, |_, _| {
-        let (mut latencies, mut last) = (Latencies::new(), Instant::now());
-        while last < until {
-            let begun = last;
-            while begun.elapsed() < each {
-                hint::spin_loop();
-            }
-            latencies.record(clock::lap_ns(&mut last));
-        }
-        Ok((0, latencies))
-    })?;
-    Ok(latencies)
 }

@@ -2,7 +2,7 @@
 //!
 //! Both ask the same of the store: that what was deleted costs nothing any more.
 
-use super::{SMALL_VALUE_BYTES, meter::Subject, turns::Run};
+use super::{config::SMALL_VALUE_BYTES, meter::Subject, turns::Run};
 use crate::{
     BenchError, clock, data,
     histogram::Latencies,
@@ -28,7 +28,7 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
     for (workload, work) in [("queue", queue as Work), ("delete_all", delete_all as Work)] {
         run.alone(report, workload, || {
             let measured = |store: &_, row: &mut Row| {
-                let mut latencies = Latencies::new();
+                let mut latencies = Latencies::default();
                 row.add(work(store, ops, &mut latencies)?);
                 Ok((ops, latencies))
             };

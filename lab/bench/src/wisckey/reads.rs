@@ -91,7 +91,7 @@ fn read_all(
 ) -> Result<(u64, Latencies), BenchError> {
     share_out(config.threads, ops, |_, share| {
         let mut random = data::Random::new(data::fresh_seed());
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         let mut buffer = Vec::new();
         let mut bytes = 0;
         let mut last = Instant::now();

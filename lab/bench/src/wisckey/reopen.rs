@@ -9,7 +9,7 @@ use super::{
 use crate::{
     BenchError, data,
     histogram::Percentiles,
-    processes::{self, Process},
+    processes::Process,
     report::{Report, Row},
     scratch,
 };
@@ -21,7 +21,7 @@ use serde_json::json;
 use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     time::Instant,
 };
 
@@ -45,9 +45,8 @@ struct Fill {
 /// Those of the store.
 pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
     // No writer is left over.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| {
-        BenchError::io("tying to its parent", Path::new("the child process"))(e.into())
-    })?;
+    let failed = BenchError::io("tying to its parent", Path::new("the child process"));
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| failed(e.into()))?;
     let fill: Fill = serde_json::from_str(order)
         .map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
     let variant: Variant = fill.variant.parse().map_err(BenchError::Config)?;
@@ -93,7 +92,7 @@ fn once(run: Run<'_>) -> Result<Row, BenchError> {
         buffer_bytes: config.buffer_bytes,
         cache_bytes: config.cache_bytes,
     };
-    kill_when_filled(&config.child, &order)?;
+    kill_when_filled(&config.program, &order)?;
     let start = Instant::now();
     let store = config.options(variant).open(&order.dir, pool.pool())?;
     let open_seconds = start.elapsed().as_secs_f64();
@@ -118,10 +117,11 @@ fn once(run: Run<'_>) -> Result<Row, BenchError> {
 }
 
 /// Has a child do what `order` says, and kills it as soon as it has.
-fn kill_when_filled(child: &[String], order: &Fill) -> Result<(), BenchError> {
+fn kill_when_filled(program: &Path, order: &Fill) -> Result<(), BenchError> {
     let failed = |e: serde_json::Error| BenchError::Child(format!("gets no order: {e}"));
-    let mut command = processes::command(child)?;
+    let mut command = Command::new(program);
     command
+        .args(["internal", "fill"])
         .arg(serde_json::to_string(order).map_err(failed)?)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
@@ -131,8 +131,7 @@ fn kill_when_filled(child: &[String], order: &Fill) -> Result<(), BenchError> {
     let told = output.and_then(|output| output.read(&mut [0]).ok());
     child.kill();
     let was_killed = child.ended().is_some_and(|status| status.code().is_none());
-    match told == Some(1) && was_killed {
-        true => Ok(()),
-        false => Err(BenchError::Child("could not fill the store".to_owned())),
-    }
+    let is_filled = told == Some(1) && was_killed;
+    let failed = || BenchError::Child("could not fill the store".to_owned());
+    is_filled.then_some(()).ok_or_else(failed)
 }

@@ -5,12 +5,9 @@ use crate::{
     BenchError,
     device::Speed,
     histogram::Percentiles,
-    report::{
-        Field, Report, Row,
-        Shown::{Figure, Mega, Percent, Span, Text, Whole},
-        device, latency, notes, table as rows_table,
-    },
+    report::{Report, Row, device, latency, notes, table as rows_table},
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -37,11 +34,8 @@ impl Config {
             "fsync_cpu_share": null,
             "write_amplification": null,
         }));
-        let row = row.with(latency(percentiles));
-        match self.run.is_empty() {
-            true => row,
-            false => row.with(json!({"run": self.run})),
-        }
+        let run = (!self.run.is_empty()).then(|| json!({"run": self.run}));
+        row.with(latency(percentiles)).with(run.into())
     }
 }
 
@@ -61,12 +55,11 @@ pub(super) fn begin(config: &Config, device: &Speed) -> Result<Report, BenchErro
         "clock_reading_ns": crate::clock::reading_ns(),
     });
     let mut report = Report::new("wisckey", json!({"settings": settings}));
-    report.notes = [
+    let notes = [
         "write_amplification counts what the whole machine wrote to the device meanwhile",
         "a peer's compactions that are pending when it ends are not counted; they would cost it",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    ];
+    report.notes.extend(notes.map(str::to_owned));
     report.notes.extend(config.pool.note());
     report.notes.extend(device.note());
     Ok(report)
@@ -95,18 +88,18 @@ pub(super) fn finish(report: &mut Report, device: &Speed) {
 /// The name of a ratio: `put_double_4096_over_fsync`. The same workload in another run, on a data set of another size, or with more threads is
 /// another ratio.
 fn ratio(ours: &Row, over: &str) -> String {
-    let run = match ours.text("run") {
-        "" => String::new(),
-        run => format!("{run}_"),
-    };
-    let (workload, variant) = (ours.text("workload"), ours.text("variant"));
     let whole = |name| ours.get(name).and_then(Value::as_u64);
-    let bytes = whole("value_bytes").unwrap_or(0);
-    let data = whole("data_bytes").map(|bytes| format!("_of_{}mb", bytes / 1_000_000));
-    let more = whole("threads").filter(|threads| *threads > 1);
-    let threads = more.map(|threads| format!("_by_{threads}_threads"));
-    let [data, threads] = [data, threads].map(Option::unwrap_or_default);
-    format!("{run}{workload}_{variant}_{bytes}{data}{threads}_over_{over}")
+    let bytes = whole("value_bytes").unwrap_or(0).to_string();
+    let mut words = ["run", "workload", "variant"]
+        .map(|name| ours.text(name).to_owned())
+        .to_vec();
+    words.push(bytes);
+    words.extend(whole("data_bytes").map(|bytes| format!("of_{}mb", bytes / 1_000_000)));
+    let threads = whole("threads").filter(|threads| *threads > 1);
+    words.extend(threads.map(|threads| format!("by_{threads}_threads")));
+    words.push(format!("over_{over}"));
+    words.retain(|word| !word.is_empty());
+    words.join("_")
 }
 
 /// Whose row it is: a variant, or a peer in its mode.
@@ -124,79 +117,6 @@ pub fn measured(report: &Report) -> impl Iterator<Item = &Row> {
     rows.filter(|row| row.get("error").is_none())
 }
 
-const PUTS: [Field; 16] = [
-    ("put", "who", Text),
-    ("bytes", "value_bytes", Whole),
-    ("threads", "threads", Whole),
-    ("ops", "ops", Whole),
-    ("ops/s", "ops_per_s", Figure),
-    ("MB/s", "mb_per_s", Figure),
-    ("of device", "of_device", Percent),
-    ("x fsync", "over_fsync", Figure),
-    ("p50 µs", "p50_us", Figure),
-    ("p99 µs", "p99_us", Figure),
-    ("p99.9 µs", "p999_us", Figure),
-    ("max µs", "max_us", Figure),
-    ("floor p99.9 µs", "floor.p999_us", Figure),
-    ("CPU in fsync", "fsync_cpu_share", Percent),
-    ("write amp.", "write_amplification", Figure),
-    ("min-max ops/s", "ops_per_s_span", Span),
-];
-
-const OTHERS: [Field; 14] = [
-    ("workload", "workload", Text),
-    ("who", "who", Text),
-    ("bytes", "value_bytes", Whole),
-    ("data MB", "data_bytes", Mega),
-    ("ops/s", "ops_per_s", Figure),
-    ("MB/s", "mb_per_s", Figure),
-    ("p50 µs", "p50_us", Figure),
-    ("p99 µs", "p99_us", Figure),
-    ("p99.9 µs", "p999_us", Figure),
-    ("max µs", "max_us", Figure),
-    ("write amp.", "write_amplification", Figure),
-    ("space amp. max", "space_amplification_max", Figure),
-    ("final", "space_amplification_final", Figure),
-    ("reopen s", "first_get_seconds", Figure),
-];
-
-const STALLS: [Field; 3] = [
-    ("stalls", "who", Text),
-    ("up to µs", "up_to_us", Whole),
-    ("puts", "ops", Whole),
-];
-
-const DELETED: [Field; 8] = [
-    ("deletes", "workload", Text),
-    ("who", "who", Text),
-    ("ops", "ops", Whole),
-    ("first pops µs", "first_pops_us", Figure),
-    ("slowest pops µs", "slowest_pops_us", Figure),
-    ("empty scan µs", "empty_scan_us", Figure),
-    ("settled µs", "empty_scan_settled_us", Figure),
-    ("index entries", "index_entries", Figure),
-];
-
-const SCANNED: [Field; 6] = [
-    ("puts", "who", Text),
-    ("puts/s", "ops_per_s", Figure),
-    ("scans beside", "scans", Whole),
-    ("of a core", "scan_core_share", Percent),
-    ("mean µs", "scan_mean_us", Figure),
-    ("longest µs", "scan_max_us", Figure),
-];
-
-const WAITED: [Field; 8] = [
-    ("waited for", "for", Text),
-    ("workload", "workload", Text),
-    ("who", "who", Text),
-    ("bytes", "value_bytes", Whole),
-    ("threads", "threads", Whole),
-    ("times", "times", Whole),
-    ("seconds", "seconds", Figure),
-    ("longest µs", "longest_us", Figure),
-];
-
 /// The report for people.
 #[must_use]
 pub fn table(report: &Report) -> String {
@@ -208,19 +128,17 @@ pub fn table(report: &Report) -> String {
     let others = rows.iter().filter(|row| row.text("workload") != "put");
     let steps: Vec<Row> = of(&["stalls"]).flat_map(steps).collect();
     let waits: Vec<Row> = rows.iter().flat_map(waits).collect();
-    let device: Option<Speed> = report
-        .about
-        .get("device")
-        .and_then(|device| serde_json::from_value(device.clone()).ok());
+    let device = report.about.get("device").map(Speed::deserialize);
+    let device = device.and_then(Result::ok);
     let mut text = device.as_ref().map(self::device).unwrap_or_default();
     let _ = writeln!(text, "pool: {}\n", report.about.text("settings.pool"));
     for table in [
-        rows_table(&PUTS, of(&["put"])),
-        rows_table(&OTHERS, others),
-        rows_table(&STALLS, &steps),
-        rows_table(&DELETED, of(&["queue", "delete_all"])),
-        rows_table(&SCANNED, of(&["scans"])),
-        rows_table(&WAITED, &waits),
+        rows_table("puts", of(&["put"])),
+        rows_table("others", others),
+        rows_table("stalls", &steps),
+        rows_table("deletes", of(&["queue", "delete_all"])),
+        rows_table("scans", of(&["scans"])),
+        rows_table("waits", &waits),
     ] {
         text += &table.paragraph();
     }
@@ -241,7 +159,8 @@ fn shown(row: &Row, report: &Report) -> Row {
     let fsync = report.rows.iter().find(is_fsync);
     let row = row.clone().with(json!({
         "who": who,
-        "of_device": over("mb_per_s", report.about.number("device.seq_write_mb_s")),
+        "of_device_share": over("mb_per_s", report.about.number("device.seq_write_mb_s")),
+        "data_mb": row.number("data_bytes").map(|bytes| bytes / 1e6),
         "over_fsync": over("ops_per_s", fsync.and_then(|row| row.number("ops_per_s"))),
     }));
     match row.text("workload") {

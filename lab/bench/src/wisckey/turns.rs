@@ -1,11 +1,12 @@
 //! Who takes part, and the turns they take.
 
-use super::{config::Config, peer};
+use super::config::Config;
 use crate::{
     BenchError,
     contest::Mode,
     peers::Peer,
     report::{Report, Row, figure},
+    rocksdb::db_bench::{NO_SYNC, NO_WAL, SYNC},
     rounds,
 };
 use forebay_store::Variant;
@@ -28,22 +29,60 @@ impl fmt::Display for Contestant {
     }
 }
 
+/// What a peer promises about an acknowledged Put: what our `fsync`, `single` and `double` do; no more than to survive a process crash; nothing.
+const MODES: [Mode; 3] = [
+    SYNC,
+    Mode {
+        name: "nosync",
+        ..NO_SYNC
+    },
+    DISABLE_WAL,
+];
+
+/// A peer at its fastest.
+pub(super) const DISABLE_WAL: Mode = Mode {
+    name: "disable_wal",
+    ..NO_WAL
+};
+
+/// The modes that a peer is measured in.
+pub(super) fn modes(peer: Peer) -> &'static [Mode] {
+    match peer {
+        Peer::RocksDb => &MODES,
+        _ => &MODES[..2],
+    }
+}
+
+/// Checks that it can take part.
+///
+/// # Errors
+/// In words, why not, and the remedy.
+pub(super) fn check(peer: Peer, config: &Config) -> Result<(), String> {
+    let is_plain = config.threads == 1 && config.preload_bytes == 0;
+    if peer != Peer::RocksDb && !is_plain {
+        return Err("not measured: with one thread and without --preload only".to_owned());
+    }
+    peer.check()
+}
+
 /// Everybody who takes part in the Puts.
 pub(super) fn contestants(config: &Config) -> Vec<Contestant> {
     let ours = config.variants.iter().copied().map(Contestant::Ours);
-    let peers = config.peers.iter().copied();
-    let peers = peers.filter(|peer| peer::check(*peer, config).is_ok());
-    let in_modes = |peer| {
-        let modes = peer::modes(peer).iter().copied();
-        modes.map(move |mode| Contestant::Peer(peer, mode))
-    };
-    ours.chain(peers.flat_map(in_modes)).collect()
+    let mut all: Vec<Contestant> = ours.collect();
+    for &peer in config
+        .peers
+        .iter()
+        .filter(|peer| check(**peer, config).is_ok())
+    {
+        all.extend(modes(peer).iter().map(|&mode| Contestant::Peer(peer, mode)));
+    }
+    all
 }
 
 /// The contestants of workloads that do not compare variants: our main one, and the peer at its fastest.
 pub(super) fn finalists(config: &Config) -> Vec<Contestant> {
     let ours = Contestant::Ours(config.main_variant());
-    let peer = Contestant::Peer(Peer::RocksDb, peer::DISABLE_WAL);
+    let peer = Contestant::Peer(Peer::RocksDb, DISABLE_WAL);
     let has_peer = contestants(config).contains(&peer);
     std::iter::once(ours)
         .chain(has_peer.then_some(peer))
@@ -79,16 +118,14 @@ impl Run<'_> {
         })?;
         for (contestant, rounds) in contestants.iter().zip(rounds) {
             let row = Row::median_round(rounds, "ops_per_s").unwrap_or_default();
-            match contestant {
-                Contestant::Ours(variant) => {
-                    let name = json!({"variant": variant.to_string()});
-                    report.rows.push(row.with(name));
-                }
+            let (rows, name) = match contestant {
+                Contestant::Ours(ours) => (&mut report.rows, json!({"variant": ours.to_string()})),
                 Contestant::Peer(peer, mode) => {
                     let name = json!({"name": peer.name(), "mode": mode.name});
-                    report.peers.push(row.with(name));
+                    (&mut report.peers, name)
                 }
-            }
+            };
+            rows.push(row.with(name));
         }
         Ok(())
     }
@@ -102,5 +139,21 @@ impl Run<'_> {
     ) -> Result<(), BenchError> {
         let ours = Contestant::Ours(self.config.main_variant());
         self.take_turns(report, &[ours], what, |_| measure())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_cannot_do_is_said() {
+        let config = Config {
+            threads: 2,
+            ..Config::default()
+        };
+        for peer in &Peer::ALL[1..] {
+            assert!(check(*peer, &config).unwrap_err().contains("one thread"));
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn write(
     let threads = config.threads as u64;
     let ops_max = limit.ops.unwrap_or(u64::MAX);
     share_out(config.threads, ops_max, |thread, share| {
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         let mut random = data::Random::new(data::fresh_seed());
         let mut long = *b"the key 12345678";
         let mut done = 0;

@@ -1,14 +1,89 @@
 //! Every experiment, with the papers' figures as the papers state them: a TOML file for each paper, read once.
 //!
-//! `measurement` names one of `paper::MEASUREMENTS`; `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
+//! `measurement` names one of `paper::run`'s; `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
 //! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [figure, …]`; a figure is
 //! `"panel | series | x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without `below`, `above` says both.
 //! An experiment's `notes` name some of the paper's `notes`, which stand behind those that are made while it is measured.
-//! A `paper` figure may be a range, `inf` where it is open.
+//! A `paper` figure may be a range, `inf` where it is open. What is `measured` belongs to the measurements of that paper.
 
-use super::Experiment;
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use std::{collections::BTreeMap, sync::LazyLock};
+
+/// How a panel's figures are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChartKind {
+    /// Bars from zero.
+    Bars,
+    /// Bars on a logarithmic axis: where figures are powers of ten apart.
+    LogBars,
+    /// Lines over x.
+    Lines,
+}
+
+/// One chart of an experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Panel {
+    /// Its name in rows.
+    pub id: String,
+    /// What is shown.
+    pub title: String,
+    /// Its unit.
+    pub unit: String,
+    /// What x is.
+    pub x: String,
+    /// How it is drawn.
+    pub drawn: ChartKind,
+}
+
+/// A table or figure of a paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its id, as in `p1-fig5`.
+    pub id: String,
+    /// The paper, as in `P1`.
+    #[serde(skip)]
+    pub paper: &'static str,
+    /// What the paper is about, and who wrote it.
+    #[serde(skip)]
+    pub paper_title: String,
+    /// Which figure, and what it shows.
+    pub title: String,
+    /// What ours does, in a few sentences.
+    pub method: String,
+    /// What the paper measured on.
+    #[serde(skip)]
+    pub setup: String,
+    /// Charts.
+    pub panels: Vec<Panel>,
+    /// What the paper says, as `forebay-lab report` reads it; nothing if it was not asked there.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<toml::Table>,
+    /// What to know when reading the figures, beside what the measurement itself notes.
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
+    /// How ours is measured. Experiments of the same measurement are measured together.
+    pub(super) measurement: String,
+    /// About how long, seconds: at toy, quick, and the paper's size. Shared by those measured together.
+    pub seconds: [u32; 3],
+    /// Room that it needs on the disk at its peak.
+    pub disk_mib: [u64; 3],
+    /// Room that it needs in memory that files are in, if pools are emulated.
+    pub memory_mib: [u64; 3],
+}
+
+impl Experiment {
+    /// The one with this id.
+    #[must_use]
+    pub fn named(id: &str) -> Option<&'static Self> {
+        ALL.iter().find(|experiment| experiment.id == id)
+    }
+}
 
 /// A paper's file.
 #[derive(Deserialize)]
@@ -21,6 +96,8 @@ struct File {
     reasons: BTreeMap<String, String>,
     #[serde(default)]
     notes: BTreeMap<String, String>,
+    #[serde(default, rename = "measured")]
+    _measured: IgnoredAny,
     #[serde(default, rename = "experiment")]
     experiments: Vec<Experiment>,
 }
@@ -39,6 +116,20 @@ pub static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
     papers.flat_map(|(id, text)| read(id, text)).collect()
 });
 
+/// What a paper's file says is measured.
+pub(super) fn measured<T: DeserializeOwned>(paper: &str) -> T {
+    #[derive(Deserialize)]
+    struct Part<T> {
+        measured: T,
+    }
+    let texts = FILES.iter().filter(|(id, _)| *id == paper);
+    let mut parts = texts.map(|(_, text)| toml::from_str::<Part<T>>(text));
+    match parts.next() {
+        Some(Ok(part)) => part.measured,
+        other => unreachable!("{paper}: {:?}", other.map(Result::err)),
+    }
+}
+
 fn read(id: &'static str, text: &str) -> Vec<Experiment> {
     // The files are a part of this program.
     let named = |texts: &BTreeMap<String, String>, name: &str| {
@@ -52,11 +143,11 @@ fn read(id: &'static str, text: &str) -> Vec<Experiment> {
         experiment.paper_title.clone_from(&file.title);
         experiment.setup.clone_from(&file.setup);
         for claim in &mut experiment.claims {
-            if claim.below.is_empty() {
-                claim.below.clone_from(&claim.above);
-            }
-            for because in [&mut claim.above, &mut claim.below] {
-                *because = named(&file.reasons, because);
+            for side in ["above", "below"] {
+                if let Some(because) = claim.get_mut(side) {
+                    let name = because.as_str().unwrap_or_default();
+                    *because = named(&file.reasons, name).into();
+                }
             }
         }
         for note in &mut experiment.notes {
@@ -64,66 +155,4 @@ fn read(id: &'static str, text: &str) -> Vec<Experiment> {
         }
     }
     file.experiments
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::paper::{
-        MEASUREMENTS,
-        claims::{
-            Cell,
-            Ours::{Below, Ratio, Spread, Value},
-        },
-    };
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_experiment_has_an_id_of_its_own_its_papers_setup_and_a_headline() {
-        let ids: BTreeSet<_> = ALL.iter().map(|experiment| &experiment.id).collect();
-        assert_eq!((ids.len(), ALL.len()), (18, 18));
-        for (paper, _) in FILES {
-            let is_its = |experiment: &Experiment| experiment.paper == paper;
-            assert!(ALL.iter().any(is_its), "{paper} has no experiment");
-        }
-        for experiment in ALL.iter() {
-            let id = &experiment.id;
-            assert!(id.starts_with(&experiment.paper.to_lowercase()), "{id}");
-            assert!(!experiment.setup.is_empty(), "{id}");
-            let claims = &experiment.claims;
-            let is_told = claims.is_empty() || claims.iter().any(|claim| claim.headline);
-            assert!(is_told, "{id}");
-        }
-    }
-
-    #[test]
-    fn every_measurement_is_there_and_needs_no_less_at_the_papers_size() {
-        for experiment in ALL.iter() {
-            let is_its = |(name, _): &(&str, _)| *name == experiment.measurement;
-            assert!(MEASUREMENTS.iter().any(is_its), "{}", experiment.id);
-            for needs in [experiment.disk_mib, experiment.memory_mib] {
-                assert!(needs.is_sorted() && needs[0] <= 1088, "{}", experiment.id);
-            }
-        }
-    }
-
-    #[test]
-    fn claims_are_about_panels_that_their_experiment_has_and_give_reasons() {
-        for experiment in ALL.iter() {
-            for claim in &experiment.claims {
-                let cells = match &claim.ours {
-                    Ratio(over, under) | Below(over, under) => vec![over, under],
-                    Value(cell) => vec![cell],
-                    Spread(cells) => cells.iter().collect(),
-                };
-                for Cell { panel, .. } in cells {
-                    let is_there = experiment.panels.iter().any(|mine| mine.id == *panel);
-                    assert!(is_there, "{}: {panel}", experiment.id);
-                }
-                for because in [&claim.above, &claim.below] {
-                    assert!(because.ends_with('.'), "{}: {because}", experiment.id);
-                }
-            }
-        }
-    }
 }

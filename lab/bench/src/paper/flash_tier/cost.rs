@@ -1,9 +1,10 @@
 //! What the cache itself takes of a page that it finds, and of one that comes in, beside what the device takes: flash is a file in memory here, whose
 //! reads and writes are measured and left out, and nothing goes home.
 
-use super::{Measured, SSD, Size};
+use super::case::SSD;
 use crate::{
     BenchError,
+    paper::{outcome::Measured, size::Size},
     scratch::{PoolSource, ScratchDir, ScratchPool, memory_dir},
 };
 use forebay_device::Profile;
@@ -11,7 +12,7 @@ use forebay_flash::{
     Cache, CreateOptions, Flash, FlashError, FlashFile, HomeFiles, Identity, Options, Read,
     Watermarks,
 };
-use std::{fs::File, hint::black_box, io, sync::Arc, time::Instant};
+use std::{fs::File, hint::black_box, sync::Arc, time::Instant};
 
 const PAGE: usize = 16 << 10;
 /// Pages of a group, which go to flash by one write.
@@ -59,7 +60,9 @@ pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError
     };
     let file = cache.register(identity, "t").map_err(failed)?;
     let pages = u64::from(PAGES) * PAGE as u64;
-    home.attach(file.id(), zeros(&dir, pages).map_err(failed)?);
+    let zeros = File::create(dir.path().join("home")).map_err(failed)?;
+    zeros.set_len(pages).map_err(failed)?;
+    home.attach(file.id(), zeros);
     let group = vec![7; GROUP as usize * PAGE];
     let mut to = vec![0; PAGE];
     let enqueue = |n| cache.enqueue(&file, n, black_box(&group[..PAGE])).map(drop);
@@ -112,11 +115,4 @@ fn of_the_device(group_bytes: u64, measured: &mut Measured) {
         measured.add("cost", SSD, "the device", "page found", &[read]);
         measured.add("cost", SSD, "the device", "page that comes in", &[write]);
     }
-}
-
-/// A home file of so many bytes.
-fn zeros(dir: &ScratchDir, bytes: u64) -> io::Result<File> {
-    let file = File::create(dir.path().join("home"))?;
-    file.set_len(bytes)?;
-    Ok(file)
 }

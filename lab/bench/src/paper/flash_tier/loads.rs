@@ -5,8 +5,8 @@
 //! one server, whose cache has turned once before.
 
 use super::{
-    ALL, DIRTY, Lab, Measured, ON_ARRAY, ON_THIS_DISK, ORIGINAL, PERCENT,
-    stage::{CLIENTS, Case, Stage, Standing},
+    case::{ALL, Case, DIRTY, ON_ARRAY, ON_THIS_DISK, ORIGINAL},
+    stage::{CLIENTS, Stage, Standing},
 };
 use crate::{
     BenchError,
@@ -14,6 +14,7 @@ use crate::{
         load::{self, READ_ONLY, WRITE_ONLY},
         server::{self, DATABASE, Server},
     },
+    paper::{lab::Lab, outcome::Measured},
     scratch::{ScratchDir, memory_dir},
     sql::Load,
 };
@@ -40,14 +41,9 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let grounds = [ON_ARRAY, ON_THIS_DISK];
     for &ground in &grounds[..lab.size.pick(1, 2, 2)] {
         for variant in [ORIGINAL, DIRTY, ALL] {
-            let case = Case {
-                variant,
-                ground,
-                percent: PERCENT,
-            };
-            let standing = stage.start(case)?;
+            let standing = stage.start(Case::named(variant, ground))?;
             measure(&stage, &standing, size, &mut measured)?;
-            let told = tell(&standing, &measured);
+            let told = tell(&standing, &mut measured);
             stage.end(standing, |server| check(size, server))?;
             lab.note(&told);
             measured.note(told);
@@ -66,7 +62,7 @@ fn measure(
 ) -> Result<(), BenchError> {
     // Seconds of work before a row is measured at most, of a round; and rounds.
     let [most, round, rounds] = stage.lab.size.pick([2, 1, 1], [40, 8, 3], [600, 40, 3]);
-    let server = &standing.server;
+    let server = standing.server();
     let load = Load {
         size,
         clients: CLIENTS,
@@ -77,7 +73,10 @@ fn measure(
     while standing.turns().is_some_and(|turns| turns < 1.0) && begun.elapsed().as_secs() < most {
         load::run(WRITE_ONLY, &load, server)?;
     }
-    let (place, series) = (standing.case.ground.flash, standing.case.variant.name);
+    let Case {
+        variant, ground, ..
+    } = standing.case;
+    let (place, series) = (&*ground.flash, &*variant.name);
     for _ in 0..rounds {
         for (panel, x) in LOADS {
             if x == READ_ONLY {
@@ -98,20 +97,22 @@ fn measure(
             }
         }
     }
-    if series != ORIGINAL.name {
+    if series != ORIGINAL {
         for (panel, x) in LOADS {
-            let median = |series| measured.value(panel, place, series, x);
-            let over = median(series) / median(ORIGINAL.name);
+            let mut median = |series| measured.value(panel, place, series, x);
+            let over = median(series) / median(ORIGINAL);
             measured.add("over", place, series, x, &[over]);
         }
     }
     Ok(())
 }
 
-fn tell(standing: &Standing, measured: &Measured) -> String {
-    let (place, series) = (standing.case.ground.flash, standing.case.variant.name);
+fn tell(standing: &Standing, measured: &mut Measured) -> String {
+    let Case {
+        variant, ground, ..
+    } = standing.case;
     let figure = |(panel, x)| {
-        let median = |panel| measured.value(panel, place, series, x);
+        let mut median = |panel| measured.value(panel, &ground.flash, &variant.name, x);
         match x {
             SCAN => format!("{SCAN} {:.0} MB/s", median(panel)),
             _ => format!(

@@ -1,23 +1,20 @@
 //! What a row runs on: a server on a copy of the loaded data directory, its devices, its flash cache and its pool.
 
-use super::{Ground, Lab, Variant};
+use super::case::{Case, Ground};
 use crate::{
     BenchError,
-    contest::{self, Around},
+    contest::{Around, FOREBAY, PLAIN},
     mariadb::server::{Server, said_by},
-    paper::template::Template,
+    paper::{
+        lab::Lab,
+        template::{self, Template},
+    },
     place::HERE,
     processes::output,
-    scratch::{ScratchDir, disk_bytes, memory_dir},
+    scratch::{disk_bytes, memory_dir},
 };
 use forebay_pages::Status;
-use std::{
-    ffi::OsString,
-    fmt, fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Instant,
-};
+use std::{ffi::OsString, fs, path::Path, process::Command};
 
 const MIB: u64 = 1 << 20;
 /// The buffer pool's part of the data, as in the paper.
@@ -31,27 +28,6 @@ const ROOM_MIB: u64 = 512;
 /// The paper's connections.
 pub(super) const CLIENTS: u64 = 16;
 
-/// What a row is of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Case {
-    pub variant: Variant,
-    pub ground: Ground,
-    /// Flash, in percent of the data.
-    pub percent: u64,
-}
-
-/// As progress and notes have it.
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (variant, ground) = (self.variant.name, self.ground);
-        write!(f, "{variant}, {} ({}", ground.short, ground.flash)?;
-        match self.variant.flash {
-            Some(_) => write!(f, ", flash of {} %)", self.percent),
-            None => f.write_str(")"),
-        }
-    }
-}
-
 /// What all rows have in common.
 pub(super) struct Stage<'a> {
     pub lab: &'a Lab<'a>,
@@ -60,27 +36,25 @@ pub(super) struct Stage<'a> {
     pub data_bytes: u64,
 }
 
-/// A row's server, and what it lies on.
+/// A row's server.
 pub(super) struct Standing {
     pub case: Case,
-    pub server: Server,
-    _around: Around,
-    dir: ScratchDir,
+    on: template::Standing,
 }
 
 impl Standing {
-    fn flash_dir(&self) -> PathBuf {
-        self.dir.path().join("flash")
+    pub fn server(&self) -> &Server {
+        &self.on.server
     }
 
     /// The flash cache as it is; nothing without one.
     pub fn flash(&self) -> Option<Status> {
-        Status::read(&self.flash_dir().join("cache.status")).ok()
+        Status::read(&self.on.dir.path().join("flash/cache.status")).ok()
     }
 
     /// How often the queue on flash has turned; none without one.
     pub fn turns(&self) -> Option<f64> {
-        self.flash().as_ref().map(super::steady::turns_of)
+        self.flash().as_ref().map(turns_of)
     }
 }
 
@@ -131,29 +105,25 @@ impl<'a> Stage<'a> {
     /// Starts a row's server on a fresh copy.
     pub fn start(&self, case: Case) -> Result<Standing, BenchError> {
         let Ground { data, flash, .. } = case.ground;
-        let parent = match data {
-            HERE => self.lab.dir.to_owned(),
-            // An emulated device only adds to what a call takes.
-            _ => memory_dir(),
-        };
-        let (dir, mut launch) = self.template.copied(&["data"], parent)?;
-        let flash_dir = dir.path().join("flash");
-        fs::create_dir(&flash_dir).map_err(BenchError::io("creating", &flash_dir))?;
-        let data_dir = launch.data();
-        let devices: Vec<(&Path, &str)> = match data {
-            HERE => Vec::new(),
-            _ if data == flash => vec![(dir.path(), data)],
-            _ => vec![(&data_dir, data), (&flash_dir, flash)],
-        };
-        let around = self.around(case, dir.path(), &devices, case.variant.redo_in_pool)?;
-        launch.stand_in(&around);
-        launch.options = options(self.pool_mib(), self.log_mib(), case.variant.doublewrite);
-        Ok(Standing {
-            case,
-            server: Server::start(&launch)?,
-            _around: around,
-            dir,
-        })
+        // An emulated device only adds to what a call takes.
+        let memory = memory_dir();
+        let parent = if data == HERE { self.lab.dir } else { &memory };
+        let on = self.template.start(&["data"], parent, |dir| {
+            let (data_dir, flash_dir) = (dir.join("data"), dir.join("flash"));
+            fs::create_dir(&flash_dir).map_err(BenchError::io("creating", &flash_dir))?;
+            let devices: Vec<(&Path, &str)> = match &**data {
+                HERE => Vec::new(),
+                _ if data == flash => vec![(dir, data)],
+                _ => vec![(&data_dir, data), (&flash_dir, flash)],
+            };
+            let around = self.around(case, dir, &devices, case.variant.redo_in_pool)?;
+            let doublewrite = case.variant.doublewrite;
+            Ok((
+                around,
+                options(self.pool_mib(), self.log_mib(), doublewrite),
+            ))
+        })?;
+        Ok(Standing { case, on })
     }
 
     /// What stands around a row's server.
@@ -164,12 +134,9 @@ impl<'a> Stage<'a> {
         devices: &[(&Path, &str)],
         in_pool: bool,
     ) -> Result<Around, BenchError> {
-        let mode = match in_pool {
-            true => contest::FOREBAY,
-            false => contest::PLAIN,
-        };
+        let mode = if in_pool { FOREBAY } else { PLAIN };
         let mut flash: Vec<(&'static str, OsString)> = Vec::new();
-        if let Some(contents) = case.variant.flash {
+        if let Some(contents) = &case.variant.flash {
             let mib = (self.data_bytes * case.percent / 100).div_ceil(MIB);
             flash.extend([
                 ("--flash", dir.join("flash/cache").into()),
@@ -190,23 +157,20 @@ impl<'a> Stage<'a> {
         standing: Standing,
         is_emptied: bool,
     ) -> Result<(Standing, f64), BenchError> {
-        let (launch, flash) = (standing.server.launch().clone(), standing.flash_dir());
-        standing.server.kill()?;
-        if is_emptied {
+        let Standing { case, on } = standing;
+        let emptied = |dir: &Path| {
+            let flash = dir.join("flash");
             let mut command = Command::new(self.lab.forebay);
             command.arg("flush").arg("--flash").arg(flash.join("cache"));
-            command.env("FOREBAY_RUN_DIR", standing.dir.path().join("run"));
+            command.env("FOREBAY_RUN_DIR", dir.join("run"));
             said_by("forebay flush", output(&mut command)?)?;
             fs::remove_dir_all(&flash)
                 .and_then(|()| fs::create_dir(&flash))
-                .map_err(BenchError::io("emptying", &flash))?;
-        }
-        let begun = Instant::now();
-        let server = Server::start(&launch)?;
-        Ok((
-            Standing { server, ..standing },
-            begun.elapsed().as_secs_f64(),
-        ))
+                .map_err(BenchError::io("emptying", &flash))
+        };
+        let between = |dir: &Path| if is_emptied { emptied(dir) } else { Ok(()) };
+        let (on, seconds) = on.killed(between)?;
+        Ok((Standing { case, on }, seconds))
     }
 
     /// Ends a row's server, and has its database checked on one that has room, and no emulated device.
@@ -215,15 +179,21 @@ impl<'a> Stage<'a> {
         standing: Standing,
         check: impl FnOnce(&Server) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
-        let mut launch = standing.server.launch().clone();
-        standing.server.stop()?;
-        let around = self.around(standing.case, standing.dir.path(), &[], false)?;
+        let Standing { case, on } = standing;
+        let mut launch = on.server.launch().clone();
+        on.server.stop()?;
+        let around = self.around(case, on.dir.path(), &[], false)?;
         launch.stand_in(&around);
         launch.options = options(ROOM_MIB, self.log_mib(), false);
         let server = Server::start(&launch)?;
         check(&server)?;
         server.stop().map(drop)
     }
+}
+
+/// How often the queue has turned.
+pub(super) fn turns_of(flash: &Status) -> f64 {
+    (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
 }
 
 /// What all servers have. Rings would pass the emulated devices by; without, an I/O thread has one request in flight, so there are as many as an

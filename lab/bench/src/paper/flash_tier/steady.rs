@@ -1,16 +1,14 @@
 //! TPC-C, and a row in its steady state: when it is there, and what it is measured by.
 
-use super::{
-    Lab,
-    stage::{CLIENTS, Stage, Standing},
-};
+use super::stage::{CLIENTS, Stage, Standing, turns_of};
 use crate::{
     BenchError,
+    paper::lab::Lab,
     rounds::{median, span},
     sysbench::{Measured as Done, Scripts, Workload},
 };
 use forebay_pages::Status;
-use std::{fmt, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 /// Turns of the queue before a row is measured.
 const TURNS: f64 = 2.0;
@@ -44,7 +42,7 @@ impl<'a> Tpcc<'a> {
 
     /// Runs the mix for so many seconds.
     pub fn work(&self, standing: &Standing, seconds: u64) -> Result<Done, BenchError> {
-        self.scripts.run(&standing.server, CLIENTS, seconds)
+        self.scripts.run(standing.server(), CLIENTS, seconds)
     }
 
     /// Ends a row's server, and checks its database.
@@ -65,7 +63,6 @@ impl<'a> Tpcc<'a> {
 }
 
 /// What a row gives.
-#[derive(Clone, Debug)]
 pub(super) struct Steady {
     /// New-Orders a minute, in each round.
     pub tpmc: Vec<f64>,
@@ -73,14 +70,8 @@ pub(super) struct Steady {
     pub new_order_p99_ms: Vec<f64>,
     /// Of the pages that the server read, those that the flash cache had; 0 without one.
     pub found_percent: f64,
-    /// How long it worked before, seconds.
-    settling_s: f64,
-    /// How long it was measured, seconds.
-    measured_s: u64,
-    /// TPC-C's checks that failed.
-    failed: Vec<String>,
-    /// The flash cache before it was measured, and after.
-    flash: Option<(Status, Status)>,
+    /// All of it, and what the flash cache did meanwhile, in words.
+    pub told: String,
 }
 
 impl Tpcc<'_> {
@@ -117,36 +108,60 @@ impl Tpcc<'_> {
         let work = |_| self.work(standing, round_s);
         let done = (0..rounds).map(work).collect::<Result<Vec<_>, _>>()?;
         let flash = before.zip(standing.flash());
-        let steady = Steady::of(&done, round_s * rounds as u64, settling_s, flash)?;
-        self.stage.lab.note(&format!("{name}: {steady}"));
+        let mut steady = Steady::of(&done, round_s * rounds as u64, flash)?;
+        steady.told = format!("after {settling_s:.0} s: {}", steady.told);
+        self.stage.lab.note(&format!("{name}: {}", steady.told));
         Ok(steady)
     }
 }
 
 impl Steady {
+    /// What rounds of so many seconds in all gave, with the flash cache before and after.
     fn of(
         rounds: &[Done],
-        measured_s: u64,
-        settling_s: f64,
+        seconds: u64,
         flash: Option<(Status, Status)>,
     ) -> Result<Self, BenchError> {
         let each = |figure: &dyn Fn(&Done) -> Option<f64>| {
             let figures = rounds.iter().map(figure).collect::<Option<Vec<f64>>>();
             figures.ok_or_else(|| BenchError::Child("(sysbench) reported no New-Orders".to_owned()))
         };
-        let found = |flash: &(Status, Status)| {
-            let hits = since(flash, |flash| flash.hits);
-            let reads = hits + since(flash, |flash| flash.misses);
-            100.0 * hits / reads.max(1.0)
+        let tpmc = each(&|round| round.tpmc)?;
+        let new_order_p99_ms = each(&|round| Some(round.operation("new_order")?.p99_us / 1e3))?;
+        let (rate, rates, p99_ms) = (median(&tpmc), span(&tpmc), median(&new_order_p99_ms));
+        let mut told = format!(
+            "{rate:.0} tpmC ({:.0} to {:.0}), p99 of New-Orders {p99_ms:.0} ms; measured {seconds} s",
+            rates.min, rates.max
+        );
+        let mut found_percent = 0.0;
+        if let Some((before, after)) = flash {
+            let done =
+                |count: fn(&Status) -> u64| count(&after).saturating_sub(count(&before)) as f64;
+            let a_second = |count| done(count) / seconds as f64;
+            let reads = done(|flash| flash.hits + flash.misses);
+            found_percent = 100.0 * done(|flash| flash.hits) / reads.max(1.0);
+            told += &format!(
+                ", before which the queue turned {:.1} times; {found_percent:.1} % of the reads found their page on flash, {:.0} pages/s came in, \
+                 {:.0} syncs/s of flash, {:.2} bytes written there for each of the pages, {:.0} pages/s went home in batches of {:.0}, {:.2} versions \
+                 of a page",
+                turns_of(&before),
+                a_second(|flash| flash.enqueued + flash.admitted),
+                a_second(|flash| flash.flash_syncs),
+                done(|flash| flash.flash_bytes) / done(|flash| flash.page_bytes).max(1.0),
+                a_second(|flash| flash.home_pages),
+                done(|flash| flash.home_pages) / done(|flash| flash.home_batches).max(1.0),
+                after.slots_used as f64 / after.pages.max(1) as f64,
+            );
+        }
+        told += &match failed(rounds).join(", ") {
+            none if none.is_empty() => "; TPC-C's checks hold".to_owned(),
+            failed => format!("; of TPC-C's checks these fail: {failed}"),
         };
         Ok(Self {
-            tpmc: each(&|round| round.tpmc)?,
-            new_order_p99_ms: each(&|round| Some(round.operation("new_order")?.p99_us / 1e3))?,
-            found_percent: flash.as_ref().map_or(0.0, found),
-            settling_s,
-            measured_s,
-            failed: failed(rounds),
-            flash,
+            tpmc,
+            new_order_p99_ms,
+            found_percent,
+            told,
         })
     }
 }
@@ -169,74 +184,21 @@ fn failed(rounds: &[Done]) -> Vec<String> {
     failed
 }
 
-/// How often the queue has turned.
-pub(super) fn turns_of(flash: &Status) -> f64 {
-    (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
-}
-
-/// What was done between two looks.
-fn since((before, after): &(Status, Status), count: fn(&Status) -> u64) -> f64 {
-    count(after).saturating_sub(count(before)) as f64
-}
-
-impl fmt::Display for Steady {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rates = span(&self.tpmc);
-        write!(
-            f,
-            "{:.0} tpmC ({:.0} to {:.0}), p99 of New-Orders {:.0} ms; measured {} s after {:.0} s",
-            median(&self.tpmc),
-            rates.min,
-            rates.max,
-            median(&self.new_order_p99_ms),
-            self.measured_s,
-            self.settling_s
-        )?;
-        if let Some(flash @ (before, after)) = &self.flash {
-            let done = |count| since(flash, count);
-            let a_second = |count| done(count) / self.measured_s as f64;
-            write!(
-                f,
-                " in which the queue turned {:.1} times; {:.1} % of the reads found their page on flash, {:.0} pages/s came in, {:.0} syncs/s of \
-                 flash, {:.2} bytes written there for each of the pages, {:.0} pages/s went home in batches of {:.0}, {:.2} versions of a page",
-                turns_of(before),
-                self.found_percent,
-                a_second(|flash| flash.enqueued + flash.admitted),
-                a_second(|flash| flash.flash_syncs),
-                done(|flash| flash.flash_bytes) / done(|flash| flash.page_bytes).max(1.0),
-                a_second(|flash| flash.home_pages),
-                done(|flash| flash.home_pages) / done(|flash| flash.home_batches).max(1.0),
-                after.slots_used as f64 / after.pages.max(1) as f64,
-            )?;
-        }
-        match self.failed.as_slice() {
-            [] => f.write_str("; TPC-C's checks hold"),
-            failed => write!(f, "; of TPC-C's checks these fail: {}", failed.join(", ")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Row;
+    use serde_json::json;
 
     fn round(counts: [u64; 5], in_time: bool) -> Done {
-        let names = [
-            "new_order",
-            "payment",
-            "order_status",
-            "delivery",
-            "stock_level",
-        ];
-        let operation =
-            |(name, count)| format!(r#"{{"operation":"{name}","count":{count},"p99_us":9000}}"#);
-        let operations: Vec<String> = names.into_iter().zip(counts).map(operation).collect();
-        let text = format!(
-            r#"{{"operations_per_s":1,"tpmC":{},"payment_share_ok":false,"delivery_90_%_in_time":{in_time},"operations":[{}]}}"#,
-            counts[0],
-            operations.join(",")
-        );
-        serde_json::from_str(&text).unwrap()
+        let names = SHARES.map(|(name, _)| name).into_iter();
+        let operations = std::iter::once("new_order").chain(names).zip(counts);
+        let operation = |(name, count)| json!({"operation": name, "count": count, "p99_us": 9000});
+        let operations: Vec<_> = operations.map(operation).collect();
+        let checks = json!({"payment_share_ok": false, "delivery_90_%_in_time": in_time});
+        let figures = json!({"operations_per_s": 1, "tpmC": counts[0], "operations": operations});
+        let round = Row::of(figures).with(checks);
+        serde_json::from_value(round.into()).unwrap()
     }
 
     #[test]
@@ -261,27 +223,17 @@ mod tests {
             ..Status::default()
         };
         let rounds = [round([430, 440, 44, 44, 42], true)];
-        let steady = Steady::of(&rounds, 6, 1.0, Some((at(250), at(450)))).unwrap();
-        assert_eq!(
-            (steady.found_percent, steady.tpmc.as_slice()),
-            (75.0, &[430.0][..])
-        );
-        let told = steady.to_string();
-        assert!(
-            told.contains("turned 2.5 times") && told.contains(" 33 pages/s came in"),
-            "{told}"
-        );
-        assert!(
-            Steady::of(
-                &[Done {
-                    tpmc: None,
-                    ..rounds[0].clone()
-                }],
-                6,
-                1.0,
-                None
-            )
-            .is_err()
-        );
+        let steady = Steady::of(&rounds, 6, Some((at(250), at(450)))).unwrap();
+        assert_eq!((steady.found_percent, steady.tpmc), (75.0, vec![430.0]));
+        let told = steady.told;
+        let words = [
+            "turned 2.5 times",
+            " 33 pages/s came in",
+            "TPC-C's checks hold",
+        ];
+        assert!(words.iter().all(|words| told.contains(words)), "{told}");
+        let [mut none] = rounds;
+        none.tpmc = None;
+        assert!(Steady::of(&[none], 6, None).is_err());
     }
 }

@@ -1,0 +1,131 @@
+//! What rows are of, as P2's file has it.
+
+use crate::paper::{catalogue, size::Size};
+use serde::Deserialize;
+use std::{fmt, sync::LazyLock};
+
+/// What the pages go through, and where the redo log is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Variant {
+    pub name: String,
+    /// What a flash cache takes. None: there is none.
+    pub flash: Option<String>,
+    #[serde(default)]
+    pub doublewrite: bool,
+    #[serde(default)]
+    pub redo_in_pool: bool,
+}
+
+/// The server as it is, and with the flash caches.
+pub(super) const ORIGINAL: &str = "original";
+pub(super) const DIRTY: &str = "FaCE dirty";
+pub(super) const ALL: &str = "FaCE all";
+
+/// What the data is on, and what flash is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ground {
+    /// The panel of its rates.
+    pub panel: String,
+    /// What its rows are called in the panel of latencies.
+    pub short: String,
+    pub data: String,
+    /// The place of its rows.
+    pub flash: String,
+    /// Variants at toy size.
+    #[serde(default)]
+    toy: Vec<String>,
+}
+
+/// The grounds of the paper's array, and of this disk.
+pub(super) const ON_ARRAY: &str = "raid";
+pub(super) const ON_THIS_DISK: &str = "here";
+/// The SSD that the rows beside the table are measured on.
+pub(super) const SSD: &str = "sata-ssd";
+/// Flash, in percent of the data.
+pub(super) const PERCENT: u64 = 20;
+
+#[derive(Deserialize)]
+struct Table {
+    variants: Vec<Variant>,
+    grounds: Vec<Ground>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| catalogue::measured("P2"));
+
+/// What a row is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub variant: &'static Variant,
+    pub ground: &'static Ground,
+    /// Flash, in percent of the data.
+    pub percent: u64,
+}
+
+impl Case {
+    /// The variant of this name on the first ground of this panel.
+    pub fn named(variant: &str, ground: &str) -> Self {
+        let mut all = Self::all(Size::Paper).into_iter();
+        let is_it = |case: &Self| (&*case.variant.name, &*case.ground.panel) == (variant, ground);
+        let found = all.find(is_it);
+        found.unwrap_or_else(|| unreachable!("P2 has no {variant} on {ground}"))
+    }
+
+    /// What is measured, in this order.
+    pub fn all(size: Size) -> Vec<Self> {
+        let mut all = Vec::new();
+        for ground in &TABLE.grounds {
+            let is_measured =
+                |variant: &&Variant| size != Size::Toy || ground.toy.contains(&variant.name);
+            all.extend(
+                TABLE
+                    .variants
+                    .iter()
+                    .filter(is_measured)
+                    .map(|variant| Self {
+                        variant,
+                        ground,
+                        percent: PERCENT,
+                    }),
+            );
+        }
+        all
+    }
+
+    /// True if it is the variant of this name where the paper has it: its data on the array, its flash on the SSD.
+    pub fn is_the_papers(&self, variant: &str) -> bool {
+        (&*self.ground.panel, &*self.ground.flash) == (ON_ARRAY, SSD)
+            && self.variant.name == variant
+    }
+}
+
+/// As progress and notes have it.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (variant, ground) = (self.variant, self.ground);
+        write!(f, "{}, {} ({}", variant.name, ground.short, ground.flash)?;
+        match variant.flash {
+            Some(_) => write!(f, ", flash of {} %)", self.percent),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::Experiment;
+
+    #[test]
+    fn every_row_that_a_claim_compares_is_measured() {
+        let claims = &Experiment::named("p2-tpcc").unwrap().claims;
+        assert!(!claims.is_empty());
+        for claim in claims {
+            for cell in claim["ours"]["ratio"].as_array().unwrap() {
+                let words: Vec<&str> = cell.as_str().unwrap().split(" | ").collect();
+                Case::named(words[1], words[0]);
+            }
+        }
+    }
+}
