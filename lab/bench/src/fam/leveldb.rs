@@ -20,9 +20,7 @@ pub(super) fn measure(
     let dir = ScratchDir::new_in(scratch)?;
     let mut command = on_device(&config.forebay, dir.path(), policy.profile());
     command
-        .arg(program)
-        .arg(dir.path())
-        .arg("fam")
+        .args([program, dir.path(), Path::new("fam")])
         .args([config.pairs, pair_bytes, fresh_seed() >> 1].map(|n| n.to_string()));
     let lines = Peer::LevelDb.lines(&mut command, WORKLOADS.len())?;
     let us_per_op = |workload| {

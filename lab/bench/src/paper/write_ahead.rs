@@ -59,8 +59,7 @@ struct Logs {
 /// Table 1 of the paper.
 pub(super) fn link_bench(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let ids = lab.size.pick(1000, 50_000, 1_000_000);
-    let panels = ["linkbench", "linkbench_p99", "linkbench_cpu"];
-    run(lab, Workload::LinkBench { ids }, panels)
+    run(lab, Workload::LinkBench { ids }, "linkbench")
 }
 
 /// Table 2.
@@ -69,19 +68,13 @@ pub(super) fn tpcc(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         warehouses: lab.size.pick(1, 1, 10),
         roam: false,
     };
-    run(lab, tpcc, ["tpcc", "tpcc_p99", "tpcc_cpu"])
+    run(lab, tpcc, "tpcc")
 }
 
 /// Numbers of connections, and whether a commit is synced, which the paper does not say. At toy size the paper's alone.
 fn settings(size: Size) -> &'static [(u64, bool)] {
     const ALL: [(u64, bool); 4] = [(1, true), (CLIENTS, true), (1, false), (CLIENTS, false)];
     size.pick(&ALL[1..2], &ALL, &ALL)
-}
-
-fn x(clients: u64, is_synced: bool) -> String {
-    let s = if clients == 1 { "" } else { "s" };
-    let synced = if is_synced { "synced" } else { "not synced" };
-    format!("{clients} client{s}, {synced}")
 }
 
 /// What is missing on this machine, in words.
@@ -93,12 +86,9 @@ fn lacking() -> Option<String> {
     server::lacking().or_else(plugin).or_else(eatmydata)
 }
 
-/// A workload, and its panels: rates, latencies by request, and processor time by who has it.
-fn run(
-    lab: &Lab<'_>,
-    workload: Workload,
-    [rate, p99, cpu]: [&str; 3],
-) -> Result<Measured, BenchError> {
+/// A workload. Its panels: rates, latencies by request, and processor time of the server, in its own code and in the kernel.
+fn run(lab: &Lab<'_>, workload: Workload, panel: &str) -> Result<Measured, BenchError> {
+    let [p99, cpu] = ["p99", "cpu"].map(|what| format!("{panel}_{what}"));
     if let Some(why) = lacking() {
         return Err(BenchError::Missing(why));
     }
@@ -116,23 +106,27 @@ fn run(
     let Logs { logs } = catalogue::measured("P3");
     let (turns, seconds) = turns(lab.size);
     for &(clients, is_synced) in settings(lab.size) {
-        let x = x(clients, is_synced);
+        let s = if clients == 1 { "" } else { "s" };
+        let synced = if is_synced { "synced" } else { "not synced" };
+        let x = format!("{clients} client{s}, {synced}");
         let start = |log| setup.start(log, clients, is_synced);
         let series = logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let series: Vec<_> = logs.iter().zip(series).collect();
         take_turns(&series, turns, |(log, standing)| {
-            let before = times(standing);
+            let processor_time = || standing.server.server().processor_time();
+            let before = processor_time();
             let (log, done) = (&log.name, setup.turn(standing, clients)?);
             lab.note(&format!("{log}, {x}: {:.0}/s", done.operations_per_s));
-            measured.add(rate, DATA, log, &x, &[done.operations_per_s]);
+            measured.add(panel, DATA, log, &x, &[done.operations_per_s]);
             let requests: u64 = done.operations.iter().map(|kind| kind.count).sum();
-            for ((part, after), before) in PARTS.iter().zip(times(standing)).zip(before) {
-                let each = (after - before) * 1e6 / requests.max(1) as f64;
-                measured.add(cpu, DATA, log, &format!("{x}: {part}"), &[each]);
+            let before = ["server", "kernel"].iter().zip(before);
+            for ((part, before), after) in before.zip(processor_time()) {
+                let each = (after - before).as_secs_f64() * 1e6 / requests.max(1) as f64;
+                measured.add(&cpu, DATA, log, &format!("{x}: {part}"), &[each]);
             }
             let of_kinds = (clients, is_synced) == (CLIENTS, true);
             for kind in done.operations.iter().filter(|it| of_kinds && it.count > 0) {
-                measured.add(p99, DATA, log, &kind.operation, &[kind.p99_us]);
+                measured.add(&p99, DATA, log, &kind.operation, &[kind.p99_us]);
             }
             Ok::<_, BenchError>(())
         })?;
@@ -197,20 +191,6 @@ struct Setup<'a> {
     scripts: &'a Scripts,
     template: Template,
     scratch: &'a Path,
-}
-
-/// Who has processor time: the server's own code, the kernel for it, and the supervisor.
-const PARTS: [&str; 3] = ["server", "kernel", "supervisor"];
-
-/// That each of [`PARTS`] has had, seconds.
-fn times(Standing { server, .. }: &Standing) -> [f64; 3] {
-    let [code, kernel] = server.server().processor_time();
-    let is_under = server.outer().pid() != server.server().pid();
-    let outer = server
-        .outer()
-        .processor_time()
-        .map(|time| time * u32::from(is_under));
-    [code, kernel, outer.iter().sum()].map(|time| time.as_secs_f64())
 }
 
 /// To a series' server, which is stopped but in its turns.
