@@ -5,7 +5,7 @@
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
-//! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
+//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -24,6 +24,7 @@ mod session;
 mod size;
 mod table;
 mod tail;
+mod takeover;
 mod times;
 mod write;
 
@@ -53,7 +54,7 @@ use std::{
     ffi::{CStr, CString, c_int},
     marker::PhantomData,
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::Path,
+    path::PathBuf,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -71,6 +72,8 @@ struct Config {
     guard: Option<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     table: Option<View>,
+    /// Where that is.
+    table_path: PathBuf,
     /// How long to try to be heard by a supervisor that lives.
     heard_wait: Duration,
 }
@@ -112,10 +115,12 @@ pub fn start() {
                 .is_some_and(|is| is == IO_URING_REFUSED),
             guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
             table: None,
+            table_path: PathBuf::new(),
             heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
-        config.table = others::find_table(&config, Path::new(&table));
+        config.table_path = PathBuf::from(table);
+        config.table = others::find_table(&config, &config.table_path);
         Some(config)
     };
     sys::begin_process();
