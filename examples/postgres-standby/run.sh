@@ -6,6 +6,8 @@
 #   examples/postgres-standby/run.sh         takes half a minute; exit status 1 if an acknowledged row is missing
 #   ROWS=20000 examples/postgres-standby/run.sh
 #
+#   FOREBAY_POSTGRES_BIN=DIR examples/postgres-standby/run.sh      with the PostgreSQL whose programs are there
+#
 # PostgreSQL does not run as root: there, servers, forebay and pools are those of the user postgres, or of nobody.
 # Needs forebay and libforebay.so built (cargo build --release), PostgreSQL (scripts/setup.sh demo).
 set -euo pipefail
@@ -22,7 +24,7 @@ say() { printf '\n== %s\n' "$*"; }
 forebay=${FOREBAY:-$target/release/forebay}
 [[ -x $forebay ]] || forebay=$target/debug/forebay
 [[ -x $forebay ]] || die "forebay is not built. Remedy: cargo build --release"
-programs=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
+programs=${FOREBAY_POSTGRES_BIN:-$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)}
 [[ -x $programs/postgres ]] || programs=$target/peers/bin
 for program in postgres initdb psql pg_basebackup pg_rewind; do
     [[ -x $programs/$program ]] || die "$program is not installed. Remedy: scripts/setup.sh demo"

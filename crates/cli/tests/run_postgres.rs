@@ -7,12 +7,13 @@ mod common;
 use common::{
     Sandbox,
     cut::cut,
-    databases::{PATIENCE, boot_anew, goes_on, moment, random, small_pool},
+    databases::{PATIENCE, goes_on, moment, random, small_pool},
     disk::Disk,
     postgres::{
-        STRIKES, SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in,
-        make_table, set, write_some,
+        SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in, make_table,
+        set, write_some,
     },
+    storm::storm,
     writers::Writer,
 };
 use forebay_bench::{
@@ -64,67 +65,23 @@ fn the_segments_of_the_log_are_absorbed_whichever_way_they_are_synced() {
     }
 }
 
-/// Strikes so many times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
-/// written to the files again.
-fn storm(name: &str, strikes: usize, other_boots: bool) {
-    let mut random = random(name);
+/// As [`storm`] of the PostgreSQL that is installed.
+fn installed(name: &str, strikes: usize, other_boots: bool) {
     let sandbox = Sandbox::new();
     let pool = small_pool();
-    let Some(mut launch) = launch_in(&sandbox, &pool) else {
-        return;
-    };
-    let mut writers = Writer::several(4, &mut random);
-    for number in 0..strikes {
-        if other_boots {
-            boot_anew(&mut launch.environment, number);
-        }
-        let method = SYNC_METHODS[number % SYNC_METHODS.len()];
-        set(&mut launch, "wal_sync_method", method);
-        let mut server = Server::start(&launch).unwrap();
-        match number {
-            0 => make_table(&server),
-            _ => check(&server, &mut writers),
-        }
-        let strike = STRIKES[number % STRIKES.len()];
-        let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
-        let (wait, then) = (moment(&mut random, 800), moment(&mut random, 200));
-        let mut is_stuck = false;
-        thread::scope(|scope| {
-            for writer in &mut writers {
-                let socket = server.socket();
-                let (done, acknowledged) = (&done, &acknowledged);
-                scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
-            }
-            let mut goes_on = || is_stuck |= !goes_on(&acknowledged);
-            goes_on();
-            thread::sleep(wait);
-            strike.strike(&server, || {
-                goes_on();
-                thread::sleep(then);
-            });
-        });
-        assert!(!is_stuck, "no transactions: {strike:?}");
-        server.wait().unwrap();
-        println!(
-            "{name}, strike {number}, {strike:?}, {method}: {} acknowledged",
-            acknowledged.load(Relaxed)
-        );
-        let refused: Vec<_> = writers.iter().filter_map(|w| w.refused.clone()).collect();
-        assert!(refused.is_empty(), "{refused:?}");
+    if let Some(launch) = launch_in(&sandbox, &pool) {
+        storm(name, launch, strikes, other_boots);
     }
-    let server = Server::start(&launch).unwrap();
-    check(&server, &mut writers);
-    server.stop().unwrap();
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_whoever_is_killed() {
-    storm("killed", 10, false);
+    installed("killed", 10, false);
 }
 
 #[test]
 fn nor_if_the_machine_boots_anew_each_time() {
-    storm("killed, other boots", 10, true);
+    installed("killed, other boots", 10, true);
 }
 
 #[test]

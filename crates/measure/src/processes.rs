@@ -228,11 +228,25 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 /// Where Debian has the programs of each version, which are not on the path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// A program of PostgreSQL: of the newest version installed, or where `scripts/setup.sh` unpacks it.
+/// The directory of the PostgreSQL to use, if it is to be another than the newest installed: its `bin`.
+const ENV_POSTGRES: &str = "FOREBAY_POSTGRES_BIN";
+
+/// A program of PostgreSQL: of the directory that the environment names (`FOREBAY_POSTGRES_BIN`), of the newest version installed, or where
+/// `scripts/setup.sh` unpacks it.
 ///
 /// # Errors
 /// In words, that it is not installed, and the remedy.
 pub fn find_of_postgres(name: &str) -> Result<PathBuf, String> {
+    if let Some(bin) = env::var_os(ENV_POSTGRES).filter(|bin| !bin.is_empty()) {
+        let program = Path::new(&bin).join(name);
+        return match program.is_file() {
+            true => Ok(program),
+            false => Err(format!(
+                "there is no {}: {ENV_POSTGRES} names PostgreSQL's directory of programs",
+                program.display()
+            )),
+        };
+    }
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let numbered = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut numbers: Vec<u32> = numbered.collect();
@@ -243,6 +257,15 @@ pub fn find_of_postgres(name: &str) -> Result<PathBuf, String> {
         .find(|program| program.is_file())
         .or_else(|| find_program(name))
         .ok_or_else(|| format!("{name} is not installed: scripts/setup.sh test"))
+}
+
+/// The programs of a PostgreSQL newer than Debian's, where `scripts/setup.sh suites` unpacks it.
+#[must_use]
+pub fn find_newer_postgres() -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    own.ancestors()
+        .map(|dir| dir.join("peers/postgresql-17/bin"))
+        .find(|bin| bin.join("postgres").is_file())
 }
 
 /// libeatmydata, which makes fsync do nothing.

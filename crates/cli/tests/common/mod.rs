@@ -9,6 +9,7 @@ pub mod mariadb;
 pub mod postgres;
 pub mod recovered;
 mod sandbox;
+pub mod storm;
 pub mod writers;
 
 pub use sandbox::{Ran, Sandbox, pools_on_disk};

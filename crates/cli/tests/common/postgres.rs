@@ -36,7 +36,11 @@ pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
         println!("skipped: {missing}");
         return None;
     }
-    let mut launch = Launch::new(dir).unwrap();
+    Some(launch_of(Launch::new(dir).unwrap(), pool))
+}
+
+/// As [`launch`], of whatever PostgreSQL `launch` is.
+pub fn launch_of(mut launch: Launch, pool: &ScratchPool) -> Launch {
     if !launch.data().exists() {
         server::create(&launch, &["--data-checksums", "--wal-segsize=1"]).unwrap();
     }
@@ -45,7 +49,7 @@ pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
         user.give(pool.path().parent().unwrap()).unwrap();
     }
     launch.wrapper = forebay_run(pool.path());
-    launch.environment = vec![("FOREBAY_RUN_DIR".into(), dir.join("run").into())];
+    launch.environment = vec![("FOREBAY_RUN_DIR".into(), launch.dir.join("run").into())];
     launch.options = [
         "max_wal_size=8MB",
         "min_wal_size=4MB",
@@ -55,7 +59,7 @@ pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
     ]
     .map(str::to_owned)
     .to_vec();
-    Some(launch)
+    launch
 }
 
 /// As [`launch`], in a sandbox.

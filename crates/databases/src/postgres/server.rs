@@ -54,9 +54,21 @@ impl Launch {
     /// # Errors
     /// I/O errors; [`MeasureError::Config`] that it is not installed, or that there is no user for it.
     pub fn new(dir: &Path) -> Result<Self, MeasureError> {
+        Self::of_program(program("postgres").map_err(MeasureError::Config)?, dir)
+    }
+
+    /// As [`new`](Self::new), of the PostgreSQL whose programs are in `bin`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_programs(bin: &Path, dir: &Path) -> Result<Self, MeasureError> {
+        Self::of_program(bin.join("postgres"), dir)
+    }
+
+    fn of_program(postgres: PathBuf, dir: &Path) -> Result<Self, MeasureError> {
         let launch = Self {
             user: User::unprivileged()?,
-            ..Self::of(program("postgres").map_err(MeasureError::Config)?, dir)
+            ..Self::of(postgres, dir)
         };
         fs::create_dir_all(dir).map_err(MeasureError::io("creating", dir))?;
         if let Some(user) = &launch.user {
@@ -77,9 +89,18 @@ impl Launch {
     /// # Errors
     /// [`MeasureError::Config`] if it is not installed.
     pub fn client(&self, name: &str) -> Result<Command, MeasureError> {
-        let mut command = self.command(&[], &program(name).map_err(MeasureError::Config)?);
+        let mut command = self.command(&[], &self.program_beside(name)?);
         command.env("PGHOST", &self.dir).env("PGUSER", SUPERUSER);
         Ok(command)
+    }
+
+    /// A program of the same PostgreSQL as the server.
+    fn program_beside(&self, name: &str) -> Result<PathBuf, MeasureError> {
+        let beside = self.program.with_file_name(name);
+        match beside.is_file() {
+            true => Ok(beside),
+            false => program(name).map_err(MeasureError::Config),
+        }
     }
 
     fn server(&self) -> Command {
@@ -163,7 +184,7 @@ impl Server {
         name: &str,
         processor: Option<usize>,
     ) -> Result<Command, MeasureError> {
-        let program = program(name).map_err(MeasureError::Config)?;
+        let program = self.launch().program_beside(name)?;
         let mut command = crate::sql::running::on_processor(processor, &program);
         command
             .env("PGHOST", &self.launch().dir)
