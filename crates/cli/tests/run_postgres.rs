@@ -7,12 +7,13 @@ mod common;
 use common::{
     Sandbox,
     cut::cut,
-    databases::{PATIENCE, boot_anew, goes_on, moment, random, small_pool},
+    databases::{PATIENCE, goes_on, moment, random, small_pool},
     disk::Disk,
     postgres::{
-        STRIKES, SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in,
-        make_table, set, write_some,
+        SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in, make_table,
+        set, write_some,
     },
+    storm::storm,
     writers::Writer,
 };
 use forebay_bench::{

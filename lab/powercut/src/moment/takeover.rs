@@ -160,7 +160,8 @@ pub const BOTH_DEAD: [Moment; 3] = [
     .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
 ];
 
-/// Members and supervisor are dead: a process that was none takes the lane over, before it writes.
+/// Members and supervisor are dead: a process that was none takes the lane over, before it writes. Not once the supervisor has made a record void (`bury:voided`): the guest's
+/// kernel, older than Linux 6.8, does not number mounts, and a recovery is asked where the file is newer than what is left in the lane.
 pub const ALL_DEAD: [Moment; 4] = [
     Moment::new(
         "all dead: a process that was no member has the lane, no file synced",
@@ -182,7 +183,7 @@ pub const ALL_DEAD: [Moment; 4] = [
         (1, 1),
         Then::Cut,
     )
-    .once_dead(&[("shared:written", (8, 60)), ("bury:voided", (1, 1))])
+    .once_dead(&[("shared:reserved", (8, 60)), ("bury:found", (1, 1))])
     .behind("takeover:begun"),
     Moment::new(
         "all dead in a rotation: the lane settled, until nothing goes on",
