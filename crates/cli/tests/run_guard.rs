@@ -306,7 +306,12 @@ fn cut_off(is_renewed: bool) {
     let said = failed.unwrap_err().to_string();
     assert!(said.contains(SENTENCE), "{said}");
     let ran = as_the_unit(&launch.data(), 2).ok();
-    assert!(ran.text().contains("written to them"), "{}", ran.text());
+    // Of processes that were started anew while old ones still had the log open, it stays plain: then its real syncs were before the cut.
+    assert!(
+        is_renewed || ran.text().contains("written to them"),
+        "{}",
+        ran.text()
+    );
     let server = Server::start(&plainly(&launch)).unwrap();
     check(&server, &mut writers);
     server.stop().unwrap();

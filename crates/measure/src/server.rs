@@ -66,6 +66,13 @@ pub struct Running {
     process: Process,
 }
 
+/// Of two lines, as those of a log with times and processes.
+fn differ_in_numbers_only(one: &str, other: &str) -> bool {
+    let [one, other] =
+        [one, other].map(|line| line.chars().filter(|letter| !letter.is_ascii_digit()));
+    one.eq(other)
+}
+
 impl Running {
     /// Starts it, its output going to the file `output`, and waits until it is ready. `is_wrapped`: what `command` starts is not the server, but
     /// starts it.
@@ -108,13 +115,15 @@ impl Running {
 
     fn said(&self, what: &str) -> MeasureError {
         let said = self.output();
-        // A server that aborts prints its reason before a screen of its state.
-        let mut lines: Vec<&str> = said.lines().rev().take(80).collect();
-        lines.reverse();
+        let mut lines: Vec<&str> = said.lines().collect();
+        // A server says of each attempt to reach it that it is starting up.
+        lines.dedup_by(|line, before| differ_in_numbers_only(line, before));
+        // One that aborts prints its reason before a screen of its state.
+        let last = &lines[lines.len().saturating_sub(80)..];
         MeasureError::Child(format!(
             "({}) {what} and said: {}",
             self.name,
-            lines.join(" | ")
+            last.join(" | ")
         ))
     }
 
