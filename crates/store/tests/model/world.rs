@@ -1,21 +1,17 @@
-//! The store does what a `BTreeMap` does, whatever else happens to it in between.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+//! A store and the map that it is to agree with: each step is done to both and their answers compared, those of open snapshots and scans too.
 
-mod common;
-
-use common::{Bench, VARIANTS, tiny, within};
+use crate::{
+    common::{Bench, VARIANTS, tiny},
+    steps::{Key, Size, Step},
+};
 use forebay_store::{Batch, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Variant};
-use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
-    time::Duration,
 };
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Ways to open a store: each variant, and resident.
-const WAYS: u8 = 6;
 /// Enough for what is live, and little enough that it is filled and collected.
 const RESIDENT_SEGMENTS: u16 = 32;
 
@@ -23,107 +19,7 @@ const RESIDENT_SEGMENTS: u16 = 32;
 const SNAPSHOTS: usize = 12;
 const SCANS: usize = 4;
 
-#[derive(Clone, Debug)]
-enum Step {
-    Put(Key, Size),
-    /// So many puts at once, to fill chunks, segments and files.
-    PutMany(u16, u16),
-    Delete(Key),
-    Batch(Vec<(Key, Option<Size>)>),
-    Get(Key),
-    Scan(Bound<Key>, Bound<Key>, bool),
-    Prefix(Key, u8),
-    TakeSnapshot,
-    DropSnapshot(u8),
-    /// Begins a scan, and has it give so many keys; it is finished later.
-    BeginScan(bool, u8),
-    /// Has a scan give all that it has left.
-    FinishScan(u8),
-    DeleteAll,
-    /// So many times: a key behind all others is put, and the first of those is taken away.
-    Queue(u16),
-    Flush,
-    Collect,
-    Close(u8),
-    Crash(u8),
-}
-
-/// A key's number and class.
-#[derive(Clone, Copy, Debug)]
-struct Key(u8, u16);
-
-impl Key {
-    fn bytes(self) -> Vec<u8> {
-        let Self(class, number) = self;
-        match class {
-            0 => vec![(number % 250) as u8 + 1],
-            1 => u64::from(number).to_be_bytes().to_vec(),
-            2 => format!("a key of ordinary length {number:05}").into_bytes(),
-            3 => vec![0; 1 + usize::from(number % 20)],
-            _ => [&vec![b'k'; 2000][..], &number.to_be_bytes()].concat(),
-        }
-    }
-}
-
-/// A value's length and first byte.
-#[derive(Clone, Copy, Debug)]
-struct Size(u32, u8);
-
-impl Size {
-    fn bytes(self) -> Vec<u8> {
-        (0..self.0)
-            .map(|i| (i as u8).wrapping_add(self.1))
-            .collect()
-    }
-}
-
-fn key() -> impl Strategy<Value = Key> {
-    (0u8..5, 0u16..60).prop_map(|(class, number)| Key(class, number))
-}
-
-fn size() -> impl Strategy<Value = Size> {
-    let bytes = prop_oneof![
-        2 => Just(0u32),
-        6 => 1u32..100,
-        6 => 100u32..5000,
-        // Around half a segment, where values begin to lie in files of their own.
-        2 => 30_000u32..33_000,
-        1 => 33_000u32..200_000,
-    ];
-    (bytes, any::<u8>()).prop_map(|(bytes, first)| Size(bytes, first))
-}
-
-fn bound() -> impl Strategy<Value = Bound<Key>> {
-    prop_oneof![
-        Just(Bound::Unbounded),
-        key().prop_map(Bound::Included),
-        key().prop_map(Bound::Excluded),
-    ]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        20 => (key(), size()).prop_map(|(key, size)| Step::Put(key, size)),
-        4 => (any::<u16>(), 50u16..700).prop_map(|(from, count)| Step::PutMany(from, count)),
-        8 => key().prop_map(Step::Delete),
-        6 => proptest::collection::vec((key(), proptest::option::of(size())), 0..8).prop_map(Step::Batch),
-        8 => key().prop_map(Step::Get),
-        4 => (bound(), bound(), any::<bool>()).prop_map(|(from, to, back)| Step::Scan(from, to, back)),
-        2 => (key(), 0u8..4).prop_map(|(key, bytes)| Step::Prefix(key, bytes)),
-        3 => Just(Step::TakeSnapshot),
-        2 => any::<u8>().prop_map(Step::DropSnapshot),
-        3 => (any::<bool>(), any::<u8>()).prop_map(|(back, count)| Step::BeginScan(back, count)),
-        2 => any::<u8>().prop_map(Step::FinishScan),
-        1 => Just(Step::DeleteAll),
-        2 => (1u16..400).prop_map(Step::Queue),
-        2 => Just(Step::Flush),
-        2 => Just(Step::Collect),
-        1 => (0u8..WAYS).prop_map(Step::Close),
-        2 => (0u8..WAYS).prop_map(Step::Crash),
-    ]
-}
-
-fn options(variant: u8) -> StoreOptions {
+pub fn options(variant: u8) -> StoreOptions {
     let resident = usize::from(variant) == VARIANTS.len();
     tiny(match resident {
         true => Variant::Buffered(RESIDENT_SEGMENTS),
@@ -223,22 +119,22 @@ fn retried(open: &mut Open, write: impl Fn() -> Result<(), StoreError>) {
 }
 
 #[derive(Default)]
-struct Open {
+pub struct Open {
     snapshots: Vec<(Snapshot, Model)>,
     scans: Vec<Held>,
 }
 
-struct World {
-    bench: Bench,
+pub struct World {
+    pub bench: Bench,
     /// None only while it is closed.
-    store: Option<Store>,
-    model: Model,
-    open: Open,
-    queued: u32,
+    pub store: Option<Store>,
+    pub model: Model,
+    pub open: Open,
+    pub queued: u32,
 }
 
 impl World {
-    fn reopen(&mut self, variant: u8, closes: bool) {
+    pub fn reopen(&mut self, variant: u8, closes: bool) {
         self.open.scans.drain(..).for_each(Held::finish);
         for (snapshot, model) in self.open.snapshots.drain(..) {
             let pairs = snapshot.scan(ScanRange::all()).unwrap();
@@ -254,7 +150,7 @@ impl World {
         check_all(store, &self.model);
     }
 
-    fn take(&mut self, step: Step) {
+    pub fn take(&mut self, step: Step) {
         let (store, model) = (self.store.as_ref().unwrap(), &mut self.model);
         match step {
             Step::Put(key, size) => {
@@ -381,37 +277,5 @@ impl World {
             Step::Close(variant) => self.reopen(variant, true),
             Step::Crash(variant) => self.reopen(variant, false),
         }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 20,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        max_shrink_iters: 200,
-        ..ProptestConfig::default()
-    })]
-    #[test]
-    fn a_store_does_what_a_map_does(
-        variant in 0u8..WAYS,
-        steps in proptest::collection::vec(step(), 20..120),
-    ) {
-        within(Duration::from_secs(120), "a sequence of operations", move || {
-            let bench = Bench::with_room(48, 64 << 10);
-            let mut world = World {
-                store: Some(bench.open(&options(variant))),
-                bench,
-                model: Model::new(),
-                open: Open::default(),
-                queued: 0,
-            };
-            for step in steps {
-                world.take(step);
-            }
-            world.reopen(variant, variant % 2 == 0);
-            let report = world.store.unwrap().verify().unwrap();
-            prop_assert_eq!(report.problems, Vec::<String>::new());
-            Ok(())
-        })?;
     }
 }
