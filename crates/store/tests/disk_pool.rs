@@ -1,4 +1,4 @@
-//! A store whose pool lies on a disk: real files, threads, commits by hand, a disk that fails. Power cuts: `crash.rs`; kills: `kill.rs`.
+//! A store whose pool lies on a disk: real files, threads, commits by hand, a disk that fails. Power cuts: `crash/`; kills: `kill.rs`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;

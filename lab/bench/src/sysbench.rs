@@ -12,14 +12,14 @@ use std::{
     process::Command,
 };
 
-/// Files of `lab/sysbench/`, each with its path there.
+/// Scripts of `lab/sysbench/`, each with its path there.
 macro_rules! files {
     ($($path:literal),*) => { [$(($path, include_str!(concat!("../../sysbench/", $path)))),*] };
 }
 
-/// The scripts.
-const FILES: [(&str, &str); 7] = files![
+const FILES: [(&str, &str); 8] = files![
     "lib/workload.lua",
+    "linkbench/graph.lua",
     "linkbench/linkbench.lua",
     "tpcc/checks.lua",
     "tpcc/load.lua",

@@ -7,6 +7,8 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+#[path = "../../../crates/preload/tests/differential/aio.rs"]
+mod aio;
 #[path = "../../../crates/preload/tests/differential/cancel.rs"]
 mod cancel;
 #[path = "../../../crates/preload/tests/differential/data.rs"]
@@ -15,12 +17,20 @@ mod data;
 mod descriptors;
 #[path = "../../../crates/preload/tests/differential/files.rs"]
 mod files;
-#[path = "../../../crates/preload/tests/differential/foreign.rs"]
-mod foreign;
 #[path = "../../../crates/preload/tests/differential/harness.rs"]
 mod harness;
+#[path = "../../../crates/preload/tests/differential/libraries.rs"]
+mod libraries;
+#[path = "../../../crates/preload/tests/differential/maps.rs"]
+mod maps;
 #[path = "../../../crates/preload/tests/differential/numbers.rs"]
 mod numbers;
+#[path = "../../../crates/preload/tests/differential/operations.rs"]
+mod operations;
+#[path = "../../../crates/preload/tests/differential/process.rs"]
+mod process;
+#[path = "../../../crates/preload/tests/differential/streams.rs"]
+mod streams;
 #[path = "../../../crates/preload/tests/support/mod.rs"]
 mod support;
 #[path = "../../../crates/preload/tests/differential/threads.rs"]

@@ -3,8 +3,9 @@
 -- operations, and its published skew. README.md says what it takes from the paper and what it assumes.
 
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
-package.path = here .. "../lib/?.lua;" .. package.path
+package.path = here .. "?.lua;" .. here .. "../lib/?.lua;" .. package.path
 local workload = require("workload")
+local graph = require("graph")
 
 sysbench.cmdline.options = {
    ids = { "Nodes of the graph", 100000 },
@@ -34,86 +35,12 @@ local SKEW = { link_read = 0.8, link_write = 0.741, node_read = 0.625, node_upda
 local HISTORY_SHARE = 0.3
 -- Ids of one getlink: geometric.
 local MULTIGET_P, MULTIGET_MAX = 0.382, 128
--- Bytes of payload, the median.
-local LINK_MEDIAN, LINK_MAX, NODE_MEDIAN, NODE_MAX = 8, 255, 128, 65535
--- Links' number of a node: Pareto's law with this exponent, cut at `links_max`; an assumption (README.md).
-local LINKS_ALPHA = 1.3
-local TYPE_FIRST = 123456789
 local NODE_TYPE = 2048
 local ROWS_A_STATEMENT = 500
 
 local names = {}
 for i, operation in ipairs(OPERATIONS) do
    names[i] = operation[1]
-end
-
--- ---------------------------------------------------------------------------------------------------------------
--- The graph: who has how many links, and to whom, is a function of the id, so that a request knows what was loaded.
--- ---------------------------------------------------------------------------------------------------------------
-
--- A number in (0, 1] that depends on these integers alone.
-local function fraction(a, b, c)
-   local x = (a * 2654435761 + b * 40503 + c * 12289 + 12345) % 4294967296
-   x = (x * 69069 + 362437) % 4294967296
-   x = (math.floor(x / 65536) + (x % 65536) * 48271) % 4294967296
-   x = (x * 1664525 + 1013904223) % 4294967296
-   return (x + 1) / 4294967296
-end
-
--- The least number of links before cutting that gives the mean: P(n >= k) = min(1, (least / k)^alpha).
-local function least_links(mean, max)
-   local function mean_of(least)
-      local sum = 0
-      for k = 1, max do
-         sum = sum + math.min(1, (least / k) ^ LINKS_ALPHA)
-      end
-      return sum
-   end
-   local low, high = 0, mean
-   for _ = 1, 40 do
-      local middle = (low + high) / 2
-      if mean_of(middle) < mean then
-         low = middle
-      else
-         high = middle
-      end
-   end
-   return low
-end
-
-local least
-
-local function links_of(id)
-   least = least or least_links(sysbench.opt.links_mean, sysbench.opt.links_max)
-   local links = math.floor(least * fraction(id, 0, 0) ^ (-1 / LINKS_ALPHA))
-   return math.min(links, sysbench.opt.links_max)
-end
-
--- Link number i of a node: its type, and the node that it leads to. Two may be the same: then there is one less.
-local function link_of(id, i)
-   local type = TYPE_FIRST + i % sysbench.opt.link_types
-   return type, 1 + math.floor(fraction(id, i, type) * sysbench.opt.ids) % sysbench.opt.ids
-end
-
-local payload_letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-
--- Text that compresses a little: a motif, with letters of its own in between.
-local function payload(bytes)
-   local letters = {}
-   for i = 1, bytes do
-      local fresh = i % 4 == 0
-      local at = fresh and workload.between(1, 64) or (i * 7) % 64 + 1
-      letters[i] = payload_letters:sub(at, at)
-   end
-   return table.concat(letters)
-end
-
-local function link_payload()
-   return payload(workload.size_around(LINK_MEDIAN, LINK_MAX))
-end
-
-local function node_payload()
-   return payload(workload.size_around(NODE_MEDIAN, NODE_MAX))
 end
 
 -- ---------------------------------------------------------------------------------------------------------------
@@ -193,17 +120,17 @@ local function load()
    local started, told = workload.now_us(), workload.now_us()
    local links = 0
    for id = sysbench.tid + 1, ids, threads do
-      node(string.format("(%d,%d,0,%d,'%s')", id, NODE_TYPE, os.time(), node_payload()))
+      node(string.format("(%d,%d,0,%d,'%s')", id, NODE_TYPE, os.time(), graph.node_payload()))
       local counts, seen = {}, {}
-      for i = 0, links_of(id) - 1 do
-         local type, to = link_of(id, i)
+      for i = 0, graph.links_of(id) - 1 do
+         local type, to = graph.link_of(id, i)
          local known = seen[type] or {}
          seen[type] = known
          if not known[to] then
             known[to] = true
             counts[type] = (counts[type] or 0) + 1
             links = links + 1
-            link(string.format("(%d,%d,%d,1,'%s',%d,0)", id, to, type, link_payload(), 1e9 + i))
+            link(string.format("(%d,%d,%d,1,'%s',%d,0)", id, to, type, graph.link_payload(), 1e9 + i))
          end
       end
       for type, number in pairs(counts) do
@@ -273,7 +200,7 @@ end
 
 -- Makes a link visible, or makes it; the count follows.
 local function put_link(id1, type, id2)
-   local data, now = link_payload(), os.time()
+   local data, now = graph.link_payload(), os.time()
    transaction(function()
       con:query(string.format(
          "INSERT INTO linktable (id1, id2, link_type, visibility, data, time, version) VALUES (%d,%d,%d,1,'%s',%d,0) " ..
@@ -308,16 +235,6 @@ local function hide_link(id1, type, id2)
    end)
 end
 
--- A node's link that was loaded, if it has any.
-local function some_link(id1)
-   local links = links_of(id1)
-   return link_of(id1, links > 0 and workload.between(0, links - 1) or 0)
-end
-
-local function some_type()
-   return TYPE_FIRST + workload.between(0, sysbench.opt.link_types - 1)
-end
-
 local choose = {}
 
 local requests = {
@@ -329,43 +246,43 @@ local requests = {
       con:query(string.format(
          "SELECT id1, id2, link_type, visibility, data, time, version FROM linktable FORCE INDEX (id1_type) " ..
          "WHERE id1 = %d AND link_type = %d AND visibility = 1 %sORDER BY time DESC LIMIT %d",
-         choose.link_read(), some_type(), before, sysbench.opt.list_limit))
+         choose.link_read(), graph.some_type(), before, sysbench.opt.list_limit))
    end,
    getnode = function()
       con:query(string.format("SELECT id, type, version, time, data FROM nodetable WHERE id = %d", choose.node_read()))
    end,
    addlink = function()
-      put_link(choose.link_write(), some_type(), workload.between(1, sysbench.opt.ids))
+      put_link(choose.link_write(), graph.some_type(), workload.between(1, sysbench.opt.ids))
    end,
    updatelink = function()
       local id1 = choose.link_write()
-      put_link(id1, some_link(id1))
+      put_link(id1, graph.some_link(id1))
    end,
    updatenode = function()
       con:query(string.format("UPDATE nodetable SET version = version + 1, time = %d, data = '%s' WHERE id = %d",
-         os.time(), node_payload(), choose.node_update()))
+         os.time(), graph.node_payload(), choose.node_update()))
    end,
    countlink = function()
       con:query(string.format("SELECT count, version FROM counttable WHERE id = %d AND link_type = %d",
-         choose.link_read(), some_type()))
+         choose.link_read(), graph.some_type()))
    end,
    deletelink = function()
       local id1 = choose.link_write()
-      hide_link(id1, some_link(id1))
+      hide_link(id1, graph.some_link(id1))
    end,
    addnode = function()
       con:query(string.format("INSERT INTO nodetable (type, version, time, data) VALUES (%d,0,%d,'%s')", NODE_TYPE,
-         os.time(), node_payload()))
+         os.time(), graph.node_payload()))
    end,
    deletenode = function()
       con:query(string.format("DELETE FROM nodetable WHERE id = %d", workload.between(1, sysbench.opt.ids)))
    end,
    getlink = function()
       local id1 = choose.link_read()
-      local type, first = some_link(id1)
+      local type, first = graph.some_link(id1)
       local wanted = { first }
       while #wanted < MULTIGET_MAX and workload.uniform() >= MULTIGET_P do
-         local _, id2 = some_link(id1)
+         local _, id2 = graph.some_link(id1)
          wanted[#wanted + 1] = id2
       end
       con:query(string.format(

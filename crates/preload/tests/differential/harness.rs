@@ -1,7 +1,7 @@
 //! Running a worker plain and under a library, and comparing what they wrote down and left. The laboratory's test has it too.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
-use crate::{cancel, foreign, support::SYMBOLS, threads, world::World};
+use crate::{aio, cancel, libraries, support::SYMBOLS, threads, world::World};
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
@@ -157,7 +157,7 @@ pub fn assert_same(seed: u64, plain: &Outcome, forebay: &Outcome) {
 }
 
 pub fn without_rings(mut command: Command) -> Command {
-    command.env(foreign::NO_RINGS, "1");
+    command.env(aio::NO_RINGS, "1");
     command
 }
 
@@ -203,7 +203,7 @@ fn never_called(outcomes: &[Outcome]) -> Vec<&'static str> {
     SYMBOLS
         .iter()
         .copied()
-        .filter(|name| !called.contains(*name) && !foreign::may_be_missing(name))
+        .filter(|name| !called.contains(*name) && !libraries::may_be_missing(name))
         .collect()
 }
 
@@ -221,7 +221,7 @@ pub fn work() {
     threads::run(&mut world);
     cancel::run(&mut world);
     world.forget_threads();
-    foreign::ring(&mut world);
+    aio::ring(&mut world);
     world.run_alone(40);
     let called: Vec<_> = world.called.iter().copied().collect();
     let transcript = world.transcript + CALLED + &called.join(" ") + "\n";

@@ -11,14 +11,19 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod aio;
 mod cancel;
 mod closed;
 mod data;
 mod descriptors;
 mod files;
-mod foreign;
 mod harness;
+mod libraries;
+mod maps;
 mod numbers;
+mod operations;
+mod process;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;

@@ -1,6 +1,6 @@
 //! System calls by their numbers.
 
-use crate::foreign::has_openat2;
+use crate::libraries::has_openat2;
 use crate::world::{Fd, World, call, size};
 use libc::{c_char, c_int, c_long, c_uint};
 

@@ -1,6 +1,6 @@
 //! The worker's state: descriptors, names, the random numbers that choose, and the transcript.
 
-use crate::{data, descriptors, files, foreign, numbers, support::Rng};
+use crate::{libraries::Libraries, support::Rng};
 use libc::{c_int, c_uint, c_void};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -113,61 +113,8 @@ pub struct World {
     /// How often each list of names was asked for. Two lists may begin with the same name: with one count for both, one of them would get
     /// only every other turn.
     turns: BTreeMap<&'static [&'static str], usize>,
-    pub foreign: foreign::Libraries,
+    pub libraries: Libraries,
 }
-
-/// Something that a worker does.
-type Operation = fn(&mut World);
-
-/// What leaves an absorbed file absorbed. Threads do it as well.
-const KEEPING: &[Operation] = &[
-    descriptors::open,
-    data::write,
-    data::pwrite,
-    data::writev,
-    data::pwritev,
-    data::pwritev2,
-    data::read,
-    data::pread,
-    data::advise,
-    data::seek,
-    data::synchronise,
-    descriptors::close,
-    descriptors::duplicate,
-    descriptors::duplicate_over,
-    descriptors::flags,
-    files::truncate,
-    files::rename,
-    files::unlink,
-    files::times,
-    numbers::system_call,
-];
-
-/// What may make the file plain. Threads do it as well.
-const RETIRING: &[Operation] = &[
-    files::allocate,
-    files::map,
-    files::map_to_read,
-    files::copy,
-    descriptors::pass,
-    foreign::stream,
-    foreign::stream_of_its_own,
-    foreign::print,
-];
-
-/// What changes the whole process, or is not to be done at the same time.
-const ALONE: &[Operation] = &[
-    foreign::directory,
-    descriptors::close_range,
-    descriptors::fork,
-    files::open_direct,
-    files::link,
-    foreign::asynchronous,
-    foreign::submit,
-    files::handle,
-    foreign::become_the_same,
-    foreign::daemon,
-];
 
 impl World {
     pub fn new(seed: u64) -> Self {
@@ -194,7 +141,7 @@ impl World {
             transcript: String::new(),
             called: BTreeSet::new(),
             turns: BTreeMap::new(),
-            foreign: foreign::Libraries::load(),
+            libraries: Libraries::load(),
         };
         world.note_inherited();
         world
@@ -221,36 +168,7 @@ impl World {
             transcript: String::new(),
             called: BTreeSet::new(),
             turns: BTreeMap::new(),
-            foreign: self.foreign,
-        }
-    }
-
-    /// Everything in turn, so that every function is called under each of its names.
-    pub fn run_in_turn(&mut self) {
-        for _ in 0..8 {
-            for operations in [KEEPING, RETIRING, ALONE] {
-                for operation in operations {
-                    self.make_sure_of_a_file();
-                    operation(self);
-                }
-            }
-        }
-        self.is_complete = true;
-    }
-
-    /// Everything at random, with new files.
-    pub fn run_alone(&mut self, steps: u64) {
-        self.remove_all();
-        for step in 0..steps {
-            if step % 4 == 0 {
-                self.make_sure_of_a_file();
-            }
-            let operation = match self.rng.below(12) {
-                0 => self.rng.one_of(RETIRING),
-                1 => self.rng.one_of(ALONE),
-                _ => self.rng.one_of(KEEPING),
-            };
-            operation(self);
+            libraries: self.libraries,
         }
     }
 
@@ -260,32 +178,8 @@ impl World {
         call!(self, "close_range", "all", (3 => c_uint, c_uint::MAX => c_uint, 0 => c_int) -> c_int);
     }
 
-    /// What several threads can do at a time.
-    pub fn run_among_others(&mut self, steps: u64) {
-        for _ in 0..steps {
-            self.make_sure_of_a_file();
-            self.run_anything();
-        }
-    }
-
-    /// A few steps in a forked child.
-    pub fn run_in_child(&mut self) {
-        self.is_child = true;
-        for _ in 0..self.rng.below(8) {
-            self.run_anything();
-        }
-    }
-
-    fn run_anything(&mut self) {
-        let operation = match self.rng.below(16) {
-            0 => self.rng.one_of(RETIRING),
-            _ => self.rng.one_of(KEEPING),
-        };
-        operation(self);
-    }
-
     /// Closes and unlinks everything: a file that was made plain stays so.
-    fn remove_all(&mut self) {
+    pub fn remove_all(&mut self) {
         for slot in &mut self.slots {
             unsafe { libc::close(*slot) };
             *slot = -1;
@@ -296,16 +190,9 @@ impl World {
         }
     }
 
-    fn make_sure_of_a_file(&mut self) {
-        let open = |fd: &&c_int| **fd >= 0 && size(**fd).is_some();
-        if self.slots.iter().filter(open).count() < 2 {
-            descriptors::open_to_write(self);
-        }
-    }
-
     /// The address of a function as a program would bind it.
     pub fn find(&mut self, name: &'static str) -> *mut c_void {
-        let address = self.foreign.find(name);
+        let address = self.libraries.find(name);
         assert!(!address.is_null(), "no {name}");
         self.called.insert(name);
         address

@@ -1,0 +1,138 @@
+//! A recovery overwrites nothing that is newer than the pool's records: a new file with an old inode, a range that an `ioctl` zeroed, what another
+//! process wrote. And a buffer that changes while it is absorbed leaves no damaged record.
+
+use crate::common::{Sandbox, databases::small_pool};
+use std::fs;
+
+/// Absorbs `a.log`; then its supervisor is killed, it is unlinked, and new files are made until one has the inode it had.
+const INODE_AGAIN: &str = r#"
+import os, signal, time
+def write(name, bytes, times):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    for _ in range(times):
+        os.write(fd, bytes)
+        os.fdatasync(fd)
+    inode = os.fstat(fd).st_ino
+    os.close(fd)
+    return inode
+inode = write("a.log", b"a" * 100, 10)
+supervisor = os.getppid()
+os.kill(supervisor, signal.SIGKILL)
+while os.getppid() == supervisor:
+    time.sleep(0.01)
+os.unlink("a.log")
+print(any(write(f"b{n}.log", b"b" * 100, 20) == inode for n in range(50)), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), INODE_AGAIN);
+    if ran.text().trim() != "True" {
+        println!("skipped: this file system gave no inode a second time");
+        return;
+    }
+    let report = sandbox.recover_in_another_boot(pool.path());
+    for file in report["lanes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|lane| lane["files"].as_array().unwrap())
+    {
+        // Its ten writes, and none of another file.
+        assert!(file["bytes"].as_u64().unwrap() <= 1000, "{report}");
+    }
+}
+
+/// Absorbs `a.log`, and zeroes its first page by an `ioctl` that every file system has.
+const ZEROED: &str = r#"
+import fcntl, os, signal, struct
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 8192)
+os.fdatasync(fd)
+FS_IOC_ZERO_RANGE = 0x40305839
+fcntl.ioctl(fd, FS_IOC_ZERO_RANGE, struct.pack("=hhxxxxqqiI4i", 0, os.SEEK_SET, 0, 4096, 0, 0, 0, 0, 0, 0))
+os.fsync(fd)
+assert os.pread(fd, 4096, 0) == bytes(4096)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_range_that_was_zeroed_by_an_ioctl_is_not_written_again() {
+    // A real disk rather than tmpfs, which does not have it.
+    let sandbox = Sandbox::on_disk();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), ZEROED);
+    if ran.code.is_some() {
+        println!(
+            "skipped: this file system cannot zero a range: {}",
+            ran.stderr
+        );
+        return;
+    }
+    sandbox.recover_in_another_boot(pool.path());
+    let expected = [[0; 4096], [b'a'; 4096]].concat();
+    assert!(fs::read(sandbox.file("a.log")).unwrap() == expected);
+}
+
+/// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.
+const PASSED_ON: &str = r#"
+import os, signal, socket
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 100)
+os.fdatasync(fd)
+ours, theirs = socket.socketpair()
+child = os.fork()
+if child == 0:
+    _, (passed,), _, _ = socket.recv_fds(theirs, 1, 1)
+    os.pwrite(passed, b"b" * 50, 0)
+    os.fsync(passed)
+    os._exit(0)
+socket.send_fds(ours, [b"x"], [fd])
+assert os.waitpid(child, 0)[1] == 0
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn what_another_process_wrote_by_a_descriptor_passed_to_it_is_not_overwritten_by_recovery() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), PASSED_ON);
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    sandbox.recover_in_another_boot(pool.path());
+    let expected = [[b'b'; 50], [b'a'; 50]].concat();
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected);
+}
+
+/// Writes from memory that a child shares and changes all the while, and dies with its supervisor.
+const CHANGING: &str = r#"
+import mmap, os, signal
+buffer = mmap.mmap(-1, 65536)
+writer = os.getpid()
+if os.fork() == 0:
+    turn = 0
+    while os.getppid() == writer:
+        turn = (turn + 1) % 251
+        buffer[:] = bytes([turn]) * len(buffer)
+    os._exit(0)
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+for bytes_ in [512, 65536, 4096] * 40:
+    os.pwrite(fd, memoryview(buffer)[:bytes_], 0)
+    os.fdatasync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn a_program_that_changes_its_buffer_while_it_is_absorbed_leaves_no_damaged_pool() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), CHANGING);
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    let report = sandbox.recover_in_another_boot(pool.path());
+    assert!(!report["lanes"].as_array().unwrap().is_empty(), "{report}");
+}

@@ -1,0 +1,65 @@
+//! The pool of a run: one that is missing, no pool or too small is refused with what to do, and an emulated one is kept from run to run.
+
+use crate::common::{Ran, Sandbox};
+use std::{fs, path::Path};
+
+#[test]
+fn without_a_pool_or_with_one_that_is_none_it_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("run --absorb x -- true")
+        .fails(2, &["--pool", "--emulated 64MiB"]);
+    sandbox
+        .run("run --pool p --emulated 1MiB --absorb x -- true")
+        .fails(2, &["cannot be used with"]);
+    sandbox
+        .run("run --pool nowhere --absorb x -- true")
+        .fails(1, &["there is no pool nowhere", "forebay pool create"]);
+    fs::write(sandbox.file("foreign"), vec![7; 1 << 20]).unwrap();
+    sandbox
+        .run("run --pool foreign --absorb x -- true")
+        .fails(1, &["not a Forebay pool"]);
+    assert_eq!(fs::read(sandbox.file("foreign")).unwrap(), vec![7; 1 << 20]);
+    let mut command = sandbox.command("run --absorb x --pool p -- true");
+    sandbox.pool();
+    Ran::of(
+        command
+            .env("FOREBAY_LIBRARY", "/nowhere.so")
+            .output()
+            .unwrap(),
+    )
+    .fails(1, &["/nowhere.so"]);
+}
+
+#[test]
+fn an_emulated_pool_is_kept_from_run_to_run() {
+    // Named after the user: not touched if somebody uses it.
+    let path = format!(
+        "/dev/shm/forebay-{}.pool",
+        rustix::process::getuid().as_raw()
+    );
+    if Path::new(&path).exists() {
+        println!("skipped: {path} is there already");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let run = || sandbox.run("run --emulated 2MiB --absorb x -- true").ok();
+    assert!(run().stderr.contains(&path));
+    run();
+    sandbox
+        .run("run --emulated 4MiB --absorb x -- true")
+        .fails(1, &["2 MiB, not 4 MiB", "forebay recover"]);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_pool_without_room_for_one_process_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("pool create p --emulated --size 9MiB --segment-size 4MiB")
+        .ok();
+    sandbox
+        .run("run --pool p --absorb x --buffers 3 -- true")
+        .fails(1, &["2 free segments of 4 MiB", "needs 3", "--buffers"]);
+    sandbox.run("run --pool p --absorb x -- true").ok();
+}

@@ -1,0 +1,178 @@
+//! What a run that was killed left in its pool is in the files after the next one, or after a recovery, whatever became of the files' times and names.
+
+use crate::common::{Ran, Sandbox, databases::small_pool};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn what_an_earlier_run_left_is_recovered_first() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let write = "echo acknowledged > a.log; sync a.log; kill -KILL $PPID; kill -KILL $$";
+    let run = |script: &str| {
+        let mut command = sandbox.command("run --absorb *.log --pool");
+        Ran::of(
+            command
+                .arg(pool.path())
+                .args(["--", "sh", "-c", script])
+                .output()
+                .unwrap(),
+        )
+    };
+    let _ = run(write);
+    let ran = run("cat a.log").ok();
+    assert_eq!(ran.text(), "acknowledged\n");
+    run("true").ok();
+}
+
+#[test]
+fn nothing_to_recover_is_no_error_and_no_pool_is_one() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let report = sandbox.run("recover --pool p --json").ok().json();
+    assert_eq!(report["done"], true);
+    assert!(
+        sandbox
+            .run("recover --pool p")
+            .ok()
+            .text()
+            .contains("nothing to recover")
+    );
+    sandbox.run("recover --pool nowhere").fails(1, &["nowhere"]);
+    sandbox
+        .run("recover --pool p --force --discard")
+        .fails(2, &["cannot be used with"]);
+    let mut status = sandbox.command("status --json");
+    let none = Ran::of(
+        status
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+            .output()
+            .unwrap(),
+    )
+    .ok();
+    assert_eq!(none.json(), serde_json::json!([]));
+}
+
+/// What is left in the pool after `script` wrote to `a.log` and all of its run was killed, with its data cut off as by a power cut.
+fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
+    // The program kills its supervisor and itself.
+    let script = format!(
+        "import ctypes, os, signal, time\n\
+         libc = ctypes.CDLL(None, use_errno=True)\n\
+         is_x86 = os.uname().machine == 'x86_64'\n\
+         SYS_utimensat, SYS_linkat = (280, 265) if is_x86 else (88, 37)\n\
+         fd = os.open('a.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\
+         os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
+         time.sleep(0.3)\n\
+         {script}\n\
+         os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    );
+    sandbox.python(pool, &script);
+    // The supervisor's death is what was waited for; the program's follows it.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        let status = sandbox
+            .run(&format!("pool status {} --json", pool.display()))
+            .ok();
+        if !status.text().contains("\"in_use\": true") {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    for name in ["a.log", "b.log", "d/a.log"] {
+        let path = sandbox.file(name);
+        if let Ok(file) = fs::File::options().write(true).open(path) {
+            let times = file.metadata().unwrap().modified().unwrap();
+            file.set_len(0).unwrap();
+            file.set_modified(times).unwrap();
+        }
+    }
+}
+
+#[test]
+fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
+    for (script, name) in [
+        // A buffer that is not there.
+        (
+            "assert libc.write(fd, ctypes.c_void_p(1), 100) == -1",
+            "a.log",
+        ),
+        // FALLOC_FL_KEEP_SIZE
+        (
+            "assert libc.fallocate(fd, 1, ctypes.c_long(0), ctypes.c_long(1 << 16)) == 0",
+            "a.log",
+        ),
+        ("os.utime(fd, (2e9, 2e9))", "a.log"),
+        ("os.utime('a.log', (2e9, 2e9))", "a.log"),
+        (
+            "os.utime('a.log', (2e9, 2e9), follow_symlinks=False)",
+            "a.log",
+        ),
+        // By their numbers, too.
+        (
+            "libc.syscall(SYS_utimensat, fd, None, (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), 0)",
+            "a.log",
+        ),
+        (
+            "libc.syscall(SYS_utimensat, -100, b'a.log', (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), 0)",
+            "a.log",
+        ),
+        (
+            "libc.syscall(SYS_linkat, -100, b'a.log', -100, b'b.log', 0); os.unlink('a.log')",
+            "b.log",
+        ),
+        (
+            "libc.syscall(86, b'a.log', b'b.log') if is_x86 else os.link('a.log', 'b.log'); os.unlink('a.log')",
+            "b.log",
+        ),
+        ("os.link('a.log', 'b.log'); os.unlink('a.log')", "b.log"),
+        ("os.mkdir('d'); os.rename('a.log', 'd/a.log')", "d/a.log"),
+    ] {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        left_by(&sandbox, pool.path(), script);
+        assert_eq!(fs::read(sandbox.file(name)).unwrap(), b"", "{script}");
+        let report = sandbox.recover_in_another_boot(pool.path());
+        assert_eq!(
+            report["lanes"][0]["outcome"], "replayed",
+            "{script}: {report}"
+        );
+        assert_eq!(
+            fs::read(sandbox.file(name)).unwrap(),
+            b"acknowledged",
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn an_emulated_pool_of_another_boot_keeps_a_run_from_starting_and_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    left_by(&sandbox, pool.path(), "");
+    let run = || {
+        let mut command = sandbox.command("run --absorb *.log --pool");
+        command.arg(pool.path()).args(["--", "true"]);
+        command.env(
+            "FOREBAY_TEST_BOOT_ID",
+            "00000000-0000-4000-8000-000000000001",
+        );
+        Ran::of(command.output().unwrap())
+    };
+    run().fails(
+        1,
+        &["emulated", "forebay recover --pool", "--discard", "--force"],
+    );
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"");
+    sandbox
+        .run(&format!(
+            "recover --pool {} --discard",
+            pool.path().display()
+        ))
+        .ok();
+    run().ok();
+}

@@ -1,0 +1,115 @@
+//! Signals are the program's: it starts with its caller's, gets those that are sent to `forebay run`, and stops and continues with it.
+
+use crate::common::{FOREBAY, Ran, Sandbox, databases::PATIENCE};
+use forebay_bench::processes::Process;
+use rustix::process::Signal;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn signals_are_passed_on_and_the_program_decides() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let script = r#"
+        trap 'echo usr1' USR1; trap 'echo hup' HUP; trap 'echo term; exit 3' TERM
+        echo ready
+        while :; do sleep 0.02; done
+    "#;
+    // A shell cannot trap what it was started with ignored, and under nohup that is SIGHUP.
+    let mut process = Process::spawn(
+        Command::new("env")
+            .args(["--default-signal=USR1,HUP,TERM", FOREBAY])
+            .args([
+                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
+            ])
+            .current_dir(sandbox.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut said = BufReader::new(process.child().stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    assert_eq!(said.next().unwrap(), "ready");
+    for (signal, answer) in [
+        (Signal::USR1, "usr1"),
+        (Signal::HUP, "hup"),
+        (Signal::TERM, "term"),
+    ] {
+        process.handle().signal(signal);
+        assert_eq!(said.next().unwrap(), answer);
+    }
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(3));
+}
+
+#[test]
+fn the_program_starts_with_the_signals_of_its_caller() {
+    let sandbox = Sandbox::new();
+    let blocked = |ran: Ran| {
+        let text = ran.ok().text();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("SigBlk"))
+            .unwrap()
+            .to_owned();
+        let ignored = text
+            .lines()
+            .find(|line| line.starts_with("SigIgn"))
+            .unwrap()
+            .to_owned();
+        (line, ignored)
+    };
+    let plain = Ran::of(
+        Command::new("cat")
+            .arg("/proc/self/status")
+            .output()
+            .unwrap(),
+    );
+    sandbox.pool();
+    let under = sandbox.run("run --pool p --absorb x -- cat /proc/self/status");
+    assert_eq!(blocked(under), blocked(plain));
+}
+
+#[test]
+fn a_stop_stops_both_and_a_continue_continues_both() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let script = "echo ready; while :; do sleep 0.02; done";
+    let mut process = Process::spawn(
+        Command::new(FOREBAY)
+            .args([
+                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
+            ])
+            // A job of ours: the kernel stops nobody in a process group that has no parent.
+            .process_group(0)
+            .current_dir(sandbox.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut said = BufReader::new(process.child().stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    let program = process.first_child(PATIENCE).unwrap();
+    let pids = [process.handle().pid(), program.pid()];
+    let are_stopped = |wanted: bool| {
+        let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let is = |pid| stat(pid).rsplit_once(") ").unwrap().1.starts_with('T');
+        let until = Instant::now() + PATIENCE;
+        while pids.iter().any(|pid| is(*pid) != wanted) {
+            assert!(Instant::now() < until, "{:?}", pids.map(stat));
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    process.handle().signal(Signal::TSTP);
+    are_stopped(true);
+    process.handle().signal(Signal::CONT);
+    are_stopped(false);
+    process.handle().signal(Signal::TERM);
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(143));
+}

@@ -1,0 +1,101 @@
+//! What libaio and POSIX AIO write by a descriptor with `O_DSYNC` is synced, though the kernel does not know of the flag.
+
+use crate::{
+    BEGIN,
+    common::{self, Ran, Sandbox},
+    python,
+};
+
+#[test]
+fn libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know() {
+    let ran = python(
+        r#"
+import platform, struct
+setup, submit = {"x86_64": (206, 209), "aarch64": (0, 2)}[platform.machine()]
+fd = opened("a.log", os.O_DSYNC)
+logged(fd)
+# From now on it is plain, and the kernel has never seen the flag.
+mmap.mmap(fd, 1000)
+libc = ctypes.CDLL(None, use_errno=True)
+context = ctypes.c_ulong(0)
+assert libc.syscall(setup, 1, ctypes.byref(context)) == 0
+text = ctypes.create_string_buffer(b"by libaio")
+PWRITE = 1
+block = ctypes.create_string_buffer(struct.pack("=QIIHhIQQqQII", 0, 0, 0, PWRITE, 0, fd, ctypes.addressof(text), 9, 0, 0, 0, 0), 64)
+blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+assert libc.syscall(submit, context, 1, blocks) == 1
+print(os.pread(fd, 9, 0), struct.unpack("=I", block.raw[12:16])[0])
+"#,
+    )
+    .ok();
+    const RWF_DSYNC: u32 = 2;
+    assert_eq!(
+        ran.text(),
+        format!("b'by libaio' {RWF_DSYNC}\n"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// Writes by POSIX AIO, through a descriptor that was absorbed with `O_DSYNC`, and says when the write is known to be complete.
+const POSIX_AIO: &str = r#"
+import struct
+fd = opened("a.log", os.O_DSYNC)
+logged(fd)
+mmap.mmap(fd, 1000)
+libc = ctypes.CDLL(None, use_errno=True)
+text = ctypes.create_string_buffer(b"by AIO")
+SIGEV_NONE = 1
+block = ctypes.create_string_buffer(struct.pack("=iiiiQQ12xi80xq", fd, 0, 0, 0, ctypes.addressof(text), 6, SIGEV_NONE, 0), 256)
+assert libc.aio_write(block) == 0
+while libc.aio_error(block) == 115:
+    time.sleep(0.01)
+os.write(1, b"complete")
+assert libc.aio_return(block) == 6
+"#;
+
+#[test]
+fn a_write_by_posix_aio_is_complete_when_it_is_synced_if_the_descriptor_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let mut command = std::process::Command::new("strace");
+    command
+        .args([
+            "-f",
+            "-qq",
+            "-s",
+            "20",
+            "-e",
+            "trace=pwrite64,fsync,fdatasync,write",
+            "-o",
+            "trace",
+        ])
+        .args([
+            common::FOREBAY,
+            "run",
+            "--absorb",
+            "*.log",
+            "--pool",
+            "p",
+            "--",
+            "python3",
+            "-c",
+        ])
+        .arg(format!("{BEGIN}{POSIX_AIO}"))
+        .current_dir(sandbox.path())
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let Ok(output) = command.output() else {
+        assert!(std::env::var_os("CI").is_none(), "strace is not installed");
+        println!("skipped: strace is not installed");
+        return;
+    };
+    Ran::of(output).ok();
+    let trace = std::fs::read_to_string(sandbox.file("trace")).unwrap();
+    let at = |what: &str| {
+        trace
+            .find(what)
+            .unwrap_or_else(|| panic!("no {what} in {trace}"))
+    };
+    let (written, complete) = (at("\"by AIO\""), at("\"complete\""));
+    assert!(trace[written..complete].contains("sync("), "{trace}");
+}

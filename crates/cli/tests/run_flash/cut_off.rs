@@ -1,0 +1,151 @@
+//! The file system with the data and the cache is cut off, as by a power cut: what was not synced is lost, what was is there, and no checkpoint
+//! overtakes a file's name.
+
+use crate::{
+    common::{
+        Sandbox,
+        cut::{Cut, cut},
+        databases::{boot_anew, random, small_pool},
+        disk::Disk,
+        mariadb::{faults, make_table},
+        writers::Writer,
+    },
+    world::{FLASH, World, churn, fill, sound},
+};
+use forebay_bench::{
+    BenchError,
+    mariadb::{client::Connection, server::Server},
+    sql::Client,
+};
+use rustix::process::Signal;
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+impl Cut for World {
+    type Server = Server;
+
+    fn start(&mut self, boot: usize) -> Result<Server, BenchError> {
+        boot_anew(&mut self.launch.environment, boot);
+        Server::start(&self.launch)
+    }
+
+    fn make_table(server: &Server) {
+        make_table(server);
+        fill(server);
+    }
+
+    fn write(server: &Server, writer: &mut Writer, all: &AtomicU64) {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| churn(server, &done));
+            writer.write::<Connection>(server.socket(), &AtomicBool::new(false), all);
+            done.store(true, Relaxed);
+        });
+    }
+
+    fn kill(server: &Server) {
+        server.outer().signal(Signal::KILL);
+        server.server().signal(Signal::KILL);
+    }
+
+    fn faults(server: &Server, writers: &mut [Writer]) -> Result<(), String> {
+        faults(server, writers)?;
+        sound(server, "stock.s");
+        Ok(())
+    }
+}
+
+/// The logs are in a pool on ext4: a sync that is under way when an ext4 is shut down may return as if it had succeeded, which would be taken for
+/// a loss of the binary log.
+#[test]
+fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
+    for kind in ["ext4", "xfs"] {
+        let pool = small_pool();
+        let sandbox = Sandbox::new();
+        let mut random = random(kind);
+        let Some(mut disk) = Disk::make(sandbox.path(), kind) else {
+            return;
+        };
+        let dir = disk.at.join("mariadb");
+        fs::create_dir(&dir).unwrap();
+        let Some(mut world) = World::within(sandbox, &dir) else {
+            return;
+        };
+        if kind == "ext4" {
+            let pool = pool.path().to_str().unwrap();
+            world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--pool", pool]);
+        }
+        let rounds = std::env::var("FOREBAY_CUTS").map_or(2, |rounds| rounds.parse().unwrap());
+        cut(&mut world, &mut disk, rounds, &mut random).unwrap();
+    }
+}
+
+/// A checkpoint of InnoDB's overtakes the names of files, which nothing else makes durable so soon.
+#[test]
+fn a_table_that_was_rebuilt_or_replaced_before_a_checkpoint_is_whole_after_the_file_system_is_cut_off()
+ {
+    let pool = small_pool();
+    let sandbox = Sandbox::new();
+    let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {
+        return;
+    };
+    let dir = disk.at.join("mariadb");
+    fs::create_dir(&dir).unwrap();
+    let Some(mut world) = World::within(sandbox, &dir) else {
+        return;
+    };
+    let path = pool.path().to_str().unwrap().to_owned();
+    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--pool", &path]);
+    const CHANGES: [&str; 3] = [
+        "ALTER TABLE t.other FORCE",
+        "CREATE OR REPLACE TABLE t.other (id INT PRIMARY KEY, v VARCHAR(200)) SELECT seq AS id, 'z' AS v FROM t.seq_1_to_40",
+        "TRUNCATE TABLE t.other",
+    ];
+    disk.sync();
+    for (boot, change) in (0..).zip(CHANGES) {
+        let server = Cut::start(&mut world, boot).unwrap();
+        let mut connection = Connection::connect(server.socket()).unwrap();
+        let mut run = |statement: &str| connection.query(statement).unwrap();
+        if boot == 0 {
+            run("CREATE DATABASE t");
+            run(
+                "CREATE TABLE t.other (id INT PRIMARY KEY, v VARCHAR(200)) SELECT seq AS id, 'y' AS v FROM t.seq_1_to_40",
+            );
+            disk.sync();
+        }
+        run(change);
+        run("SET GLOBAL innodb_max_dirty_pages_pct = 0");
+        // Until nothing that was changed is younger than the checkpoint.
+        let mut age = || {
+            let row = run("SHOW GLOBAL STATUS LIKE 'Innodb_checkpoint_age'");
+            let text = row[0][1].clone().unwrap_or_default();
+            String::from_utf8(text).unwrap().parse::<u64>().unwrap()
+        };
+        let begun = std::time::Instant::now();
+        while age() > 200 && begun.elapsed().as_secs() < 4 {
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
+        disk.cut();
+        <World as Cut>::kill(&server);
+        drop(server);
+        disk.mount_again();
+        let server = Cut::start(&mut world, 10 + boot).unwrap();
+        let mut connection = Connection::connect(server.socket()).unwrap();
+        let rows = connection.query("CHECK TABLE t.other EXTENDED").unwrap();
+        let said = rows.last().and_then(|row| row.last()?.clone());
+        assert_eq!(said.as_deref(), Some(&b"OK"[..]), "{change}: {rows:?}");
+        let count = connection.query("SELECT COUNT(*) FROM t.other").unwrap();
+        let expected: &[u8] = if change.starts_with("TRUNCATE") {
+            b"0"
+        } else {
+            b"40"
+        };
+        assert_eq!(count[0][0].as_deref(), Some(expected), "{change}");
+        drop(connection);
+        server.stop().unwrap();
+        disk.sync();
+    }
+}

@@ -1,0 +1,125 @@
+//! Flash that fails, and pages that are damaged on it: nothing is lost or torn, and the server never gets an older page.
+
+use crate::{
+    common::databases::Strike,
+    world::{World, fill, sound, sum},
+};
+use rustix::process::Signal;
+use std::fs;
+
+#[test]
+fn a_page_that_is_damaged_on_flash_is_named_and_the_older_one_is_not_served() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    let whole = fs::read(world.flash()).unwrap();
+    // The slots; the headers and the checkpoints are in front of them.
+    let mut damaged = whole.clone();
+    let slots = damaged.len() / 8;
+    damaged[slots..].iter_mut().for_each(|byte| *byte ^= 1);
+    fs::write(world.flash(), &damaged).unwrap();
+    let said = world.refused();
+    assert!(said.contains("is damaged in the flash cache"), "{said}");
+    world.flush().fails(1, &["are damaged in the flash cache"]);
+    assert!(world.plain().is_err(), "the guard was lifted");
+    fs::write(world.flash(), &whole).unwrap();
+    let server = world.start();
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill() {
+    let Some(world) = World::breakable() else {
+        return;
+    };
+    let mut server = world.start();
+    fill(&server);
+    world.break_flash("write");
+    let update = "UPDATE stock.s SET k = k + 1";
+    let updated = server.sql(update, "");
+    assert!(updated.is_ok(), "{updated:?}: {}", server.output());
+    world.says(&server, "are written to their files at once");
+    server
+        .sql("UPDATE stock.s SET k = k + 1 WHERE id % 3 = 0", "")
+        .unwrap();
+    let before = sum(&server);
+    world.until("everything is home", |status| {
+        status["dirty_pages"] == 0 && status["around_pages"].as_u64() > Some(100)
+    });
+    let said = world.forebay("status").ok().text();
+    assert!(said.contains("Pages go straight to the files"), "{said}");
+    Strike::Database.strike(server.server(), server.outer(), || {});
+    server.wait().unwrap();
+    // Still broken, and then not any more.
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    world.says(&server, "are written to their files at once");
+    world.mend_flash();
+    let before = sum(&server);
+    world.says(&server, "the flash cache takes pages again");
+    server
+        .sql("UPDATE stock.s SET k = k + 1 WHERE id % 7 = 0", "")
+        .unwrap();
+    sound(&server, "stock.s");
+    let after = sum(&server);
+    assert_ne!(before, after);
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), after);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn pages_that_flash_cannot_give_are_named_and_the_server_never_gets_older_ones() {
+    let Some(world) = World::breakable() else {
+        return;
+    };
+    let server = world.start();
+    fill(&server);
+    server.sql("UPDATE stock.s SET k = 7", "").unwrap();
+    server.stop().unwrap();
+    world.break_flash("read write");
+    // A checkpoint of the metadata must be read, before anything else.
+    let said = world.refused();
+    assert!(
+        said.contains("flash") && !said.contains("ready for connections"),
+        "{said}"
+    );
+    world.mend_flash();
+
+    let mut server = world.start();
+    world.break_flash("read write");
+    let dirty = world.status()["dirty_pages"].as_u64().unwrap();
+    assert!(dirty > 0, "{}", world.status());
+    server
+        .sql("UPDATE stock.s SET v = 'x' WHERE id = 1", "")
+        .ok();
+    // Whatever it still answers is right.
+    for id in (1..20_000).step_by(1117) {
+        match server.sql(&format!("SELECT k FROM stock.s WHERE id = {id}"), "") {
+            Ok(found) => assert_eq!(found.trim(), "7", "of {id}"),
+            Err(_) => break,
+        }
+    }
+    server.server().signal(Signal::KILL);
+    let _ = server.wait();
+    let said = fs::read_to_string(world.launch.dir.join("server.out")).unwrap();
+    assert!(
+        said.contains("could not be read from flash") || said.contains("cannot be read from flash"),
+        "{said}"
+    );
+    assert!(said.contains("stock/s.ibd"), "{said}");
+    world.mend_flash();
+
+    let server = world.start();
+    let rows = server.sql("SELECT COUNT(*) FROM stock.s WHERE k = 7", "");
+    assert_eq!(rows.unwrap().trim(), "20000");
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}

@@ -1,0 +1,126 @@
+//! The cache goes with one state of one data directory: no server comes up without the pages that are only in the cache, and a cache that is of
+//! other data is refused and kept.
+
+use crate::world::{World, fill, sound, sum};
+use forebay_bench::mariadb::server::copy;
+use std::{fs, os::unix::fs::FileExt};
+
+#[test]
+fn a_server_without_forebay_comes_up_only_after_a_flush() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    let status = world.forebay("status").ok().text();
+    assert!(status.contains("flash cache"), "{status}");
+    let said = server.stop().unwrap();
+    assert!(
+        said.contains("before the server is started without"),
+        "{said}"
+    );
+
+    let error = world.plain().map(drop).unwrap_err().to_string();
+    assert!(error.contains("ibdata1"), "{error}");
+    let doctor = world.forebay("doctor data");
+    assert_eq!(doctor.code, Some(1));
+    assert!(doctor.text().contains("forebay flush --flash"));
+
+    let flushed = world.flush().ok().text();
+    assert!(
+        flushed.contains("may be started without Forebay"),
+        "{flushed}"
+    );
+    assert!(world.forebay("doctor data").ok().text().contains("no pool"));
+    let server = world.plain().unwrap();
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = -1", "").unwrap();
+    server.stop().unwrap();
+    // Nothing of what the cache had then is believed now.
+    let server = world.start();
+    let rows = server.sql("SELECT COUNT(*) FROM stock.s WHERE k = -1", "");
+    assert_eq!(rows.unwrap().trim(), "20000");
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    world.flush().ok();
+    assert!(world.flush().ok().text().contains(": 0 pages"));
+}
+
+#[test]
+fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    // Another server with the same cache.
+    let Some(mut other) = World::new() else {
+        return;
+    };
+    other.launch.wrapper = world.launch.wrapper.clone();
+    let said = other.refused();
+    assert!(said.contains("in use by another process"), "{said}");
+    let busy = world.flush();
+    busy.fails(1, &["in use by another process"]);
+    server.stop().unwrap();
+
+    // Another data directory.
+    let said = other.refused();
+    assert!(said.contains("pages of another data directory"), "{said}");
+    // A copy that was made while the pages were in the cache.
+    let data = other.launch.data();
+    fs::remove_dir_all(&data).unwrap();
+    copy(&world.launch.data(), &data).unwrap();
+    let said = other.refused();
+    assert!(said.contains("it is a copy"), "{said}");
+    assert_eq!(other.forebay("doctor data").code, Some(1));
+    // The data directory moved, and with its name.
+    let (here, there) = (world.launch.data(), world.sandbox.file("moved"));
+    fs::rename(&here, &there).unwrap();
+    world.flush().fails(1, &["is not there", "--data"]);
+    world.forebay("flush --flash flash --data moved").ok();
+    fs::rename(&there, &here).unwrap();
+    let server = world.plain().unwrap();
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
+    let Some(world) = World::new() else { return };
+    let before = fs::read(world.launch.data().join("ibdata1")).unwrap();
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    let path = world.launch.data().join("ibdata1");
+    let tablespace = fs::OpenOptions::new().write(true).open(path).unwrap();
+    let page: Vec<u8> = before[..16 << 10].to_vec();
+    tablespace.write_all_at(&page, 0).unwrap();
+    let said = world.refused();
+    assert!(
+        said.contains("was written to without the flash cache"),
+        "{said}"
+    );
+    world
+        .flush()
+        .fails(1, &["was written to without the flash cache"]);
+}
+
+#[test]
+fn a_copy_of_the_cache_on_another_disk_is_flushed_as_well_as_the_cache() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    server.stop().unwrap();
+    for (from, to) in [("flash", "rescued"), ("flash.lane", "rescued.lane")] {
+        fs::copy(world.launch.dir.join(from), world.launch.dir.join(to)).unwrap();
+    }
+    world.forebay("flush --flash rescued").ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    // The one that was left behind is of another state of the data by now.
+    let said = world.refused();
+    assert!(
+        said.contains("was written to without the flash cache"),
+        "{said}"
+    );
+}

@@ -1,0 +1,140 @@
+//! What the cache is kept in: a file of its size, or a device that holds nothing else. Anything else is refused in a sentence, and not changed.
+
+use crate::{
+    common::{Ran, Sandbox, databases::Strike, disk::Loop},
+    world::{FLASH, World, fill, sound, sum},
+};
+use forebay_bench::mariadb::server;
+use std::{fs, os::unix::fs::FileExt};
+
+#[test]
+fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
+    let sandbox = Sandbox::new();
+    let run = |line: &str| {
+        let line = format!("run {line} -- mariadbd --no-defaults --help");
+        let mut command = sandbox.command(&line);
+        Ran::of(
+            command
+                .env("FOREBAY_RUN_DIR", sandbox.file("r"))
+                .output()
+                .unwrap(),
+        )
+    };
+    if server::program("mariadbd").is_err() {
+        return;
+    }
+    run("--flash f").fails(2, &["--flash-size"]);
+    run("--flash f --flash-size 1MiB").fails(1, &["cannot be made"]);
+    assert!(!sandbox.file("f").exists() && !sandbox.file("f.lane").exists());
+    fs::write(sandbox.file("f"), vec![7; 1 << 20]).unwrap();
+    run("--flash f").fails(1, &["f.lane", "not there"]);
+    fs::remove_file(sandbox.file("f")).unwrap();
+    run("--flash f --flash-size 16MiB").ok();
+    run("--flash f --flash-size 32MiB").fails(2, &["is there and has 16 MiB"]);
+    fs::rename(sandbox.file("f.lane"), sandbox.file("kept")).unwrap();
+    run("--flash f").fails(1, &["nobody knows which pages"]);
+    fs::rename(sandbox.file("f"), sandbox.file("g")).unwrap();
+    fs::rename(sandbox.file("kept"), sandbox.file("f.lane")).unwrap();
+    run("--flash f --flash-size 16MiB").fails(1, &["metadata of a cache"]);
+    fs::rename(sandbox.file("g"), sandbox.file("f")).unwrap();
+    sandbox.edit("f", |bytes| bytes[..8192].fill(7));
+    run("--flash f").fails(1, &["is not a flash cache"]);
+    let other = sandbox.run("run --flash h --flash-size 16MiB -- cat");
+    other.fails(2, &["a flash cache is for MariaDB"]);
+    let line =
+        "run --flash h --flash-size 16MiB -- mariadbd --innodb_flush_method=O_DIRECT_NO_FSYNC";
+    sandbox.run(line).fails(2, &["does not sync its pages"]);
+}
+
+#[test]
+fn a_cache_of_another_size_has_nothing_that_was_not_written_to_it() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    let resize = |size: &str| world.forebay(&format!("flash resize --flash flash {size}"));
+    resize("24MiB").fails(1, &["in use by another process"]);
+    server.stop().unwrap();
+    resize("1MiB").fails(1, &["cannot be made"]);
+    let said = resize("24MiB").ok().text();
+    assert!(said.contains("24 MiB now"), "{said}");
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    server.stop().unwrap();
+    world.forebay("flash resize --flash flash 9MiB").ok();
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_it() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let image = world.launch.dir.join("image");
+    fs::write(&image, vec![0; 16 << 20]).unwrap();
+    let Some(device) = Loop::of(&image, 4096) else {
+        return;
+    };
+    let line = |flash: &str, size: &str| {
+        world.forebay(&format!(
+            "run --flash {flash} --flash-size {size} -- mariadbd --no-defaults --help"
+        ))
+    };
+    line(&device.path, "14MiB").fails(1, &["in memory", "ln -s"]);
+    std::os::unix::fs::symlink(&device.path, world.flash()).unwrap();
+    line("flash", "32MiB").fails(1, &["16777216 bytes"]);
+    let write = |at: u64, bytes: &[u8]| {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(&device.path)
+            .unwrap();
+        file.write_all_at(bytes, at).unwrap();
+        file.sync_all().unwrap();
+    };
+    // Of a partition table whose beginning is gone, and of an array, only the end tells.
+    let array = 0xA92B_4EFC_u32.to_le_bytes();
+    let held: [(u64, &[u8], &str); 4] = [
+        (65536 + 64, b"_BHRfS_M", "a Btrfs file system"),
+        ((16 << 20) - 512, b"EFI PART", "a partition table (GPT)"),
+        (
+            (16 << 20) - 8192,
+            &array,
+            "a member of a Linux software RAID",
+        ),
+        (100_000, b"mine", "data of a kind that is not known"),
+    ];
+    for (at, bytes, what) in held {
+        write(at, bytes);
+        let words = ["it holds", what, "wipefs", "Nothing was changed"];
+        line("flash", "14MiB").fails(1, &words);
+        write(at, &vec![0; bytes.len()]);
+    }
+    assert!(!world.launch.dir.join("flash.lane").exists());
+
+    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH]);
+    let mut server = world.start();
+    fill(&server);
+    let busy = world.flush();
+    busy.fails(1, &["in use by another process"]);
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    server.stop().unwrap();
+}

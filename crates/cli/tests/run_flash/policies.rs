@@ -1,0 +1,117 @@
+//! How pages are written is a setting: written through, they are in the files as well; and it may change at any time.
+
+use crate::{
+    common::databases::Strike,
+    world::{FLASH, World, churn, fill, sound, sum},
+};
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+#[test]
+fn written_through_everything_is_in_the_files_after_a_sync() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let options = ["--flash-size", FLASH, "--flash-policy", "through"];
+    world.launch.wrapper = world.wrapper(&options);
+    let server = world.start();
+    fill(&server);
+    sound(&server, "stock.s");
+    let said = server.stop().unwrap();
+    assert!(
+        said.contains("of them 0 newer than in the files; "),
+        "{said}"
+    );
+    assert!(
+        !said.contains("before the server is started without"),
+        "{said}"
+    );
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_missing() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--flash-policy", "through"]);
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    server.stop().unwrap();
+    let give_up = "flush --cache-is-lost --data data";
+    world
+        .forebay(give_up)
+        .fails(1, &["is there", "forebay flush --flash"]);
+    fs::remove_file(world.flash()).unwrap();
+    fs::remove_file(world.launch.dir.join("flash.lane")).unwrap();
+    assert!(world.plain().is_err());
+    let said = world.forebay(give_up).ok().text();
+    assert!(said.contains("may be started without Forebay"), "{said}");
+    world.forebay(give_up).fails(1, &["nothing to give up"]);
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_nothing() {
+    let Some(world) = World::new() else { return };
+    let mut server = world.start();
+    fill(&server);
+    let set = |line: &str| world.forebay(&format!("flash set --flash flash {line}"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| churn(&server, &done));
+        for policy in ["through", "around", "back", "off", "back", "around"] {
+            let said = set(&format!("--policy {policy}")).ok().text();
+            assert!(said.contains("kept for its next runs"), "{said}");
+            assert_eq!(world.status()["settings"]["policy"], policy);
+            thread::sleep(std::time::Duration::from_millis(400));
+        }
+        set("--policy off --home-limit 500MiB --low 10 --high 20").ok();
+        done.store(true, Relaxed);
+    });
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    world.until("empty", |status| {
+        status["slots_used"].as_u64() < Some(70) && status["dirty_pages"] == 0
+    });
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    // What was set is kept, and the command line goes before it.
+    let server = world.start();
+    assert_eq!(world.status()["settings"]["policy"], "off");
+    assert_eq!(world.status()["settings"]["high"], 20);
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    let mut other = world;
+    other.launch.wrapper = other.wrapper(&["--flash-policy", "back", "--flash-home-limit", "1MiB"]);
+    let server = other.start();
+    assert_eq!(other.status()["settings"]["policy"], "back");
+    assert_eq!(other.status()["settings"]["home_bytes_per_second"], 1 << 20);
+    assert_eq!(other.status()["settings"]["high"], 20);
+    server.stop().unwrap();
+    let kept = other
+        .forebay("flash set --flash flash --policy back")
+        .ok()
+        .text();
+    assert!(kept.contains("no server runs with it"), "{kept}");
+    other
+        .forebay("flash set --flash flash")
+        .fails(2, &["nothing is to be set"]);
+    other
+        .forebay("flash set --flash flash --low 30 --high 20")
+        .fails(2, &["must not be above"]);
+    other
+        .forebay("flash set --flash nowhere --policy back")
+        .fails(1, &["nowhere"]);
+}

@@ -1,0 +1,111 @@
+//! Tables that are truncated, dropped, altered, renamed or imported stay so after a kill, and in the files after a flush.
+
+use crate::{
+    common::databases::Strike,
+    world::{World, fill, sound, sum},
+};
+use forebay_bench::mariadb::server::Server;
+use std::fs;
+
+#[test]
+fn tables_that_are_truncated_dropped_and_altered_stay_so_after_a_kill() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let undo = [
+        "--innodb-undo-tablespaces=3",
+        "--innodb-max-undo-log-size=10M",
+    ];
+    let undo = undo.iter().chain(&["--innodb-undo-log-truncate=1"]);
+    world.launch.options.extend(undo.map(|o| (*o).to_owned()));
+    let mut server = world.start();
+    fill(&server);
+    server
+        .sql(
+            "CREATE TABLE t LIKE s; INSERT INTO t SELECT * FROM s; CREATE TABLE d LIKE s; INSERT INTO d SELECT * FROM s LIMIT 9000; \
+             CREATE TABLE a LIKE s; INSERT INTO a SELECT * FROM s LIMIT 9000; CREATE TABLE r LIKE s; INSERT INTO r SELECT * FROM s LIMIT 500; \
+             CREATE TABLE z (id INT PRIMARY KEY, v VARCHAR(300)) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8; INSERT INTO z SELECT id, v FROM s LIMIT 5000; \
+             CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(300)) PAGE_COMPRESSED=1; INSERT INTO p SELECT id, v FROM s LIMIT 5000; \
+             TRUNCATE TABLE t; INSERT INTO t SELECT * FROM s LIMIT 100; DROP TABLE d; CREATE TABLE d LIKE s; INSERT INTO d SELECT * FROM s LIMIT 50; \
+             ALTER TABLE a ADD COLUMN n INT DEFAULT 7, ALGORITHM=COPY; RENAME TABLE r TO q; ALTER TABLE q ADD INDEX (v), ALGORITHM=INPLACE; \
+             UPDATE s SET v = REPEAT('u', 300); SET GLOBAL innodb_purge_rseg_truncate_frequency = 1; DELETE FROM s WHERE id % 2 = 0",
+            "stock",
+        )
+        .unwrap();
+    let said = server.output();
+    for table in ["/z.ibd stays plain", "/p.ibd stays plain"] {
+        assert!(said.contains(table), "{table}: {said}");
+    }
+    Strike::Database.strike(server.server(), server.outer(), || {});
+    server.wait().unwrap();
+    let checked = |server: &Server| {
+        for table in ["t", "d", "a", "q", "z", "p", "s"] {
+            sound(server, &format!("stock.{table}"));
+        }
+        let counts = server.sql(
+            "SELECT COUNT(*) FROM t; SELECT COUNT(*) FROM d; SELECT COUNT(*), SUM(n) FROM a; SELECT COUNT(*) FROM q; SELECT COUNT(*) FROM s WHERE v LIKE 'uu%'",
+            "stock",
+        );
+        assert_eq!(counts.unwrap(), "100\n50\n9000\t63000\n500\n10000\n");
+    };
+    let server = world.start();
+    checked(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    checked(&server);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_table_that_is_imported_is_read_as_it_was_copied_in_also_after_a_kill() {
+    let Some(world) = World::new() else { return };
+    let server = world.plain().unwrap();
+    fill(&server);
+    let before = sum(&server);
+    let data = world.launch.data();
+    // The lock that is left by the connection's end is not needed: nothing writes.
+    server
+        .sql("FLUSH TABLES stock.s FOR EXPORT; SYSTEM cp DATA/stock/s.ibd DATA/stock/s.cfg DATA/..; UNLOCK TABLES".replace("DATA", data.to_str().unwrap()).as_str(), "")
+        .unwrap();
+    server.stop().unwrap();
+    let mut server = world.start();
+    assert!(
+        server
+            .output()
+            .contains("on the same file system as the data"),
+        "{}",
+        server.output()
+    );
+    server
+        .sql(
+            "UPDATE s SET k = 0; CREATE TABLE i LIKE s; ALTER TABLE i DISCARD TABLESPACE",
+            "stock",
+        )
+        .unwrap();
+    for kind in ["ibd", "cfg"] {
+        let to = data.join("stock").join(format!("i.{kind}"));
+        fs::copy(data.join("..").join(format!("s.{kind}")), to).unwrap();
+    }
+    server
+        .sql("ALTER TABLE i IMPORT TABLESPACE", "stock")
+        .unwrap();
+    let imported = |server: &Server| {
+        let rows = server
+            .sql("SELECT COUNT(*), SUM(k) FROM stock.i", "")
+            .unwrap();
+        assert_eq!(rows.trim(), before);
+        sound(server, "stock.i");
+        sound(server, "stock.s");
+    };
+    imported(&server);
+    Strike::Database.strike(server.server(), server.outer(), || {});
+    server.wait().unwrap();
+    let server = world.start();
+    imported(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    imported(&server);
+    server.stop().unwrap();
+}

@@ -1,0 +1,135 @@
+//! Calls that do more than write, before a power cut: unlink, truncate, rename, an open with truncation, a write by a signal handler.
+
+use crate::{
+    APPEND, OTHER_BOOT, RDWR,
+    common::{Lab, content},
+};
+use std::fs;
+
+#[test]
+fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_replayed() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let (path, other) = (lab.data("a.log"), lab.data("b.log"));
+    run.open("a", &path, APPEND);
+    run.open("b", &other, APPEND);
+    run.call("write a 1 3000").unwrap();
+    run.call(format!("unlink {}", path.display())).unwrap();
+    let mut expected = Vec::new();
+    // So much that the segment with the unlink is drained.
+    for i in 0..60 {
+        run.call(format!("write a {i} 3000")).unwrap();
+        run.call(format!("write b {i} 3000")).unwrap();
+        expected.extend(content(i, 3000));
+    }
+    run.kill_both();
+    lab.power_cut();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    // The drain may have synced all of it and not released it yet.
+    let outcome = &reports[0]["outcome"];
+    assert!(outcome == "replayed" || outcome == "synced", "{reports:?}");
+    assert!(fs::read(&other).unwrap() == expected);
+}
+
+#[test]
+fn a_truncation_that_the_kernel_refuses_changes_nothing_after_a_power_cut() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("write a 1 3000").unwrap();
+    run.call("truncate a 2000").unwrap();
+    // Larger than any file system's files, and than what the kernel takes for a size.
+    for bytes in [i64::MAX as u64, u64::MAX] {
+        run.call(format!("truncate a {bytes}")).unwrap_err();
+    }
+    run.kill_both();
+    lab.power_cut();
+    assert_ne!(lab.recover(Some(OTHER_BOOT), &[])[0]["outcome"], "refused");
+    assert!(fs::read(&path).unwrap() == content(1, 3000)[..2000]);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    run.call("write a 1 300").unwrap();
+    run.call("interrupting write a 2 300").unwrap();
+    run.call("write a 3 300").unwrap();
+    assert_eq!(run.call("sync a"), Ok(0));
+    run.call("write a 4 300").unwrap();
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    let expected: Vec<u8> = (1..=4).flat_map(|i| content(i, 300)).collect();
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing() {
+    for renamed in [true, false] {
+        let lab = Lab::new();
+        let mut run = lab.run();
+        let (temporary, path) = (lab.data("new.log"), lab.data("a.log"));
+        run.open("old", &path, APPEND);
+        run.call("write old 1 300").unwrap();
+        run.open("a", &temporary, APPEND);
+        run.call("write a 2 300").unwrap();
+        if renamed {
+            let rename = format!("rename {} {}", temporary.display(), path.display());
+            run.call(rename).unwrap();
+            run.call("write a 3 300").unwrap();
+        }
+        run.kill_both();
+        lab.power_cut();
+        if renamed {
+            // The cut left nothing of what was written since the first sync.
+            fs::write(&path, b"").unwrap();
+            fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(std::time::UNIX_EPOCH)
+                .unwrap();
+        }
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+        if renamed {
+            assert_eq!(
+                fs::read(&path).unwrap(),
+                [content(2, 300), content(3, 300)].concat()
+            );
+        } else {
+            assert_eq!(fs::read(&path).unwrap(), content(1, 300));
+            assert_eq!(fs::read(&temporary).unwrap(), content(2, 300));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_with_truncation_keeps_nothing_of_what_the_pool_had_of_it() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("write a 1 3000").unwrap();
+    run.open("again", &path, RDWR | libc::O_TRUNC);
+    run.call("write again 2 300").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+
+    // Also by a descriptor that cannot write.
+    let mut run = lab.run();
+    run.open("a", &path, RDWR);
+    run.call("write a 3 3000").unwrap();
+    run.open("read", &path, libc::O_RDONLY | libc::O_TRUNC);
+    run.call("pwrite a 0 4 100").unwrap();
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(fs::read(&path).unwrap(), content(4, 100));
+}

@@ -1,0 +1,205 @@
+//! Syncs that fail: no acknowledged byte is lost, a refused write has changed nothing, and nothing older is written over what is newer.
+
+use crate::{
+    APPEND, OTHER_BOOT, RDWR,
+    common::{Lab, Running, content},
+};
+use std::{fs, thread, time::Duration};
+
+#[test]
+fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
+    let begin: [fn(&Lab) -> Running; 2] = [Lab::run, Lab::run_unheard];
+    for (errno, begin) in [libc::EIO, libc::ENOSPC].into_iter().zip(begin) {
+        let lab = Lab::new();
+        let mut run = begin(&lab);
+        let path = lab.data("a.log");
+        run.open("a", &path, APPEND);
+        run.open("b", &lab.data("b.log"), APPEND);
+        lab.inject(errno, 1);
+        let mut expected = Vec::new();
+        for i in 0..100 {
+            run.call(format!("write a {i} 5000")).unwrap();
+            run.call("write b 1 10").unwrap();
+            expected.extend(content(i, 5000));
+            assert_eq!(run.call("sync a"), Ok(0));
+        }
+        run.end();
+        assert!(fs::read(&path).unwrap() == expected);
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_because_syncs_fail_has_changed_nothing() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    lab.inject(libc::EIO, u64::MAX);
+    let mut expected = Vec::new();
+    let mut refused = 0;
+    for i in 0.. {
+        assert!(
+            i < 2000,
+            "more than the pool holds, and only {refused} refused"
+        );
+        match run.call(format!("write a {i} 5000")) {
+            Ok(_) => expected.extend(content(i, 5000)),
+            Err(errno) => {
+                assert_eq!(errno, libc::EIO);
+                refused += 1;
+            }
+        }
+        assert_eq!(fs::metadata(&path).unwrap().len(), expected.len() as u64);
+        if refused == 3 {
+            break;
+        }
+    }
+    lab.inject(libc::EIO, 0);
+    run.call("write a 1 5000").unwrap();
+    expected.extend(content(1, 5000));
+    assert_eq!(run.call("sync a"), Ok(0));
+    assert!(fs::read(&path).unwrap() == expected);
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, APPEND);
+    let mut expected = Vec::new();
+    lab.inject(libc::EIO, 1);
+    for i in 0..30 {
+        run.call(format!("write a {i} 5000")).unwrap();
+        if run.call("sync a").is_ok() {
+            expected.extend(content(i, 5000));
+        }
+    }
+    run.kill_both();
+    lab.power_cut();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn what_the_pool_had_no_room_for_is_not_overwritten_by_older_records() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    let mut expected = Vec::new();
+    let write = |file: &mut Vec<u8>, run: &mut Running, at: usize, seed: u64| {
+        // Refused while the lane is full of what cannot be synced.
+        let begun = std::time::Instant::now();
+        while let Err(errno) = run.call(format!("pwrite a {at} {seed} 5000")) {
+            assert_eq!(errno, libc::EIO);
+            assert!(begun.elapsed().as_secs() < 20, "it is not synced again");
+        }
+        file.resize(file.len().max(at + 5000), 0);
+        file[at..at + 5000].copy_from_slice(&content(seed, 5000));
+    };
+    lab.inject(libc::EIO, 1);
+    // The lane holds about 25 of them.
+    for i in 0..40 {
+        write(&mut expected, &mut run, 3000 * (i as usize % 5), i);
+    }
+    run.call("truncate a 9000").unwrap();
+    expected.truncate(9000);
+    write(&mut expected, &mut run, 8000, 99);
+    assert_eq!(run.call("sync a"), Ok(0));
+    assert!(fs::read(&path).unwrap() == expected);
+    // From here on everything is logged again.
+    write(&mut expected, &mut run, 1000, 100);
+    assert_eq!(run.call("sync a"), Ok(0));
+    run.kill_both();
+    lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
+    let full = |lab: &Lab| {
+        let mut run = lab.run();
+        run.open("a", &lab.data("a.log"), APPEND);
+        lab.inject(libc::EIO, u64::MAX);
+        let mut acknowledged = Vec::new();
+        for i in 0..20 {
+            run.call(format!("write a {i} 5000")).unwrap();
+            acknowledged.extend(content(i, 5000));
+        }
+        while !lab.label().starts_with("failed:") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        (run, acknowledged)
+    };
+    // The database dies.
+    let lab = Lab::new();
+    let (mut run, acknowledged) = full(&lab);
+    lab.inject(libc::EIO, 0);
+    run.kill_database();
+    assert_eq!(run.end()["lane"]["left"], serde_json::Value::Null);
+    assert!(fs::read(lab.data("a.log")).unwrap() == acknowledged);
+    assert_eq!(lab.lanes(), 0);
+
+    // Both die, and somebody has the file open.
+    let lab = Lab::new();
+    let (run, acknowledged) = full(&lab);
+    run.kill_both();
+    let path = lab.data("a.log");
+    let reader = fs::File::open(&path).unwrap();
+    for _ in 0..2 {
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], "refused");
+        let why = reports[0]["files"][0]["refused"].as_str().unwrap();
+        assert!(why.contains("open") && why.contains("--force"), "{why}");
+    }
+    drop(reader);
+    // A process that another test is about to start has the reader until it becomes another program.
+    let mut again = (0..100).map(|_| {
+        let outcome = lab.recover(None, &[])[0]["outcome"].clone();
+        (outcome != "refused").then_some(outcome)
+    });
+    assert_eq!(again.find_map(|outcome| outcome).unwrap(), "synced");
+    assert!(fs::read(&path).unwrap() == acknowledged);
+    assert_eq!(lab.lanes(), 0);
+
+    // Both die, and the file is something else.
+    let lab = Lab::new();
+    let (run, acknowledged) = full(&lab);
+    run.kill_both();
+    let path = lab.data("a.log");
+    fs::write(&path, b"changed").unwrap();
+    let reports = lab.recover(None, &[]);
+    assert_eq!(reports[0]["outcome"], "refused");
+    assert_eq!(fs::read(&path).unwrap(), b"changed");
+    assert_eq!(lab.lanes(), 1);
+    assert_eq!(lab.recover(None, &["--force"])[0]["outcome"], "replayed");
+    assert!(fs::read(&path).unwrap() == acknowledged);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn after_a_failed_sync_what_a_signal_handler_wrote_is_not_overwritten_by_what_is_older() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    run.open("a", &path, RDWR);
+    run.call("pwrite a 0 1 300").unwrap();
+    assert_eq!(run.call("sync a"), Ok(0));
+    lab.inject(libc::EIO, 1);
+    run.call("interrupting pwrite a 0 2 300").unwrap();
+    // What the disk has of it is not known, neither now nor later.
+    for _ in 0..2 {
+        assert_eq!(run.call("sync a"), Err(libc::EIO));
+        assert!(fs::read(&path).unwrap() == content(2, 300));
+    }
+    run.end_with_something_left();
+    assert!(fs::read(&path).unwrap() == content(2, 300));
+    assert_eq!(lab.lanes(), 1);
+    assert_eq!(lab.recover(None, &[])[0]["outcome"], "refused");
+    assert!(fs::read(&path).unwrap() == content(2, 300));
+}

@@ -1,0 +1,145 @@
+//! Names: a file is found by whatever name it has left, and what is not found is refused, and said when force passes over it.
+
+use crate::{
+    APPEND, OTHER_BOOT,
+    common::{Lab, content},
+    modified, why,
+};
+use serde_json::Value;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+/// What becomes of the only file after `calls` and a power cut, for an ordinary user, who can find it by its names alone.
+fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
+    let lab = Lab::of_an_ordinary_user();
+    fs::create_dir(lab.data("d")).unwrap();
+    fs::create_dir(lab.data("other")).unwrap();
+    if let Some(user) = lab.user {
+        for directory in ["d", "other"] {
+            std::os::unix::fs::chown(lab.data(directory), Some(user), Some(user)).unwrap();
+        }
+    }
+    let mut run = lab.run();
+    let path = lab.data("d/a.log");
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 1 3000").unwrap();
+    let data = lab.home.path().join("data");
+    for call in calls {
+        // `refused` calls are made to fail.
+        let (call, mode) = match call.strip_prefix("refused ") {
+            Some(call) => (call, 0o500),
+            None => (*call, 0o755),
+        };
+        fs::set_permissions(lab.data("d"), fs::Permissions::from_mode(mode)).unwrap();
+        let done = run.call(call.replace('@', data.to_str().unwrap()));
+        assert_eq!(done.is_ok(), mode == 0o755, "{call}");
+        fs::set_permissions(lab.data("d"), fs::Permissions::from_mode(0o755)).unwrap_or_default();
+    }
+    run.call("sync a").unwrap();
+    run.kill_both();
+    let names = Command::new("find")
+        .arg(&data)
+        .args(["-type", "f"])
+        .output()
+        .unwrap();
+    for name in String::from_utf8(names.stdout).unwrap().lines() {
+        let file = fs::File::options().write(true).open(name).unwrap();
+        let time = modified(Path::new(name));
+        file.set_len(0).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    then(&lab);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    (lab, reports)
+}
+
+fn is_replayed_to(name: &str, calls: &[&str]) {
+    let (lab, reports) = after(calls, |_| {});
+    assert_eq!(reports[0]["outcome"], "replayed", "{calls:?}: {reports:?}");
+    let found = fs::read(lab.data(name)).unwrap();
+    assert!(
+        found == content(1, 3000),
+        "{calls:?}: {} bytes",
+        found.len()
+    );
+}
+
+#[test]
+fn a_file_that_lost_one_of_two_names_is_found_by_the_other() {
+    is_replayed_to("other/b", &["link @/d/a.log @/other/b", "unlink @/d/a.log"]);
+}
+
+#[test]
+fn a_file_that_gets_a_third_name_is_plain_and_all_of_it_on_the_disk() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    run.call("write a 1 3000").unwrap();
+    for name in ["b", "c"] {
+        let link = lab.data(name);
+        let call = format!("link {} {}", path.display(), link.display());
+        run.call(call).unwrap();
+    }
+    assert_eq!(run.call("write a 2 10"), Ok(10));
+    assert_eq!(run.call("absorbs a"), Ok(0));
+    assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 3000));
+    run.end();
+}
+
+#[test]
+fn a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing() {
+    for calls in [
+        &["link @/d/a.log @/other/b", "unlink @/other/b"][..],
+        &["refused unlink @/d/a.log"],
+    ] {
+        let (lab, reports) = after(calls, |lab| {
+            // Far away, where an ordinary user finds nothing.
+            fs::create_dir_all(lab.home.path().join("x/y/z")).unwrap();
+            fs::rename(lab.data("d/a.log"), lab.home.path().join("x/y/z/q")).unwrap();
+        });
+        assert!(why(&reports).contains("missing"), "{calls:?}: {reports:?}");
+        assert_eq!(lab.lanes(), 1);
+    }
+}
+
+#[test]
+fn a_file_whose_directory_was_renamed_is_found_in_it() {
+    is_replayed_to("e/a.log", &["rename @/d @/e"]);
+    is_replayed_to("other/e/a.log", &["rename @/d @/other/e"]);
+    is_replayed_to("e/a.log", &["refused unlink @/d/a.log", "rename @/d @/e"]);
+    is_replayed_to(
+        "other/e/a.log",
+        &[
+            "link @/d/a.log @/other/b",
+            "unlink @/other/b",
+            "rename @/d @/other/e",
+        ],
+    );
+    // By another process.
+    let (lab, reports) = after(&[], |lab| {
+        fs::rename(lab.data("d"), lab.data("moved")).unwrap();
+    });
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(lab.data("moved/a.log")).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn a_file_that_lost_its_last_name_keeps_no_recovery_from_ending() {
+    let (lab, reports) = after(&["unlink @/d/a.log"], |_| {});
+    assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert_eq!(reports[0]["files"][0]["note"], Value::Null);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn what_force_passes_over_is_said() {
+    let (lab, reports) = after(&[], |lab| fs::remove_file(lab.data("d/a.log")).unwrap());
+    assert!(why(&reports).contains("missing"), "{reports:?}");
+    let reports = lab.recover(Some(OTHER_BOOT), &["--force"]);
+    let note = reports[0]["files"][0]["note"].as_str().unwrap();
+    assert!(
+        note.contains("3000 bytes") && note.contains("GIVEN UP"),
+        "{note}"
+    );
+    assert_ne!(reports[0]["outcome"], "replayed");
+}

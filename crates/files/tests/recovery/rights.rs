@@ -1,0 +1,121 @@
+//! Whose hands write: those of the pool's owner and no more, through no symbolic link, and to a file that takes no writes as far as it needs none.
+
+use crate::{
+    OTHER_BOOT,
+    common::{Lab, content},
+    modified, set_modified, succeed, why, written,
+};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+#[test]
+fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let lab = Lab::new();
+    written(&lab).kill_both();
+    lab.power_cut();
+    let path = lab.data("a.log");
+    let nobody = 65_534;
+    for file in [
+        lab.home.path().to_owned(),
+        lab.home.path().join("data"),
+        lab.pool(),
+    ] {
+        std::os::unix::fs::chown(file, Some(nobody), Some(nobody)).unwrap();
+    }
+    // Root's own: whose pool it is may not write to it.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(why(&reports).contains("cannot be opened"), "{reports:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(
+        why(&reports).contains("cannot be written to"),
+        "{reports:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    // Nor if it may write to it, but not get there.
+    std::os::unix::fs::chown(&path, Some(nobody), Some(nobody)).unwrap();
+    std::os::unix::fs::chown(lab.home.path(), Some(0), Some(0)).unwrap();
+    fs::set_permissions(lab.home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(why(&reports).contains("missing"), "{reports:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    fs::set_permissions(lab.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_pool_that_anybody_may_write_to_is_not_recovered() {
+    let lab = Lab::new();
+    written(&lab).kill_both();
+    lab.power_cut();
+    fs::set_permissions(lab.pool(), fs::Permissions::from_mode(0o666)).unwrap();
+    let why = lab.recover_really(OTHER_BOOT, &["--force"]).unwrap_err();
+    assert!(why.contains("chmod go-w"), "{why}");
+    assert_eq!(fs::read(lab.data("a.log")).unwrap(), b"");
+}
+
+#[test]
+fn a_symbolic_link_at_a_files_name_is_not_followed() {
+    let lab = Lab::of_an_ordinary_user();
+    written(&lab).kill_both();
+    lab.power_cut();
+    let (path, elsewhere) = (lab.data("a.log"), lab.home.path().join("a.log"));
+    fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(why(&reports).contains("missing"), "{reports:?}");
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"");
+}
+
+#[test]
+fn a_file_that_may_only_be_appended_to_gets_what_it_lacks() {
+    for boot in [None, Some(OTHER_BOOT)] {
+        let lab = Lab::new();
+        written(&lab).kill_both();
+        let path = lab.data("a.log");
+        lab.power_cut();
+        let then = modified(&path);
+        fs::write(&path, &content(1, 3000)[..1000]).unwrap();
+        set_modified(&path, then);
+        if let Err(e) = succeed(Command::new("chattr").arg("+a").arg(&path)) {
+            println!("skipped: no append-only files here: {e}");
+            return;
+        }
+        let cut = lab.cut(boot, 2);
+        let reports = lab.recover(boot, &[]);
+        succeed(Command::new("chattr").arg("-a").arg(&path)).unwrap();
+        assert!(cut);
+        assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
+        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_to_needs_only_a_sync_in_the_same_boot() {
+    for mode in [0o444, 0o000] {
+        let lab = Lab::of_an_ordinary_user();
+        written(&lab).kill_both();
+        fs::set_permissions(lab.data("a.log"), fs::Permissions::from_mode(mode)).unwrap();
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], "synced", "{mode:o}: {reports:?}");
+        assert_eq!(lab.lanes(), 0);
+    }
+    // Unlinked, it needs nothing.
+    let lab = Lab::of_an_ordinary_user();
+    let mut run = written(&lab);
+    fs::set_permissions(lab.data("a.log"), fs::Permissions::from_mode(0o555)).unwrap();
+    run.call(format!("unlink {}", lab.data("a.log").display()))
+        .unwrap();
+    run.kill_both();
+    assert_eq!(lab.recover(None, &[])[0]["outcome"], "synced");
+    assert_eq!(lab.lanes(), 0);
+}

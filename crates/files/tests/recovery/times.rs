@@ -1,0 +1,98 @@
+//! Times: a change of a file's time keeps no lane from being replayed, and a file keeps those that the program gave it.
+//! And the end of a file's client keeps no opener out.
+
+use crate::{
+    LATER, OTHER_BOOT,
+    common::{Lab, content},
+    modified, same_time, written,
+};
+use std::{
+    fs,
+    os::unix::fs::OpenOptionsExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, SystemTime},
+};
+
+#[test]
+fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed() {
+    for call in ["touch a 5000", "touch a -5000", "room a 65536"] {
+        let lab = Lab::new();
+        let mut run = written(&lab);
+        thread::sleep(LATER);
+        run.call(call).unwrap();
+        run.kill_both();
+        let path = lab.data("a.log");
+        let then = modified(&path);
+        lab.power_cut();
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        assert_eq!(reports[0]["outcome"], "replayed", "{call}: {reports:?}");
+        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        same_time(&path, then);
+    }
+}
+
+#[test]
+fn a_file_keeps_the_times_that_the_program_gave_it() {
+    let hour = Duration::from_secs(3600);
+    // The database ends; is killed; both are; and the same with a power cut behind it.
+    for way in ["ends", "killed", "both", "cut"] {
+        let lab = Lab::new();
+        let mut run = written(&lab);
+        run.call("touch a -3600").unwrap();
+        let path = lab.data("a.log");
+        let then = modified(&path);
+        assert!(then < SystemTime::now() - hour / 2);
+        match way {
+            "ends" => drop(run.end()),
+            "killed" => {
+                run.kill_database();
+                run.end();
+            }
+            _ => run.kill_both(),
+        }
+        if way == "cut" {
+            lab.power_cut();
+            lab.recover(Some(OTHER_BOOT), &[]);
+        } else {
+            lab.recover(None, &[]);
+        }
+        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        assert_eq!(modified(&path), then, "{way}");
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn nobody_who_opens_a_file_without_waiting_is_kept_out_at_its_clients_end() {
+    let mut refused = 0;
+    for _ in 0..10 {
+        let lab = Lab::new();
+        let mut run = written(&lab);
+        let path = lab.data("a.log");
+        let stop = Arc::new(AtomicBool::new(false));
+        let opener = {
+            let (path, stop) = (path.clone(), Arc::clone(&stop));
+            thread::spawn(move || {
+                let mut refused = 0;
+                while !stop.load(Relaxed) {
+                    let open = fs::File::options()
+                        .read(true)
+                        .custom_flags(libc::O_NONBLOCK)
+                        .open(&path);
+                    refused += u64::from(open.is_err());
+                }
+                refused
+            })
+        };
+        run.kill_database();
+        run.end();
+        stop.store(true, Relaxed);
+        refused += opener.join().unwrap();
+        assert!(fs::read(&path).unwrap() == content(1, 3000));
+    }
+    assert_eq!(refused, 0);
+}

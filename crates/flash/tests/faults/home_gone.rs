@@ -1,0 +1,82 @@
+//! A home that fails, or tears a page: the queue stops before memory fills, loses nothing, and flash repairs what was torn.
+
+use crate::{
+    LENGTH, machine, options, read,
+    support::{
+        model::{PAGE, version_of},
+        session,
+    },
+    write,
+};
+use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
+
+#[test]
+fn writers_are_refused_before_memory_fills_with_what_neither_device_takes() {
+    let (world, cache, file) = machine();
+    // The length is known: what is asked of a home from now on is to take pages.
+    write(&cache, &file, 0, 1).unwrap();
+    world.home_gone.store(true, SeqCst);
+    world.flash_gone.store(true, SeqCst);
+    let refused = (1..1000).find(|n| write(&cache, &file, (n % 12) as u32, *n).is_err());
+    let most = u64::from(options().group_pages * (options().groups_unsynced_max + 1));
+    assert!(refused.is_some_and(|n| n <= most + 1), "{refused:?}");
+}
+
+#[test]
+fn a_home_that_fails_stops_the_queue_and_loses_nothing() {
+    let (world, cache, file) = machine();
+    write(&cache, &file, 0, 1).unwrap();
+    world.home_gone.store(true, SeqCst);
+    let mut last = vec![0; LENGTH];
+    last[0] = 1;
+    let mut refused = None;
+    for n in 2..200u64 {
+        match write(&cache, &file, (n % LENGTH as u64) as u32, n) {
+            Ok(()) => last[n as usize % LENGTH] = n,
+            Err(e) => {
+                refused = Some(e.to_string());
+                break;
+            }
+        }
+    }
+    let refused = refused.unwrap();
+    assert!(
+        refused.starts_with("t0.ibd: writing pages home"),
+        "{refused}"
+    );
+    world.home_gone.store(false, SeqCst);
+    for (page, version) in (0..).zip(&last) {
+        assert_eq!(read(&world, &cache, &file, page).unwrap(), *version);
+    }
+    cache.sync(&file).unwrap();
+    let _ = cache.empty(|_| ControlFlow::Continue(())).unwrap();
+    for (page, version) in last.iter().enumerate() {
+        assert_eq!(
+            version_of(&world.home((0, 1), page * PAGE, PAGE)),
+            Some(*version)
+        );
+    }
+}
+
+#[test]
+fn a_page_that_was_torn_at_home_is_repaired_from_flash() {
+    let (world, cache, file) = machine();
+    for page in 0..8 {
+        write(&cache, &file, page, u64::from(page) + 10).unwrap();
+    }
+    cache.sync(&file).unwrap();
+    // Of the first write home a sector arrives.
+    world.home_gone.store(true, SeqCst);
+    assert!(cache.flush(|_| ControlFlow::Continue(())).is_err());
+    assert_eq!(
+        version_of(&world.home((0, 1), 0, PAGE)),
+        None,
+        "a torn page"
+    );
+    world.home_gone.store(false, SeqCst);
+    drop(cache);
+    let cache = session::open(&world, &options()).unwrap();
+    assert_eq!(read(&world, &cache, &file, 0).unwrap(), 10);
+    let _ = cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(version_of(&world.home((0, 1), 0, PAGE)), Some(10));
+}

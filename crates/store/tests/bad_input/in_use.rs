@@ -1,0 +1,81 @@
+//! A store that is in use, by this process or another, is refused until it is free.
+
+use crate::{
+    check, closed,
+    common::{self, contents},
+    quiet,
+};
+use forebay_store::{StoreError, Variant};
+use std::{fs::OpenOptions, path::PathBuf, process::Command};
+
+#[test]
+fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
+    let bench = closed();
+    let store = bench.open(&quiet(Variant::DOUBLE));
+    let error = quiet(Variant::DOUBLE)
+        .open(bench.path(), &bench.pool)
+        .err()
+        .unwrap();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("stop that process"), "{error}");
+    // The same store's lane, by way of a copy of its directory.
+    let copy = bench.dir.path().join("copy");
+    common::copy_dir(&bench.path(), &copy);
+    let before = contents(&copy);
+    let error = quiet(Variant::DOUBLE)
+        .open(&copy, &bench.pool)
+        .err()
+        .unwrap();
+    assert!(matches!(error, StoreError::Pool(_)), "{error}");
+    assert!(error.to_string().contains("in use"), "{error}");
+    assert!(contents(&copy) == before);
+    check(&store);
+    drop(store);
+    check(&bench.open(&quiet(Variant::DOUBLE)));
+}
+
+#[test]
+fn a_lock_that_goes_to_a_process_that_is_being_started_does_not_keep_the_store_closed() {
+    let bench = closed();
+    let lock = OpenOptions::new()
+        .write(true)
+        .open(bench.path().join("LOCK"))
+        .unwrap();
+    lock.try_lock().unwrap();
+    // It has the lock for a while, as a fork of its owner has until it executes its program.
+    let mut started = Command::new("sleep")
+        .arg("0.05")
+        .stdin(lock)
+        .spawn()
+        .unwrap();
+    check(&bench.open(&quiet(Variant::DOUBLE)));
+    assert!(started.wait().unwrap().success());
+}
+
+const CHILD: &str = "STORE_OF_THE_PARENT";
+
+#[test]
+fn a_store_that_another_process_has_open_is_refused() {
+    let bench = closed();
+    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "in_use::in_another_process"])
+        .env(CHILD, bench.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    check(&store);
+}
+
+#[test]
+#[ignore = "run by a_store_that_another_process_has_open_is_refused"]
+fn in_another_process() {
+    let Some(path) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let path = PathBuf::from(path);
+    let before = contents(&path);
+    let error = quiet(Variant::Fsync).open(&path, None).err().unwrap();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    assert!(contents(&path) == before);
+}

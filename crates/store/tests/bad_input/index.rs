@@ -1,0 +1,101 @@
+//! Damaged, missing and foreign parts of the index are refused by name, or told by the reads that meet them; no empty index takes their place.
+
+use crate::{KEYS, check, closed, common::files_in, key, quiet, refused, value};
+use forebay_store::{StoreError, Variant};
+use std::{fs, path::PathBuf};
+
+#[test]
+fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
+    let bench = closed();
+    let table = files_in(&bench.path().join("index"))
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|e| e == "table"))
+        .unwrap();
+    let bytes = fs::read(&table).unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+    for at in (0..bytes.len()).step_by(bytes.len() / 40) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1;
+        fs::write(&table, flipped).unwrap();
+        match quiet(Variant::Fsync).open(bench.path(), None) {
+            Err(error) => assert!(error.to_string().contains(name), "{error}"),
+            Ok(store) => {
+                for i in 0..KEYS {
+                    if let Ok(found) = store.get(&key(i)) {
+                        assert_eq!(found.unwrap(), value(i));
+                    }
+                }
+                let problems = store.verify().unwrap().problems;
+                assert!(
+                    problems.iter().any(|p| p.contains(name)),
+                    "byte {at}: {problems:?}"
+                );
+            }
+        }
+        fs::write(&table, &bytes).unwrap();
+    }
+    check(&bench.open(&quiet(Variant::Fsync)));
+}
+
+#[test]
+fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
+    let bench = closed();
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|e| e == "table");
+    for table in files_in(&bench.path().join("index"))
+        .into_iter()
+        .filter(is_table)
+    {
+        let name = table.file_name().unwrap().to_str().unwrap();
+        let bytes = fs::read(&table).unwrap();
+        let bad = [
+            None,
+            Some(&bytes[..0]),
+            Some(&bytes[..bytes.len() / 2]),
+            Some(b"foreign"),
+        ];
+        for content in bad {
+            match content {
+                Some(content) => fs::write(&table, content).unwrap(),
+                None => fs::remove_file(&table).unwrap(),
+            }
+            refused(
+                &bench,
+                None,
+                Variant::Fsync,
+                |e| matches!(e, StoreError::Index(_)),
+                &["index", name, "damaged"],
+            );
+        }
+        fs::write(&table, bytes).unwrap();
+    }
+    check(&bench.open(&quiet(Variant::Fsync)));
+}
+
+#[test]
+fn a_damaged_or_missing_index_manifest_is_refused_and_no_empty_index_is_made() {
+    let bench = closed();
+    let path = bench.path().join("index/MANIFEST");
+    let bytes = fs::read(&path).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 2;
+    for content in [
+        Some(&flipped[..]),
+        Some(&bytes[..bytes.len() / 2]),
+        Some(b""),
+        None,
+    ] {
+        match content {
+            Some(content) => fs::write(&path, content).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        refused(
+            &bench,
+            Some(&bench.pool),
+            Variant::DOUBLE,
+            |e| matches!(e, StoreError::Index(_)),
+            &["index", "damaged"],
+        );
+    }
+    fs::write(&path, bytes).unwrap();
+    check(&bench.open(&quiet(Variant::DOUBLE)));
+}

@@ -1,0 +1,84 @@
+//! The wrong pool, or none: a store with data in its pool opens with that pool only, unless the user gives it up.
+
+use crate::{
+    KEYS, check, closed,
+    common::{self, Bench, new_pool},
+    fill, key, quiet, refused, value,
+};
+use forebay_store::{StoreError, Variant};
+
+/// A store that was not closed: some of its data is in its pool only.
+fn crashed() -> Bench {
+    let bench = Bench::new();
+    let store = bench.open(&quiet(Variant::Buffered(4)));
+    fill(&store);
+    drop(store);
+    bench
+}
+
+#[test]
+fn a_store_whose_data_is_in_its_pool_opens_with_that_pool_only_and_then_has_all_of_it() {
+    for variant in [Variant::DOUBLE, Variant::Fsync] {
+        let bench = crashed();
+        let uuid = bench.pool.uuid().to_string();
+        let other = new_pool(64 << 10);
+        let in_pool: fn(&StoreError) -> bool = |e| matches!(e, StoreError::DataInPool { .. });
+        if variant == Variant::Fsync {
+            let says = ["no pool was given", "Open it with that pool", &uuid];
+            refused(&bench, None, variant, in_pool, &says);
+        }
+        let given = other.uuid().to_string();
+        let says = ["was given", "Open it with that pool", &uuid, &given];
+        refused(&bench, Some(&other), variant, in_pool, &says);
+        check(&bench.open(&quiet(variant)));
+    }
+}
+
+#[test]
+fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
+    let bench = closed();
+    refused(
+        &bench,
+        None,
+        Variant::DOUBLE,
+        |e| matches!(e, StoreError::PoolNeeded { .. }),
+        &["double", "--pool", "fsync"],
+    );
+}
+
+#[test]
+fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
+    let bench = crashed();
+    let salvage = quiet(Variant::Fsync).salvage(true);
+    let store = salvage.open(bench.path(), None).unwrap();
+    let kept = (0..KEYS).take_while(|&i| store.get(&key(i)).is_ok_and(|v| v.is_some()));
+    let kept = kept.count() as u32;
+    // What was drained before the crash is there, and only that.
+    assert!((KEYS / 2..KEYS).contains(&kept), "{kept}");
+    for i in 0..kept {
+        assert_eq!(store.get(&key(i)).unwrap().unwrap(), value(i));
+    }
+    store.put(b"goes on", b"value").unwrap();
+    drop(store);
+    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+    assert_eq!(store.get(b"goes on").unwrap().unwrap(), b"value");
+    for i in 0..kept {
+        assert_eq!(store.get(&key(i)).unwrap().unwrap(), value(i));
+    }
+}
+
+#[test]
+fn an_earlier_copy_of_the_directory_loses_nothing_that_is_in_the_pool() {
+    let bench = Bench::new();
+    let store = bench.open(&quiet(Variant::DOUBLE));
+    store.put(b"first", b"1").unwrap();
+    store.close().unwrap();
+    let copy = bench.dir.path().join("copy");
+    common::copy_dir(&bench.path(), &copy);
+    let store = bench.open(&quiet(Variant::DOUBLE));
+    store.put(b"second", b"2").unwrap();
+    drop(store);
+    let store = quiet(Variant::DOUBLE).open(&copy, &bench.pool).unwrap();
+    assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
+    assert_eq!(store.get(b"second").unwrap().unwrap(), b"2");
+}

@@ -1,0 +1,119 @@
+//! The collector and `verify`, beside writers and readers: space is given back, no live value is lost, and what is whole is not reported.
+
+use crate::{
+    common::{self, Bench, small},
+    key, value,
+};
+use forebay_store::{ScanRange, Variant};
+
+#[test]
+fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_crash() {
+    for variant in [Variant::DOUBLE, Variant::NoSync] {
+        let bench = Bench::with_segments(256 << 10);
+        let options = small(variant).gc(false);
+        let store = bench.open(&options);
+        for round in 0..20u8 {
+            for i in 0..2000 {
+                store
+                    .put(&key(i), &[&[round][..], &vec![i as u8; 2000]].concat())
+                    .unwrap();
+            }
+        }
+        let before = store.stats().value_log_bytes;
+        let report = store.gc().unwrap();
+        assert!(report.files > 0 && report.reclaimed_bytes > 0, "{report:?}");
+        let after = store.stats();
+        assert!(after.value_log_bytes < before, "{before} {after:?}");
+        drop(store);
+        let store = bench.open(&options);
+        for i in 0..2000 {
+            let expected = [&[19][..], &vec![i as u8; 2000]].concat();
+            assert_eq!(store.get(&key(i)).unwrap().unwrap(), expected);
+        }
+        assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
+    let bench = Bench::with_segments(256 << 10);
+    let store = &bench.open(&small(Variant::DOUBLE));
+    std::thread::scope(|scope| {
+        for writer in 0..3u32 {
+            scope.spawn(move || {
+                for i in 0..6000 {
+                    let number = writer * 1000 + i % 1000;
+                    store.put(&key(number), &i.to_le_bytes()).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            for i in 0..6000 {
+                if let Some(value) = store.get(&key(i % 3000)).unwrap() {
+                    assert_eq!(value.len(), 4);
+                }
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..30 {
+                let keys: Vec<_> = store
+                    .scan(ScanRange::all())
+                    .unwrap()
+                    .map(|pair| pair.unwrap().0)
+                    .collect();
+                assert!(keys.is_sorted());
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..5 {
+                store.gc().unwrap();
+            }
+        });
+    });
+    for writer in 0..3 {
+        for i in 0..1000 {
+            let last = store.get(&key(writer * 1000 + i)).unwrap().unwrap();
+            assert_eq!(last, (5000 + i).to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn verify_finds_nothing_wrong_while_writers_and_the_collector_work() {
+    let bench = Bench::new();
+    let options = common::tiny(Variant::DOUBLE).space_amplification_max(1.2);
+    let store = &bench.open(&options);
+    let done = &std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for i in 0..12_000u32 {
+                store.put(&key(i % 400), &value(i)).unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+            store.gc().unwrap();
+        }
+    });
+    let stats = store.stats();
+    assert!(stats.gc_files_removed > 0, "{stats:?}");
+}
+
+#[test]
+fn what_is_in_the_cache_is_still_verified_on_the_disk() {
+    let bench = Bench::new();
+    let store = bench.open(&small(Variant::DOUBLE));
+    store.put(b"key", &[7; 1000]).unwrap();
+    store.flush().unwrap();
+    for _ in 0..3 {
+        assert_eq!(store.get(b"key").unwrap().unwrap(), [7; 1000]);
+    }
+    let file = common::value_log_files(&bench.path())[0].clone();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[4096 + 300] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert_eq!(store.get(b"key").unwrap().unwrap(), [7; 1000]);
+    let report = store.verify().unwrap();
+    assert_eq!((report.keys, report.problems.len()), (0, 2), "{report:?}");
+}

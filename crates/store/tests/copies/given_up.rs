@@ -1,0 +1,91 @@
+//! What a store gives up or cannot remove: it is named, and moved out of the way as it is.
+
+use crate::{
+    check,
+    common::{
+        Bench,
+        hook_disk::{Doing, HookDisk},
+        value_log_files,
+    },
+    manifest, put, quiet, refused, session, value_log,
+};
+use forebay_store::Variant;
+use std::{fs, io, path::PathBuf};
+
+#[test]
+fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
+    let bench = Bench::new();
+    let options = quiet(Variant::Fsync);
+    session(&bench, &options, 0..5);
+    let older = fs::read(manifest(&bench)).unwrap();
+    let store = bench.open(&options);
+    put(&store, 5..200, 1);
+    drop(store);
+    let files = value_log(&bench);
+    fs::write(manifest(&bench), older).unwrap();
+    let error = refused(&bench, Variant::Fsync, &["salvage would give up"]);
+    let later = files.len() - 1;
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("{later} value-log files")),
+        "{error}"
+    );
+    let salvage = options.clone().salvage(true);
+    let store = bench.open(&salvage);
+    let said = store.stats().given_up.join("\n");
+    check(&store, 0..5, 1);
+    for (path, bytes) in &files[1..] {
+        let kept = bench
+            .path()
+            .join("given-up")
+            .join(path.file_name().unwrap());
+        assert!(said.contains(&kept.display().to_string()), "{said}");
+        assert!(fs::read(kept).unwrap() == *bytes);
+    }
+    put(&store, 1000..1200, 3);
+    store.close().unwrap();
+    let store = bench.open(&options);
+    assert!(store.stats().given_up.is_empty());
+    check(&store, 0..5, 1);
+    check(&store, 1000..1200, 3);
+}
+
+#[test]
+fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_opening() {
+    let bench = Bench::new();
+    let options = quiet(Variant::Fsync);
+    let store = bench.open(&options);
+    put(&store, 0..100, 1);
+    put(&store, 0..100, 2);
+    // Taken out of the manifest, and kept on the disk for this.
+    let snapshot = store.snapshot().unwrap();
+    assert!(store.gc().unwrap().files > 0);
+    drop(snapshot);
+    drop(store);
+    let there = value_log_files(&bench.path());
+    let disk = HookDisk::new(|doing| match doing {
+        Doing::Remove(path) if path.extension().is_some_and(|e| e == "vlog") && path.exists() => {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+        _ => Ok(()),
+    });
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
+    check(&store, 0..100, 2);
+    let leftovers = store.stats().leftovers;
+    assert!(!leftovers.is_empty());
+    let named = |path: &&PathBuf| {
+        leftovers
+            .iter()
+            .any(|l| l.contains(&path.display().to_string()))
+    };
+    let dead: Vec<_> = there.iter().filter(named).collect();
+    assert_eq!(dead.len(), leftovers.len(), "{leftovers:?}");
+    put(&store, 200..300, 1);
+    store.close().unwrap();
+    let store = bench.open(&options);
+    assert_eq!(store.stats().leftovers, Vec::<String>::new());
+    assert!(dead.iter().all(|path| !path.exists()));
+    check(&store, 0..100, 2);
+    check(&store, 200..300, 1);
+}

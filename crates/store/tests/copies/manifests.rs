@@ -1,0 +1,72 @@
+//! A manifest of an earlier moment: it is refused, and no later file is unlinked on its word.
+
+use crate::{
+    check,
+    common::{Bench, copy_dir, value_log_files},
+    manifest, put, quiet, refused, replace, session,
+};
+use forebay_store::Variant;
+use std::fs;
+
+/// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens, and has `keys`.
+fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u32) {
+    let newer = fs::read(manifest(bench)).unwrap();
+    assert!(value_log_files(&bench.path()).len() > 4);
+    fs::write(manifest(bench), older).unwrap();
+    refused(
+        bench,
+        variant,
+        &["MANIFEST", "salvage", "Nothing was changed"],
+    );
+    fs::write(manifest(bench), newer).unwrap();
+    check(&bench.open(&quiet(variant)), 0..keys, 1);
+}
+
+#[test]
+fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
+    for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
+        let bench = Bench::new();
+        session(&bench, &quiet(variant), 0..5);
+        let older = fs::read(manifest(&bench)).unwrap();
+        session(&bench, &quiet(variant), 5..300);
+        refused_with_manifest(&bench, variant, &older, 300);
+    }
+}
+
+#[test]
+fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() {
+    // With the index of the later moment, and with that of the earlier one.
+    for index_too in [false, true] {
+        for variant in [Variant::Fsync, Variant::DOUBLE] {
+            let bench = Bench::new();
+            session(&bench, &quiet(variant), 0..5);
+            let earlier = bench.dir.path().join("earlier");
+            copy_dir(&bench.path(), &earlier);
+            session(&bench, &quiet(variant), 5..10);
+            let later = bench.dir.path().join("later");
+            copy_dir(&bench.path(), &later);
+            assert_eq!(value_log_files(&bench.path()).len(), 1);
+            fs::copy(earlier.join("MANIFEST"), manifest(&bench)).unwrap();
+            if index_too {
+                replace(&earlier, &bench.path(), "index");
+            }
+            refused(&bench, variant, &["MANIFEST", "salvage"]);
+            fs::copy(later.join("MANIFEST"), manifest(&bench)).unwrap();
+            replace(&later, &bench.path(), "index");
+            check(&bench.open(&quiet(variant)), 0..10, 1);
+        }
+    }
+}
+
+#[test]
+fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused() {
+    for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
+        let bench = Bench::new();
+        let store = bench.open(&quiet(variant));
+        put(&store, 0..5, 1);
+        let older = fs::read(manifest(&bench)).unwrap();
+        put(&store, 5..300, 1);
+        drop(store);
+        refused_with_manifest(&bench, variant, &older, 300);
+    }
+}

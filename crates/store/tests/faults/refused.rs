@@ -1,0 +1,120 @@
+//! What fails is told: no sync claims success after one that failed, callers hear of a thread that panicked, and a refused value leaves
+//! no file.
+
+use crate::{
+    common::{
+        Bench, files_in,
+        hook_disk::{Doing, HookDisk},
+        within,
+    },
+    faulty, get, half_a_segment, io_error, is_value_log, quiet,
+};
+use forebay_store::{
+    Batch, StoreError, Variant,
+    disk::faulty::{Fault, Plan},
+};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+#[test]
+fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
+    let bench = Bench::new();
+    let plan = Arc::new(Plan::default());
+    let options = quiet(Variant::NoSync);
+    let store = options
+        .open_on(faulty(&plan), None, bench.path(), None)
+        .unwrap();
+    store.put(b"key", b"value").unwrap();
+    plan.strike(1, Fault::Error);
+    assert!(store.flush().is_err());
+    plan.heal();
+    // The kernel reports a failed sync once and has forgotten it the next time.
+    for _ in 0..2 {
+        let error = store.flush().unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+        assert!(error.to_string().contains("Reopen"), "{error}");
+    }
+    assert!(store.put(b"other", b"value").is_err());
+    assert!(store.close().is_err());
+}
+
+#[test]
+fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
+    let bench = Bench::new();
+    let panics = Arc::new(AtomicBool::new(true));
+    let disk = HookDisk::new({
+        let panics = Arc::clone(&panics);
+        move |doing| match doing {
+            Doing::Write(path, offset) if is_value_log(path) && offset > 0 => {
+                assert!(!panics.load(SeqCst), "a panic that the test wants");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    });
+    let options = quiet(Variant::DOUBLE);
+    let store = options
+        .open_on(disk, None, bench.path(), &bench.pool)
+        .unwrap();
+    within(Duration::from_secs(60), "writing", move || {
+        let value = [7; 1000];
+        let mut done = 0;
+        let error = (0..1000u32)
+            .find_map(|i| {
+                done = i;
+                store.put(&i.to_be_bytes(), &value).err()
+            })
+            .expect("the pool is full and nobody drains it");
+        assert!(matches!(error, StoreError::Stalled { .. }), "{error}");
+        assert!(error.to_string().contains("panicked"), "{error}");
+        panics.store(false, SeqCst);
+        while store.put(b"goes on", &value).is_err() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        for i in 0..done {
+            assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), value);
+        }
+        store.close().unwrap();
+    });
+}
+
+#[test]
+fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
+    let bench = Bench::new();
+    let broken = Arc::new(AtomicBool::new(true));
+    let disk = HookDisk::new({
+        let broken = Arc::clone(&broken);
+        move |doing| match doing {
+            Doing::Write(path, _) if is_value_log(path) && broken.load(SeqCst) => Err(io_error()),
+            _ => Ok(()),
+        }
+    });
+    let options = quiet(Variant::DOUBLE);
+    let store = options
+        .open_on(disk, None, bench.path(), &bench.pool)
+        .unwrap();
+    while store.put(b"fills the pool", &half_a_segment()).is_ok() {}
+    while store.put(b"fills the pool", b"to its last line").is_ok() {}
+    let mut batch = Batch::new();
+    batch.put(b"a", &[7; 100_000]);
+    batch.put(b"b", &[7; 100_000]);
+    for _ in 0..3 {
+        let error = store.put(b"large", &[7; 100_000]).unwrap_err();
+        assert!(matches!(error, StoreError::Stalled { .. }), "{error}");
+        assert!(store.write(&batch).is_err());
+    }
+    assert_eq!(files_in(&bench.path().join("large")), [] as [PathBuf; 0]);
+    assert_eq!(store.stats().large_value_bytes, 0);
+    broken.store(false, SeqCst);
+    while store.write(&batch).is_err() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(get(&store, b"b").unwrap(), [7; 100_000]);
+}

@@ -1,0 +1,107 @@
+//! What is done to a store and to the map beside it, step by step, and how the steps are drawn.
+
+use proptest::prelude::*;
+use std::ops::Bound;
+
+/// Ways to open a store: each variant, and resident.
+pub const WAYS: u8 = 6;
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Put(Key, Size),
+    /// So many puts at once, to fill chunks, segments and files.
+    PutMany(u16, u16),
+    Delete(Key),
+    Batch(Vec<(Key, Option<Size>)>),
+    Get(Key),
+    Scan(Bound<Key>, Bound<Key>, bool),
+    Prefix(Key, u8),
+    TakeSnapshot,
+    DropSnapshot(u8),
+    /// Begins a scan, and has it give so many keys; it is finished later.
+    BeginScan(bool, u8),
+    /// Has a scan give all that it has left.
+    FinishScan(u8),
+    DeleteAll,
+    /// So many times: a key behind all others is put, and the first of those is taken away.
+    Queue(u16),
+    Flush,
+    Collect,
+    Close(u8),
+    Crash(u8),
+}
+
+/// A key's number and class.
+#[derive(Clone, Copy, Debug)]
+pub struct Key(pub u8, pub u16);
+
+impl Key {
+    pub fn bytes(self) -> Vec<u8> {
+        let Self(class, number) = self;
+        match class {
+            0 => vec![(number % 250) as u8 + 1],
+            1 => u64::from(number).to_be_bytes().to_vec(),
+            2 => format!("a key of ordinary length {number:05}").into_bytes(),
+            3 => vec![0; 1 + usize::from(number % 20)],
+            _ => [&vec![b'k'; 2000][..], &number.to_be_bytes()].concat(),
+        }
+    }
+}
+
+/// A value's length and first byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u32, pub u8);
+
+impl Size {
+    pub fn bytes(self) -> Vec<u8> {
+        (0..self.0)
+            .map(|i| (i as u8).wrapping_add(self.1))
+            .collect()
+    }
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    (0u8..5, 0u16..60).prop_map(|(class, number)| Key(class, number))
+}
+
+fn size() -> impl Strategy<Value = Size> {
+    let bytes = prop_oneof![
+        2 => Just(0u32),
+        6 => 1u32..100,
+        6 => 100u32..5000,
+        // Around half a segment, where values begin to lie in files of their own.
+        2 => 30_000u32..33_000,
+        1 => 33_000u32..200_000,
+    ];
+    (bytes, any::<u8>()).prop_map(|(bytes, first)| Size(bytes, first))
+}
+
+fn bound() -> impl Strategy<Value = Bound<Key>> {
+    prop_oneof![
+        Just(Bound::Unbounded),
+        key().prop_map(Bound::Included),
+        key().prop_map(Bound::Excluded),
+    ]
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (key(), size()).prop_map(|(key, size)| Step::Put(key, size)),
+        4 => (any::<u16>(), 50u16..700).prop_map(|(from, count)| Step::PutMany(from, count)),
+        8 => key().prop_map(Step::Delete),
+        6 => proptest::collection::vec((key(), proptest::option::of(size())), 0..8).prop_map(Step::Batch),
+        8 => key().prop_map(Step::Get),
+        4 => (bound(), bound(), any::<bool>()).prop_map(|(from, to, back)| Step::Scan(from, to, back)),
+        2 => (key(), 0u8..4).prop_map(|(key, bytes)| Step::Prefix(key, bytes)),
+        3 => Just(Step::TakeSnapshot),
+        2 => any::<u8>().prop_map(Step::DropSnapshot),
+        3 => (any::<bool>(), any::<u8>()).prop_map(|(back, count)| Step::BeginScan(back, count)),
+        2 => any::<u8>().prop_map(Step::FinishScan),
+        1 => Just(Step::DeleteAll),
+        2 => (1u16..400).prop_map(Step::Queue),
+        2 => Just(Step::Flush),
+        2 => Just(Step::Collect),
+        1 => (0u8..WAYS).prop_map(Step::Close),
+        2 => (0u8..WAYS).prop_map(Step::Crash),
+    ]
+}

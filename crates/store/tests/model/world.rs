@@ -1,0 +1,281 @@
+//! A store and the map that it is to agree with: each step is done to both and their answers compared, those of open snapshots and scans too.
+
+use crate::{
+    common::{Bench, VARIANTS, tiny},
+    steps::{Key, Size, Step},
+};
+use forebay_store::{Batch, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Variant};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+};
+
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Enough for what is live, and little enough that it is filled and collected.
+const RESIDENT_SEGMENTS: u16 = 32;
+
+/// Snapshots that are held at the same time, and scans.
+const SNAPSHOTS: usize = 12;
+const SCANS: usize = 4;
+
+pub fn options(variant: u8) -> StoreOptions {
+    let resident = usize::from(variant) == VARIANTS.len();
+    tiny(match resident {
+        true => Variant::Buffered(RESIDENT_SEGMENTS),
+        false => VARIANTS[usize::from(variant)],
+    })
+    .space_amplification_max(1.3)
+    .resident(resident)
+}
+
+/// All pairs of a range, compared as they come.
+fn check_range(
+    pairs: impl Iterator<Item = Result<(Vec<u8>, forebay_store::Value), forebay_store::StoreError>>,
+    model: &Model,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    reversed: bool,
+) {
+    let within = |key: &Vec<u8>| {
+        (match &from {
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+            Bound::Unbounded => true,
+        }) && (match &to {
+            Bound::Included(to) => key <= to,
+            Bound::Excluded(to) => key < to,
+            Bound::Unbounded => true,
+        })
+    };
+    let mut expected: Vec<_> = model.iter().filter(|(key, _)| within(key)).collect();
+    if reversed {
+        expected.reverse();
+    }
+    let mut expected = expected.into_iter();
+    for pair in pairs {
+        let (key, value) = pair.unwrap();
+        let (wanted, bytes) = expected.next().expect("no more keys");
+        assert_eq!(&key, wanted);
+        assert!(value == *bytes, "the value of {key:02x?}");
+    }
+    assert_eq!(expected.next(), None, "a key is missing");
+}
+
+fn check_all(store: &Store, model: &Model) {
+    for reversed in [false, true] {
+        let range = ScanRange::all();
+        let range = if reversed { range.reversed() } else { range };
+        let pairs = store.scan(range).unwrap();
+        check_range(pairs, model, Bound::Unbounded, Bound::Unbounded, reversed);
+    }
+    for (key, value) in model {
+        assert!(store.get(key).unwrap().unwrap() == *value);
+    }
+}
+
+/// A scan, and what it is to give yet.
+struct Held {
+    scan: Scan,
+    left: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Held {
+    fn begin(store: &Store, model: &Model, reversed: bool) -> Self {
+        let range = ScanRange::all();
+        let range = if reversed { range.reversed() } else { range };
+        let mut left: Vec<_> = model.clone().into_iter().collect();
+        if reversed {
+            left.reverse();
+        }
+        Self {
+            scan: store.scan(range).unwrap(),
+            left: left.into(),
+        }
+    }
+
+    fn give(&mut self, keys: usize) {
+        for _ in 0..keys {
+            let found = self.scan.next().map(Result::unwrap);
+            let found = found.map(|(key, value)| (key, value.into_vec()));
+            assert_eq!(found, self.left.pop_front());
+        }
+    }
+
+    fn finish(mut self) {
+        self.give(self.left.len() + 1);
+    }
+}
+
+/// Does `write`. A resident store that is full because of open snapshots has room again without them.
+fn retried(open: &mut Open, write: impl Fn() -> Result<(), StoreError>) {
+    match write() {
+        Err(StoreError::Full { .. }) if !open.snapshots.is_empty() || !open.scans.is_empty() => {
+            *open = Open::default();
+            write().unwrap();
+        }
+        done => done.unwrap(),
+    }
+}
+
+#[derive(Default)]
+pub struct Open {
+    snapshots: Vec<(Snapshot, Model)>,
+    scans: Vec<Held>,
+}
+
+pub struct World {
+    pub bench: Bench,
+    /// None only while it is closed.
+    pub store: Option<Store>,
+    pub model: Model,
+    pub open: Open,
+    pub queued: u32,
+}
+
+impl World {
+    pub fn reopen(&mut self, variant: u8, closes: bool) {
+        self.open.scans.drain(..).for_each(Held::finish);
+        for (snapshot, model) in self.open.snapshots.drain(..) {
+            let pairs = snapshot.scan(ScanRange::all()).unwrap();
+            check_range(pairs, &model, Bound::Unbounded, Bound::Unbounded, false);
+        }
+        let old = self.store.take().unwrap();
+        if closes {
+            old.close().unwrap();
+        } else {
+            drop(old);
+        }
+        let store = self.store.insert(self.bench.open(&options(variant)));
+        check_all(store, &self.model);
+    }
+
+    pub fn take(&mut self, step: Step) {
+        let (store, model) = (self.store.as_ref().unwrap(), &mut self.model);
+        match step {
+            Step::Put(key, size) => {
+                let (key, value) = (&key.bytes(), &size.bytes());
+                retried(&mut self.open, || store.put(key, value));
+                model.insert(key.clone(), value.clone());
+            }
+            Step::PutMany(from, count) => {
+                for i in 0..count {
+                    let key = Key(2, from.wrapping_add(i) % 1000).bytes();
+                    let value = Size(u32::from(i % 7) * 150, i as u8).bytes();
+                    retried(&mut self.open, || store.put(&key, &value));
+                    model.insert(key, value);
+                }
+            }
+            Step::Delete(key) => {
+                retried(&mut self.open, || store.delete(&key.bytes()));
+                model.remove(&key.bytes());
+            }
+            Step::Batch(changes) => {
+                let mut batch = Batch::new();
+                for (key, size) in &changes {
+                    match size {
+                        // Such values lie in the batch's record, which has a limit.
+                        Some(Size(bytes, first)) => {
+                            let bytes = if *bytes > 33_000 {
+                                *bytes
+                            } else {
+                                bytes % 3000
+                            };
+                            batch.put(&key.bytes(), &Size(bytes, *first).bytes());
+                            model.insert(key.bytes(), Size(bytes, *first).bytes());
+                        }
+                        None => {
+                            batch.delete(&key.bytes());
+                            model.remove(&key.bytes());
+                        }
+                    }
+                }
+                retried(&mut self.open, || store.write(&batch));
+            }
+            Step::Get(key) => {
+                let found = store.get(&key.bytes()).unwrap().map(|v| v.into_vec());
+                assert_eq!(found.as_ref(), model.get(&key.bytes()));
+                for (snapshot, model) in &self.open.snapshots {
+                    let found = snapshot.get(&key.bytes()).unwrap().map(|v| v.into_vec());
+                    assert_eq!(found.as_ref(), model.get(&key.bytes()));
+                }
+            }
+            Step::Scan(from, to, reversed) => {
+                let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
+                let range = ScanRange::new(from.clone(), to.clone());
+                let range = if reversed { range.reversed() } else { range };
+                let pairs = store.scan(range.clone()).unwrap();
+                check_range(pairs, model, from.clone(), to.clone(), reversed);
+                for (snapshot, model) in &self.open.snapshots {
+                    let pairs = snapshot.scan(range.clone()).unwrap();
+                    check_range(pairs, model, from.clone(), to.clone(), reversed);
+                }
+            }
+            Step::Prefix(key, bytes) => {
+                let prefix = &key.bytes()[..usize::from(bytes).min(key.bytes().len())];
+                let found: Vec<_> = store
+                    .scan(ScanRange::prefix(prefix).keys_only())
+                    .unwrap()
+                    .map(|pair| pair.unwrap().0)
+                    .collect();
+                let expected = model.keys().filter(|key| key.starts_with(prefix));
+                assert!(found.iter().eq(expected));
+            }
+            Step::TakeSnapshot => {
+                if self.open.snapshots.len() == SNAPSHOTS {
+                    self.open.snapshots.remove(0);
+                }
+                let snapshot = store.snapshot().unwrap();
+                self.open.snapshots.push((snapshot, model.clone()));
+            }
+            Step::DropSnapshot(which) => {
+                if !self.open.snapshots.is_empty() {
+                    let at = usize::from(which) % self.open.snapshots.len();
+                    self.open.snapshots.remove(at);
+                }
+            }
+            Step::BeginScan(reversed, keys) => {
+                if self.open.scans.len() == SCANS {
+                    self.open.scans.remove(0).finish();
+                }
+                let mut held = Held::begin(store, model, reversed);
+                held.give(usize::from(keys));
+                self.open.scans.push(held);
+            }
+            Step::FinishScan(which) => {
+                if !self.open.scans.is_empty() {
+                    let at = usize::from(which) % self.open.scans.len();
+                    self.open.scans.remove(at).finish();
+                }
+            }
+            Step::DeleteAll => {
+                for key in std::mem::take(model).into_keys() {
+                    retried(&mut self.open, || store.delete(&key));
+                }
+                assert!(store.scan(ScanRange::all()).unwrap().next().is_none());
+            }
+            Step::Queue(count) => {
+                for _ in 0..count {
+                    let key = format!("queue {:08}", self.queued).into_bytes();
+                    retried(&mut self.open, || store.put(&key, b"task"));
+                    model.insert(key, b"task".to_vec());
+                    self.queued += 1;
+                    let first = store.scan(ScanRange::prefix(b"queue ")).unwrap().next();
+                    let (first, _) = first.unwrap().unwrap();
+                    let expected = model.range(b"queue ".to_vec()..).next().unwrap().0;
+                    assert_eq!(&first, expected);
+                    // Some stay, and are met again.
+                    if !self.queued.is_multiple_of(7) {
+                        retried(&mut self.open, || store.delete(&first));
+                        model.remove(&first);
+                    }
+                }
+            }
+            Step::Flush => store.flush().unwrap(),
+            // Everything goes to the index first, and its tables are merged.
+            Step::Collect => drop(store.gc().unwrap()),
+            Step::Close(variant) => self.reopen(variant, true),
+            Step::Crash(variant) => self.reopen(variant, false),
+        }
+    }
+}
