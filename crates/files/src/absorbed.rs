@@ -2,12 +2,7 @@
 //!
 //! The supervisor alone writes it. The run's processes map it when they start, and compare what they open for writing with it, by device
 //! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
-//! it. A word of it is marked by the kernel when the supervisor dies, however it dies; from then on its processes say in another one what became of the
-//! lane ([`lane`]).
-
-mod lane;
-
-pub(crate) use lane::LanePlace;
+//! it. A word of it is marked by the kernel when the supervisor dies, however it dies.
 
 use crate::{processes, sys};
 use forebay_pool::media::Mapped;
@@ -42,7 +37,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Leads the names of tables.
 pub(crate) const PREFIX: &str = "forebay-absorbed-";
 /// "absorbed" and the version of the table's layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x03");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x02");
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.
@@ -78,8 +73,6 @@ pub(crate) struct Page {
     unused: AtomicU32,
     /// The supervisor's abstract socket.
     name: [AtomicU8; NAME_MAX],
-    /// The run's lane.
-    pub(crate) lane: lane::LaneNote,
     entries: [Entry; ENTRIES],
 }
 
@@ -126,11 +119,8 @@ impl Page {
         self.present().any(|entry| entry.is_of(key))
     }
 
-    /// The process of a run, which may have ended, that absorbs the file made then. None if nothing that the run's lane has is needed any more.
+    /// The process of a run, which may have ended, that absorbs the file made then.
     pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<u32> {
-        if self.lane.is_settled() {
-            return None;
-        }
         let found = self
             .present()
             .find(|entry| entry.is_of(key) && entry.born.load(Relaxed) == born)?;
@@ -207,17 +197,6 @@ impl View {
         (view.magic.load(Acquire) == MAGIC)
             .then_some(view)
             .ok_or(Errno::INVAL)
-    }
-
-    /// The same table at `path`, to note in it what became of the lane: none if it is not there, or this process may not.
-    pub(crate) fn to_note(&self, path: &Path) -> Option<Self> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let is_whole = rustix::fs::fstat(&fd)
-            .is_ok_and(|stat| stat.st_size.unsigned_abs() >= size_of::<Page>() as u64);
-        let view = Self(Mapped::map(fd.as_fd()).ok().filter(|_| is_whole)?);
-        let is_it = view.magic.load(Acquire) == MAGIC && view.socket() == self.socket();
-        is_it.then_some(view)
     }
 
     /// Where it is mapped.
@@ -328,11 +307,6 @@ impl Table {
     pub(crate) fn publish(&self, pid: u32, key: Key, born: u64) -> bool {
         let _writing = self.writing.lock();
         self.page.publish(pid, key, born)
-    }
-
-    /// Says which lane the run has, before it absorbs any file.
-    pub(crate) fn set_lane(&self, place: &LanePlace) {
-        self.page.lane.set(place);
     }
 
     /// Says that it does not any more.

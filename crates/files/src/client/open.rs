@@ -216,8 +216,7 @@ fn open_plainly(
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
-    // Who takes the lane over writes a file's bytes again if it is open nowhere: also not here.
-    if flags & libc::O_TRUNC != 0 || config.orphaned().is_some() {
+    if flags & libc::O_TRUNC != 0 {
         config.claim_at(dir, path)?;
     }
     claimed(config, real(flags)?)

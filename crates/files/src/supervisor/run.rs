@@ -3,7 +3,7 @@
 use super::{Shared, drained::Drained, watch::Watched};
 use crate::{
     FILES_MAX,
-    absorbed::{Key, LanePlace},
+    absorbed::Key,
     log::Log,
     replay::{self, Mark},
     shared::{SharedPage, Stamp, State},
@@ -14,9 +14,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::{fs::Stat, io::Errno};
 use std::{
     collections::HashSet,
-    ffi::OsString,
     fs::File,
-    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::{
         Arc,
@@ -128,13 +127,6 @@ impl Run {
         let lane = pool
             .claim_shared(Uuid::new_v4(), &options)
             .map_err(|e| e.to_string())?;
-        if let Ok(path) = rustix::fs::readlink(sys::link_of(pool_file), Vec::new()) {
-            shared.table.set_lane(&LanePlace {
-                path: PathBuf::from(OsString::from_vec(path.into_bytes())),
-                pool: pool.uuid(),
-                owner: lane.owner(),
-            });
-        }
         Ok(Self {
             pool,
             lane,
