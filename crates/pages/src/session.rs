@@ -225,14 +225,15 @@ impl Session {
         let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
         let owner = self.cache.owner();
         let found = Guard::find(dir, &tablespace, known.identity, owner).map_err(failed)?;
-        match &found {
-            Found::Here(_) => {}
-            Found::Mismatch(mismatch) => return Err(self.mismatch(mismatch, path)),
+        let laid = match found {
+            Found::Here(guard) => Some(guard),
+            Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
             Found::None => {
                 self.take_over(known, path)?;
                 self.warn_of_same_disk(known);
+                None
             }
-        }
+        };
         // Before the guard: a flush finds that by the tablespace which the cache knows, also after a crash in between.
         let file = match self.known(known.identity) {
             Some(file) => {
@@ -242,12 +243,12 @@ impl Session {
             }
             None => self.register(fd, known, path)?,
         };
-        let guard = match found {
-            Found::Here(mut guard) => {
+        let guard = match laid {
+            Some(mut guard) => {
                 guard.complete(&tablespace).map_err(failed)?;
                 guard
             }
-            _ => Guard::lay(dir, &tablespace, known.identity, owner, self.place.flash())
+            None => Guard::lay(dir, &tablespace, known.identity, owner, self.place.flash())
                 .map_err(failed)?,
         };
         self.homes.guard(file.id(), guard);
