@@ -6,7 +6,7 @@ mod common;
 use common::{Bench, Rng, files_in, tiny, value_log_files, within};
 use forebay_pool::Pool;
 use forebay_store::{Batch, ScanRange, Store, StoreError, StoreOptions, Variant};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 const SEGMENT: u64 = 64 << 10;
 
@@ -210,6 +210,57 @@ fn a_store_is_opened_in_turn_resident_and_not() {
             store.close().unwrap();
         }
     }
+}
+
+/// A store with 100 live values in files whose other halves are garbage, opened with its log in the pool and without a collector.
+fn resident_above_files(path: &Path, pool: &Pool) -> Store {
+    let store = tiny(Variant::DOUBLE).gc(false).open(path, pool).unwrap();
+    for n in 0..200u64 {
+        store.put(&key_in_files(n), &value(n, 1000)).unwrap();
+    }
+    for n in 0..100u64 {
+        store.delete(&key_in_files(n)).unwrap();
+    }
+    store.close().unwrap();
+    resident(16).gc(false).open(path, pool).unwrap()
+}
+
+fn key_in_files(n: u64) -> [u8; 9] {
+    let mut key = [b'f'; 9];
+    key[1..].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+#[test]
+fn a_file_whose_live_values_do_not_fit_into_a_full_pool_is_set_aside_until_they_do() {
+    within(Duration::from_secs(120), "collecting", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let pool = pool(17);
+        let store = resident_above_files(&path, &pool);
+        let there = fill_until_full(&store);
+        let report = store.gc().unwrap();
+        assert!(!report.set_aside.is_empty());
+        let reason = &report.set_aside[0].reason;
+        assert!(reason.contains("does not fit"), "{reason}");
+        for n in 100..200u64 {
+            assert!(store.get(&key_in_files(n)).unwrap().unwrap() == value(n, 1000));
+        }
+        assert!(store.verify().unwrap().problems.is_empty());
+        for n in 0..there / 2 {
+            store.delete(&n.to_be_bytes()).unwrap();
+        }
+        // The segments' garbage is collected for what is live in the files.
+        let report = store.gc().unwrap();
+        assert!(report.set_aside.is_empty(), "{:?}", report.set_aside);
+        assert!(report.files > 0);
+        for n in 100..200u64 {
+            assert!(store.get(&key_in_files(n)).unwrap().unwrap() == value(n, 1000));
+        }
+        for n in there / 2..there {
+            assert!(store.get(&n.to_be_bytes()).unwrap().unwrap() == value(n, 1000));
+        }
+    });
 }
 
 #[test]

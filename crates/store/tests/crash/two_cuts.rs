@@ -37,6 +37,7 @@ fn options_on(on_disk: bool, rng: &mut Rng, collects: bool) -> (Variant, bool, S
 }
 
 fn two_crashes(seed: u64, on_disk: bool) {
+    println!("CRASH_SEED={seed}");
     let mut rng = Rng(seed);
     let work = tempfile::tempdir().unwrap();
     let scale = if seed.is_multiple_of(4) { LARGE } else { SMALL };

@@ -14,7 +14,7 @@ use crate::{
     db::{Shared, sample::op_address},
     error::StoreError,
     index::{Address, Form},
-    log::{Claim, LogReader, Stop, VlogFile},
+    log::{Claim, LogReader, LogTail, Stop, VlogFile},
     memtable::View,
     op::{Change, KEY_LENGTH, KIND_LARGE, KIND_PUT},
     stats::GcReport,
@@ -51,7 +51,7 @@ impl Shared {
         let Some(end) = file.end() else {
             return Ok(());
         };
-        match self.copy_live(file, end, grant, report) {
+        match self.copy_live(progress, file, end, grant, report) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) if is_the_files(&error, file) => {
@@ -76,6 +76,7 @@ impl Shared {
     /// Steps 1 and 2. False if collection ended before the file did.
     fn copy_live(
         &self,
+        progress: &mut Progress,
         file: &VlogFile,
         end: Lsn,
         grant: Option<Grant>,
@@ -110,7 +111,19 @@ impl Shared {
             if self.collection_ends() {
                 return Ok(false);
             }
-            copied_bytes += self.copy_record(record, Claim::Put, &file.path, report)?;
+            report.records += 1;
+            copied_bytes += loop {
+                match (
+                    self.copy_record(record, Claim::Put, &file.path, report),
+                    &self.tail,
+                ) {
+                    // Of a batch, what was copied before is not live here any more.
+                    (Err(StoreError::Full { .. }), LogTail::Resident(resident)) => {
+                        self.make_room(resident, progress, report)?;
+                    }
+                    (copied, _) => break copied?,
+                }
+            };
         }
     }
 
@@ -122,7 +135,6 @@ impl Shared {
         path: &Path,
         report: &mut GcReport,
     ) -> Result<u64, StoreError> {
-        report.records += 1;
         let lsn = record.header.lsn;
         let mut copied_bytes = 0;
         for op in crate::op::ops(record) {

@@ -179,6 +179,26 @@ impl Shared {
         Ok(())
     }
 
+    /// Collects segments until a put has room. [`StoreError::Full`] if as many as there are leave none: then the caller, who collects a
+    /// file, cannot copy to the pool what is live in it.
+    pub(super) fn make_room(
+        &self,
+        resident: &Resident,
+        progress: &mut Progress,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        for _ in 0..resident.lane().segments() {
+            let collected = self.collect_segment(resident, progress, report)?;
+            if resident.has_room(Claim::Put) {
+                return Ok(());
+            }
+            if !matches!(collected, Outcome::Released) {
+                break;
+            }
+        }
+        Err(resident.full("what is live in older files does not fit beside what they hold"))
+    }
+
     /// Steps 1 to 5 for the oldest segment.
     fn collect_segment(
         &self,
@@ -238,6 +258,7 @@ impl Shared {
             if self.collection_ends() {
                 return Ok(false);
             }
+            report.records += 1;
             if record.header.kind == KIND_BATCH {
                 self.copy_batch(record, path, report)?;
             } else {
@@ -258,7 +279,6 @@ impl Shared {
         path: &Path,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
-        report.records += 1;
         let lsn = record.header.lsn;
         self.wait_for_memtable()?;
         let before = self.view.load_full();

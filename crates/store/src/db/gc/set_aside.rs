@@ -1,7 +1,8 @@
 //! Files that cannot be collected: set aside, named, and tried again now and then, while the others are collected.
 //!
 //! A file is set aside for what is wrong with it: a part that cannot be read, damage, a record that cannot be appended to this log, a
-//! key of which the index cannot say where it leads. What keeps the store from writing at all is not the file's fault.
+//! key of which the index cannot say where it leads, or more live records than a resident log has room for. What keeps the store from
+//! writing at all is not the file's fault.
 
 use crate::{error::StoreError, log::VlogFile, stats::SetAside};
 use forebay_pool::Lsn;
@@ -80,7 +81,8 @@ pub(super) fn is_the_files(error: &StoreError, file: &VlogFile) -> bool {
         StoreError::Damaged { .. }
         | StoreError::ValueLog { .. }
         | StoreError::Index(_)
-        | StoreError::BatchTooLarge { .. } => true,
+        | StoreError::BatchTooLarge { .. }
+        | StoreError::Full { .. } => true,
         StoreError::Io { path, .. } => *path == file.path,
         _ => false,
     }
