@@ -13,6 +13,7 @@ mod encoding;
 pub mod failure;
 mod flash;
 mod flush;
+mod help;
 mod internal;
 mod man;
 pub mod measuring;
@@ -28,11 +29,11 @@ mod store;
 pub use run::{Layer, Library, Run};
 
 use clap::{
-    CommandFactory, Parser, Subcommand,
+    CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use failure::Failure;
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 /// Persistent memory in front of the disk: durable writes at memory speed
 #[derive(Parser)]
@@ -92,7 +93,7 @@ enum Command {
 /// Does what the command line says. The status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
+    let cli = parse(std::env::args_os()).unwrap_or_else(|error| with_tip(error).exit());
     let done = match cli.command {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
@@ -109,6 +110,12 @@ pub fn main() -> ExitCode {
         Command::Internal(command) => command.run(),
     };
     done.err().map_or(ExitCode::SUCCESS, Failure::report)
+}
+
+fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = help::short(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(line)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// Says where the emulation of devices is to who looks for it in `forebay run`.

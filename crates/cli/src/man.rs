@@ -4,15 +4,18 @@ use crate::{failure::Failure, output::Output};
 use clap::{Args, Command};
 use std::{fs, path::PathBuf};
 
-/// Print the manual page, or write all pages to a directory
+/// Print a manual page, or write all pages to a directory
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  \
-    forebay man | man -l -\n  \
+    forebay man run | man -l -\n  \
     forebay man --dir /usr/local/share/man/man1")]
 pub struct Man {
     /// Write a page for the command and each subcommand here
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// The command whose page is printed [default: the whole]
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    of: Vec<String>,
 }
 
 impl Man {
@@ -20,7 +23,7 @@ impl Man {
     pub fn run(self, command: Command) -> Result<(), Failure> {
         let Some(dir) = self.dir else {
             let mut page = Vec::new();
-            clap_mangen::Man::new(command)
+            clap_mangen::Man::new(self.find(command)?)
                 .render(&mut page)
                 .map_err(Failure::io("rendering", "the manual page"))?;
             let mut output = Output::new();
@@ -30,5 +33,21 @@ impl Man {
         fs::create_dir_all(&dir).map_err(Failure::io("creating", dir.display()))?;
         clap_mangen::generate_to(command, &dir)
             .map_err(Failure::io("writing manual pages to", dir.display()))
+    }
+
+    /// The command that is asked for, with its whole name.
+    fn find(&self, command: Command) -> Result<Command, Failure> {
+        let mut found = command;
+        found.build();
+        for name in &self.of {
+            let Some(below) = found.find_subcommand(name) else {
+                return Err(Failure::Usage(format!(
+                    "{} has no command {name}; its --help lists those that it has",
+                    found.get_name()
+                )));
+            };
+            found = below.clone();
+        }
+        Ok(found)
     }
 }

@@ -66,6 +66,44 @@ fn completions_and_manual_pages_know_every_subcommand() {
     }
 }
 
+/// Lines of help that fit on a terminal.
+const SCREEN: usize = 50;
+
+/// The names under "Commands:" in a help text.
+fn commands(help: &str) -> Vec<String> {
+    let listed = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    (listed.lines().take_while(|line| !line.is_empty()))
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_help_of_every_command_fits_a_screen_and_its_manual_page_says_more() {
+    let sandbox = Sandbox::new();
+    let mut left = vec![String::new()];
+    let mut seen = 0;
+    while let Some(command) = left.pop() {
+        let help = sandbox.run(&format!("{command} --help")).ok().text();
+        let lines = help.lines().count();
+        assert!(lines <= SCREEN, "{command}: {lines} lines");
+        assert_eq!(help, sandbox.run(&format!("{command} -h")).ok().text());
+        let page = sandbox.run(&format!("man {command}")).ok().text();
+        assert!(page.contains("forebay"), "{command}: {page}");
+        left.extend((commands(&help).iter()).map(|below| format!("{command} {below}")));
+        seen += 1;
+    }
+    assert!(seen > 30, "{seen}");
+    let page = sandbox.run("man run").ok().text();
+    assert!(
+        page.contains("A configuration file") && page.contains("forebay\\-run"),
+        "{page}"
+    );
+    sandbox.run("man run away").fails(2, &["no command away"]);
+}
+
 #[test]
 fn help_teaches_with_examples_and_hides_what_is_internal() {
     let sandbox = Sandbox::new();

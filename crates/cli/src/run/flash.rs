@@ -64,29 +64,32 @@ impl Policy {
 /// The options of a flash cache.
 #[derive(Args)]
 pub struct Options {
-    /// Put a flash cache in this file before the page files (profile mariadb): pages that the database writes go there, in large writes, and to their
-    /// files later. Its metadata is beside it, in PATH.lane
+    /// Put a flash cache in this file before the page files (mariadb)
+    ///
+    /// Pages that the database writes go there, in large writes, and to their files later. Its metadata is beside it, in PATH.lane.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
     /// Make the flash cache of this size if it is not there
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
-    /// What comes into the flash cache [default: what forebay flash set says, or dirty]
+    /// What comes into it [default: as forebay flash set, or dirty]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
     flash_contents: Option<Contents>,
-    /// What becomes of pages that are written [default: what forebay flash set says, or back]
+    /// What becomes of written pages [default: as forebay flash set, or back]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
     flash_policy: Option<Policy>,
-    /// Pages leave the flash cache until no more than this part of it is in use, in percent [default: 90]
+    /// Pages leave it until so much of it is in use [default: 90]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_low: Option<u8>,
-    /// And begin to when more than this part is [default: 95]
+    /// And begin to when more than this is [default: 95]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_high: Option<u8>,
-    /// Bytes a second that go from the flash cache to the files in the background; 0 for no limit
+    /// Bytes a second to the files in the background; 0: no limit
     #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash")]
     flash_home_limit: Option<u64>,
-    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no limit
+    /// Bytes a second to flash; what is above goes straight to the files
+    ///
+    /// 0 for no limit.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash")]
     flash_write_limit: Option<u64>,
 }

@@ -46,6 +46,13 @@ use std::{
                   sqlite, mariadb, postgres. --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
                   exit status. What an earlier run left in the pool is brought to its files first.",
+    after_help = "Examples:\n  \
+        forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
+        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
+        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0\n\n\
+        Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, sqlite, mariadb, postgres.\n\n\
+        Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong.",
     after_long_help = "Examples:\n  \
         forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
         forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
@@ -63,37 +70,47 @@ use std::{
         1 if forebay could not do its part; 2 if the command line is wrong."
 )]
 pub struct Run {
-    /// The pool [default: forebay.pool on persistent memory, where that is mounted]
+    /// The pool [default: forebay.pool on mounted persistent memory]
     #[arg(long, value_name = "PATH", conflicts_with = "emulated")]
     pool: Option<PathBuf>,
-    /// Use a pool of this size in ordinary memory, made if need be: it survives a process crash only
+    /// Use a pool in ordinary memory: it survives a process crash only
+    ///
+    /// It is made, of this size, if it is not there.
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     emulated: Option<u64>,
-    /// Use no pool: nothing is absorbed, every file is as without Forebay; so it is also with --flash alone
+    /// Use no pool: nothing is absorbed
+    ///
+    /// Every file is as without Forebay. So it is also with --flash alone.
     #[arg(long, conflicts_with_all = ["pool", "emulated"])]
     no_pool: bool,
     #[command(flatten)]
     flash: flash::Options,
-    /// The profile, if the program's name does not say it; "generic" is the one of --absorb alone
+    /// The profile, if the program's name does not say it
+    ///
+    /// "generic" is the one of --absorb alone.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Read profiles and patterns from this file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Absorb files that match this pattern too; may be given several times
+    /// Absorb files that match this too; may be given several times
     #[arg(long, value_name = "GLOB")]
     absorb: Vec<String>,
-    /// Absorb also logs that have their size before they are written (PostgreSQL's, InnoDB's redo log) where they lie on the disk of the pool: by default
-    /// they stay plain there, since their own syncs are as fast
+    /// Absorb preallocated logs on the pool's own disk too
+    ///
+    /// Logs that have their size before they are written (PostgreSQL's, InnoDB's redo log) stay plain by default where they lie on the disk of the pool,
+    /// since their own syncs are as fast.
     #[arg(long)]
     absorb_preallocated: bool,
-    /// Lay no guard: what a database without Forebay stumbles over as long as the pool may hold acknowledged writes of its files (PostgreSQL)
+    /// Lay no guard against a start without Forebay (PostgreSQL)
+    ///
+    /// A guard is what a database without Forebay stumbles over as long as the pool may hold acknowledged writes of its files.
     #[arg(long)]
     no_guard: bool,
-    /// Segments of the pool that the run begins with; while the disk is behind it takes more
+    /// Segments of the pool to begin with; a run takes more as needed
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
-    /// At the end, list each file, what was done with it, and what was absorbed
+    /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
     /// The program and its arguments, after --
