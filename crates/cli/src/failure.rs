@@ -19,7 +19,7 @@ pub enum Failure {
     Reported,
     /// The program that was run ended with this status, and this one does too.
     Passed(u8),
-    /// Whoever read standard output has seen enough. Not a failure: status 0.
+    /// The reader of standard output has closed it. Not a failure: status 0.
     OutputClosed,
 }
 

@@ -232,7 +232,7 @@ fn a_flipped_bit_in_a_record_is_damage_and_costs_nothing_else() {
 fn flipped_bits_in_the_lane_table_are_damage() {
     let sandbox = Sandbox::new();
     pool_with_records(&sandbox, 10);
-    // One of a lane's two states may be lost; both, and nobody knows whose it is.
+    // One of a lane's two states may be lost; without both, its owner is not known.
     sandbox.edit("p", |bytes| bytes[8192 + 20] ^= 1);
     sandbox.run("pool check p").ok();
     sandbox.edit("p", |bytes| bytes[8192 + 64 + 20] ^= 1);

@@ -1,5 +1,5 @@
 //! Redis and Valkey under `forebay run`, killed again and again with SIGKILL: every acknowledged write is there with its
-//! exact bytes, whoever was killed, also while the append-only file is rewritten.
+//! exact bytes, whichever process was killed, also while the append-only file is rewritten.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

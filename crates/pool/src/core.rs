@@ -60,8 +60,8 @@ impl Core {
         loaded.map_err(|e| PoolError::io(&self.path, "reading the pool's tables", e))
     }
 
-    /// Takes the lock of `lane`, if nobody has it. The caller has the pool lock: so whoever is refused is
-    /// refused by an owner, not by somebody who looks.
+    /// Takes the lock of `lane`, if it is free. The caller has the pool lock: so it is refused by an owner,
+    /// not by a process that only looks.
     pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
         match Guard::take(&self.media, lane_lock(lane), false) {
             Ok(guard) => {

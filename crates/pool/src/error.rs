@@ -172,7 +172,7 @@ pub enum PoolErrorKind {
         /// Number free.
         free: u64,
     },
-    /// Somebody has the lane.
+    /// A process has the lane, perhaps this one.
     #[error(
         "lane {lane} ({label}) is in use by another process (or by this one already); stop that process, or wait until it ends"
     )]

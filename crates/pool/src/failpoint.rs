@@ -111,7 +111,7 @@ pub fn announce(name: &str) {
         OFlags::WRONLY | OFlags::CLOEXEC,
         Mode::empty(),
     ) {
-        // Without a console nobody waits for it.
+        // Without a console no lab waits for the line.
         let _ = rustix::io::write(&console, line.as_bytes());
     }
     if then == Then::Die {

@@ -50,7 +50,7 @@ impl Pool {
     /// Every lane that has an owner, or is damaged.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneStatus> {
-        // So that nobody who claims a lane meanwhile finds it taken by us.
+        // So that no process that claims a lane meanwhile finds it taken by us.
         let _pool = self.core.lock_pool();
         self.entries()
             .filter(|(_, e)| e.state.is_some_and(|s| s.taken) || e.damage.is_some())

@@ -119,7 +119,7 @@ fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
                 }
                 match sim.needs_commit() {
                     true => sim.leave_in_flight(at as u64, part),
-                    // SAFETY: nobody else has it yet.
+                    // SAFETY: no other thread has it yet.
                     false => unsafe { sim.stream(at as u64, &[IoSlice::new(part)], 0) },
                 }
             }

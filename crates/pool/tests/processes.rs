@@ -262,7 +262,7 @@ fn a_damaged_pool_file_is_refused_for_what_is_wrong_and_left_as_it_is() {
     corrupt[30] ^= 1;
     corrupt[4096 + 60] ^= 1;
     refused(&at("corrupt", &corrupt), "superblock A", exists);
-    // Damage further in is found by whoever needs it: claiming is refused, and changes nothing either.
+    // Damage further in is found by the call that needs it: claiming is refused, and changes nothing either.
     let (lane, map) = (geometry.lane_entry(0) as usize, geometry.map() as usize);
     for (name, bytes) in [("lane", vec![lane + 9, lane + 73]), ("map", vec![map + 3])] {
         let mut damaged = whole.clone();

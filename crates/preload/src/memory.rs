@@ -41,7 +41,7 @@ pub(crate) unsafe fn path<'a>(path: *const c_char) -> Option<&'a CStr> {
 ///
 /// # Safety
 ///
-/// Nobody changes it meanwhile, and any bytes are a `T`.
+/// No thread changes it meanwhile, and any bytes are a `T`.
 pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
     let mut place = [MaybeUninit::uninit()];
     // SAFETY: our caller's promise.
@@ -52,7 +52,7 @@ pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
 ///
 /// # Safety
 ///
-/// Nobody changes them meanwhile, and any bytes are a `T`.
+/// No thread changes them meanwhile, and any bytes are a `T`.
 pub(crate) unsafe fn read_all<T: Copy>(
     pointer: *const T,
     places: &mut [MaybeUninit<T>],

@@ -75,7 +75,7 @@ pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off
     }
     cancellation_point();
     let read = client(|| {
-        // SAFETY: our caller's memory, which it lends to be written to, and which nobody else has meanwhile.
+        // SAFETY: our caller's memory, which it lends to be written to, and which no other thread uses meanwhile.
         let to = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), bytes) };
         forebay_pages::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
     });

@@ -112,7 +112,7 @@ fn one(
         iov_base: buffer.cast_mut(),
         iov_len: bytes,
     };
-    // SAFETY: an `IoSlice` is an `iovec` in memory, of readable bytes that nobody writes to meanwhile: our caller's promise to `write`.
+    // SAFETY: an `IoSlice` is an `iovec` in memory, of readable bytes that no thread writes to meanwhile: our caller's promise to `write`.
     // One who breaks it gets the kernel's EFAULT, because the client reads only what the kernel has accepted.
     let part = unsafe { &*(&raw const part).cast::<IoSlice<'_>>() };
     write_parts(fd, std::slice::from_ref(part), place, 0, plain)

@@ -1,7 +1,7 @@
 //! Large values: those that do not fit into half a log segment lie in files of their own.
 //!
 //! The file is written and synced before the record that points to it is appended, so the log never points to
-//! nothing. It names its key, so that garbage collection can ask whether anybody still points to it.
+//! nothing. It names its key, so that garbage collection can ask whether the key still leads to it.
 //! docs/store-format.md, "Large values".
 //!
 //! ```text

@@ -59,7 +59,7 @@ fn requests_to_one_channel_wait_for_each_other() {
     let device = devices.get(0).unwrap();
     assert_eq!(device.read(FILE, 0, PAGE, DIRECT, 0), READ_PAGE);
     assert_eq!(device.read(FILE, 8 * PAGE, PAGE, DIRECT, 0), 2 * READ_PAGE);
-    // After a pause nobody waits.
+    // After a pause no request waits for another.
     let now = 10 * READ_PAGE;
     assert_eq!(device.read(FILE, 0, PAGE, DIRECT, now), now + READ_PAGE);
 }

@@ -104,7 +104,7 @@ static int try_begin(struct writer *writer) {
     return fgetc(writer->answers) == '+';
 }
 
-/* It is dead, and nobody else ends it. */
+/* It has died by a signal: its status is collected. */
 static void clear_away(struct writer *writer) {
     int status;
     fclose(writer->changes);

@@ -63,7 +63,7 @@ mariadb_flash() {
     fi
     if [ "$route" != warm ]; then
         forebay flush --flash $cache || { echo "LAB failed: forebay flush"; return; }
-        # Of a file that was being made at the cut nobody has promised anything yet.
+        # Of a file that was being made at the cut the database has promised nothing yet.
         if [ "$route" = flush ]; then
             checksums -name ibdata1 -o -name wide.ibd -o -name kv.ibd -o -name transactions.ibd || return
         else

@@ -40,7 +40,7 @@ use std::{
 };
 use workload::{CONTROLS, WORKLOADS, Workload};
 
-/// Somebody ended the lab: no more cycles are begun.
+/// The lab got a signal to end: no more cycles are begun.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Anything that keeps the lab from working, in words.

@@ -80,7 +80,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody else knows it.
+        // The socket is this server's alone.
         let _ = std::fs::remove_file(&self.socket);
     }
 }

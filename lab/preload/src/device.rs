@@ -39,7 +39,7 @@ pub(crate) fn install() {
 
 fn complain(why: &str) {
     let what = format!("forebay: this process is not slowed down: {why}\n");
-    // Nobody to tell if that fails.
+    // If that fails, there is no other place to report it.
     let _ = borrow(2).map(|stderr| rustix::io::write(stderr, what.as_bytes()));
 }
 
@@ -147,7 +147,7 @@ impl Layer for OnDevices {
             return Ok(fd);
         }
         table::clear(fd);
-        // SAFETY: nobody has this descriptor yet.
+        // SAFETY: the program does not have this descriptor yet.
         unsafe { libc::close(fd) };
         opened
     }

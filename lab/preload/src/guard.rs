@@ -110,7 +110,7 @@ pub(crate) fn touch(address: usize, bytes: usize) {
     }
 }
 
-/// In a forked child: whoever held this is not here.
+/// In a forked child: a thread that held this is not here.
 pub(crate) fn forked() {
     HELD.store(false, Release);
 }
@@ -218,7 +218,7 @@ fn protect(from: usize, to: usize, protection: c_int) -> bool {
 
 static HELD: AtomicBool = AtomicBool::new(false);
 
-/// Nobody else changes protections. All signals are blocked meanwhile.
+/// No other thread changes protections. All signals are blocked meanwhile.
 struct Held {
     before: sigset_t,
 }

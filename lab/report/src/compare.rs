@@ -70,7 +70,7 @@ impl Claim {
 
     /// How ours stands to the paper's.
     pub fn verdict(&self, ours: f64) -> Verdict {
-        // What two machines may differ by without anybody asking why.
+        // What two machines may differ by without a reader asking why.
         const TOLERANCE: f64 = 1.25;
         // Shares below this are nothing.
         const NOTHING_PERCENT: f64 = 1.0;

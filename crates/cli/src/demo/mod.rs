@@ -100,7 +100,7 @@ impl Demo {
     }
 }
 
-/// Puts of a variant at most. A quarter of what is free: the disk is somebody's.
+/// Puts of a variant at most. A quarter of what is free: the user needs the rest.
 fn puts_max(dir: &Path) -> Result<u64, Failure> {
     let free = free_bytes(dir)?;
     let puts = OPS_MAX.min(free / 4 / store::VALUE_BYTES as u64);

@@ -111,7 +111,7 @@ pub fn table(rows: &[Row]) -> String {
     table.render()
 }
 
-/// The keys and values that the writer puts, which whoever reopens the store knows too.
+/// Gives the keys that the writer puts, and the process that reopens the store looks for.
 const SEED: u64 = 0x0F0E_BA11;
 
 /// Puts pair after pair into the store `dir`, and says a line of each once it is acknowledged.

@@ -61,7 +61,7 @@ pub struct PoolReport {
     damage: Vec<String>,
 }
 
-/// A lane that somebody owns.
+/// A lane that has an owner, or is damaged.
 #[derive(Serialize)]
 struct Owner {
     lane: u32,

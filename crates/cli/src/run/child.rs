@@ -4,7 +4,7 @@
 //! below this process are given to it (`PR_SET_CHILD_SUBREAPER`), so it waits for them, and the supervisor is there when they open their logs.
 //!
 //! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
-//! not sent again. What somebody sends to this process only is passed on.
+//! not sent again. A signal that is sent to this process only is passed on.
 
 use super::program::Program;
 use crate::failure::Failure;
@@ -196,7 +196,7 @@ fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
     }
     if signal == Signal::SIGTSTP {
         // The shell waits for us to stop; SIGCONT to the job wakes us both. By the same signal, so that the kernel stops either both or,
-        // in a process group that nobody would continue, neither.
+        // in an orphaned process group, which no shell would continue, neither.
         let stop = SigSet::from_iter([signal]);
         raise(signal)
             .and_then(|()| stop.thread_unblock())

@@ -147,13 +147,13 @@ fn open_emulated(path: &Path, bytes: u64) -> Result<Pool, Failure> {
     Ok(pool)
 }
 
-/// Opens a pool in a directory that everybody may write to, with its bytes: a file of this user's, which no other may write to. What is looked at is
+/// Opens a pool in a directory that every user may write to, with its bytes: a file of this user's, which no other may write to. What is looked at is
 /// what is used. None if there is none.
 fn open_own(path: &Path) -> Result<Option<(Pool, u64)>, Failure> {
     let open = fs::File::options()
         .read(true)
         .write(true)
-        // A link is somebody else's word, and opening a FIFO waits.
+        // A link may be another user's, and opening a FIFO waits.
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
         .open(path);
     let file = match open {
@@ -170,7 +170,7 @@ fn open_own(path: &Path) -> Result<Option<(Pool, u64)>, Failure> {
     let found = file
         .metadata()
         .map_err(Failure::io("looking at", path.display()))?;
-    // Memory that everybody may write to is anybody's.
+    // Memory that other users may write to may hold anything.
     if !found.is_file()
         || found.uid() != rustix::process::geteuid().as_raw()
         || found.mode() & 0o022 != 0
@@ -185,13 +185,13 @@ fn open_own(path: &Path) -> Result<Option<(Pool, u64)>, Failure> {
 
 fn not_own(path: &Path) -> Failure {
     Failure::Failed(format!(
-        "{} is not a file of this user, or others may write to it, so it is not used: whoever made it could have forebay write anything. Remove it \
+        "{} is not a file of this user, or others may write to it, so it is not used: another user could have forebay write anything. Remove it \
          if it is yours; or make a pool elsewhere: forebay pool create PATH --emulated, and give it with --pool",
         path.display()
     ))
 }
 
-/// Makes it aside and links it into place, so that nobody sees half of it, and of several who do so at once one wins.
+/// Makes it aside and links it into place, so that no process sees half of it, and of several that make it at once one wins.
 fn make_emulated(path: &Path, bytes: u64) -> Result<(), Failure> {
     let segment_bytes = (bytes / SEGMENTS)
         .next_power_of_two()

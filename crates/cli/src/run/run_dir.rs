@@ -26,7 +26,7 @@ pub fn run_dir() -> Result<PathBuf, Failure> {
     let meta = std::fs::metadata(&dir).map_err(Failure::io("looking at", dir.display()))?;
     if meta.uid() != uid.as_raw() {
         return Err(Failure::Failed(format!(
-            "{} belongs to somebody else; name another directory with the environment variable FOREBAY_RUN_DIR",
+            "{} belongs to another user; name another directory with the environment variable FOREBAY_RUN_DIR",
             dir.display()
         )));
     }

@@ -2,12 +2,12 @@
  *
  * `processes crew SEED` begins LIVES lives at a time. A life is a row of steps: each is a call, or some, on three logs that it has alone, on
  * shared.log, to which all append, or on its own place in slots.log. What the steps are is drawn from the seed and the numbers of crew, life and step,
- * so nobody else has a part in what they return and leave. A life is also a fork that goes on instead of its parent, and this program executed anew.
+ * so no other process has a part in what they return and leave. A life is also a fork that goes on instead of its parent, and this program executed anew.
  * It ends by SIGKILL: of the crew, at any moment, or of the kernel, at a system call that it is denied.
  *
  * Each step is said on standard output: who, life, step, what, which log, what was returned, in one line.
  *
- * `processes replay SEED WHO LIFE STEPS` makes the same calls in one process, which nobody kills; after each step it says what its logs are: "=", the
+ * `processes replay SEED WHO LIFE STEPS` makes the same calls in one process, which is not killed; after each step it says what its logs are: "=", the
  * step, the log, its name, its bytes, and their hash. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -150,7 +150,7 @@ static void child_writes(struct log *log) {
         kill(getpid(), SIGKILL);
 }
 
-/* Whoever is forked goes on, and this one ends. */
+/* The child goes on, and this process ends. */
 static void go_on_in_a_child(void) {
     if (!replays) {
         pid_t child = fork();
@@ -236,7 +236,7 @@ static void deny(int number) {
         fail("a filter of calls");
 }
 
-/* The kernel has the record, and whoever asks where it went dies of it. */
+/* The kernel has the record, and this process dies when it asks where it went. */
 static void die_in_an_append(void) {
     char record[RECORD];
     fill(record);

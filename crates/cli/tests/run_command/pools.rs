@@ -33,7 +33,7 @@ fn without_a_pool_or_with_one_that_is_none_it_says_what_to_do() {
 
 #[test]
 fn an_emulated_pool_is_kept_from_run_to_run() {
-    // Named after the user: not touched if somebody uses it.
+    // Named after the user, who may have one already: that one is not touched.
     let path = format!(
         "/dev/shm/forebay-{}.pool",
         rustix::process::getuid().as_raw()

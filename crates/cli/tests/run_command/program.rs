@@ -83,7 +83,7 @@ fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
         println!("skipped: this file system keeps no capabilities ({error})");
         return;
     }
-    // The program under test may lie where nobody else can go.
+    // The program under test may lie where another user cannot go.
     let forebay = sandbox.file("forebay");
     common::copy(FOREBAY, &forebay);
     let mut command = Command::new(&forebay);

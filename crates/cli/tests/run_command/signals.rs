@@ -86,7 +86,7 @@ fn a_stop_stops_both_and_a_continue_continues_both() {
             .args([
                 "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
             ])
-            // A job of ours: the kernel stops nobody in a process group that has no parent.
+            // A job of ours: SIGTSTP stops no process of an orphaned process group.
             .process_group(0)
             .current_dir(sandbox.path())
             .stdin(Stdio::null())

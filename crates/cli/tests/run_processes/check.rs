@@ -20,7 +20,7 @@ pub struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Fails if anything is missing, or is what nobody wrote.
+    /// Fails if anything is missing, or is what no life wrote.
     pub fn check(&self, program: &Path) {
         self.check_shared();
         self.check_slots();
@@ -79,7 +79,7 @@ impl Round<'_> {
         for (at, record) in records.into_iter().enumerate() {
             match record {
                 Some((life, step)) => found.entry(life).or_default().push(step),
-                // What no process had synced yet was nobody's but the kernel's, or not committed to a pool on a disk.
+                // What no process had synced yet was only in the kernel's memory, or not committed to a pool on a disk.
                 None if self.end.is_power_cut() && due < Some(at) => {}
                 None => panic!(
                     "FOREBAY_SEED={}, {:?}: zeros at record {at}, synced up to {due:?}",

@@ -44,7 +44,7 @@ const LIVES_BEFORE: usize = 30;
 /// How a round ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Nobody begins new lives, and the run ends when the last one does.
+    /// The crew is killed: no new lives are begun, and the run ends when the last one does.
     InOrder,
     /// All are killed, with the supervisor, and this boot goes on.
     Killed,

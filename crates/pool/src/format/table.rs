@@ -151,7 +151,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Makes durable what is read in lane `lane`'s entry. Whoever wrote it may have died before its
+    /// Makes durable what is read in lane `lane`'s entry. The process that wrote it may have died before its
     /// fence: then it is seen until the power fails, and what is built on it would be left without it.
     /// The caller has the lane's lock.
     pub fn settle_lane(&self, lane: u32) {
@@ -241,7 +241,7 @@ impl Tables<'_> {
 }
 
 /// Stores `[offset, offset + bytes)`, rounded up to lines, once more as it is read, and fences.
-/// Nobody else writes it meanwhile.
+/// No other thread or process writes it meanwhile.
 pub(crate) fn settle(media: &dyn Media, offset: u64, bytes: u64) {
     let mut chunk = vec![0; 64 << 10];
     let mut done = 0;

@@ -129,7 +129,7 @@ impl Lane {
     }
 
     /// Seals the segment that starts at `full`, if that one is open, and opens the next: its start, or that of the one that
-    /// somebody else opened meanwhile. `None` while all segments are in the drain's hands; never waits for it.
+    /// another thread opened meanwhile. `None` while all segments are in the drain's hands; never waits for it.
     ///
     /// # Errors
     /// [`AppendError::Closed`].

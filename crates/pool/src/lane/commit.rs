@@ -6,7 +6,7 @@
 //! A page of a segment is written once: the segment's header with the first records, a seal with the last ones. A medium that fails ends the lane:
 //! what is in it can still be read, nothing is appended any more, and what is not committed may not be recovered.
 //!
-//! Lock order: who leads may take `control`; nobody commits while holding it.
+//! Lock order: the leader may take `control`; no thread commits while holding it.
 
 use super::{Control, Lane, NO_SEGMENT, SlotState, pack, split};
 use crate::{

@@ -6,7 +6,7 @@
 //! 2. Otherwise it notes its record in a [`Cell`], looks at the mark once more (the record before may have been published meanwhile),
 //!    and waits until the mark is above its record: for a moment busily, then asleep.
 //!
-//! Whoever moves the mark over a noted record wakes its writer. So a writer that loses its processor between its reservation and this
+//! The thread that moves the mark over a noted record wakes its writer. So a writer that loses its processor between its reservation and this
 //! costs the others no more than the time that it is away: they give their processors up, to it among others, and need none
 //! for their records to be published once it is back. Any thread may move the mark over a finished record, since its own writer fenced
 //! it; and one that has noted its record moves the mark itself as far as it goes. So no thread depends on another one's moving it.
@@ -249,7 +249,7 @@ impl Finished {
 }
 
 impl Cell {
-    /// Waits, without a processor, until `done`; whoever makes it so calls [`wake`](Self::wake) then.
+    /// Waits, without a processor, until `done`; the thread that makes it so calls [`wake`](Self::wake) then.
     fn sleep_until(&self, done: impl Fn() -> bool) {
         loop {
             // Sequentially consistent, as moving the mark over a note is: either `wake` finds us asleep, or we find it done.

@@ -75,7 +75,7 @@ impl Recovered {
     }
 }
 
-/// Walks the log of `lane`, whose `windows` are closed and written by nobody. The windows of the
+/// Walks the log of `lane`, whose `windows` are closed, and which no thread writes to. The windows of the
 /// segments found are left open, fully published; the others closed.
 ///
 /// # Errors

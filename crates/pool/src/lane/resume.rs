@@ -115,7 +115,7 @@ impl Lane {
         for slot in &self.slots {
             slot.close();
         }
-        // No segment is open any more: whoever sealed one would wait for what is published in it.
+        // No segment is open any more: a thread that sealed one would wait for what is published in it.
         control.states.fill(SlotState::Free);
         control.order.clear();
         control.closed = true;

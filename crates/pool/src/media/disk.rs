@@ -107,14 +107,14 @@ impl DiskMedia {
         };
         if !is_joined {
             let superblocks = (2 * PAGE).min(bytes);
-            // SAFETY: nobody else has it yet.
+            // SAFETY: no other thread has it yet.
             unsafe { media.load_in(0, superblocks) }.map_err(fail("reading the pool"))?;
         }
         Ok(media)
     }
 
     fn disk(&self) -> BorrowedFd<'_> {
-        // SAFETY: it is ours, and open as long as `self`; whoever moves it keeps others from using it meanwhile.
+        // SAFETY: it is ours, and open as long as `self`; the caller of `moved` keeps others from using it meanwhile.
         unsafe { BorrowedFd::borrow_raw(self.disk.load(Acquire)) }
     }
 
@@ -137,7 +137,7 @@ impl DiskMedia {
     fn store(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.check()?;
         let mut block = self.writing.lock();
-        // Whatever kept it from the disk: nobody is to go on as if it were there.
+        // Whatever kept it from the disk: no later store or commit is to go on as if it were there.
         (self.store_on_disk(&mut block, offset, bytes)).inspect_err(|e| self.fail(e))?;
         // SAFETY: only tables are stored here, under `writing`; nothing lends them out.
         unsafe { self.memory.stream(offset, &[IoSlice::new(bytes)], 0) };
@@ -268,7 +268,7 @@ impl Media for DiskMedia {
         let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut lines = all.get(skip..).unwrap_or_default().to_vec();
         lines.resize(lines.len().next_multiple_of(crate::persist::LINE), 0);
-        // What it says is kept: whoever relies on the disk asks `check`.
+        // The error is kept: a caller that relies on the disk asks `check`.
         let _ = self.store(offset, &lines);
     }
 

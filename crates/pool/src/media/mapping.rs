@@ -81,7 +81,7 @@ impl Mapping {
         // SAFETY: the range was mapped just now; only children are affected.
         if unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_DONTFORK) } != 0 {
             let error = io::Error::last_os_error();
-            // SAFETY: mapped just now, and nobody has a pointer into it.
+            // SAFETY: mapped just now, and there is no other pointer into it.
             unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
             return Err(error);
         }

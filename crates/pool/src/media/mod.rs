@@ -147,7 +147,7 @@ pub trait Media: Send + Sync + 'static {
     #[expect(unsafe_code, reason = "lends memory that another thread could write")]
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8];
 
-    /// The open file that holds the locks, if there is one. Whoever is forked inherits it, and with it the locks, until it is closed.
+    /// The open file that holds the locks, if there is one. A forked child inherits it, and with it the locks, until it closes it.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -251,7 +251,7 @@ pub trait Media: Send + Sync + 'static {
 }
 
 /// What the pool's own modules may do, whose protocol is what the medium's methods ask for: a line has one writer at a time and no reader (`window`),
-/// a segment that changes hands belongs to nobody else (the pool's lock), and what is written back is published, and never written again.
+/// a segment that changes hands has one owner at a time (the pool's lock), and what is written back is published, and never written again.
 #[expect(unsafe_code, reason = "the pool's protocol is the promise")]
 impl dyn Media + '_ {
     /// [`stream`](Media::stream), all of `parts`.
@@ -274,13 +274,13 @@ impl dyn Media + '_ {
         unsafe { self.stream_once(offset, parts, skip, sum) }
     }
 
-    /// [`load_in`](Media::load_in): of the tables, or of a segment that is nobody else's and not lent out.
+    /// [`load_in`](Media::load_in): of the tables, or of a segment that is the caller's alone and not lent out.
     pub(crate) fn fetch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: by the pool's protocol, see above; nothing lends out the tables.
         unsafe { self.load_in(offset, bytes) }
     }
 
-    /// [`write_back`](Media::write_back), of what is published or nobody else's.
+    /// [`write_back`](Media::write_back), of what is published or the caller's alone.
     pub(crate) fn commit_pages(&self, offset: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: by the pool's protocol, see above.
         unsafe { self.write_back(offset, bytes) }

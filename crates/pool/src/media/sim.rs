@@ -5,13 +5,13 @@
 //! * of the stores not yet fenced by their thread, any subset has reached the medium, in units
 //!   of eight bytes (the processor promises no more), later ones possibly without earlier ones;
 //! * several threads have stores in flight at once;
-//! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless somebody
+//! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless another one
 //!   fences a later store to the same words.
 //!
 //! A *disk* ([`Sim::disk`]) is simulated as `media::disk` is one: memory that no crash image has, and behind it a disk that gets the tables with
 //! every store, and everything else when it is written back. There a write is in flight from its first byte until it returns, in sectors of 512 bytes
-//! of which any subset may have arrived, of a process that was killed as well, until somebody [settles](Media::settle) the disk; and it may be
-//! told to fail.
+//! of which any subset may have arrived, of a process that was killed as well, until another one [settles](Media::settle) the disk; and it may
+//! be told to fail.
 //!
 //! Faults it does not produce: a fenced store that is lost, and bits that flip by themselves (tests flip
 //! bits in an image themselves).
@@ -88,7 +88,7 @@ impl State {
 
 #[expect(unsafe_code, reason = "interior mutability shared between threads")]
 // SAFETY: writes happen under `state`'s lock in `stream`; readers either take that lock (`load`)
-// or promise that nobody writes (`slice`).
+// or promise that no thread writes (`slice`).
 unsafe impl Sync for Sim {}
 
 impl Sim {

@@ -78,7 +78,7 @@ impl Media for Synced {
     }
 
     /// # Panics
-    /// It ends the process if the disk fails: there is no way to say that nothing more is durable, and whoever would believe it is in here.
+    /// It ends the process if the disk fails: there is no way to say that nothing more is durable, and all that would rely on it runs in here.
     fn fence(&self) {
         self.inner.fence();
         let _one_at_a_time = self.syncing.lock();

@@ -4,7 +4,7 @@
 //! `[start, start + bytes)`. Bytes below its `visible` mark may be read, bytes at or above it may be
 //! written; the mark only rises while the window is open. A window that a reader has pinned is not opened
 //! again, so the bytes under a [`Pin`] never change. For the same reason a window keeps the lane's lock: as long
-//! as a pin is out, nobody, in this process or another, makes a window of its own over the segment.
+//! as a pin is out, no thread, of this process or another, makes a window of its own over the segment.
 
 use super::{Guard, Media};
 use std::{
@@ -113,7 +113,7 @@ impl Window {
         }
     }
 
-    /// Closes the window. Readers that are inside stay; nobody else gets in.
+    /// Closes the window. Readers that are inside stay; no other gets in.
     pub(crate) fn close(&self) {
         self.start.store(CLOSED, SeqCst);
     }

@@ -27,7 +27,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// An empty one of `step` bytes, which whoever stores without it takes at a time; or of as many as there are, if that is 0.
+    /// An empty one of `step` bytes, the unit of the stores that need none; or of as many as there are, if that is 0.
     #[inline]
     pub(super) fn new(step: usize) -> Self {
         Self {

@@ -106,7 +106,7 @@ impl Pool {
     /// segment. The lane belongs to the caller until it, what was recovered, and what was read from it are dropped.
     ///
     /// # Errors
-    /// [`PoolErrorKind::InUse`] if somebody has the lane, [`PoolErrorKind::Full`],
+    /// [`PoolErrorKind::InUse`] if a process has the lane, [`PoolErrorKind::Full`],
     /// [`PoolErrorKind::BadStart`], [`PoolErrorKind::Damaged`], [`PoolErrorKind::LostRecords`].
     ///
     /// ```
@@ -268,7 +268,7 @@ impl Pool {
             core.zero(windows[slot].offset(), PAGE)?;
         }
         // A segment without records, opened by the last session, is opened again. Behind a first record that
-        // was torn there can be whole ones that nobody acknowledged; they would testify to a loss if the power failed
+        // was torn there can be whole ones that it did not acknowledge; they would testify to a loss if the power failed
         // while the header, which they know to have been durable, is written anew. So they go first.
         if recovered.segments.last().is_some_and(LiveSegment::is_empty)
             && let Some(empty) = recovered.segments.pop()

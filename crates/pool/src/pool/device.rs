@@ -86,7 +86,7 @@ fn describe(file: &File, found: &[Content]) -> String {
 /// Refuses a device with a pool that a process has a lane of.
 pub(super) fn check_unused_pool(path: &Path) -> Result<(), PoolError> {
     let opened = PoolOptions::new().open(path);
-    // What cannot be opened nobody has open.
+    // A pool that cannot be opened counts as unused.
     let lanes = opened.map_or_else(|_| Vec::new(), |pool| pool.lanes());
     match lanes.into_iter().find(|lane| lane.in_use) {
         None => Ok(()),

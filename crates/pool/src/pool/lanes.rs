@@ -1,6 +1,6 @@
 //! The table of lanes as the pool looks at it: who has which lane, and which are free. docs/pool-format.md, "Lane table".
 //!
-//! What only looks takes no lock and changes nothing. A lane whose entry is damaged could be anybody's, so it is never taken for a free one, nor its owner
+//! What only looks takes no lock and changes nothing. A lane whose entry is damaged could be any owner's, so it is never taken for a free one, nor its owner
 //! for one that has none.
 
 use super::Pool;
@@ -62,7 +62,7 @@ impl Pool {
                 None => unreadable = entry.damage,
             }
         }
-        // A lane without an intact state could be anybody's: refuse rather than take its owner for new.
+        // A lane without an intact state could be any owner's: refuse rather than take its owner for new.
         match unreadable {
             Some(what) => Err(self.core.fail(PoolErrorKind::Damaged { what })),
             None => Ok(None),

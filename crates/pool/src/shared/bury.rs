@@ -3,7 +3,7 @@
 //! Let `T` be the tail when the owner looks. Every line below `T` was reserved by a writer that had announced itself before. The owner reads `T`
 //! first, then every writer's cell, then the mark. A living writer that has lines below `T` then either claims them, or was done with them when its
 //! cell was read, so that the mark, read later, is above them. One that has announced itself and claims nothing yet is waited for.
-//! So lines below `T` and above the mark that no living writer claims were a dead one's, and whoever could have written there is gone.
+//! So lines below `T` and above the mark that no living writer claims were a dead one's, and no writer that could write there is left.
 
 use super::{
     control::Control,

@@ -171,7 +171,7 @@ impl Log for Member {
     }
 
     fn fail(&self, error: &io::Error) {
-        // Whoever syncs finds that out; the owner is to say why.
+        // Every member finds the lane closed; the owner is to say why.
         self.state.fail(error.raw_os_error().unwrap_or(libc::EIO));
     }
 }

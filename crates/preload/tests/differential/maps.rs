@@ -42,7 +42,7 @@ pub fn map(world: &mut World) {
     unsafe { libc::munmap(pages, BYTES) };
 }
 
-/// The kernel reads what nobody has touched.
+/// The kernel reads pages that the program has not touched.
 fn send_untouched(world: &mut World, pages: *mut c_void, bytes: usize) {
     let name = world.spelling(&["write", "send", "writev", "sendto", "write", "sendmsg"]);
     let mut ends: [c_int; 2] = [-1; 2];

@@ -231,7 +231,7 @@ impl Parts<'_> {
             }));
         }
         let stops = match file.stops_short_of(self.state.uuid, to.min(there)) {
-            // What cannot be read is told by whoever reads it, and costs nothing else.
+            // What cannot be read is reported by the reads that need it, and costs nothing else.
             Err(StoreError::Io { .. }) => None,
             found => found?,
         };

@@ -204,7 +204,7 @@ impl Shared {
             }
             let trouble = done.err().map(|error| error.to_string());
             *self.collector.trouble.lock() = trouble.or_else(|| Some(failed.as_ref()?.1.clone()));
-            // Whoever wants to collect on request, or to close, has a turn between two files.
+            // A thread that wants to collect on request, or to close, gets the lock between two files.
             MutexGuard::unlock_fair(progress);
         }
         self.collector.release_writers();

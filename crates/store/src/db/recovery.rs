@@ -158,7 +158,7 @@ impl Shared {
         for id in self.large.ids()?.into_iter().filter(|&id| id >= from) {
             let referenced = match self.large.key_of(id) {
                 Ok(key) => match self.leads_to(&key, id, &mut buffer) {
-                    // Whoever reads the key will be told.
+                    // A reader of the key will get the error.
                     Err(StoreError::Damaged { .. }) => true,
                     found => found?,
                 },

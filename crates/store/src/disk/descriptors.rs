@@ -1,13 +1,13 @@
 //! A bound on the descriptors that are open at a time.
 //!
 //! A store has any number of files, and a process some thousand descriptors. So a [`Descriptor`] is opened when it is used, and closed
-//! again when others are wanted more (second chance: one that was used since it was last looked at stays once more). Whoever is using
-//! it keeps it open for as long, and the next use opens it again, by its path.
+//! again when others are wanted more (second chance: one that was used since it was last looked at stays once more). A use
+//! keeps it open for as long as it takes, and the next one opens it again, by its path.
 //!
 //! While it is open, a use takes one load of a shared pointer, and no lock.
 //!
-//! What was written through a descriptor and not synced keeps it open: the kernel tells the error of a write-back to those who have the
-//! file open then, and perhaps to nobody else. So the bound gives way to files that are being written; there are few.
+//! What was written through a descriptor and not synced keeps it open: the kernel reports the error of a write-back to those who have the
+//! file open then, and perhaps to no later opener. So the bound gives way to files that are being written; there are few.
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;

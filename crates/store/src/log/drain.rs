@@ -5,11 +5,11 @@
 //!    lock, so that files fill in log order.
 //! 2. Writes it verbatim past the page cache. Pages of the open segment: that is all, the device was kept busy.
 //! 3. A sealed segment: writes what was not written ahead, syncs the file.
-//! 4. Releases the segment; the lane's head moves, and its slot is free.
+//! 4. Releases the segment; the lane's head moves, and the segment is free.
 //!
-//! With two threads, one segment's sync overlaps the next one's write. A failure is told to the
+//! With two threads, one segment's sync overlaps the next one's write. A failure is reported to the
 //! waiting writers, and the segment is tried again from the start: the pool still has every byte, so a sync that
-//! failed loses nothing. The kernel tells of a failed sync once, whoever asks; so a segment that was written, in whole or
+//! failed loses nothing. The kernel reports a failed sync to one thread only; so a segment that was written, in whole or
 //! ahead, when one failed is written again as well.
 
 use super::{ValueLog, VlogFile};
@@ -94,7 +94,7 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
     }
 }
 
-/// Drains the oldest sealed segment of a lane that nobody else drains. False if none is sealed.
+/// Drains the oldest sealed segment of a lane that no other thread drains. False if none is sealed.
 pub(crate) fn drain_one(lane: &Lane, log: &ValueLog) -> Result<bool, StoreError> {
     let Some(sealed) = lane.take_sealed(Duration::ZERO) else {
         return Ok(false);

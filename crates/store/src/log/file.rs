@@ -77,8 +77,8 @@ impl VlogFile {
             Ok(file)
         };
         let file = make().inspect_err(|_| {
-            // What was allocated goes back, or a full disk stays full: the manifest that retires files has no room then. Whoever looks
-            // for it finds it again, or makes it anew.
+            // What was allocated goes back, or a full disk stays full: the manifest that retires files has no room then. The next
+            // try finds it again, or makes it anew.
             let _ = match &left {
                 Some(left) => left.file.truncate(FILE_HEADER),
                 None => disk.remove(&path),

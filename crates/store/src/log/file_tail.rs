@@ -139,7 +139,7 @@ impl FileTail {
             return Ok(());
         };
         let file = Arc::clone(file);
-        // After a failed sync nobody knows what is on the disk, so nothing may follow it.
+        // After a failed sync it is unknown what is on the disk, so nothing may follow it.
         file.file
             .sync()
             .map_err(StoreError::io("syncing", &file.path))

@@ -9,15 +9,15 @@
 //! | 3 or more | all | all |
 //! | 2 | all | deletes, the collector |
 //! | 1 | deletes, the collector | the collector |
-//! | 0 | the collector | nobody |
+//! | 0 | the collector | none |
 //!
-//! The live records of one segment always fit into an empty one, so the collector never needs a second. On a pool that lies on a disk they may not: whoever
-//! commits while the collector copies ends a page, with a void behind the copies that are there. Of those in the collector's last segments there
+//! The live records of one segment always fit into an empty one, so the collector never needs a second. On a pool that lies on a disk they may not: a writer
+//! that commits while the collector copies ends a page, with a void behind the copies that are there. Of those in the collector's last segments there
 //! are few, since only what was appended before is committed then ([`Resident::written`]); for these one segment more is kept free: all figures
 //! of the table but the collector's are one higher there.
 //!
-//! Lock order: `opening`, then the lane's own lock. Nobody waits for room here: whoever must wait does so without a key's lock, which
-//! the collector needs.
+//! Lock order: `opening`, then the lane's own lock. No thread waits for room here: one that must wait does so without a key's lock,
+//! which the collector needs.
 
 use super::tail::refused;
 use crate::error::StoreError;
@@ -114,7 +114,7 @@ impl Resident {
         }
     }
 
-    /// Opens the segment after `full`, unless somebody else did.
+    /// Opens the segment after `full`, unless another thread did.
     #[cold]
     fn open_next(&self, claim: Claim, full: Option<Lsn>) -> Result<(), StoreError> {
         let _opening = self.opening.lock();
@@ -158,7 +158,7 @@ impl Resident {
     }
 
     /// Log address below which there is everything that writers have appended in this session. What is behind is the collector's, which commits it
-    /// itself: whoever else did would end a page behind each copy, until the collector has no room.
+    /// itself: another thread that did would end a page behind each copy, until the collector has no room.
     pub(crate) fn written(&self) -> Lsn {
         self.written.load(Relaxed)
     }
@@ -177,7 +177,7 @@ impl Resident {
         self.level.store(level as u8, SeqCst);
     }
 
-    /// True if whoever has `claim` may open a segment while `free` are free.
+    /// True if a thread with `claim` may open a segment while `free` are free.
     fn may_open(&self, claim: Claim, free: usize) -> bool {
         match claim {
             Claim::Copy => free > 0,

@@ -4,7 +4,7 @@
 //! much sooner. So a writer that finds the shard locked *leaves* its insert beside it; who has the shard next takes in what was left:
 //!
 //! 1. A writer that gets the lock at once, or in a moment, takes in what was left, and inserts.
-//! 2. Otherwise it leaves its insert. That counts as done: whoever reads from now on takes it in first.
+//! 2. Otherwise it leaves its insert. That counts as done: a reader from now on takes it in first.
 //!
 //! A key's writers exclude each other (`db::write`), and what was left is taken in before anything newer is inserted, in the order in which it was left.
 //! So a key's inserts keep their order.

@@ -1,6 +1,6 @@
 //! [`CrashDisk`]: a disk of which only what was synced is sure to be there after a power cut.
 //!
-//! The files are real, so that whoever goes round the trait reads the truth. Beside that, every operation is remembered,
+//! The files are real, so that code that goes round the trait reads the truth. Beside that, every operation is remembered,
 //! and noted on a clock (a pool's `Sim`), so that the disk's state and the pool's can be taken as of one moment. Faults it
 //! produces, all of which the store must survive:
 //! * of the writes to a file since its last sync, each page has got any number, in order, on its own;

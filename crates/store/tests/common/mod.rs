@@ -168,7 +168,7 @@ pub fn within<T: Send + 'static>(
     let (sender, receiver) = mpsc::channel();
     let worker = thread::spawn(move || {
         let result = test();
-        // Nobody listens only after the limit.
+        // The receiver is gone only after the limit.
         let _ = sender.send(());
         result
     });

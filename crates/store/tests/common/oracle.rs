@@ -150,7 +150,7 @@ impl Known {
             });
             states.push(state.clone());
         }
-        assert_eq!(keys, found.len(), "{when}: keys that nobody wrote");
+        assert_eq!(keys, found.len(), "{when}: keys that no writer wrote");
         states
     }
 }

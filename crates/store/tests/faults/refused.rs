@@ -71,7 +71,7 @@ fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
                 done = i;
                 store.put(&i.to_be_bytes(), &value).err()
             })
-            .expect("the pool is full and nobody drains it");
+            .expect("the pool is full and no thread drains it");
         assert!(matches!(error, StoreError::Stalled { .. }), "{error}");
         assert!(error.to_string().contains("panicked"), "{error}");
         panics.store(false, SeqCst);

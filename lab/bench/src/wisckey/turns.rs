@@ -13,7 +13,7 @@ use forebay_store::Variant;
 use serde_json::json;
 use std::{fmt, path::Path};
 
-/// Somebody who takes turns in a workload.
+/// A store, in a variant or mode, that takes turns in a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contestant {
     Ours(Variant),
@@ -65,7 +65,7 @@ pub(super) fn check(peer: Peer, config: &Config) -> Result<(), String> {
     peer.check()
 }
 
-/// Everybody who takes part in the Puts.
+/// All that take part in the Puts.
 pub(super) fn contestants(config: &Config) -> Vec<Contestant> {
     let ours = config.variants.iter().copied().map(Contestant::Ours);
     let mut all: Vec<Contestant> = ours.collect();
@@ -130,7 +130,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures our main variant alone, for workloads that show a promise and compare nobody.
+    /// Measures our main variant alone, for workloads that show a promise and compare nothing.
     pub fn alone(
         self,
         report: &mut Report,

@@ -1,6 +1,6 @@
 /* Reads a file by a mapping: its bytes' sum, by 64-bit words, on standard output; then tries to write to it, which ends the program
  * with SIGSEGV, or in its handler of that with status 9. `mapped FILE private|shared plain|handler`. With `given` for the last
- * it only writes the bytes to standard output, in one call, which gets pages that nobody touched. */
+ * it only writes the bytes to standard output, in one call, which gets pages that the program has not touched. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>

@@ -37,7 +37,7 @@ pub struct Profile {
     pub write_mb_per_s: u32,
     /// The cache before it.
     pub cache: CachePolicy,
-    /// True if the device serves one access at a time, whoever asks.
+    /// True if the device serves one access at a time, of all threads.
     pub one_at_a_time: bool,
 }
 

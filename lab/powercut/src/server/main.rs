@@ -125,7 +125,7 @@ fn handle_request(
         engine.apply(changes)?;
         answer.extend(b"+OK\r\n");
     }
-    // Whoever asked may be gone.
+    // The client may be gone.
     let _ = client.write_all(&answer);
     Ok(())
 }

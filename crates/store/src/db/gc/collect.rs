@@ -188,7 +188,7 @@ impl Shared {
             self.write_one(claim, kind, key, body, Form::Record, still)?
         };
         let bytes = record_bytes(payload);
-        // A record of which nobody can say whether it is live must not go.
+        // A record of which it is unknown whether it is live must not go.
         unknown.map_or(Ok(written.map(|_| bytes)), Err)
     }
 

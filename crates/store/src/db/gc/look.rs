@@ -58,7 +58,7 @@ pub(super) struct Look {
 }
 
 impl Shared {
-    /// Looks at the whole log, if nobody has yet and nobody collects now.
+    /// Looks at the whole log, if no thread has yet and none collects now.
     pub(in crate::db) fn look_first(&self) {
         if self.collector.estimate.lock().is_some() || matches!(self.tail, LogTail::Resident(_)) {
             return;

@@ -73,7 +73,7 @@ impl Pace {
         lsn >= self.mark.load(Relaxed)
     }
 
-    /// Calls the collector, if nobody did; waits until the record of `bytes` at `lsn` is allowed for, or long enough, or `stop`.
+    /// Calls the collector, if no other writer did; waits until the record of `bytes` at `lsn` is allowed for, or long enough, or `stop`.
     #[cold]
     pub(super) fn keep(&self, lsn: Lsn, bytes: u64, stop: &AtomicBool) {
         let mut state = self.state.lock();

@@ -39,7 +39,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the collector looks whether it was called, and whoever waits for it whether the store is being closed.
+/// How often the collector looks whether it was called, and a writer that waits for it whether the store is being closed.
 const IDLE: Duration = Duration::from_millis(20);
 /// How long the collector waits for an ingestion before it gives up for now.
 const INGESTION_MAX: Duration = Duration::from_secs(10);

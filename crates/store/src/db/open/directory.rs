@@ -61,7 +61,7 @@ pub(super) fn manifest(disk: &dyn Disk, dir: &Path, create: bool) -> Result<Mani
     if let Some(manifest) = Manifest::read(dir)? {
         return Ok(manifest);
     }
-    // Nobody else is about to make one, now that the lock is held.
+    // No other process or thread is about to make one, now that the lock is held.
     check_directory(dir, create)?;
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
     disk.sync_dir(above.unwrap_or(Path::new(".")))

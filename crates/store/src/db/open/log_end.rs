@@ -167,7 +167,7 @@ impl Session<'_> {
             stop.store(true, SeqCst);
             drained
         })?;
-        // First: whoever finds no lane in the pool then is told that the files have everything.
+        // First: a process that finds no lane in the pool then is told that the files have everything.
         self.manifest.lock().update(&*self.disk, |state| {
             state.log_end = Some(end);
         })?;

@@ -8,7 +8,7 @@
 //!
 //! They work in short slices (`slice`): what they do is seldom urgent to the microsecond, and writers' waits are counted in those.
 //!
-//! A thread that panics is started again, and nobody waits for it in vain: writers are told, or released.
+//! A thread that panics is started again, and no thread waits for it in vain: writers get the error, or are released.
 
 mod slice;
 

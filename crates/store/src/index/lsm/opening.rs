@@ -30,8 +30,8 @@ impl Index {
         Ok(index)
     }
 
-    /// As [`open`](Self::open), but what a crash has left unfinished stays until [`remove_leftovers`](Self::remove_leftovers): whoever
-    /// opens it may find that this index is older than those files.
+    /// As [`open`](Self::open), but what a crash has left unfinished stays until [`remove_leftovers`](Self::remove_leftovers): the
+    /// caller may find that this index is older than those files.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -179,7 +179,7 @@ impl Model {
                 self.files.push(FileModel::default());
                 self.rename_entry(path, Some(self.files.len() - 1));
             }
-            // One step: whoever finds the new name does not find the old one.
+            // One step: a reader that finds the new name does not find the old one.
             Event::Rename(from, to) => {
                 let file = self.names[from];
                 self.names.remove(from);

@@ -3,7 +3,7 @@
 //!
 //! A thread that waits is no choice until what it waits for is there: a sleeper is until it is woken, as by a futex; one that looks now and then at
 //! the mark is until looking is worth while; the owner is until it has work. So a lost wakeup is a schedule in which none can go on. Waits that end
-//! by their own limit do so only there, and only after a death (`ends_by_limit`): the protocol promises that nobody needs the limit otherwise.
+//! by their own limit do so only there, and only after a death (`ends_by_limit`): the protocol promises that no thread needs the limit otherwise.
 
 use super::{
     super::super::steps::{self, Scheduler},
