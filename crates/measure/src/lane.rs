@@ -1,4 +1,4 @@
-//! A lane of a pool that is only appended to: what is in it is of use to nobody.
+//! A lane of a pool that is only appended to: what is in it is never read.
 
 use crate::{MeasureError, threads::beside};
 use forebay_pool::Lane;

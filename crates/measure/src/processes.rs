@@ -1,6 +1,6 @@
 //! Processes that are started for a measurement or a test, and are gone when it is over, however it ends.
 //!
-//! A process is ended through a descriptor of it (pidfd), never by a number that may be somebody else's by now. One that
+//! A process is ended through a descriptor of it (pidfd), never by a number that may be another process's by now. One that
 //! ends otherwise (a signal) calls [`kill_all`] on its way out.
 
 mod watched;

@@ -30,7 +30,7 @@ pub fn remove_all() {
             match fs::remove_dir_all(&path) {
                 Ok(()) => break,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
-                // Nobody is left to be told; what cannot be removed stays.
+                // No caller is left to report it to; what cannot be removed stays.
                 Err(_) => thread::sleep(AGAIN),
             }
         }

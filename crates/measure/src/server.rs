@@ -198,7 +198,7 @@ pub fn forebay_run(
     words
 }
 
-/// A port of loopback that nobody has at the moment.
+/// A port of loopback that no program has at the moment.
 ///
 /// # Errors
 /// I/O errors.

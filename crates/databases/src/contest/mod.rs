@@ -33,7 +33,7 @@ use std::{
 pub enum Syncs {
     /// The disk, as often as the database asks.
     Disk,
-    /// Nobody: libeatmydata.
+    /// Nothing: libeatmydata.
     Eaten,
     /// Memory that stands for NVM: all files are there.
     Memory,

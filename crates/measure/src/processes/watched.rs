@@ -1,4 +1,4 @@
-//! A process that is known by a descriptor of it, whoever started it.
+//! A process that is known by a descriptor of it, whichever process started it.
 
 use rustix::{
     fd::OwnedFd,
