@@ -10,5 +10,6 @@ mod guard;
 mod killed;
 mod place;
 mod policies;
+mod resize;
 mod tables;
 mod world;
