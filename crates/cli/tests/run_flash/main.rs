@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod cut_off;
+mod disks;
 mod faults;
 mod guard;
 mod killed;
