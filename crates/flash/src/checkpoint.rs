@@ -26,11 +26,19 @@ pub(crate) struct Checkpoint {
     pub(crate) next_file: u32,
     pub(crate) files: u32,
     body_crc: u32,
+    /// Of the layout after so many resizes: another one's positions mean other slots.
+    layout: u32,
     pub(crate) owner: Uuid,
 }
 
 impl Checkpoint {
-    pub(crate) fn new(owner: Uuid, sequence: u64, through: Lsn, queue: [u64; 2]) -> Self {
+    pub(crate) fn new(
+        owner: Uuid,
+        layout: u32,
+        sequence: u64,
+        through: Lsn,
+        queue: [u64; 2],
+    ) -> Self {
         Self {
             sequence,
             through,
@@ -39,6 +47,7 @@ impl Checkpoint {
             next_file: 0,
             files: 0,
             body_crc: 0,
+            layout,
             owner,
         }
     }
@@ -59,6 +68,7 @@ impl Checkpoint {
         put32(bytes, 40, self.next_file);
         put32(bytes, 44, self.files);
         put32(bytes, 48, self.body_crc);
+        put32(bytes, 52, self.layout);
         bytes[56..72].copy_from_slice(self.owner.as_bytes());
         let crc = crc32c([&bytes[8..HEADER]]);
         put32(bytes, 4, crc);
@@ -79,6 +89,7 @@ impl Checkpoint {
             next_file: get32(bytes, 40),
             files: get32(bytes, 44),
             body_crc: get32(bytes, 48),
+            layout: get32(bytes, 52),
             owner: Uuid::from_bytes(array(bytes, 56)),
         };
         let fits = checkpoint
@@ -86,7 +97,8 @@ impl Checkpoint {
             .checked_sub(checkpoint.front)
             .is_some_and(|pages| pages <= u64::from(geometry.slots))
             && checkpoint.recorded < POSITION_MAX
-            && checkpoint.files <= geometry.files_max;
+            && checkpoint.files <= geometry.files_max
+            && checkpoint.layout == geometry.layout();
         (intact && fits && checkpoint.owner == owner).then_some(checkpoint)
     }
 

@@ -176,6 +176,14 @@ pub enum FlashError {
         /// The lane's owner.
         owner: Uuid,
     },
+    /// Flash failed in the one moment of a resize that decides which size the cache has.
+    #[error(
+        "flash {flash} failed while its header was written for another size, and refused it as it was before: which size it has only the device knows. Nothing is recorded any more, and no page that is written now is promised to be durable. Restart the server: what was synced is there, with the old size or the new one"
+    )]
+    HalfResized {
+        /// The device in words.
+        flash: String,
+    },
     /// Metadata that contradicts itself.
     #[error(
         "the metadata of flash {flash} is damaged: {what}. Nothing was changed; restore flash and pool together from a copy"

@@ -13,8 +13,8 @@ use crate::error::FlashError;
 use forebay_pool::crc32c;
 use uuid::Uuid;
 
-/// The format's version.
-pub const VERSION: u32 = 1;
+/// The newest version of the format. A cache that was never resized is of version 1.
+pub const VERSION: u32 = 2;
 /// Bytes of a header, and what regions are aligned to.
 pub const BLOCK: u64 = 4096;
 /// Where the headers are.
@@ -48,6 +48,21 @@ pub struct Geometry {
     pub slots: u32,
     /// Files that a checkpoint has room for.
     pub files_max: u32,
+    /// What a resize has changed; `None` until the first one.
+    pub(crate) moved: Option<Moved>,
+}
+
+/// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// How often it was resized.
+    pub(crate) layout: u32,
+    /// Slots that it was made with, whose metadata had room before them.
+    pub(crate) slots_first: u32,
+    /// Where the checkpoints begin.
+    pub(crate) checkpoints: u64,
+    /// Bytes that were asked for.
+    pub(crate) wanted: u64,
 }
 
 impl Geometry {
@@ -77,6 +92,7 @@ impl Geometry {
             page_bytes,
             slots: 0,
             files_max,
+            moved: None,
         };
         let each = u64::from(page_bytes) + 2 * PAGE_ENTRY;
         let slots = bytes.saturating_sub(geometry.data()) / each;
@@ -97,20 +113,32 @@ impl Geometry {
     /// Bytes of one checkpoint region.
     #[must_use]
     pub fn checkpoint_bytes(&self) -> u64 {
-        let body = u64::from(self.files_max) * FILE_ENTRY + u64::from(self.slots) * PAGE_ENTRY;
+        self.region_of(self.slots)
+    }
+
+    fn region_of(&self, slots: u32) -> u64 {
+        let body = u64::from(self.files_max) * FILE_ENTRY + u64::from(slots) * PAGE_ENTRY;
         CHECKPOINT_HEADER + body.next_multiple_of(BLOCK)
     }
 
     /// Where checkpoint region 0 or 1 begins.
     #[must_use]
     pub fn checkpoint(&self, region: u64) -> u64 {
-        CHECKPOINTS + region * self.checkpoint_bytes()
+        let first = self.moved.map_or(CHECKPOINTS, |moved| moved.checkpoints);
+        first + region * self.checkpoint_bytes()
     }
 
-    /// Where the slots begin.
+    /// Where the slots begin: the same place for as long as the cache lives.
     #[must_use]
     pub fn data(&self) -> u64 {
-        self.checkpoint(2)
+        let slots = self.moved.map_or(self.slots, |moved| moved.slots_first);
+        CHECKPOINTS + 2 * self.region_of(slots)
+    }
+
+    /// How often the cache was resized.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        self.moved.map_or(0, |moved| moved.layout)
     }
 
     /// Where the slot of `position` is.
@@ -119,14 +147,19 @@ impl Geometry {
         self.data() + position % u64::from(self.slots) * u64::from(self.page_bytes)
     }
 
+    /// Where the slots end.
+    fn data_end(&self) -> u64 {
+        self.data() + u64::from(self.slots) * u64::from(self.page_bytes)
+    }
+
     /// Bytes of the whole cache.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.data() + u64::from(self.slots) * u64::from(self.page_bytes)
+        self.data_end().max(self.checkpoint(2))
     }
 }
 
-/// What makes a flash file a cache. Written when it is made, and never again.
+/// What makes a flash file a cache. Written when it is made, and when it is resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sizes.
@@ -158,10 +191,24 @@ impl Header {
     pub fn encode(&self) -> [u8; BLOCK as usize] {
         let mut bytes = [0; BLOCK as usize];
         bytes[..4].copy_from_slice(&MAGIC);
-        put32(&mut bytes, 8, VERSION);
+        put32(
+            &mut bytes,
+            8,
+            if self.geometry.moved.is_some() {
+                VERSION
+            } else {
+                1
+            },
+        );
         put32(&mut bytes, 12, self.geometry.page_bytes);
         put32(&mut bytes, 16, self.geometry.slots);
         put32(&mut bytes, 20, self.geometry.files_max);
+        if let Some(moved) = self.geometry.moved {
+            put32(&mut bytes, 24, moved.layout);
+            put32(&mut bytes, 28, moved.slots_first);
+            put64(&mut bytes, 64, moved.checkpoints);
+            put64(&mut bytes, 72, moved.wanted);
+        }
         bytes[32..48].copy_from_slice(self.owner.as_bytes());
         bytes[48..64].copy_from_slice(self.pool.as_bytes());
         let crc = crc32c([&bytes[8..HEADER]]);
@@ -183,18 +230,27 @@ impl Header {
         if get32(bytes, 4) != crc32c([&bytes[8..HEADER]]) {
             return Err(BadHeader::Damaged);
         }
-        if get32(bytes, 8) != VERSION {
-            return Err(BadHeader::Version(get32(bytes, 8)));
+        let version = get32(bytes, 8);
+        if version == 0 || version > VERSION {
+            return Err(BadHeader::Version(version));
         }
+        let moved = Moved {
+            layout: get32(bytes, 24),
+            slots_first: get32(bytes, 28),
+            checkpoints: get64(bytes, 64),
+            wanted: get64(bytes, 72),
+        };
         let geometry = Geometry {
             page_bytes: get32(bytes, 12),
             slots: get32(bytes, 16),
             files_max: get32(bytes, 20),
+            moved: (version > 1).then_some(moved),
         };
         let [least, most] = PAGE_BYTES;
         let sizes = geometry.page_bytes.is_power_of_two()
             && (least..=most).contains(&geometry.page_bytes)
-            && geometry.slots > 0;
+            && geometry.slots > 0
+            && geometry.moved.is_none_or(|moved| moved.is_sound(&geometry));
         if !sizes {
             return Err(BadHeader::Damaged);
         }
@@ -231,6 +287,8 @@ pub(crate) fn put64(bytes: &mut [u8], at: usize, value: u64) {
 
 const _: () = assert!(HEADER <= BLOCK as usize);
 const _: () = assert!(BLOCK.is_multiple_of(FILE_ENTRY) && BLOCK.is_multiple_of(PAGE_ENTRY));
+
+mod resized;
 
 #[cfg(test)]
 mod tests;

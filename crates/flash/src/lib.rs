@@ -49,7 +49,9 @@ mod record;
 mod sequential;
 mod stats;
 
-pub use cache::{Cache, Enqueued, Flushed, Opened, PastWrite, Progress, Read, Step, Ticket};
+pub use cache::{
+    Cache, Enqueued, Flushed, Opened, PastWrite, Progress, Read, Resized, Step, Ticket,
+};
 pub use error::{FlashError, PageName};
 pub use file::{CachedFile, FileId, Identity};
 pub use io::{Flash, FlashFile, Home, HomeFiles, HomePage};

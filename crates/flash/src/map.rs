@@ -89,6 +89,29 @@ impl Map {
         }
     }
 
+    /// As `version` of another map, at the rear: also what is known of it and not durable.
+    pub(crate) fn take_over(&mut self, version: &Version) {
+        let position = self.push(version.entry);
+        let index = self.index(position);
+        if version.referenced {
+            self.slots[index].flags |= REFERENCED;
+        }
+        if version.hidden {
+            self.slots[index].flags |= HIDDEN;
+        }
+    }
+
+    /// Takes the place of `before`: nothing that was asked of that one about changes is true of this one.
+    pub(crate) fn succeed(&mut self, before: &Self) {
+        let most = before.changes.iter().max().copied().unwrap_or(0);
+        self.changes.fill(most.wrapping_add(1));
+    }
+
+    /// Slots that there are.
+    pub(crate) fn slots(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
     /// Slots in use.
     pub(crate) fn used(&self) -> u64 {
         self.rear - self.front

@@ -20,6 +20,9 @@ pub(crate) const DROP: u16 = 6;
 /// Versions of which nothing is needed any more: home is about to be newer.
 pub(crate) const VOIDED: u16 = 7;
 
+/// How often the cache was resized: what follows is of that layout.
+pub(crate) const LAYOUT: u16 = 8;
+
 /// The page's home has an older one.
 pub(crate) const DIRTY: u8 = 1;
 /// Nothing of the slot is needed.
@@ -87,6 +90,8 @@ pub(crate) enum Record<'a> {
     },
     /// Positions, 8 bytes each.
     Voided(&'a [u8]),
+    /// How often the cache was resized.
+    Layout(u32),
 }
 
 impl<'a> Record<'a> {
@@ -116,6 +121,7 @@ impl<'a> Record<'a> {
                 before: get64(payload, 4),
             }),
             VOIDED if bytes.is_multiple_of(8) => Some(Self::Voided(payload)),
+            LAYOUT if bytes == 4 => Some(Self::Layout(get32(payload, 0))),
             _ => None,
         }
     }

@@ -29,6 +29,7 @@ struct Plan {
     /// Crash points that are judged in each session; 0 for all.
     points: u64,
     past: bool,
+    resizes: bool,
     /// Each file has a thread of its own.
     threads: bool,
     flash_lies: bool,
@@ -55,6 +56,7 @@ fn session(
         rng: Rng(rng.next()),
         version,
         past: plan.past,
+        resizes: plan.resizes,
         only,
     };
     if plan.threads {
@@ -176,6 +178,21 @@ fn pages_that_go_past_the_cache_are_as_safe_as_their_writer_makes_them() {
         ..Plan::default()
     };
     with_seeds(1000, |rng| chain(rng, plan).unwrap());
+}
+
+#[test]
+fn whatever_size_a_cache_is_given_and_whenever_the_power_fails_every_synced_page_is_there() {
+    with_seeds(1000, |rng| {
+        let plan = Plan {
+            points: 6,
+            resizes: true,
+            past: rng.chance(2),
+            threads: rng.chance(3),
+            fail_one_in: [0, 10 + rng.below(40)][rng.below(2) as usize],
+            ..Plan::default()
+        };
+        chain(rng, plan).unwrap();
+    });
 }
 
 #[test]

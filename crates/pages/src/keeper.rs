@@ -1,5 +1,7 @@
 //! The cache's thread: pages go home, settings are followed, the status is said, and what a flash device that fails takes with it.
 
+mod size;
+
 use crate::{complain::complain, lost::by_file, session::Session, status::Window};
 use forebay_flash::{PageName, Stats};
 use std::{
@@ -59,6 +61,7 @@ fn run(session: &Session) {
         if looked.elapsed() >= SETTINGS {
             looked = Instant::now();
             session.follow_settings();
+            size::follow(session);
             failing.watch(session);
             lost = name_lost(session, lost);
             pays = say_worth(session, pays);

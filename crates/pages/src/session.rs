@@ -3,6 +3,8 @@
 //! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is before InnoDB opens any other. What the cache has is
 //! read through it from the first moment.
 
+mod sizes;
+
 use crate::{
     ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::complain,
@@ -19,6 +21,7 @@ use crate::{
 use forebay_flash::{Cache, CachedFile, Options};
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
+use sizes::Sizes;
 use std::{
     collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
@@ -84,6 +87,7 @@ pub(crate) struct Session {
     place: Place,
     status: Option<PathBuf>,
     watched: Mutex<Watched>,
+    sizes: Mutex<Sizes>,
     /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
     pub(crate) opening: Mutex<()>,
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
@@ -159,6 +163,7 @@ impl Session {
             place,
             status: settings.status.clone(),
             watched: Mutex::new(watched),
+            sizes: Mutex::default(),
             opening: Mutex::new(()),
             active: AtomicBool::new(false),
         })
@@ -368,6 +373,7 @@ impl Session {
         status.trouble = self.cache.flash_trouble();
         status.flash_pays = self.cache.flash_pays();
         status.settings = Settings::of(&self.cache.options());
+        self.sizes.lock().say_in(&mut status);
         // Nothing depends on it.
         let _ = status.write(path);
     }

@@ -8,10 +8,9 @@ mod guarded;
 mod place;
 mod warm;
 
-pub(crate) use create::check_size;
 pub use create::create;
 pub use error::SetupError;
-pub(crate) use flush::flush_open;
+pub(crate) use flush::attach_guarded;
 pub use flush::{Flushing, flush};
 pub use give_up::give_up;
 pub use place::{Place, pool_of};

@@ -1,6 +1,9 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
-use crate::settings::{Policy, Settings};
+use crate::{
+    request::{Answer, Resizing},
+    settings::{Policy, Settings},
+};
 use forebay_flash::Stats;
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
@@ -66,6 +69,10 @@ pub struct Status {
     pub flash_pays: bool,
     /// What is in force.
     pub settings: Settings,
+    /// While the cache is given another size.
+    pub resizing: Option<Resizing>,
+    /// How the last request for another size ended.
+    pub resized: Option<Answer>,
     /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so long; a tenth more or less.
     pub windows: Vec<Window>,
 }
@@ -207,6 +214,13 @@ impl Status {
             ),
         ];
         lines.extend(self.settings_line());
+        lines.extend(self.remarks());
+        lines
+    }
+
+    /// What is not so as a rule.
+    fn remarks(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.around_pages > 0 {
             lines.push(format!(
                 "flash cache: {} pages went to the files without having been on flash",
@@ -217,6 +231,12 @@ impl Status {
             lines.push(
                 "flash cache: flash is no faster to read than the files: pages go straight to the files, and those on flash leave it".to_owned(),
             );
+        }
+        if let Some(resizing) = &self.resizing {
+            lines.push(format!(
+                "flash cache: it is being given {} bytes; {} of {} pages whose slots go are in the files",
+                resizing.bytes, resizing.done, resizing.of
+            ));
         }
         if let Some(trouble) = &self.trouble {
             lines.push(format!(

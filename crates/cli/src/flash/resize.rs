@@ -1,16 +1,21 @@
 //! `forebay flash resize`.
 
-use crate::{failure::Failure, flush, output, size};
+use crate::{failure::Failure, flush, output, run::status_file, size};
 use clap::Args;
+use forebay_pages::{Place, Resized};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 /// Give a flash cache another size
 #[derive(Args)]
 #[command(
-    long_about = "Writes all pages that are newer in a flash cache than in the database's files to these, and makes the cache anew with another size, larger or smaller. \
-                  The server must not run. It takes as long as there are such pages; what is interrupted goes on where it was when it is repeated. \
-                  The cache is empty then, and fills as the server runs.",
+    long_about = "Makes a flash cache larger or smaller, with what is in it. A larger one keeps all its pages; of a smaller one those that are newer than in the database's \
+                  files, and have no room any more, are written to these first. No page is moved. If a server runs with it, the server does it, and goes on meanwhile. \
+                  What is interrupted goes on where it was when it is repeated. \
+                  forebay run --flash-size does the same with a cache that is there.",
     after_long_help = "Examples:\n  \
         forebay flash resize --flash /fast/cache 40GiB\n  \
         forebay flash resize --flash /fast/cache --data /srv/mysql 5GiB    the data directory was moved there\n\n\
@@ -34,29 +39,50 @@ pub struct Resize {
 #[derive(Serialize)]
 struct Report {
     flash: PathBuf,
-    /// Pages written to the files.
+    /// Pages written to the files, because they have no room any more.
     pages: u64,
+    /// Pages that are in it.
+    kept: u64,
     /// How many pages it has room for.
     slots: u64,
     bytes: u64,
 }
 
 impl Resize {
+    /// By the server that has it.
+    fn while_it_runs(&self) -> Result<Resized, Failure> {
+        let flash = Place::of(&self.flash)?.flash().to_owned();
+        let mut said = Instant::now();
+        forebay_pages::resize_running(&flash, &status_file(&flash), self.size, |resizing| {
+            if said.elapsed() >= Duration::from_secs(1) {
+                said = Instant::now();
+                eprintln!("forebay: {} of {} pages", resizing.done, resizing.of);
+            }
+        })
+        .map_err(Failure::Failed)
+    }
+
     pub fn run(self) -> Result<(), Failure> {
         let data = flush::directories(&self.data)?;
-        let resized = forebay_pages::resize(&self.flash, self.size, &data, flush::progress())?;
+        let resized = match forebay_pages::resize(&self.flash, self.size, &data, flush::progress())
+        {
+            Err(error) if error.is_in_use() => self.while_it_runs()?,
+            done => done?,
+        };
         let report = Report {
             flash: self.flash,
             pages: resized.pages,
+            kept: resized.kept,
             slots: resized.slots,
             bytes: self.size,
         };
         output::report(self.json, &report, |report| {
             format!(
-                "{}: {} now, room for {} pages; {} pages were written to the files, and the cache is empty\n",
+                "{}: {} now, room for {} pages; {} pages are in it, and {} pages were written to the files\n",
                 report.flash.display(),
                 size::show(report.bytes),
                 report.slots,
+                report.kept,
                 report.pages
             )
         })

@@ -1,7 +1,7 @@
 //! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what is left in it at the end.
 
 use super::{program::Program, run_dir::run_dir};
-use crate::{failure::Failure, size};
+use crate::{failure::Failure, flush, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
@@ -69,7 +69,7 @@ pub struct Options {
     /// Pages that the database writes go there, in large writes, and to their files later. Its metadata is beside it, in PATH.lane.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
-    /// Make the flash cache of this size if it is not there
+    /// Make the flash cache of this size if it is not there. One that is there becomes larger or smaller, and stays warm
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
     /// What comes into it [default: as forebay flash set, or dirty]
@@ -152,7 +152,9 @@ impl Options {
             }
             (Ok(_), Some(bytes)) if is_new_device(path) => forebay_pages::create(path, bytes)?,
             (_, wanted) => {
-                check_size(path, wanted)?;
+                if let Some(wanted) = wanted {
+                    resize(path, wanted)?;
+                }
                 forebay_pages::look(path)?
             }
         };
@@ -212,21 +214,22 @@ fn is_new_device(path: &Path) -> bool {
     is_device && fs::symlink_metadata(lane).is_err()
 }
 
-/// A cache keeps its size.
-fn check_size(path: &Path, wanted: Option<u64>) -> Result<(), Failure> {
-    let found = fs::metadata(path)
-        .map_err(Failure::io("looking at", path.display()))?
-        .len();
-    match wanted {
-        Some(wanted) if wanted != found && found > 0 => Err(Failure::Usage(format!(
-            "the flash cache {0} is there and has {1}, not {2}. Leave --flash-size out; or for another size, forebay flash resize --flash {0} {3}",
+/// A cache that is there gets the size that was asked for, with what is in it.
+fn resize(path: &Path, wanted: u64) -> Result<(), Failure> {
+    let before = forebay_pages::look(path)?;
+    let resized = forebay_pages::resize(path, wanted, &[], flush::progress())?;
+    if resized.slots != before.slots {
+        eprintln!(
+            "forebay: flash cache {}: {} now, room for {} pages instead of {}; {} pages are still in it, and {} were written to the files",
             path.display(),
-            size::show(found),
             size::show(wanted),
-            size::show(wanted).replace(' ', ""),
-        ))),
-        _ => Ok(()),
+            resized.slots,
+            before.slots,
+            resized.kept,
+            resized.pages
+        );
     }
+    Ok(())
 }
 
 fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {

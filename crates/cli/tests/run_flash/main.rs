@@ -5,10 +5,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod cut_off;
+mod disks;
 mod faults;
 mod guard;
 mod killed;
 mod place;
 mod policies;
+mod resize;
 mod tables;
 mod world;

@@ -10,6 +10,21 @@ use std::{
     thread,
 };
 
+/// What people look for: hit ratio, dirty pages, versions a page, second chances, endurance, batches.
+const STATUS: [&str; 11] = [
+    "hits",
+    "misses",
+    "recent_hits",
+    "dirty_pages",
+    "slots_used",
+    "pages",
+    "second_chances",
+    "flash_bytes",
+    "page_bytes",
+    "home_batches",
+    "home_pages",
+];
+
 #[test]
 fn written_through_everything_is_in_the_files_after_a_sync() {
     let Some(mut world) = World::new() else {
@@ -74,6 +89,11 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
             let said = set(&format!("--policy {policy}")).ok().text();
             assert!(said.contains("kept for its next runs"), "{said}");
             assert_eq!(world.status()["settings"]["policy"], policy);
+            let shown = world.forebay("flash status --json").ok().json();
+            assert_eq!(shown[0]["settings"]["policy"], policy);
+            for field in STATUS {
+                assert!(shown[0][field].is_number(), "{field}: {shown}");
+            }
             thread::sleep(std::time::Duration::from_millis(400));
         }
         set("--policy off --home-limit 500MiB --low 10 --high 20").ok();

@@ -60,7 +60,7 @@ impl Cache {
             WritePolicy::Adaptive if !self.worth.pays() => return true,
             WritePolicy::Back | WritePolicy::Through | WritePolicy::Adaptive => {}
         }
-        if !self.flash_limit.is_open() {
+        if !self.flash_limit.is_open() || self.half_resized.load(Relaxed) {
             return true;
         }
         self.flash_rests()

@@ -27,6 +27,9 @@ use std::{
     time::Instant,
 };
 
+/// Slots without anything that leave at a time, beside a group that has nothing either.
+const VOID_AT_ONCE: u64 = 1 << 16;
+
 /// What [`Cache::step`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
@@ -171,6 +174,7 @@ impl Cache {
             again: Vec::new(),
             needed: 0,
         };
+        let mut is_void = true;
         let mut chances = if around {
             0
         } else {
@@ -181,6 +185,7 @@ impl Cache {
             if version.is(VOID) {
                 continue;
             }
+            is_void = false;
             if !version.newest {
                 // Until the version that took its place is durable, a crash would bring this one back.
                 let newest = map.find(version.entry.file, version.entry.page);
@@ -195,6 +200,12 @@ impl Cache {
             } else if version.is(DIRTY) {
                 leaving.home.push(version);
             }
+        }
+        if is_void {
+            // Slots that a resize has added, for example: they leave together.
+            let most = map.recorded.min(end + VOID_AT_ONCE);
+            let void = (end..most).take_while(|&position| map.version(position).is(VOID));
+            leaving.end = end + void.count() as u64;
         }
         Ok(leaving)
     }
@@ -217,7 +228,7 @@ impl Cache {
                 bytes: &homing.bytes[at..at + size],
                 on: Condition::Newest(version.position),
             };
-            match self.append_page(&incoming, self.slots())? {
+            match self.append_page(&incoming, 0)? {
                 Appended::Full if version.is(LOST) => {
                     if version.position == leaving.front {
                         return Err(self.damaged(version.entry.file, version.entry.page));

@@ -113,6 +113,16 @@ impl Device<'_> {
             BadHeader::Version(_) => "is of another version",
         };
         match (&a, &b) {
+            (Ok(a), Ok(b)) if a.geometry.layout() != b.geometry.layout() => {
+                // A resize was cut between the two.
+                let (newer, older, name) = match a.geometry.layout() > b.geometry.layout() {
+                    true => (a, HEADERS[1], "B"),
+                    false => (b, HEADERS[0], "A"),
+                };
+                let what =
+                    format!("header {name} has the sizes from before a resize; it is written anew");
+                Ok((*newer, Some((older, what))))
+            }
             (Ok(header), Ok(_)) => Ok((*header, None)),
             (Ok(header), Err(bad)) => {
                 let what = format!("header B {}; it is written anew from A", say(bad));

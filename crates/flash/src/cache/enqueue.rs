@@ -27,13 +27,13 @@ pub enum Enqueued<'a> {
 pub struct PastWrite<'a> {
     cache: &'a Cache,
     file: &'a CachedFile,
-    bucket: usize,
+    page: u32,
 }
 
 impl Drop for PastWrite<'_> {
     fn drop(&mut self) {
         self.file.end_past();
-        self.cache.state.lock().map.changed(self.bucket);
+        self.cache.note_change(self.file.id().number, self.page);
     }
 }
 
@@ -146,7 +146,7 @@ impl Cache {
             if let Some(rear) = unsynced {
                 self.make_durable(rear)?;
             }
-            match self.append_page(incoming, self.slots_for_pages())? {
+            match self.append_page(incoming, self.spare_slots())? {
                 Appended::Full => self.make_room()?,
                 done => {
                     if done == Appended::Done {
@@ -204,13 +204,18 @@ impl Cache {
             self.forget(file, [page, page])?;
         }
         file.begin_past();
-        let mut state = self.state.lock();
-        let bucket = state.map.bucket(number, page);
-        state.map.changed(bucket);
+        self.note_change(number, page);
         Ok(PastWrite {
             cache: self,
             file,
-            bucket,
+            page,
         })
+    }
+
+    /// What was read of the page at home may be stale.
+    fn note_change(&self, file: u32, page: u32) {
+        let map = &mut self.state.lock().map;
+        let bucket = map.bucket(file, page);
+        map.changed(bucket);
     }
 }

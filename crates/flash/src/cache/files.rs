@@ -78,7 +78,7 @@ impl Cache {
                 if let Some(number) = files.by_identity.get(&identity) {
                     return Ok(files.get(*number).cloned());
                 }
-                let most = cache.header.geometry.files_max;
+                let most = cache.geometry().files_max;
                 if files.by_number.len() >= most as usize || files.next == u32::MAX {
                     return Err(FlashError::TooManyFiles(most));
                 }

@@ -213,12 +213,23 @@ impl Cache {
     }
 
     /// Of the queue below `rear`, from where something may be dirty, what is `wanted`.
-    fn versions_below(&self, rear: u64, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+    pub(super) fn versions_below(
+        &self,
+        mut rear: u64,
+        wanted: impl Fn(&Version) -> bool,
+    ) -> Vec<Version> {
         let mut found = Vec::new();
         let mut at = 0;
+        let mut layout = self.state.lock().layout;
         while at < rear {
             // Readers get the map in between. What changes meanwhile is seen when its batch begins.
-            let map = &self.state.lock().map;
+            let state = self.state.lock();
+            let map = &state.map;
+            if state.layout != layout {
+                // A resize has given everything another position.
+                (layout, at, rear) = (state.layout, 0, map.rear);
+                found.clear();
+            }
             at = at.max(map.front);
             if map.lost == 0 {
                 at = at.max(map.clean_below);
@@ -267,7 +278,7 @@ impl Cache {
     }
 
     /// Writes home what is dirty of the pages in `batch`, syncs it, and records it as clean.
-    fn flush_batch(
+    pub(super) fn flush_batch(
         &self,
         batch: &[(u32, u32)],
         homing: &mut Homing,

@@ -42,7 +42,7 @@ impl Group {
 
 /// What is under `tail`.
 pub(super) struct Tail {
-    group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<Group>>,
     spare: Vec<Buffer>,
 }
 
@@ -86,17 +86,18 @@ pub(super) enum Appended {
 }
 
 impl Cache {
-    /// Copies a page to the open group, and makes it the newest version. At most `slots` slots are in use afterwards.
+    /// Copies a page to the open group, and makes it the newest version. So many slots are `spare` afterwards at least.
     ///
     /// Each byte of the caller's memory is loaded once: what is on flash is what was checksummed, though the program may change it.
     pub(super) fn append_page(
         &self,
         page: &Incoming<'_>,
-        slots: u64,
+        spare: u64,
     ) -> Result<Appended, FlashError> {
         let full = {
+            let _entrance = self.entrance.read();
             let mut tail = self.tail.lock();
-            let Some(group) = self.open_group(&mut tail, page, slots) else {
+            let Some(group) = self.open_group(&mut tail, page, spare) else {
                 return Ok(Appended::Full);
             };
             let count = group.count.load(Relaxed);
@@ -157,9 +158,9 @@ impl Cache {
     }
 
     /// The open group, with room for a page.
-    fn open_group(&self, tail: &mut Tail, page: &Incoming<'_>, slots: u64) -> Option<Arc<Group>> {
+    fn open_group(&self, tail: &mut Tail, page: &Incoming<'_>, spare: u64) -> Option<Arc<Group>> {
         let mut state = self.state.lock();
-        if state.map.used() >= slots {
+        if state.map.used() + spare >= state.map.slots() {
             return None;
         }
         if let Some(group) = &tail.group {
@@ -203,7 +204,7 @@ impl Cache {
         }
         let bytes = group.bytes.read();
         let length = (group.end() - group.first) as usize * self.page_bytes();
-        let offset = self.header.geometry.slot(group.first);
+        let offset = self.geometry().slot(group.first);
         self.flash
             .write_at(&bytes[..length], offset)
             .map_err(|e| self.flash_failed("writing a group of pages", e))?;

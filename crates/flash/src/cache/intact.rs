@@ -32,7 +32,7 @@ impl Cache {
         }
         let front = leaving.front;
         let whole = (leaving.end - front) as usize * size;
-        let offset = self.header.geometry.slot(front);
+        let offset = self.geometry().slot(front);
         // What this leaves wrong is read again page by page, and then it is said which page it is.
         let _ = self.flash.read_at(&mut homing.bytes[..whole], offset);
         let mut lost = Vec::new();
@@ -90,7 +90,7 @@ impl Cache {
         let mut block = Buffer::new(BLOCK as usize);
         HEADERS.iter().any(|&at| {
             self.flash.read_at(&mut block, at).is_ok()
-                && Header::decode(&block).is_ok_and(|header| header == self.header)
+                && Header::decode(&block).is_ok_and(|header| header.owner == self.owner())
         })
     }
 }

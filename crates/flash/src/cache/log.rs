@@ -36,6 +36,7 @@ impl Cache {
 
     /// Appends a record, durably. False if no segment has room for it; never waits for a checkpoint. The caller holds `log`.
     pub(super) fn try_append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<bool, FlashError> {
+        self.check_resized()?;
         loop {
             let segment = self.lane.segment();
             if let Some(open) = segment
@@ -62,9 +63,10 @@ impl Cache {
     /// 3. *Release* the segments below.
     pub(super) fn checkpoint(&self) -> Result<(), FlashError> {
         let mut last = self.checkpointer.lock();
+        self.check_resized()?;
         let sequence = *last + 1;
         let (through, bytes) = self.copy_metadata(sequence);
-        let region = self.header.geometry.checkpoint(sequence % 2);
+        let region = self.geometry().checkpoint(sequence % 2);
         forebay_pool::failpoint!("flash:checkpoint");
         self.flash
             .write_at(&bytes, region)
@@ -75,13 +77,18 @@ impl Cache {
         *last = sequence;
         add(&self.counters.checkpoints, 1);
         add(&self.counters.flash_bytes, bytes.len() as u64);
+        self.release_below(through);
+        Ok(())
+    }
+
+    /// Gives back the lane's full segments before this address: a checkpoint has all that they say.
+    pub(super) fn release_below(&self, through: u64) {
         while let Some(sealed) = self.lane.take_sealed(Duration::ZERO) {
             if sealed.start() >= through {
                 break;
             }
             sealed.release();
         }
-        Ok(())
     }
 
     /// Step 1: the checkpoint as it is written, and the address below which it has everything.
@@ -95,17 +102,9 @@ impl Cache {
             let map = &self.state.lock().map;
             (map.front, map.recorded)
         };
-        let mut checkpoint =
-            Checkpoint::new(self.header.owner, sequence, through, [front, recorded]);
-        let mut bytes = vec![0; CHECKPOINT_HEADER as usize];
-        {
-            let files = self.files.read();
-            checkpoint.next_file = files.next();
-            for file in files.iter() {
-                push_file(&mut bytes, file.id(), file.name());
-                checkpoint.files += 1;
-            }
-        }
+        let layout = self.geometry().layout();
+        let (checkpoint, mut bytes) =
+            self.begin_checkpoint(layout, sequence, through, [front, recorded]);
         let mut at = front;
         while at < recorded {
             // Under `log` nothing in there changes but what is not written down.
@@ -117,9 +116,33 @@ impl Cache {
             at = to;
         }
         drop(log);
-        checkpoint.finish(&mut bytes);
-        let mut aligned = Buffer::new(bytes.len());
-        aligned.copy_from_slice(&bytes);
-        (through, aligned)
+        (through, finish(checkpoint, bytes))
     }
+
+    /// A checkpoint with its files, and the bytes that its pages come behind. The caller holds `log`.
+    pub(super) fn begin_checkpoint(
+        &self,
+        layout: u32,
+        sequence: u64,
+        through: u64,
+        queue: [u64; 2],
+    ) -> (Checkpoint, Vec<u8>) {
+        let mut checkpoint = Checkpoint::new(self.owner(), layout, sequence, through, queue);
+        let mut bytes = vec![0; CHECKPOINT_HEADER as usize];
+        let files = self.files.read();
+        checkpoint.next_file = files.next();
+        for file in files.iter() {
+            push_file(&mut bytes, file.id(), file.name());
+            checkpoint.files += 1;
+        }
+        (checkpoint, bytes)
+    }
+}
+
+/// The checkpoint as it is written.
+pub(super) fn finish(checkpoint: Checkpoint, mut bytes: Vec<u8>) -> Buffer {
+    checkpoint.finish(&mut bytes);
+    let mut aligned = Buffer::new(bytes.len());
+    aligned.copy_from_slice(&bytes);
+    aligned
 }

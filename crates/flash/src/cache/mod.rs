@@ -5,13 +5,16 @@
 //! * `read`: how they are found; `files`: registering, tombstones;
 //! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home;
 //! * `worth`: whether flash pays, by what reads take;
+//! * `resize`: another size, with what is in it;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
 //!
 //! Locks, in the order in which they are taken:
 //!
 //! | lock | held for | guards |
 //! |---|---|---|
+//! | `resizing` | a resize | that there is one at a time |
 //! | `homing` | a batch of home writes and their sync; a tombstone | what is being written home |
+//! | `entrance` | shared: copying one page; alone: the end of a resize | that pages come in |
 //! | `committing` | a commit | groups leave memory in order |
 //! | `tail` | copying one page, 16 KiB in about 2 µs | the open group |
 //! | `checkpointer` | a checkpoint | the two regions |
@@ -35,6 +38,7 @@ mod log;
 mod open;
 mod read;
 mod rebuild;
+mod resize;
 mod worth;
 
 pub use dequeue::Step;
@@ -42,13 +46,14 @@ pub use enqueue::{Enqueued, PastWrite};
 pub use flush::{Flushed, Progress};
 pub use open::Opened;
 pub use read::{Read, Ticket};
+pub use resize::Resized;
 
 use crate::{
     buffer::Buffer,
     error::{FlashError, PageName},
     file::CachedFile,
     io::{Flash, Home},
-    layout::Header,
+    layout::{Geometry, Header},
     limit::Limit,
     map::Map,
     options::{Contents, Options, Watermarks, WritePolicy},
@@ -75,7 +80,9 @@ pub struct Cache {
     flash: Arc<dyn Flash>,
     home: Arc<dyn Home>,
     lane: Lane,
-    header: Header,
+    /// Changed by a resize only, together with the map.
+    header: RwLock<Header>,
+    page_bytes: usize,
     options: Options,
     contents: AtomicU8,
     policy: AtomicU8,
@@ -84,7 +91,9 @@ pub struct Cache {
     flash_limit: Limit,
     /// True while `step` goes on towards the low watermark.
     emptying: AtomicBool,
+    resizing: Mutex<()>,
     homing: Mutex<Homing>,
+    entrance: RwLock<()>,
     committing: Mutex<()>,
     tail: Mutex<Tail>,
     checkpointer: Mutex<u64>,
@@ -95,6 +104,8 @@ pub struct Cache {
     flash_failing: AtomicBool,
     /// Positions below `recorded` that the lane does not know of. Under `log`.
     skipped: AtomicBool,
+    /// A resize failed where nobody knows what the header says: nothing is recorded any more.
+    half_resized: AtomicBool,
     worth: Worth,
     /// Taken last, and for a moment.
     trouble: Mutex<Trouble>,
@@ -107,6 +118,8 @@ pub struct Cache {
 /// What is under `state`.
 struct State {
     map: Map,
+    /// How often the cache was resized: the map's positions are of that layout.
+    layout: u32,
     /// The group that pages are copied to.
     open: Option<Arc<Group>>,
     /// Full groups that are not recorded, in order.
@@ -123,13 +136,17 @@ impl Cache {
     /// Bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
-        self.header.geometry.page_bytes as usize
+        self.page_bytes
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.header.read().geometry
     }
 
     /// The cache's identity: the owner of its lane.
     #[must_use]
     pub fn owner(&self) -> Uuid {
-        self.header.owner
+        self.header.read().owner
     }
 
     /// Changes which pages come in, from now on.
@@ -194,7 +211,7 @@ impl Cache {
     pub fn stats(&self) -> Stats {
         let state = self.state.lock();
         Stats {
-            slots: u64::from(self.header.geometry.slots),
+            slots: state.map.slots(),
             slots_used: state.map.used(),
             pages: state.map.pages,
             dirty_pages: state.map.dirty,
@@ -204,12 +221,17 @@ impl Cache {
     }
 
     fn slots(&self) -> u64 {
-        u64::from(self.header.geometry.slots)
+        u64::from(self.geometry().slots)
     }
 
-    /// Slots that dirty and clean pages may use when they come in; the others are for second chances, and one at least for lost pages.
+    /// Slots that are kept for second chances, and one at least for lost pages, when pages come in.
+    fn spare_slots(&self) -> u64 {
+        u64::from(self.options.second_chances_max.max(1))
+    }
+
+    /// Slots that dirty and clean pages may use when they come in.
     fn slots_for_pages(&self) -> u64 {
-        self.slots() - u64::from(self.options.second_chances_max.max(1))
+        self.slots() - self.spare_slots()
     }
 
     /// Where a page of a file begins at home.

@@ -82,6 +82,7 @@ impl Cache {
             pool: pool.uuid(),
         };
         let rebuilt = Rebuilt {
+            layout: 0,
             map: Map::new(geometry.slots, 0),
             files: Files::default(),
         };
@@ -134,6 +135,7 @@ impl Cache {
         }
         let sequence = checkpoint.sequence;
         let cache = Self::new(flash, home, lane, header, options, rebuilt, sequence);
+        cache.record_layout()?;
         forebay_pool::failpoint!("flash:recovered");
         // What was recovered goes to a checkpoint, so that the lane's segments are free. Flash that takes none may be read still.
         match cache.checkpoint() {
@@ -175,12 +177,14 @@ impl Cache {
         rebuilt: Rebuilt,
         checkpoint: u64,
     ) -> Self {
-        let group_bytes = options.group_pages as usize * header.geometry.page_bytes as usize;
+        let page_bytes = header.geometry.page_bytes as usize;
+        let group_bytes = options.group_pages as usize * page_bytes;
         let cache = Self {
             flash,
             home,
             lane,
-            header,
+            header: RwLock::new(header),
+            page_bytes,
             options: *options,
             contents: AtomicU8::new(options.contents as u8),
             policy: AtomicU8::new(options.policy as u8),
@@ -188,6 +192,8 @@ impl Cache {
             home_limit: Limit::new(options.home_bytes_per_second),
             flash_limit: Limit::new(options.flash_bytes_per_second),
             emptying: AtomicBool::new(false),
+            resizing: Mutex::new(()),
+            entrance: RwLock::new(()),
             homing: Mutex::new(Homing {
                 bytes: Buffer::new(group_bytes),
             }),
@@ -198,11 +204,13 @@ impl Cache {
             flash_failures: AtomicU64::new(0),
             flash_failing: AtomicBool::new(false),
             skipped: AtomicBool::new(false),
+            half_resized: AtomicBool::new(false),
             worth: Worth::new(),
             trouble: Mutex::default(),
             log: Mutex::new(Vec::new()),
             state: Mutex::new(State {
                 map: rebuilt.map,
+                layout: rebuilt.layout,
                 open: None,
                 pending: VecDeque::new(),
             }),
@@ -214,7 +222,7 @@ impl Cache {
     }
 }
 
-fn check_options(geometry: &Geometry, options: &Options) -> Result<(), FlashError> {
+pub(super) fn check_options(geometry: &Geometry, options: &Options) -> Result<(), FlashError> {
     let group = options.group_pages;
     let bad = |reason| Err(FlashError::BadSize { reason });
     if group < 2 || group.saturating_mul(GROUPS_MIN) > geometry.slots {

@@ -128,7 +128,7 @@ impl Cache {
         version: &Version,
         to: &mut [u8],
     ) -> Result<bool, FlashError> {
-        let offset = self.header.geometry.slot(version.position);
+        let offset = self.geometry().slot(version.position);
         let begun = Instant::now();
         let read = self.flash.read_at(to, offset);
         self.worth.flash.add(begun.elapsed());

@@ -13,6 +13,8 @@ use forebay_pool::{PAGE, Recovered};
 
 /// The metadata while it is put together.
 pub(super) struct Rebuilt {
+    /// How often the cache was resized, by its header.
+    pub(super) layout: u32,
     pub(super) map: Map,
     pub(super) files: Files,
 }
@@ -85,6 +87,7 @@ impl Device<'_> {
     ) -> Result<Rebuilt, FlashError> {
         let bad = |what: &str| self.damaged(format!("the checkpoint's {what} makes no sense"));
         let mut rebuilt = Rebuilt {
+            layout: header.geometry.layout(),
             map: Map::new(header.geometry.slots, checkpoint.front),
             files: Files::default(),
         };
@@ -167,6 +170,14 @@ impl Rebuilt {
             Record::File { id, name } => {
                 if id.number >= self.files.next() {
                     self.files.insert(id, name);
+                }
+            }
+            Record::Layout(layout) => {
+                if layout != self.layout {
+                    return Err(format!(
+                        "is of layout {layout}, and the header that can be read of layout {}: it is older than the metadata",
+                        self.layout
+                    ));
                 }
             }
             Record::Drop { file, before } => {

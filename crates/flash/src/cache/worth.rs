@@ -183,11 +183,7 @@ impl Cache {
         let slot = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.slots();
         let begun = Instant::now();
         // What cannot be read says nothing here; who needs it will be told.
-        if (self
-            .flash
-            .read_at(&mut page, self.header.geometry.slot(slot)))
-        .is_ok()
-        {
+        if (self.flash.read_at(&mut page, self.geometry().slot(slot))).is_ok() {
             self.worth.flash.add(begun.elapsed());
         }
     }

@@ -38,6 +38,19 @@ pub trait Flash: Send + Sync {
     /// As above; all that was written since the last sync that succeeded may then be lost, and the cache writes it again.
     fn sync(&self) -> io::Result<()>;
 
+    /// Makes it so long, durably: what is new holds anything, what is behind the new end is gone. A device has the length it has: `bytes` is less then,
+    /// and only so much of it is used.
+    ///
+    /// # Errors
+    /// As above; it has the length that it had, or the new one.
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "its length cannot be changed",
+        ))
+    }
+
     /// The device in words.
     fn describe(&self) -> String;
 }

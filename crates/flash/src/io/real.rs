@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -35,7 +35,8 @@ pub struct FlashFile {
     direct: Option<File>,
     /// False once the file system has refused it.
     past_cache: AtomicBool,
-    bytes: u64,
+    bytes: AtomicU64,
+    is_device: bool,
 }
 
 impl FlashFile {
@@ -73,7 +74,8 @@ impl FlashFile {
             past_cache: AtomicBool::new(direct.is_some()),
             buffered,
             direct,
-            bytes,
+            bytes: AtomicU64::new(bytes),
+            is_device: kind.is_block_device(),
         })
     }
 
@@ -104,9 +106,38 @@ impl FlashFile {
 
     /// Only the first `bytes` bytes of it, which are there.
     #[must_use]
-    pub fn shortened(mut self, bytes: u64) -> Self {
-        self.bytes = self.bytes.min(bytes);
+    pub fn shortened(self, bytes: u64) -> Self {
+        self.bytes.fetch_min(bytes, Relaxed);
         self
+    }
+
+    /// A file becomes so long, all allocated; a device must have so much.
+    fn set_length(&self, bytes: u64) -> io::Result<()> {
+        if self.is_device {
+            let there = (&self.buffered).seek(SeekFrom::End(0))?;
+            return match there >= bytes {
+                true => Ok(()),
+                false => Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("the device has {there} bytes, and {bytes} were asked for"),
+                )),
+            };
+        }
+        let now = self.buffered.metadata()?.len();
+        if bytes > now {
+            match fallocate(&self.buffered, FallocateFlags::empty(), now, bytes - now) {
+                Ok(()) => {}
+                Err(Errno::OPNOTSUPP) => self.buffered.set_len(bytes)?,
+                Err(e) => {
+                    // What was allocated of it is given back.
+                    let _ = self.buffered.set_len(now);
+                    return Err(e.into());
+                }
+            }
+        } else if bytes < now {
+            self.buffered.set_len(bytes)?;
+        }
+        self.buffered.sync_all()
     }
 
     /// The descriptor to use for `bytes` bytes at `memory` and `offset`.
@@ -134,7 +165,7 @@ impl FlashFile {
 
 impl Flash for FlashFile {
     fn bytes(&self) -> io::Result<u64> {
-        Ok(self.bytes)
+        Ok(self.bytes.load(Relaxed))
     }
 
     fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
@@ -152,6 +183,13 @@ impl Flash for FlashFile {
     fn sync(&self) -> io::Result<()> {
         fault("write")?;
         self.buffered.sync_data()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        fault("write")?;
+        self.set_length(bytes)?;
+        self.bytes.store(bytes, Relaxed);
+        Ok(())
     }
 
     fn describe(&self) -> String {

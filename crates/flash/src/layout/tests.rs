@@ -38,6 +38,46 @@ fn a_cache_uses_what_there_is_and_not_a_byte_more() {
     }
 }
 
+/// From each size to each: the slots stay where they are, and nothing that the layout before needs is written over.
+#[test]
+fn a_cache_of_another_size_keeps_its_slots_and_has_its_checkpoints_elsewhere() {
+    let sizes: Vec<u64> = (300_000..1_500_000).step_by(71_111).collect();
+    for &first in &sizes {
+        let mut now = Geometry::fit(first, 4096, 16, 2).unwrap();
+        for &bytes in sizes.iter().chain(sizes.iter().rev()) {
+            let Ok(Some(new)) = now.resized(bytes, 2) else {
+                continue;
+            };
+            assert!(new.bytes() <= bytes && new.data() == now.data());
+            assert_eq!(new.layout(), now.layout() + 1);
+            let [begin, end] = [new.checkpoint(0), new.checkpoint(2)];
+            let apart = end <= now.checkpoint(0) || now.checkpoint(2) <= begin;
+            assert!(apart, "{now:?} {new:?}");
+            let stay = u64::from(now.slots.min(new.slots));
+            assert!(begin >= now.data() + stay * 4096, "{now:?} {new:?}");
+            let header = Header {
+                geometry: new,
+                ..header()
+            };
+            assert_eq!(Header::decode(&header.encode()), Ok(header));
+            assert_eq!(new.resized(bytes, 2).unwrap(), None, "it has that size");
+            now = new;
+        }
+        assert!(now.layout() > 5);
+    }
+}
+
+#[test]
+fn a_cache_that_was_never_resized_is_of_version_1_and_has_its_size() {
+    assert_eq!(get32(&header().encode(), 8), 1);
+    let geometry = header().geometry;
+    assert_eq!(geometry.resized(4 << 20, 8).unwrap(), None);
+    let more = geometry.resized((4 << 20) + 20_000, 8).unwrap_err();
+    assert!(more.to_string().contains("too little more"), "{more}");
+    let less = geometry.resized(200_000, 8).unwrap_err();
+    assert!(less.to_string().contains("Give a larger file"), "{less}");
+}
+
 #[test]
 fn sizes_that_make_no_cache_are_refused_with_the_reason() {
     let reason = |bytes, page, files, group| {

@@ -2,7 +2,7 @@
 
 use super::{
     Rng,
-    devices::{Contents, Event, HomeKey, SECTOR, put},
+    devices::{Contents, Event, HomeKey, SECTOR, put, set_flash_length},
 };
 
 /// A write that was not synced.
@@ -54,6 +54,11 @@ impl Devices {
             }
             Event::FlashSync => self.arrive(None, 16, rng),
             Event::FlashSyncFailed => self.arrive(None, 8, rng),
+            Event::FlashLength(bytes) => {
+                let behind = |w: &InFlight| w.home.is_none() && w.offset >= *bytes;
+                self.in_flight.retain(|write| !behind(write));
+                set_flash_length(&mut self.durable.flash, *bytes);
+            }
             Event::HomeSync(key) => self.arrive(Some(*key), 16, rng),
             Event::HomeSyncFailed(key) => self.arrive(Some(*key), 8, rng),
             Event::HomeLength(key, bytes) => {

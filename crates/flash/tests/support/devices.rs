@@ -39,6 +39,8 @@ pub enum Event {
     FlashWritten(usize),
     FlashSync,
     FlashSyncFailed,
+    /// What is new holds pages of another life.
+    FlashLength(usize),
     /// In sectors, or as a whole.
     HomeWrite(HomeKey, usize, Vec<u8>, bool),
     HomeSync(HomeKey),
@@ -66,6 +68,8 @@ pub struct World {
     pub home_gone: AtomicBool,
     /// The operation with this number, counted from 1, fails.
     pub fail_at: AtomicU64,
+    /// From the operation with this number on, every operation on flash fails; 0 for none.
+    pub flash_gone_at: AtomicU64,
     pub operations: AtomicU64,
     /// Pages of which a copy is kept: written home, they are whole or not there.
     protected: Mutex<BTreeSet<(HomeKey, usize)>>,
@@ -94,6 +98,7 @@ impl World {
             unreadable: Mutex::default(),
             home_gone: AtomicBool::new(false),
             fail_at: AtomicU64::new(0),
+            flash_gone_at: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             protected: Mutex::default(),
         })
@@ -176,6 +181,9 @@ impl World {
     }
 
     fn flash_fails(&self) -> bool {
+        let at = self.flash_gone_at.load(SeqCst);
+        let died = at > 0 && self.operations.load(SeqCst) + 1 >= at;
+        self.flash_gone.fetch_or(died, SeqCst);
         self.fails(&self.flash_gone)
     }
 
@@ -247,6 +255,15 @@ pub fn put(to: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     to[offset..offset + bytes.len()].copy_from_slice(bytes);
 }
 
+/// Whole and plausible pages that nobody wrote are what is new.
+pub fn set_flash_length(flash: &mut Vec<u8>, bytes: usize) {
+    flash.truncate(bytes);
+    let foreign = page_of(7_000_000);
+    while flash.len() < bytes {
+        flash.push(foreign[flash.len() % PAGE]);
+    }
+}
+
 fn eio() -> io::Error {
     io::Error::from_raw_os_error(5)
 }
@@ -301,6 +318,15 @@ impl Flash for SimFlash {
         Ok(())
     }
 
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        if self.0.flash_fails() {
+            return Err(eio());
+        }
+        self.0.note(Event::FlashLength(bytes as usize));
+        set_flash_length(&mut self.0.live.lock().unwrap().flash, bytes as usize);
+        Ok(())
+    }
+
     fn describe(&self) -> String {
         "simulated".to_owned()
     }
@@ -315,10 +341,8 @@ impl Home for SimHome {
         }
         self.0.note(Event::HomeSync(key(file)));
         let live = self.0.live.lock().unwrap();
-        Ok(live
-            .homes
-            .get(&key(file))
-            .map_or(0, |bytes| bytes.len() as u64))
+        let home = live.homes.get(&key(file));
+        Ok(home.map_or(0, |bytes| bytes.len() as u64))
     }
 
     fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {

@@ -51,6 +51,11 @@ pub fn blank_pool() -> Vec<u8> {
     pool.clone()
 }
 
+/// The size of a cache that was resized to so many slots, or a few less.
+pub fn bytes_for(slots: u64) -> u64 {
+    layout::CHECKPOINTS + 4 * (layout::CHECKPOINT_HEADER + 4096) + slots * PAGE as u64
+}
+
 /// A cache of `slots` slots that was just made, and its files, without pages.
 pub fn new_contents(slots: u64, lane_segments: u16) -> Contents {
     let region = layout::CHECKPOINT_HEADER + 4096;
@@ -152,6 +157,7 @@ pub struct Session<'a> {
     pub version: u64,
     /// Writes past the cache are allowed.
     pub past: bool,
+    pub resizes: bool,
     /// The only file it uses, if there are sessions beside it.
     pub only: Option<u64>,
 }
@@ -169,6 +175,9 @@ impl Session<'_> {
         let key = self.model.file(inode);
         let file = register(self.cache, key)?;
         let page = self.rng.below(u64::from(PAGES)) as u32;
+        if self.resizes && self.rng.chance(16) {
+            return self.resize();
+        }
         match self.rng.below(100) {
             0..50 => self.write(&file, key, page),
             50..65 => self.sync(&file, key),
@@ -210,6 +219,20 @@ impl Session<'_> {
                     .set_policy(policies[self.rng.below(policies.len() as u64) as usize]);
                 Ok(())
             }
+        }
+    }
+
+    /// Another size, larger or smaller; some are too near to the one that it has.
+    fn resize(&mut self) -> Result<(), FlashError> {
+        let bytes = bytes_for(44 + self.rng.below(40));
+        let stop = self.rng.chance(8);
+        let go = |_| match stop {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        match self.cache.resize(bytes, go) {
+            Err(FlashError::BadSize { .. }) => Ok(()),
+            resized => resized.map(drop),
         }
     }
 

@@ -1,7 +1,8 @@
-//! Wherever a resize is interrupted, repeating it makes a cache of the size that was asked for.
+//! A cache has the size that is asked for, whatever was left of an earlier attempt.
 
 use super::*;
-use forebay_flash::layout::BLOCK;
+use crate::setup::look;
+use forebay_flash::{FlashError, Identity, layout::BLOCK};
 
 const SMALL: u64 = 8 << 20;
 const LARGE: u64 = 24 << 20;
@@ -15,7 +16,7 @@ fn again(flash: &Path, bytes: u64) -> Resized {
 }
 
 #[test]
-fn a_cache_grows_and_shrinks() {
+fn a_cache_grows_and_shrinks_and_its_file_has_the_length_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
@@ -25,7 +26,11 @@ fn a_cache_grows_and_shrinks() {
         (slots(&flash), fs::metadata(&flash).unwrap().len()),
         (large, LARGE)
     );
-    assert_eq!(again(&flash, SMALL).slots, small);
+    assert_eq!(again(&flash, LARGE).slots, large, "it has that size");
+    // Some slots fewer than it was made with: its metadata had room before them.
+    let shrunk = again(&flash, SMALL).slots;
+    assert!(shrunk < small && shrunk + 40 > small, "{shrunk} of {small}");
+    assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
     let left: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .flatten()
@@ -42,13 +47,49 @@ fn a_size_that_makes_no_cache_is_refused_before_anything_is_changed() {
     let e = resize(&flash, 1 << 20, &[], |_| ControlFlow::Continue(())).unwrap_err();
     assert!(e.to_string().contains("cannot be made"), "{e}");
     assert_eq!(slots(&flash), small);
+    assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
 }
 
 #[test]
-fn wherever_a_resize_is_interrupted_it_goes_on() {
+fn a_cache_whose_files_are_not_found_keeps_its_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("f");
+    let small = create(&flash, SMALL).unwrap().slots;
+    let place = Place::of(&flash).unwrap();
+    let open = || place.open(&Arc::new(Homes::new()), &Options::default());
+    let (cache, _) = open().unwrap();
+    let identity = Identity {
+        device: 1,
+        inode: 2,
+        generation: 3,
+    };
+    let name = dir.path().join("ibdata1");
+    drop(cache.register(identity, &name.to_string_lossy()).unwrap());
+    drop(cache);
+    let e = resize(&flash, LARGE, &[], |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(e, SetupError::NoData(_)), "{e}");
+    assert_eq!(slots(&flash), small);
+}
+
+#[test]
+fn a_cache_that_has_no_room_to_grow_says_so_and_keeps_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("f");
+    let small = create(&flash, SMALL).unwrap().slots;
+    let e = resize(&flash, 1 << 60, &[], |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(
+        matches!(e, SetupError::Flash(FlashError::Flash { .. })),
+        "{e}"
+    );
+    assert_eq!(slots(&flash), small);
+    assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
+}
+
+#[test]
+fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
     let dir = tempfile::tempdir().unwrap();
     let (flash, new) = (dir.path().join("f"), dir.path().join("f.new"));
-    let ended = || {
+    let ended = |shortened| {
         for path in [&flash, &pool_of(&flash), &new, &pool_of(&new)] {
             let _ = fs::remove_file(path);
         }
@@ -58,30 +99,28 @@ fn wherever_a_resize_is_interrupted_it_goes_on() {
             .open(&Arc::new(Homes::new()), &Options::default())
             .unwrap();
         cache.remove().unwrap();
+        if shortened {
+            let file = fs::OpenOptions::new().write(true).open(&flash).unwrap();
+            file.set_len(CHECKPOINTS).unwrap();
+        }
     };
     // Ended, and not shortened: it is no cache, and says so. Its headers are blank for whoever looks.
-    ended();
+    ended(false);
     let e = look(&flash).unwrap_err().to_string();
     assert!(e.contains("is not a flash cache"), "{e}");
     assert!(again(&flash, LARGE).slots > 0, "not shortened");
-    ended();
-    shorten(&flash).unwrap();
+    ended(true);
     assert!(again(&flash, LARGE).slots > 0, "shortened");
-    ended();
-    shorten(&flash).unwrap();
+    ended(true);
     fs::write(&new, vec![0; BLOCK as usize]).unwrap();
-    assert!(
-        again(&flash, LARGE).slots > 0,
-        "half of the new one is made"
-    );
-    ended();
-    shorten(&flash).unwrap();
+    assert!(again(&flash, LARGE).slots > 0, "half of the new one");
+    ended(true);
     create(&new, LARGE).unwrap();
     assert!(again(&flash, LARGE).slots > 0, "the new one is made");
-    ended();
-    shorten(&flash).unwrap();
+    ended(true);
     create(&new, LARGE).unwrap();
     fs::rename(pool_of(&new), pool_of(&flash)).unwrap();
     assert!(again(&flash, LARGE).slots > 0, "its lane is renamed");
     assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
+    assert!(!new.exists() && !pool_of(&new).exists());
 }

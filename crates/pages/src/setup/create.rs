@@ -103,13 +103,6 @@ fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
     Ok(device.shortened(bytes))
 }
 
-/// Refuses a size that makes no cache.
-pub(crate) fn check_size(bytes: u64) -> Result<(), SetupError> {
-    let group = Options::default().group_pages;
-    forebay_flash::layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group)?;
-    Ok(())
-}
-
 /// Files that a cache of this size may know: a KiB of flash each.
 fn files_max(bytes: u64) -> u32 {
     u32::try_from(bytes / (256 << 10))

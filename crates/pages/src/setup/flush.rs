@@ -9,6 +9,7 @@ use crate::{copies::Copies, find, home::Homes};
 use forebay_flash::{Cache, Options, Progress};
 use std::{
     collections::BTreeSet,
+    fs::File,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
@@ -43,14 +44,12 @@ pub fn flush(
     flush_open(&place, &cache, &homes, data, progress)
 }
 
-/// See [`flush`], with a cache that is open.
-pub(crate) fn flush_open(
-    place: &Place,
+/// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them: the system tablespace, open, if there is one.
+pub(crate) fn attach_guarded(
     cache: &Cache,
     homes: &Arc<Homes>,
     data: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Flushing, SetupError> {
+) -> Result<Option<(File, PathBuf)>, SetupError> {
     let roots: BTreeSet<PathBuf> = data.iter().cloned().collect();
     let guarded = find_guarded(cache, homes, roots.clone())?;
     if let Some((_, path)) = &guarded {
@@ -63,6 +62,18 @@ pub(crate) fn flush_open(
         ))?;
         homes.keep_copies(copies);
     }
+    Ok(guarded)
+}
+
+/// See [`flush`], with a cache that is open.
+fn flush_open(
+    place: &Place,
+    cache: &Cache,
+    homes: &Arc<Homes>,
+    data: &[PathBuf],
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Flushing, SetupError> {
+    let guarded = attach_guarded(cache, homes, data)?;
     let flushed = cache.flush(progress)?;
     let mut flushing = Flushing {
         pages: flushed.pages,

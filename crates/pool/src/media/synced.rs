@@ -90,7 +90,8 @@ impl Media for Synced {
         if unsafe { libc::fdatasync(fd) } < 0 {
             let error = io::Error::last_os_error();
             eprintln!(
-                "forebay: syncing {}: {error}. Nothing more can be made durable there, so this process ends",
+                "forebay: syncing {}: {error}. Nothing more can be made durable there, so this process ends. What was synced before is in it: look at its disk, or copy it to another, \
+                 and start again",
                 self.inner.describe()
             );
             std::process::abort();

@@ -6,6 +6,7 @@ use crate::{
 
 fn rebuilt() -> Rebuilt {
     Rebuilt {
+        layout: 0,
         map: Map::new(16, 0),
         files: Files::default(),
     }

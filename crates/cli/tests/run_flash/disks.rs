@@ -1,0 +1,141 @@
+//! The disks under the cache's two files: that of the metadata fails, and the server ends; that of the flash file fills, and pages go around it. Everything
+//! acknowledged is there either way.
+
+use crate::{
+    common::{databases::Strike, disk::Disk},
+    world::{World, fill, sound, sum},
+};
+use std::{fs, io::Write, thread, time::Duration};
+
+#[test]
+fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_lost() {
+    let Some(world) = World::new() else { return };
+    let beside = tempfile::tempdir_in(world.sandbox.path()).unwrap();
+    let Some(mut disk) = Disk::make(beside.path(), "xfs") else {
+        return;
+    };
+    let line = "run --flash flash --flash-size 14MiB -- mariadbd --no-defaults --help";
+    world.forebay(line).ok();
+    let [lane, there] = [world.launch.dir.join("flash.lane"), disk.at.join("lane")];
+    fs::copy(&lane, &there).unwrap();
+    fs::remove_file(&lane).unwrap();
+    std::os::unix::fs::symlink(&there, &lane).unwrap();
+    disk.sync();
+
+    let mut server = world.start();
+    fill(&server);
+    let mut sums = vec![sum(&server)];
+    disk.cut();
+    let mut rounds = 0;
+    while server.sql("UPDATE stock.s SET k = k + 1", "").is_ok() {
+        // Its log has what was acknowledged; the server ends with the next sync of a page.
+        let rows = &sums[rounds];
+        let (count, k) = rows.split_once('\t').unwrap();
+        let [count, k]: [u64; 2] = [count, k].map(|n| n.parse().unwrap());
+        sums.push(format!("{count}\t{}", k + count));
+        rounds += 1;
+        assert!(rounds < 50, "the server goes on: {}", server.output());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let _ = server.wait();
+    let said = server.output();
+    // A file system that was shut down gives no page of a mapped file any more: then the kernel ends the server.
+    let is_said = said.contains("Nothing more can be made durable there");
+    assert!(is_said || said.contains("signal 7"), "{said}");
+    drop(server);
+    disk.mount_again();
+
+    let server = world.start();
+    // The last update may have been made durable without being acknowledged.
+    let found = sum(&server);
+    let (count, k) = sums[rounds].split_once('\t').unwrap();
+    let [count, k]: [u64; 2] = [count, k].map(|n| n.parse().unwrap());
+    let one_more = format!("{count}\t{}", k + count);
+    assert!(
+        found == sums[rounds] || found == one_more,
+        "{found}: {sums:?}"
+    );
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), found);
+    server.stop().unwrap();
+}
+
+/// The flash file has holes, as one that was copied has, and its file system has no room to fill them.
+#[test]
+fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_is_room() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let beside = tempfile::tempdir_in(world.sandbox.path()).unwrap();
+    let Some(disk) = Disk::make(beside.path(), "xfs") else {
+        return;
+    };
+    let line = "run --flash flash --flash-size 14MiB -- mariadbd --no-defaults --help";
+    world.forebay(line).ok();
+    let there = disk.at.join("flash");
+    // The headers and the checkpoints; of the slots nothing is written yet.
+    let bytes = fs::read(world.flash()).unwrap();
+    let metadata = 1 << 20;
+    assert!(bytes[metadata..].iter().all(|&byte| byte == 0));
+    fs::write(&there, &bytes[..metadata]).unwrap();
+    let sparse = fs::OpenOptions::new().write(true).open(&there).unwrap();
+    sparse.set_len(bytes.len() as u64).unwrap();
+    sparse.sync_all().unwrap();
+    let [lane, lane_there] = [
+        world.launch.dir.join("flash.lane"),
+        disk.at.join("flash.lane"),
+    ];
+    fs::copy(&lane, &lane_there).unwrap();
+    fs::remove_file(&lane).unwrap();
+    fs::remove_file(world.flash()).unwrap();
+    let filler = disk.at.join("filler");
+    for piece in [1 << 20, 4096] {
+        let mut full = fs::OpenOptions::new();
+        let mut full = full.create(true).append(true).open(&filler).unwrap();
+        while full
+            .write_all(&vec![7; piece])
+            .and_then(|()| full.sync_data())
+            .is_ok()
+        {}
+    }
+    std::os::unix::fs::symlink(&there, world.flash()).unwrap();
+    world.launch.wrapper = world.wrapper(&[]);
+
+    let mut server = world.start();
+    fill(&server);
+    world.says(&server, "are written to their files at once");
+    assert!(
+        server.output().contains("No space left"),
+        "{}",
+        server.output()
+    );
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    let server = world.start();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    world.says(&server, "are written to their files at once");
+    fs::remove_file(&filler).unwrap();
+    // It is tried again some seconds after it failed last, with pages that are written then.
+    let is_used = || {
+        server
+            .output()
+            .contains("the flash cache takes pages again")
+    };
+    for _ in 0..60 {
+        if is_used() {
+            break;
+        }
+        server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+        thread::sleep(Duration::from_millis(500));
+    }
+    assert!(is_used(), "{}", server.output());
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}

@@ -1,0 +1,118 @@
+//! Another size: what is in the cache stays in it, and nothing is lost, whenever it is cut.
+
+use crate::{
+    common::databases::Strike,
+    world::{World, churn, fill, sound, sum},
+};
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+fn dirty(world: &World) -> u64 {
+    let said = world.forebay("run --flash flash -- mariadbd --no-defaults --help");
+    let said = said.ok().stderr;
+    let (before, _) = said.split_once(" newer than in the files").unwrap();
+    let number = before.rsplit(' ').next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let mut server = world.start();
+    fill(&server);
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    let resize = |size: &str| world.forebay(&format!("flash resize --flash flash {size}"));
+    resize("1MiB").fails(1, &["cannot be made"]);
+    let newer = dirty(&world);
+    assert!(newer > 100, "{newer}");
+    let said = resize("24MiB").ok().text();
+    assert!(said.contains("24 MiB now"), "{said}");
+    assert!(said.contains("0 pages were written to the files"), "{said}");
+    assert_eq!(dirty(&world), newer);
+    assert!(world.plain().is_err(), "the guard was lifted");
+
+    // Shrunk by the next run, with pages that only it has.
+    world.launch.wrapper = world.wrapper(&["--flash-size", "9MiB"]);
+    let mut server = world.start();
+    let said = server.output();
+    assert!(said.contains("9 MiB now, room for"), "{said}");
+    assert_eq!(fs::metadata(world.flash()).unwrap().len(), 9 << 20);
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    let server = world.start();
+    assert!(!server.output().contains("MiB now"), "{}", server.output());
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothing() {
+    let Some(world) = World::new() else {
+        return;
+    };
+    let mut server = world.start();
+    fill(&server);
+    let resize = |size: &str| world.forebay(&format!("flash resize --flash flash {size}"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| churn(&server, &done));
+        resize("1MiB").fails(1, &["cannot be made"]);
+        for (size, bytes) in [("24MiB", 24 << 20), ("9MiB", 9 << 20), ("20MiB", 20 << 20)] {
+            let said = resize(size).ok().text();
+            assert!(said.contains(" now, room for"), "{said}");
+            let status = world.status();
+            let slots = status["slots"].as_u64().unwrap();
+            assert!(
+                slots * 16384 > bytes * 9 / 10 && slots * 16384 < bytes,
+                "{status}"
+            );
+            assert_eq!(fs::metadata(world.flash()).unwrap().len(), bytes);
+            thread::sleep(std::time::Duration::from_millis(300));
+        }
+        done.store(true, Relaxed);
+    });
+    sound(&server, "stock.s");
+    let before = sum(&server);
+    // What a kill leaves undone of a request the next start does.
+    let request = r#"{"id":"00000000-0000-0000-0000-000000000007","bytes":12582912}"#;
+    fs::write(world.launch.dir.join("flash.resize"), request).unwrap();
+    Strike::Both.strike(server.server(), server.outer(), || {});
+    let _ = server.wait();
+    let mut world = world;
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    world.says(&server, "the flash cache has 12582912 bytes");
+    assert_eq!(fs::metadata(world.flash()).unwrap().len(), 12 << 20);
+    assert!(!world.launch.dir.join("flash.resize").exists());
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    // What is no request is said to be none, and is gone.
+    fs::write(world.launch.dir.join("flash.resize"), "larger").unwrap();
+    world.says(&server, "It is left out");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}

@@ -1,0 +1,84 @@
+//! Another size while the server runs: what the command has asked for, done by the cache's thread.
+
+use crate::{
+    complain::complain,
+    request::{Answer, Request, Resizing},
+    session::Session,
+};
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+/// Gives the cache the size that is asked for, if one is.
+pub(super) fn follow(session: &Session) {
+    let Some(request) = session.size_request() else {
+        return;
+    };
+    complain(&format!(
+        "the flash cache is to have {} bytes: pages whose slots go are written to their files",
+        request.bytes
+    ));
+    let mut answer = Answer {
+        id: request.id,
+        ..Answer::default()
+    };
+    match resize(session, &request) {
+        Ok(pages) => {
+            answer.pages = pages;
+            complain(&format!(
+                "the flash cache has {} bytes: {} slots, {} pages in it; {pages} pages were written to their files",
+                request.bytes,
+                session.cache.stats().slots,
+                session.cache.stats().pages
+            ));
+        }
+        Err(error) => {
+            complain(&format!(
+                "the flash cache was not given {} bytes: {error}",
+                request.bytes
+            ));
+            answer.error = Some(error);
+        }
+    }
+    let stats = session.cache.stats();
+    (answer.slots, answer.kept) = (stats.slots, stats.pages);
+    session.answer(&request, answer);
+}
+
+/// How many pages went home.
+fn resize(session: &Session, request: &Request) -> Result<u64, String> {
+    const OFTEN: Duration = Duration::from_millis(500);
+    let say = |done, of| {
+        let resizing = Resizing {
+            id: request.id,
+            bytes: request.bytes,
+            done,
+            of,
+        };
+        session.say_resizing(resizing);
+    };
+    say(0, 0);
+    let mut said = Instant::now();
+    let resized = session.cache.resize(request.bytes, |progress| {
+        // Pages leave as always meanwhile.
+        if let Err(error) = session.cache.step() {
+            complain(&format!("pages stay in the flash cache: {error}"));
+        }
+        if said.elapsed() < OFTEN {
+            return ControlFlow::Continue(());
+        }
+        said = Instant::now();
+        session.follow_settings();
+        say(progress.done, progress.of);
+        match session.is_asked(request) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    match resized {
+        Ok(resized) if resized.complete => Ok(resized.pages),
+        Ok(_) => Err("the request was taken back".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,211 @@
+//! Another size of a cache that a server runs with: a file beside it, `PATH.resize`, which the command writes and the process that has the cache looks for
+//! several times a second. How far it is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
+
+use crate::{resize::Resized, status::Status};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Told from every other one.
+    pub id: Uuid,
+    /// How large the cache is to be.
+    pub bytes: u64,
+}
+
+/// A resize under way: pages that have to go home, and those that have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resizing {
+    /// Of which request.
+    pub id: Uuid,
+    /// How large the cache is to be.
+    pub bytes: u64,
+    /// Pages that went home, of so many in this round.
+    pub done: u64,
+    /// See above.
+    pub of: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// Which request.
+    pub id: Uuid,
+    /// Pages that were written to the files.
+    pub pages: u64,
+    /// Slots that there are now.
+    pub slots: u64,
+    /// Pages that are in the cache.
+    pub kept: u64,
+    /// Why the cache has the size that it had.
+    pub error: Option<String>,
+}
+
+/// Where it is.
+fn request_of(flash: &Path) -> PathBuf {
+    let mut path = flash.as_os_str().to_owned();
+    path.push(".resize");
+    path.into()
+}
+
+impl Request {
+    /// What is asked for of this cache, if anything is.
+    pub(crate) fn read(flash: &Path) -> io::Result<Option<Self>> {
+        match fs::read(request_of(flash)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// True while nobody has taken it back.
+    pub(crate) fn stands(&self, flash: &Path) -> bool {
+        !matches!(Self::read(flash), Ok(other) if other != Some(*self))
+    }
+
+    /// Leaves it, whole or not at all.
+    fn leave(&self, flash: &Path) -> io::Result<()> {
+        let path = request_of(flash);
+        let mut aside = path.clone().into_os_string();
+        aside.push(".new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // For a server of another user.
+        let mut file = options.mode(0o644).open(&aside)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(&aside, &path)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+/// Takes back what is asked for.
+pub(crate) fn take_back(flash: &Path) -> io::Result<()> {
+    match fs::remove_file(request_of(flash)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Has the process that has the cache on this flash file give it `bytes` bytes, waits until it has, and says how far it is.
+///
+/// # Errors
+/// What it says, in words. If it says nothing for fifteen seconds the request is taken back.
+pub fn resize_running(
+    flash: &Path,
+    status: &Path,
+    bytes: u64,
+    mut progress: impl FnMut(&Resizing),
+) -> Result<Resized, String> {
+    const PATIENCE: Duration = Duration::from_secs(15);
+    const AGAIN: Duration = Duration::from_millis(50);
+    let request = Request {
+        id: Uuid::new_v4(),
+        bytes,
+    };
+    let io = |e: io::Error| format!("{}: {e}", request_of(flash).display());
+    request.leave(flash).map_err(io)?;
+    let mut heard = Instant::now();
+    let mut said = None;
+    while heard.elapsed() < PATIENCE {
+        thread::sleep(AGAIN);
+        let Ok(now) = Status::read(status) else {
+            continue;
+        };
+        if let Some(answer) = now.resized.filter(|answer| answer.id == request.id) {
+            return match answer.error {
+                Some(error) => Err(error),
+                None => Ok(Resized {
+                    pages: answer.pages,
+                    slots: answer.slots,
+                    kept: answer.kept,
+                    complete: true,
+                }),
+            };
+        }
+        let mark = fs::metadata(status).and_then(|meta| meta.modified()).ok();
+        if let Some(resizing) = now.resizing.filter(|resizing| resizing.id == request.id) {
+            progress(&resizing);
+            if said != mark {
+                heard = Instant::now();
+                said = mark;
+            }
+        }
+    }
+    if request.stands(flash) {
+        take_back(flash).map_err(io)?;
+    }
+    Err(format!(
+        "the flash cache {} is in use by another process, which has not said in {} seconds that it gives it another size: it is no server with this version of \
+         Forebay, or it does not go on. The size was not changed, and nothing is asked for any more; repeat it, or stop that process first",
+        flash.display(),
+        PATIENCE.as_secs()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(id: Uuid, error: Option<&str>) -> Status {
+        Status {
+            resized: Some(Answer {
+                id,
+                slots: 7,
+                error: error.map(str::to_owned),
+                ..Answer::default()
+            }),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn a_request_is_answered_by_who_has_the_cache_and_an_answer_to_another_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
+        assert_eq!(Request::read(&flash).unwrap(), None);
+        for error in [None, Some("it is too small")] {
+            answered(Uuid::new_v4(), None).write(&status).unwrap();
+            let resized = thread::scope(|scope| {
+                scope.spawn(|| {
+                    let asked = loop {
+                        if let Some(asked) = Request::read(&flash).unwrap() {
+                            break asked;
+                        }
+                        thread::yield_now();
+                    };
+                    assert!(asked.bytes == 99 && asked.stands(&flash));
+                    answered(asked.id, error).write(&status).unwrap();
+                    take_back(&flash).unwrap();
+                    assert!(!asked.stands(&flash));
+                });
+                resize_running(&flash, &status, 99, |_| {})
+            });
+            match error {
+                None => assert_eq!(resized.unwrap().slots, 7),
+                Some(error) => assert_eq!(resized.unwrap_err(), error),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_said_to_be_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        fs::write(request_of(&flash), "{\"bytes\": 7}").unwrap();
+        assert!(Request::read(&flash).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! What is asked for of the cache's size, and what is said of it.
+
+use super::Session;
+use crate::{
+    complain::complain,
+    request::{Answer, Request, Resizing, take_back},
+    status::Status,
+};
+
+/// Of the requests so far.
+#[derive(Default)]
+pub(super) struct Sizes {
+    resizing: Option<Resizing>,
+    /// How the last one ended.
+    resized: Option<Answer>,
+}
+
+impl Sizes {
+    pub(super) fn say_in(&self, status: &mut Status) {
+        status.resizing = self.resizing;
+        status.resized.clone_from(&self.resized);
+    }
+}
+
+impl Session {
+    /// What is asked for, if it is new.
+    pub(crate) fn size_request(&self) -> Option<Request> {
+        let answered = self.sizes.lock().resized.as_ref().map(|answer| answer.id);
+        let request = match Request::read(self.place.flash()) {
+            Ok(request) => request?,
+            Err(e) => {
+                complain(&format!("a request for another size: {e}. It is left out"));
+                let _ = take_back(self.place.flash());
+                return None;
+            }
+        };
+        (answered != Some(request.id)).then_some(request)
+    }
+
+    /// True while nobody has taken it back.
+    pub(crate) fn is_asked(&self, request: &Request) -> bool {
+        request.stands(self.place.flash())
+    }
+
+    /// How far it is.
+    pub(crate) fn say_resizing(&self, resizing: Resizing) {
+        self.sizes.lock().resizing = Some(resizing);
+        self.write_status(Vec::new());
+    }
+
+    /// How it ended. The answer is there before the request is gone; another one, which took its place meanwhile, stays.
+    pub(crate) fn answer(&self, request: &Request, answer: Answer) {
+        {
+            let mut sizes = self.sizes.lock();
+            sizes.resizing = None;
+            sizes.resized = Some(answer);
+        }
+        self.write_status(Vec::new());
+        if self.is_asked(request)
+            && let Err(e) = take_back(self.place.flash())
+        {
+            complain(&format!("removing the request for another size: {e}"));
+        }
+    }
+}
