@@ -18,6 +18,7 @@ pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
 pub(crate) use process::{
     begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
+    own_descriptors,
 };
 pub(crate) use rights::{groups_of, take_rights};
 pub(crate) use signals::mask;
