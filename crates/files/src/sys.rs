@@ -263,6 +263,15 @@ pub(crate) fn confirm_sync(fd: impl std::os::fd::AsFd) -> Result<(), Errno> {
     rustix::fs::fdatasync(fd)
 }
 
+/// Makes all of a file system durable, by a directory in it. Some that were cut off take `syncfs` for done.
+///
+/// # Errors
+/// The file system's.
+pub(crate) fn sync_file_system(directory: impl std::os::fd::AsFd) -> Result<(), Errno> {
+    sync_fault().map_or_else(|| rustix::fs::syncfs(&directory), Err)?;
+    confirm_sync(directory)
+}
+
 /// Now by the clock that files have their times from, ns since 1970: a finer one may be in the next second already.
 #[inline]
 pub(crate) fn file_time_now() -> u64 {

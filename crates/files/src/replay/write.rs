@@ -90,7 +90,7 @@ impl<'a> Work<'a> {
             Plan::Nothing(_) => (sync_parents(file), Done::Synced),
             Plan::Refuse(why) => return Done::Refused(why),
             Plan::SyncAll(directory, _) => (
-                rustix::fs::syncfs(&directory).map_err(Failed::Sync),
+                sys::sync_file_system(&directory).map_err(Failed::Sync),
                 Done::Synced,
             ),
             Plan::Sync(target, Again::No) if self.takes_over => {
@@ -323,7 +323,8 @@ fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {
     for parent in file.parents() {
         // One that is gone since needs no sync; one that may not be read has to be synced by who may.
         if let Ok(open) = directory(parent) {
-            rustix::fs::fsync(&open).map_err(Failed::Sync)?;
+            let synced = rustix::fs::fsync(&open).and_then(|()| sys::confirm_sync(&open));
+            synced.map_err(Failed::Sync)?;
         }
     }
     Ok(())
