@@ -15,7 +15,7 @@ use crate::{
     replay::{self, Outcome},
     sys::{self, Frame},
 };
-use forebay_pool::{Pool, PoolOptions};
+use forebay_pool::{LaneStatus, Pool, PoolOptions};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -64,31 +64,30 @@ fn settle(config: &Config, table: &View, place: &LanePlace) -> TakenOver {
     let Some(pool) = open(place) else {
         return TakenOver::NotNow;
     };
-    let find = || {
-        let mut lanes = pool.lanes().into_iter();
-        lanes.find(|lane| lane.owner == place.owner)
-    };
-    let Some(lane) = find() else {
-        // It was given back, which a lane is only when nothing is left in it.
+    let settled = || {
         config.note_settled(table);
-        return TakenOver::Settled;
+        TakenOver::Settled
+    };
+    let lane = match find(&pool, place) {
+        There::Yes(lane) => lane,
+        There::GivenBack => return settled(),
+        There::Unknown => return TakenOver::NotNow,
     };
     let _alone = match pool.lock_recovery(lane.lane) {
         Ok(Some(lock)) => lock,
         Ok(None) => return TakenOver::ByAnother,
         Err(_) => return TakenOver::NotNow,
     };
-    match find() {
-        None => {
-            config.note_settled(table);
-            return TakenOver::Settled;
-        }
-        Some(lane) if lane.in_use => return TakenOver::NotNow,
-        Some(_) => {}
+    match find(&pool, place) {
+        There::GivenBack => return settled(),
+        There::Yes(lane) if !lane.in_use => {}
+        There::Yes(_) | There::Unknown => return TakenOver::NotNow,
     }
     forebay_pool::failpoint!("takeover:begun");
-    match replay::take_over(&pool, place.owner) {
-        Ok(report) if report.outcome != Outcome::Refused => {
+    let done = replay::take_over(&pool, place.owner);
+    let is_there = !matches!(find(&pool, place), There::GivenBack);
+    match done {
+        Ok(report) if report.outcome != Outcome::Refused && !is_there => {
             config.note_settled(table);
             forebay_pool::failpoint!("takeover:settled");
             say_settled();
@@ -103,6 +102,25 @@ fn settle(config: &Config, table: &View, place: &LanePlace) -> TakenOver {
             say_refused(&error.to_string());
             TakenOver::Refused
         }
+    }
+}
+
+/// Whether the run's lane is in the pool.
+enum There {
+    Yes(LaneStatus),
+    /// It was given back, which a lane is only when nothing is left in it.
+    GivenBack,
+    /// The entry of some lane cannot be read: it may be this one's.
+    Unknown,
+}
+
+fn find(pool: &Pool, place: &LanePlace) -> There {
+    let lanes = pool.lanes();
+    let is_damaged = lanes.iter().any(|lane| lane.damage.is_some());
+    match lanes.into_iter().find(|lane| lane.owner == place.owner) {
+        Some(lane) => There::Yes(lane),
+        None if is_damaged => There::Unknown,
+        None => There::GivenBack,
     }
 }
 
