@@ -2,7 +2,8 @@
 //! recovery (`lab recover POOL [--force] [--discard]`).
 //!
 //! The database does what it reads on standard input, a call a line, through the client, as libforebay.so would have it, and answers `ok N` or
-//! `errno N`. What follows `other` is done by a second process.
+//! `errno N`. What follows `other` is done by a second process, what follows `third` by a third one, whose recoveries are cut as `LAB_CUT_THIRD` says; with `begin`
+//! before it the answer is not waited for, until `end` asks for it. Of one that died it is `gone 0`.
 
 use forebay_files::{
     client,
@@ -16,7 +17,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     ffi::{CString, c_int},
     io::{BufRead, BufReader, IoSlice, Write},
     os::fd::{AsRawFd, OwnedFd},
@@ -80,8 +81,12 @@ struct Other {
 }
 
 impl Other {
-    fn start() -> std::io::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
+    fn start(who: &str) -> std::io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(cut) = std::env::var_os("LAB_CUT_THIRD").filter(|_| who == "third") {
+            command.env("FOREBAY_TEST_CUT_REPLAY", cut);
+        }
+        let mut process = command
             .arg("database")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -100,18 +105,17 @@ impl Other {
 
     fn answer(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        Ok(line)
+        match self.output.read_line(&mut line)? {
+            0 => Ok("gone 0\n".to_owned()),
+            _ => Ok(line),
+        }
     }
 
-    fn call(&mut self, line: &str) -> std::io::Result<String> {
-        let mut input = self
-            .process
-            .stdin
-            .as_ref()
-            .ok_or(std::io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{line}")?;
-        self.answer()
+    fn tell(&mut self, line: &str) {
+        // Of one that died meanwhile there is no answer either.
+        if let Some(mut input) = self.process.stdin.as_ref() {
+            let _ = writeln!(input, "{line}");
+        }
     }
 }
 
@@ -125,29 +129,36 @@ impl Drop for Other {
 fn database() -> Result<ExitCode, Failure> {
     client::start();
     let mut files: HashMap<String, OwnedFd> = HashMap::new();
-    let mut other = None;
+    let mut others: HashMap<String, Other> = HashMap::new();
     let mut out = std::io::stdout().lock();
     writeln!(out, "pid {}", std::process::id())?;
     out.flush()?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        if let Some(line) = line.strip_prefix("other ") {
-            let other = match &mut other {
-                Some(other) => other,
-                none => none.insert(Other::start()?),
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["begin" | "end", who, ..] | [who @ ("other" | "third"), ..] = words[..] {
+            let other = match others.entry(who.to_owned()) {
+                Entry::Occupied(other) => other.into_mut(),
+                Entry::Vacant(none) => none.insert(Other::start(who)?),
             };
-            write!(out, "{}", other.call(line)?)?;
+            if let Some((_, call)) = line.split_once(&format!("{who} ")) {
+                other.tell(call);
+            }
+            let answer = match words[0] {
+                "begin" => "ok 0\n".to_owned(),
+                _ => other.answer()?,
+            };
+            write!(out, "{answer}")?;
             out.flush()?;
             continue;
         }
-        let words: Vec<&str> = line.split(' ').collect();
         match call(&words, &mut files) {
             Ok(done) => writeln!(out, "ok {done}")?,
             Err(errno) => writeln!(out, "errno {}", errno.raw_os_error())?,
         }
         out.flush()?;
     }
-    drop(other);
+    drop(others);
     client::exiting();
     Ok(ExitCode::SUCCESS)
 }

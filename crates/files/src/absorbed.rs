@@ -2,7 +2,12 @@
 //!
 //! The supervisor alone writes it. The run's processes map it when they start, and compare what they open for writing with it, by device
 //! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
-//! it. A word of it is marked by the kernel when the supervisor dies, however it dies.
+//! it. A word of it is marked by the kernel when the supervisor dies, however it dies; from then on its processes say in another one what became of the
+//! lane ([`lane`]).
+
+mod lane;
+
+pub(crate) use lane::LanePlace;
 
 use crate::{processes, sys};
 use forebay_pool::media::Mapped;
@@ -37,7 +42,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Leads the names of tables.
 pub(crate) const PREFIX: &str = "forebay-absorbed-";
 /// "absorbed" and the version of the table's layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x02");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x03");
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.
@@ -73,6 +78,8 @@ pub(crate) struct Page {
     unused: AtomicU32,
     /// The supervisor's abstract socket.
     name: [AtomicU8; NAME_MAX],
+    /// The run's lane.
+    pub(crate) lane: lane::LaneNote,
     entries: [Entry; ENTRIES],
 }
 
@@ -119,8 +126,11 @@ impl Page {
         self.present().any(|entry| entry.is_of(key))
     }
 
-    /// The process of a run, which may have ended, that absorbs the file made then.
+    /// The process of a run, which may have ended, that absorbs the file made then. None if nothing that the run's lane has is needed any more.
     pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<u32> {
+        if self.lane.is_settled() {
+            return None;
+        }
         let found = self
             .present()
             .find(|entry| entry.is_of(key) && entry.born.load(Relaxed) == born)?;
@@ -197,6 +207,17 @@ impl View {
         (view.magic.load(Acquire) == MAGIC)
             .then_some(view)
             .ok_or(Errno::INVAL)
+    }
+
+    /// The same table at `path`, to note in it what became of the lane: none if it is not there, or this process may not.
+    pub(crate) fn to_note(&self, path: &Path) -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let is_whole = rustix::fs::fstat(&fd)
+            .is_ok_and(|stat| stat.st_size.unsigned_abs() >= size_of::<Page>() as u64);
+        let view = Self(Mapped::map(fd.as_fd()).ok().filter(|_| is_whole)?);
+        let is_it = view.magic.load(Acquire) == MAGIC && view.socket() == self.socket();
+        is_it.then_some(view)
     }
 
     /// Where it is mapped.
@@ -307,6 +328,11 @@ impl Table {
     pub(crate) fn publish(&self, pid: u32, key: Key, born: u64) -> bool {
         let _writing = self.writing.lock();
         self.page.publish(pid, key, born)
+    }
+
+    /// Says which lane the run has, before it absorbs any file.
+    pub(crate) fn set_lane(&self, place: &LanePlace) {
+        self.page.lane.set(place);
     }
 
     /// Says that it does not any more.

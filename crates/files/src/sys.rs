@@ -18,6 +18,7 @@ pub(crate) use handles::{handle_of, open_handle};
 pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
 pub(crate) use process::{
     begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
+    own_descriptors,
 };
 pub(crate) use rights::{groups_of, take_rights};
 pub(crate) use signals::mask;
@@ -260,6 +261,15 @@ pub(crate) fn stand_in(range: std::ops::Range<usize>) -> Result<(), Errno> {
 /// The file system's: what was synced may not be on the disk.
 pub(crate) fn confirm_sync(fd: impl std::os::fd::AsFd) -> Result<(), Errno> {
     rustix::fs::fdatasync(fd)
+}
+
+/// Makes all of a file system durable, by a directory in it. Some that were cut off take `syncfs` for done.
+///
+/// # Errors
+/// The file system's.
+pub(crate) fn sync_file_system(directory: impl std::os::fd::AsFd) -> Result<(), Errno> {
+    sync_fault().map_or_else(|| rustix::fs::syncfs(&directory), Err)?;
+    confirm_sync(directory)
 }
 
 /// Now by the clock that files have their times from, ns since 1970: a finer one may be in the next second already.

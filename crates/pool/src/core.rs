@@ -3,7 +3,7 @@
 //! A [`Core`] outlives the [`Pool`](crate::Pool) that opened it, for as long as a lane, or a member of a shared one, has it. It is the one place
 //! that takes the medium's locks and that makes parts of it zero. Format: docs/pool-format.md.
 //!
-//! Lock order: the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
+//! Lock order: the lock of who recovers a lane (2^21 + lane, taken without waiting), the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
 //! lane's lock (1 + lane, held by its owner for as long as it lives). Both die with their process. A lane's lock is
 //! taken under the pool lock only, and without waiting; the pool lock is waited for.
 
@@ -24,6 +24,11 @@ const POOL_LOCK: u32 = 0;
 /// The lock of a lane.
 const fn lane_lock(lane: u32) -> u32 {
     1 + lane
+}
+
+/// The lock of who recovers a lane: behind those of all lanes, and that of a disk.
+const fn recovery_lock(lane: u32) -> u32 {
+    (1 << 21) + lane
 }
 
 /// What a lane needs of its pool.
@@ -71,6 +76,15 @@ impl Core {
             }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(PoolError::io(&self.path, "locking a lane", e)),
+        }
+    }
+
+    /// Takes the lock of who recovers `lane`, if nobody does. Before any other lock.
+    pub(crate) fn try_lock_recovery(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
+        match Guard::take(&self.media, recovery_lock(lane), false) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(PoolError::io(&self.path, "locking a recovery", e)),
         }
     }
 

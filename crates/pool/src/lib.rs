@@ -90,6 +90,6 @@ pub use format::{
 pub use lane::{Ahead, AheadBytes, Crowded, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{Member, Segment, SharedLane};
-pub use status::{LaneCheck, LaneStatus};
+pub use status::{LaneCheck, LaneStatus, RecoveryLock};
 pub use uuid::Uuid;
 pub use waits::{WaitMeter, Waiting, Waits};

@@ -4,6 +4,7 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::record::Lsn,
     lane::recover::recover,
+    media::Guard,
     pool::Pool,
 };
 use uuid::Uuid;
@@ -29,6 +30,10 @@ pub struct LaneStatus {
     /// What is wrong with its entry, if anything.
     pub damage: Option<String>,
 }
+
+/// The lock of who recovers a lane, until this is dropped: see [`Pool::lock_recovery`].
+#[must_use]
+pub struct RecoveryLock(#[expect(dead_code, reason = "held")] Guard);
 
 /// What a check of one lane found.
 #[derive(Debug)]
@@ -68,6 +73,15 @@ impl Pool {
                 }
             })
             .collect()
+    }
+
+    /// Takes the lock by which those who recover the log of lane `lane` for its owner exclude each other; none if another has it. It keeps no owner from
+    /// its lane: it tells those who find the lane in use whether it is its owner who has it, or a recovery.
+    ///
+    /// # Errors
+    /// Of the locks of the pool's file.
+    pub fn lock_recovery(&self, lane: u32) -> Result<Option<RecoveryLock>, PoolError> {
+        Ok(self.core.try_lock_recovery(lane)?.map(RecoveryLock))
     }
 
     /// Segments that no lane has.

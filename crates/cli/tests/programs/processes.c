@@ -5,7 +5,8 @@
  * so no other process has a part in what they return and leave. A life is also a fork that goes on instead of its parent, and this program executed anew.
  * It ends by SIGKILL: of the crew, at any moment, or of the kernel, at a system call that it is denied.
  *
- * Each step is said on standard output: who, life, step, what, which log, what was returned, in one line.
+ * Each step is said on standard output: who, life, step, what, which log, what was returned, in one line. With CUT_OFF_PLAIN in the environment nothing
+ * that returned when the disk was cut off already is said to have succeeded.
  *
  * `processes replay SEED WHO LIFE STEPS` makes the same calls in one process, which is not killed; after each step it says what its logs are: "=", the
  * step, the log, its name, its bytes, and their hash. */
@@ -37,6 +38,8 @@ static uint64_t seed;
 static long who, life, step;
 static struct log logs[FILES];
 static int numbers, shared = -1, slots = -1;
+/* A file on the disk that is cut off in the end, if syncs are the kernel's by then. */
+static int disk = -1;
 static int replays;
 static const char *program;
 /* By crew number: the process that its life is. */
@@ -64,8 +67,17 @@ static void fail(const char *what) {
     exit(1);
 }
 
+/* An ext4 that is cut off (`xfs_io -c shutdown`) takes for durable what it gave up just then: `fsync` that was under way returns 0. From then on it refuses
+ * every read, also of a page that it has in memory. No power cut is like that: who has its answer from a file system that is cut off by now has none. */
+static int is_cut_off(void) {
+    char byte;
+    return disk >= 0 && read(disk, &byte, 1) < 0 && errno == EIO;
+}
+
 static void say(const char *what, int log, long returned) {
     char line[128];
+    if (returned >= 0 && is_cut_off())
+        returned = -1;
     int length = snprintf(line, sizeof line, "%ld %ld %ld %s %d %ld\n", who, life, step, what, log, returned < 0 ? -(long)errno : returned);
     if (write(STDOUT_FILENO, line, (size_t)length) != length)
         _exit(0);
@@ -328,6 +340,8 @@ static void share_pids(void) {
     pids = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (pids == MAP_FAILED)
+        fail("pids");
+    if (getenv("CUT_OFF_PLAIN") != NULL && (disk = open("pids", O_RDONLY | O_CLOEXEC)) < 0)
         fail("pids");
 }
 

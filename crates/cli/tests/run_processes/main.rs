@@ -61,6 +61,11 @@ impl End {
         matches!(self, Self::PowerCut | Self::SupervisorThenPower)
     }
 
+    /// True if the power goes when every sync is the kernel's: what that takes for durable while its file system is cut off is not Forebay's to keep.
+    fn cuts_off_plain(self) -> bool {
+        self == Self::SupervisorThenPower
+    }
+
     fn is_supervisor_first(self) -> bool {
         matches!(self, Self::SupervisorFirst | Self::SupervisorThenPower)
     }
@@ -128,6 +133,7 @@ fn round(end: End, seed: u64) {
         .current_dir(&dir)
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
         .envs(environment.clone())
+        .envs(end.cuts_off_plain().then_some(("CUT_OFF_PLAIN", "1")))
         .stdout(Stdio::piped())
         .stderr(File::create(sandbox.file("said")).unwrap())
         .process_group(0)

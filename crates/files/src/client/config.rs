@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use crate::absorbed::View;
-use std::{ffi::CString, sync::OnceLock, time::Duration};
+use std::{ffi::CString, path::PathBuf, sync::OnceLock, time::Duration};
 
 /// See the module's head.
 pub(super) struct Config {
@@ -14,6 +14,8 @@ pub(super) struct Config {
     pub(super) guard: Option<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     pub(super) table: Option<View>,
+    /// Where that is.
+    pub(super) table_path: PathBuf,
     /// How long to try to be heard by a supervisor that lives.
     pub(super) heard_wait: Duration,
 }

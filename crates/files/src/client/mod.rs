@@ -6,7 +6,7 @@
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
-//! what becomes of each call, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
+//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -30,6 +30,7 @@ mod size;
 mod standing;
 mod table;
 mod tail;
+mod takeover;
 mod times;
 mod write;
 
@@ -59,7 +60,7 @@ use depth::{DEPTH, OUTERMOST};
 use std::{
     ffi::{CStr, CString, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::Path,
+    path::PathBuf,
 };
 
 /// Reads the supervisor's address and the profile's patterns from the environment. Called once, by the library's constructor;
@@ -82,10 +83,12 @@ pub fn start() {
                 .is_some_and(|is| is == IO_URING_REFUSED),
             guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
             table: None,
+            table_path: PathBuf::new(),
             heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
-        config.table = others::find_table(&config, Path::new(&table));
+        config.table_path = PathBuf::from(table);
+        config.table = others::find_table(&config, &config.table_path);
         Some(config)
     };
     sys::begin_process();

@@ -26,7 +26,7 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
         return None;
     }
     let config = CONFIG.get()?;
-    session::follower(config, || {
+    let may_be_absorbed = || {
         names.iter().any(|(dir, path)| {
             let found = rustix::fs::statat(sys::directory(*dir), *path, AtFlags::SYMLINK_NOFOLLOW);
             found.is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
@@ -34,7 +34,16 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
                 _ => config.is_absorbed(key(&stat)),
             })
         })
-    })
+    };
+    let session = session::follower(config, may_be_absorbed);
+    if session.is_none()
+        && config.orphaned().is_some()
+        && !sys::in_vforked_child()
+        && may_be_absorbed()
+    {
+        config.settle_orphaned();
+    }
+    session
 }
 
 /// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces, and what is in it, if it is a directory.

@@ -216,7 +216,8 @@ fn open_plainly(
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
-    if flags & libc::O_TRUNC != 0 {
+    // Who takes the lane over writes a file's bytes again if it is open nowhere: also not here.
+    if flags & libc::O_TRUNC != 0 || config.orphaned().is_some() {
         config.claim_at(dir, path)?;
     }
     claimed(config, real(flags)?)

@@ -20,7 +20,7 @@ use crate::{
     log::{Kept, LOOK, paths},
     record::slack,
     replay::{self, Mark, write_at},
-    shared::{Gone, SharedFile, State},
+    shared::{Gone, SharedFile, State, Turn},
     sys, void,
 };
 use forebay_pool::PoolError;
@@ -33,10 +33,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     path::Path,
     process::id,
-    sync::atomic::{
-        AtomicBool,
-        Ordering::{AcqRel, Acquire, Relaxed},
-    },
+    sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
@@ -55,29 +52,21 @@ impl Session {
         say();
         self.lane.abandon();
         let begun = Instant::now();
-        while !self.page.is_settled() {
-            let other = self
-                .page
-                .settling
-                .compare_exchange(0, id(), AcqRel, Acquire);
-            match other {
-                Ok(_) => {
+        loop {
+            match self.page.turn_to_settle(id()) {
+                Turn::Done => break,
+                Turn::Ours => {
                     forebay_pool::failpoint!("orphan:closed");
                     self.sync_all();
                     self.page.set_settled();
                 }
                 // It is this process's other thread, or another process, which may die of it.
-                Err(other)
+                Turn::Others(other)
                     if crate::processes::is_process(other) && begun.elapsed() < SETTLE_WAIT =>
                 {
                     std::thread::sleep(LOOK);
                 }
-                Err(other) => {
-                    let _ = self
-                        .page
-                        .settling
-                        .compare_exchange(other, 0, AcqRel, Relaxed);
-                }
+                Turn::Others(other) => self.page.give_turn_up(other),
             }
         }
         if !self.page.failing() {
@@ -192,8 +181,7 @@ impl Session {
             (key(&stat).0 == device).then_some(open)
         });
         let directory = directories.next().ok_or(Errno::IO)?;
-        sys::sync_fault().map_or_else(|| rustix::fs::syncfs(&directory), Err)?;
-        sys::confirm_sync(&directory)
+        sys::sync_file_system(directory)
     }
 
     /// A sync failed, and the pool cannot be told: says it in the files.
@@ -258,6 +246,8 @@ impl Session {
             return Err(Errno::IO);
         }
         let done = match file.stamp().state {
+            // Another did it, which waited long enough for us: it is plain by now, and newer.
+            _ if file.error().is_none() => self.with_descriptor(number, Use::Sync, sync),
             State::Absorbed | State::Leaving => {
                 let kept = Kept::of(number, |each| self.lane.records(each));
                 let parts = kept.parts(file);

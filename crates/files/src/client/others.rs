@@ -1,6 +1,8 @@
 //! Files that the run absorbs and that this process is about to change past the lane: they are made plain first. docs/files-protocol.md, "Whoever else
 //! writes".
 //!
+//! Without a supervisor they are made plain by who settles the lane: a member, or else the process that is about to write past it (`takeover`).
+//!
 //! Asked about is the file, by device and inode, after it was opened: its name says nothing. What fails here never means that no
 //! process absorbs the file.
 
@@ -13,6 +15,7 @@ use super::{
     standing::{GIVEN_UP, INHERITED, LEFT},
     table,
     table::Entry,
+    takeover::{TakenOver, take_over},
 };
 use crate::{
     absorbed::View,
@@ -23,15 +26,13 @@ use crate::{
 use rustix::{
     fs::{AtFlags, OFlags},
     io::Errno,
+    time::{ClockId, clock_gettime},
 };
 use std::{
     ffi::{CStr, c_int},
     os::fd::AsFd,
     path::Path,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -44,6 +45,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 const ENV_HEARD_WAIT: &str = "FOREBAY_TEST_HEARD_WAIT_MS";
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
+/// The same without a supervisor: each looks into the pool.
+const AGAIN_ALONE: Duration = Duration::from_millis(100);
 
 /// How long to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
@@ -67,12 +70,27 @@ pub(super) fn find_table(config: &Config, path: &Path) -> Option<View> {
 impl Config {
     /// True if the run absorbs the file.
     pub(super) fn is_absorbed(&self, file: Key) -> bool {
-        self.table.as_ref().is_some_and(|table| table.has(file))
+        let has = |table: &View| !table.lane.is_settled() && table.has(file);
+        self.table.as_ref().is_some_and(has)
     }
 
     /// True if the run absorbs anything.
     pub(super) fn any_absorbed(&self) -> bool {
-        self.table.as_ref().is_some_and(|table| table.any())
+        let any = |table: &View| !table.lane.is_settled() && table.any();
+        self.table.as_ref().is_some_and(any)
+    }
+
+    /// The run's table, if its supervisor is dead and it is not known that the lane is settled.
+    pub(super) fn orphaned(&self) -> Option<&View> {
+        let table = self.table.as_ref()?;
+        (!table.is_alive() && !table.lane.is_settled()).then_some(table)
+    }
+
+    /// The table says to all processes that nothing the lane has is needed any more. If this one may not write to it, each of the others finds that out.
+    pub(super) fn note_settled(&self, table: &View) {
+        if let Some(note) = table.to_note(&self.table_path) {
+            note.lane.set_settled();
+        }
     }
 
     /// Returns when the run does not absorb the file: this process is about to change it past the lane.
@@ -82,18 +100,17 @@ impl Config {
     pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
         let begun = Instant::now();
         while self.is_absorbed(file) {
-            if self.table.as_ref().is_some_and(|table| !table.is_alive()) {
-                if is_lane_outlasted() {
-                    return Ok(());
-                }
-            } else if self.ask_for(file).is_ok() {
-                return Ok(());
-            }
+            let pause = match self.orphaned() {
+                Some(table) if self.is_lane_outlasted(table) => return Ok(()),
+                Some(_) => AGAIN_ALONE,
+                None if self.ask_for(file).is_ok() => return Ok(()),
+                None => AGAIN,
+            };
             if begun.elapsed() >= self.heard_wait {
                 complain_once();
                 return Err(Errno::IO);
             }
-            thread::sleep(AGAIN);
+            thread::sleep(pause);
         }
         Ok(())
     }
@@ -133,26 +150,70 @@ impl Config {
 /// A member has synced what the lane holds, and nothing in it is written to any file. A forked child has that from its parent.
 static SETTLED: AtomicBool = AtomicBool::new(false);
 
-/// This process knows from its page, now or later, that the lane is settled.
+/// The lane is settled: this process knows it, and the table says so to the others.
 pub(super) fn note_settled() {
-    SETTLED.store(true, Relaxed);
+    if !SETTLED.swap(true, Relaxed)
+        && let Some(config) = CONFIG.get()
+        && let Some(table) = config.orphaned()
+    {
+        config.note_settled(table);
+    }
 }
 
-/// The supervisor is dead, and its table says for ever what was absorbed: true when a file may be changed all the same.
-fn is_lane_outlasted() -> bool {
-    /// Since when this process, or the one that it was forked from, knows that it has no supervisor.
-    static ALONE: OnceLock<Instant> = OnceLock::new();
-    let alone = ALONE.get_or_init(Instant::now);
-    if let Some(session) = session::there()
-        && !interrupted()
-        && !sys::in_vforked_child()
-    {
-        // A member does that at its next call in any case.
-        let _ = session.settle(0);
+/// Since when this process, or the one that it was forked from, knows that it has no supervisor, or that a recovery of the lane was under way:
+/// nanoseconds of the monotonic clock; 0 for never.
+static ALONE: AtomicU64 = AtomicU64::new(0);
+
+impl Config {
+    /// The supervisor is dead: true when a file that its table has may be changed all the same.
+    fn is_lane_outlasted(&self, table: &View) -> bool {
+        static REFUSED: AtomicBool = AtomicBool::new(false);
+        let now = monotonic_ns();
+        let known = ALONE.compare_exchange(0, now, Relaxed, Relaxed);
+        let mut alone = known.map_or_else(|since| since, |_| now);
+        let can_settle = !interrupted() && !sys::in_vforked_child();
+        match session::there().filter(|_| can_settle) {
+            // A member does that at its next call in any case.
+            Some(session) => drop(session.settle(0)),
+            None if can_settle => match take_over(self, table) {
+                TakenOver::Settled => return true,
+                // What it finds changed while it is about it, it may take for its own.
+                TakenOver::ByAnother => {
+                    ALONE.store(now, Relaxed);
+                    return false;
+                }
+                // One that was killed may have been about it until a moment ago.
+                TakenOver::Refused if !REFUSED.swap(true, Relaxed) => {
+                    ALONE.store(now, Relaxed);
+                    alone = now;
+                }
+                TakenOver::Refused | TakenOver::NotNow => {}
+            },
+            None => {}
+        }
+        // So long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing either, and a replay sees
+        // that the file was changed later. The pool may be on a disk.
+        SETTLED.load(Relaxed) || u128::from(now.saturating_sub(alone)) >= silence(true).as_nanos()
     }
-    // So long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing either, and a replay sees that the file
-    // was changed later. The pool may be on a disk.
-    SETTLED.load(Relaxed) || alone.elapsed() >= silence(true)
+
+    /// Before the run's files are renamed or lose a name without a supervisor, which a process that is no member cannot log: the lane is settled, if this process can do
+    /// that, so that no recovery has to find them.
+    pub(super) fn settle_orphaned(&self) {
+        let begun = Instant::now();
+        while let Some(table) = self.orphaned()
+            && take_over(self, table) == TakenOver::ByAnother
+            && begun.elapsed() < self.heard_wait
+        {
+            thread::sleep(AGAIN_ALONE);
+        }
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    // Zero says that it was never asked.
+    u64::try_from(ns).unwrap_or(0).max(1)
 }
 
 fn complain_once() {

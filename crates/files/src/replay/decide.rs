@@ -42,6 +42,8 @@ pub(super) struct Situation<'a> {
     pub(super) emulated_on: Option<u64>,
     pub(super) pool: &'a Path,
     pub(super) mark: Mark,
+    /// It is no recovery that was asked for, but a process of the run that takes the lane over, while others of its processes may have the files.
+    pub(super) takes_over: bool,
     pub(super) options: &'a RecoverOptions,
 }
 
@@ -158,6 +160,21 @@ impl Situation<'_> {
             .changed_later(target.modified, slack(self.on_disk))
             .filter(|_| !is_ours);
         let was_there = self.same_boot && is_same_mount;
+        if self.takes_over {
+            // A member had written what it did not come to log, or a process has gone on past the lane: the file is the truth, or, where the kernel does not say
+            // that it was there all the time, what was acknowledged is in the lane, and may be written if no process has it open.
+            let may_decide = !self.mark.failed() && !is_ours && target.is_readable;
+            return match may_decide.then_some(()) {
+                Some(()) if was_there => Plan::Sync(target, Again::No),
+                Some(()) if file.mount.is_none() && self.same_boot && later.is_none() => {
+                    Plan::Write(target)
+                }
+                _ => Plan::Refuse(format!(
+                    "{path} holds something else than the pool says, and was changed since or is not where it was: end the program, then \
+                     `forebay recover` decides"
+                )),
+            };
+        }
         if self.mark.failed() && self.same_boot && !is_other_mount && !is_ours {
             return Plan::Refuse(failed(
                 file,

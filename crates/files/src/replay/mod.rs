@@ -28,7 +28,7 @@ pub(crate) use write::write_at;
 use crate::{FilesError, boot, guard, sys, void};
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
-use forebay_pool::{ClaimOptions, Pool, media::Durability};
+use forebay_pool::{ClaimOptions, LaneStatus, Pool, media::Durability};
 use logged::{Logged, read};
 use rights::Rights;
 use rustix::io::Errno;
@@ -123,6 +123,43 @@ pub(crate) fn recover_lane(
     owner: Uuid,
     options: &RecoverOptions,
 ) -> Result<LaneReport, FilesError> {
+    let found = pool.lanes().into_iter().find(|lane| lane.owner == owner);
+    let _recovers = match found {
+        Some(LaneStatus { lane, label, .. }) => {
+            let lock = pool.lock_recovery(lane)?;
+            Some(lock.ok_or_else(|| {
+                FilesError::Config(format!(
+                    "{}: another process is recovering lane {lane} ({label})",
+                    pool.path().display()
+                ))
+            })?)
+        }
+        None => None,
+    };
+    recover_locked(pool, owner, options, false)
+}
+
+/// Brings the lane of `owner`, whose run this process is of, to its files, while others of the run may use them: nothing is written to a file that it does not
+/// hold already. The caller has the lock of the lane's recovery.
+///
+/// # Errors
+/// As [`recover`]; that the lane is in use, if a member lives.
+pub(crate) fn take_over(pool: &Pool, owner: Uuid) -> Result<LaneReport, FilesError> {
+    if Rights::to(pool)? != Rights::Own {
+        return Err(FilesError::Config(format!(
+            "{} is another user's",
+            pool.path().display()
+        )));
+    }
+    recover_locked(pool, owner, &RecoverOptions::default(), true)
+}
+
+fn recover_locked(
+    pool: &Pool,
+    owner: Uuid,
+    options: &RecoverOptions,
+    takes_over: bool,
+) -> Result<LaneReport, FilesError> {
     let rights = Rights::to(pool)?;
     let claim = ClaimOptions::new().salvage(options.discard);
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
@@ -148,6 +185,7 @@ pub(crate) fn recover_lane(
                 emulated_on: device(pool).filter(|_| emulated),
                 pool: pool.path(),
                 mark,
+                takes_over,
                 options,
             },
             owner,
@@ -157,7 +195,7 @@ pub(crate) fn recover_lane(
                 Rights::Own => None,
                 Rights::Of(_) => Some(files.iter().map(|f| ByHandle::of(f).way()).collect()),
             },
-            work: Work::new(&lane, &label, mark, options.force),
+            work: Work::new(&lane, &label, mark, options.force, takes_over),
         };
         (report.outcome, report.files) = rights.exercise(|| recovery.run())?;
         if report.outcome == Outcome::Refused {

@@ -157,3 +157,28 @@ fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk(
     assert_eq!(report.outcome, Outcome::Refused, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"before");
 }
+
+#[test]
+fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
+    let mut place = Place::with(PoolOptions::new().on_disk(true));
+    let (path, file) = place.file("a");
+    fs::write(&path, b"before").unwrap();
+    let identity = identity::of(file.as_fd()).unwrap();
+    let boot = boot::id().unwrap();
+    let lane = |place: &Place| place.lane(&identity, &path, boot, b"acknowledged");
+    // Where it was there all the time it is newer than the lane.
+    let owner = lane(&place);
+    let report = take_over(&place.pool, owner).unwrap();
+    assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"before");
+    place.has_mounts = false;
+    let owner = lane(&place);
+    let report = take_over(&place.pool, owner).unwrap();
+    assert_eq!(report.outcome, Outcome::Refused, "{report:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"before");
+    drop(file);
+    let report = take_over(&place.pool, owner).unwrap();
+    assert_eq!(report.outcome, Outcome::Replayed, "{report:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
+    assert!(place.pool.lanes().is_empty());
+}

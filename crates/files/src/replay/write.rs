@@ -50,6 +50,8 @@ pub(super) struct Work<'a> {
     mark: Mark,
     beat: Option<Instant>,
     force: bool,
+    /// Others may change the files meanwhile, and no later recovery is to take a change of theirs for one of this: no time is set, and the lane does not say that it goes on.
+    takes_over: bool,
 }
 
 /// A failure: of a sync, after which the files' content is not taken for durable because a later one succeeds, or of anything else.
@@ -65,8 +67,15 @@ impl From<Errno> for Failed {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(lane: &'a Lane, label: &'a str, mark: Mark, force: bool) -> Self {
+    pub(super) fn new(
+        lane: &'a Lane,
+        label: &'a str,
+        mark: Mark,
+        force: bool,
+        takes_over: bool,
+    ) -> Self {
         Self {
+            takes_over,
             lane,
             label,
             mark,
@@ -81,9 +90,12 @@ impl<'a> Work<'a> {
             Plan::Nothing(_) => (sync_parents(file), Done::Synced),
             Plan::Refuse(why) => return Done::Refused(why),
             Plan::SyncAll(directory, _) => (
-                rustix::fs::syncfs(&directory).map_err(Failed::Sync),
+                sys::sync_file_system(&directory).map_err(Failed::Sync),
                 Done::Synced,
             ),
+            Plan::Sync(target, Again::No) if self.takes_over => {
+                (sync(file, &target.file), Done::Synced)
+            }
             Plan::Sync(target, Again::No) => {
                 let left = self.left(file, target.modified);
                 let synced = match left == target.modified {
@@ -133,7 +145,7 @@ impl<'a> Work<'a> {
 
     /// Says, at most once a [`BEAT`], that the replay goes on.
     fn beat(&mut self) {
-        if self.beat.is_some_and(|last| last.elapsed() < BEAT) {
+        if self.takes_over || self.beat.is_some_and(|last| last.elapsed() < BEAT) {
             return;
         }
         self.mark = self
@@ -152,6 +164,10 @@ impl<'a> Work<'a> {
         again: Again,
     ) -> Result<Option<String>, Failed> {
         let (accessed, modified) = (target.accessed, target.modified);
+        if self.takes_over {
+            // First: so what a power cut in the middle of the writing leaves is what the lane says, unless a sync had failed.
+            sync(file, &target.file)?;
+        }
         let refused = |why: &str| {
             let must = again == Again::Must && !self.force;
             must.then(|| failed(file, why))
@@ -200,10 +216,18 @@ impl<'a> Work<'a> {
             Ok(open) => open,
             Err(errno) => match identity::reopen(target.seen.as_fd(), OFlags::WRONLY) {
                 Ok(open) => open,
-                Err(Errno::PERM) => return self.append(file, &target, left),
+                Err(Errno::PERM) if !self.takes_over => {
+                    return self.append(file, &target, left);
+                }
                 Err(_) => return Err(errno.into()),
             },
         };
+        let accessed = target.accessed;
+        drop(target);
+        // Kept until it is synced and closed.
+        if self.takes_over && !sys::take_lease(open.as_fd()) {
+            return Err(Failed::Other(Errno::BUSY));
+        }
         self.beat();
         for (head, change) in &file.changes {
             self.beat();
@@ -211,7 +235,7 @@ impl<'a> Work<'a> {
             forebay_pool::failpoint!("files:replay");
             step();
         }
-        self.settle(file, &open, target.accessed, left)
+        self.settle(file, &open, accessed, left)
     }
 
     /// Writes what is missing at the end of a file that may only be appended to (`chattr +a`).
@@ -254,6 +278,9 @@ impl<'a> Work<'a> {
     ) -> Result<(), Failed> {
         fsync(open)?;
         step();
+        if self.takes_over {
+            return sync(file, open);
+        }
         let times = Timestamps {
             last_access: Timespec {
                 tv_sec: accessed.0,
@@ -296,7 +323,8 @@ fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {
     for parent in file.parents() {
         // One that is gone since needs no sync; one that may not be read has to be synced by who may.
         if let Ok(open) = directory(parent) {
-            rustix::fs::fsync(&open).map_err(Failed::Sync)?;
+            let synced = rustix::fs::fsync(&open).and_then(|()| sys::confirm_sync(&open));
+            synced.map_err(Failed::Sync)?;
         }
     }
     Ok(())

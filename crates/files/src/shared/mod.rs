@@ -6,11 +6,13 @@
 
 mod last_write;
 mod lock;
+mod settling;
 mod stamp;
 mod text;
 
 pub use last_write::{BLOCK, LastWrite, WORD};
 pub use lock::Lock;
+pub use settling::Turn;
 pub use stamp::{Stamp, State};
 pub use text::Text;
 
@@ -205,10 +207,10 @@ pub struct Page {
     unused: AtomicU32,
     /// Supervisor: the file that it is syncing, plus one; 0 for none.
     syncing: AtomicU32,
-    /// Without a supervisor: [`SETTLED`] when a member has synced what the lane holds.
+    /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
     settled: AtomicU32,
     /// The process that does it.
-    pub settling: AtomicU32,
+    settling: AtomicU32,
     /// Held from before a file that is to be absorbed is opened until that is decided: so of two processes that open it at a time
     /// one registers it, and the other joins.
     pub opening: Lock,
@@ -217,9 +219,6 @@ pub struct Page {
     /// By number.
     pub files: [SharedFile; FILES_MAX],
 }
-
-/// What says that the lane is settled, and is nothing that a process has written over the page.
-const SETTLED: u32 = 0x5E77_1ED1;
 
 impl Page {
     /// Supervisor: no number is any file's.
@@ -287,16 +286,6 @@ impl Page {
     pub fn was_syncing(&self) -> Option<usize> {
         let file = self.syncing.load(Acquire) as usize;
         file.checked_sub(1).filter(|file| *file < FILES_MAX)
-    }
-
-    /// True if a member has synced what the lane holds, since the supervisor is gone.
-    pub fn is_settled(&self) -> bool {
-        self.settled.load(Acquire) == SETTLED
-    }
-
-    /// Notes that.
-    pub fn set_settled(&self) {
-        self.settled.store(SETTLED, Release);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Shared, drained::Drained, watch::Watched};
 use crate::{
     FILES_MAX,
-    absorbed::Key,
+    absorbed::{Key, LanePlace},
     log::Log,
     replay::{self, Mark},
     shared::{SharedPage, Stamp, State},
@@ -14,8 +14,9 @@ use parking_lot::{Condvar, Mutex};
 use rustix::{fs::Stat, io::Errno};
 use std::{
     collections::HashSet,
+    ffi::OsString,
     fs::File,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::ffi::OsStringExt},
     path::PathBuf,
     sync::{
         Arc,
@@ -127,6 +128,13 @@ impl Run {
         let lane = pool
             .claim_shared(Uuid::new_v4(), &options)
             .map_err(|e| e.to_string())?;
+        if let Ok(path) = rustix::fs::readlink(sys::link_of(pool_file), Vec::new()) {
+            shared.table.set_lane(&LanePlace {
+                path: PathBuf::from(OsString::from_vec(path.into_bytes())),
+                pool: pool.uuid(),
+                owner: lane.owner(),
+            });
+        }
         Ok(Self {
             pool,
             lane,

@@ -23,8 +23,29 @@ pub(crate) fn alone(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
+/// Of the kernel's headers, where the libc crate has neither.
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_TID: libc::c_int = 0;
+
+/// `struct f_owner_ex`.
+#[repr(C)]
+struct Owner {
+    kind: libc::c_int,
+    id: libc::pid_t,
+}
+
 /// Takes the lease of [`alone`] and keeps it until the file is closed: nobody opens it meanwhile without waiting.
+///
+/// The signal by which the kernel says that somebody waits for it is this thread's: its process, which may be any program, would end by it.
 pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
+    let owner = Owner {
+        kind: F_OWNER_TID,
+        id: rustix::thread::gettid().as_raw_nonzero().get(),
+    };
+    // SAFETY: the command reads an owner. Without it, there is no lease.
+    if unsafe { libc::fcntl(fd.as_raw_fd(), F_SETOWN_EX, &raw const owner) } != 0 {
+        return false;
+    }
     // SAFETY: the command takes an integer.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0 }
 }

@@ -1,7 +1,14 @@
 //! Which process this is: of fork's children the one that no handler of fork's was called in, and of vfork's.
-#![expect(unsafe_code, reason = "a page that a forked child finds wiped")]
+#![expect(
+    unsafe_code,
+    reason = "a page that a forked child finds wiped; descriptors of a thread"
+)]
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::{
+    io::Errno,
+    mm::{Advice, MapFlags, ProtFlags},
+    thread::UnshareFlags,
+};
 use std::{
     ptr,
     sync::atomic::{
@@ -64,6 +71,16 @@ pub(crate) fn in_vforked_child() -> bool {
         0 => false,
         id => id != own_id(),
     }
+}
+
+/// From now on the calling thread has descriptors of its own, at first those of the process: what it opens and closes no other thread sees, and the process keeps its
+/// POSIX locks when this one closes a file.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn own_descriptors() -> Result<(), Errno> {
+    // SAFETY: the thread uses no descriptor by its number that another has opened or closed since.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }
 }
 
 /// True if this process has one thread, which is not known where there is no /proc.

@@ -5,7 +5,13 @@ use crate::{
     common::{Lab, content},
     modified, same_time, set_modified, succeed, why, written,
 };
-use std::{fs, path::Path, process::Command, thread, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 #[test]
 fn what_the_page_cache_lost_in_the_same_boot_is_written_from_the_pool() {
@@ -22,15 +28,19 @@ fn what_the_page_cache_lost_in_the_same_boot_is_written_from_the_pool() {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// Mounts an image anew after what a device that goes away does to a file system: what it had in memory is gone. False if a process elsewhere,
-/// in a mount namespace of its own, keeps the old file system.
-fn lose_what_is_in_memory(image: &Path, at: &Path) -> bool {
+/// What a device that goes away does to a file system: nothing reaches the disk any more.
+fn shut_down(at: &Path) {
     // FS_IOC_SHUTDOWN, without writing the journal.
     let script = "import fcntl, os, struct, sys\n\
                   fcntl.ioctl(os.open(sys.argv[1], 0), 0x8004587D, struct.pack('I', 2))";
     let mut shut = Command::new("python3");
     let shut = shut.args(["-c", script]).arg(at);
     succeed(shut).unwrap();
+}
+
+/// Mounts an image anew whose file system was [shut down](shut_down): what it had in memory is gone. False if a process elsewhere, in a mount namespace of
+/// its own, keeps the old file system.
+fn mount_again(image: &Path, at: &Path) -> bool {
     succeed(Command::new("umount").arg(at)).unwrap();
     let is_kept = || {
         let devices = Command::new("losetup").arg("-j").arg(image).output();
@@ -60,7 +70,7 @@ fn mount(image: &Path, at: &Path) -> Result<(), String> {
 }
 
 /// A mounted image, unmounted whatever becomes of the test.
-struct Mounted(std::path::PathBuf);
+struct Mounted(PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
@@ -68,8 +78,8 @@ impl Drop for Mounted {
     }
 }
 
-fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
-    let lab = Lab::new();
+/// A file system of its own below the lab's data: its image, and where it is mounted. None where there is none to be had.
+fn file_system(lab: &Lab, make: &[&str], megabytes: u64) -> Option<(PathBuf, Mounted)> {
     let image = lab.home.path().join("image");
     fs::File::create(&image)
         .unwrap()
@@ -82,14 +92,22 @@ fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
             "skipped: {} on a loop device is not to be had here: {e}",
             make[0]
         );
-        return;
+        return None;
     }
-    let _mounted = Mounted(at.clone());
+    Some((image, Mounted(at)))
+}
+
+fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
+    let lab = Lab::new();
+    let Some((image, at)) = file_system(&lab, make, megabytes) else {
+        return;
+    };
     let run = written(&lab);
     run.kill_both();
     let path = lab.data("a.log");
     let then = modified(&path);
-    if !lose_what_is_in_memory(&image, &at) {
+    shut_down(&at.0);
+    if !mount_again(&image, &at.0) {
         return;
     }
     assert!(
@@ -105,7 +123,8 @@ fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
     // Mounted anew and written to by others: the page cache is no witness any more.
     let run = written(&lab);
     run.kill_both();
-    if !lose_what_is_in_memory(&image, &at) {
+    shut_down(&at.0);
+    if !mount_again(&image, &at.0) {
         return;
     }
     thread::sleep(LATER);
@@ -124,6 +143,42 @@ fn a_file_system_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged
 #[test]
 fn an_xfs_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
     survives_a_shutdown_of(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+/// Its files can neither be opened nor looked for, and a sync of the whole may be said to have succeeded.
+fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
+    for is_renamed in [false, true] {
+        let lab = Lab::new();
+        let Some((image, at)) = file_system(&lab, make, megabytes) else {
+            return;
+        };
+        let run = written(&lab);
+        run.kill_both();
+        let path = lab.data("a.log");
+        if is_renamed {
+            // Farther away than a recovery without its handle looks.
+            let far = at.0.join("1/2/3/4/5");
+            fs::create_dir_all(&far).unwrap();
+            fs::rename(&path, far.join("b")).unwrap();
+        }
+        shut_down(&at.0);
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+        assert_eq!(lab.lanes(), 1);
+        if is_renamed || !mount_again(&image, &at.0) {
+            continue;
+        }
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn a_file_system_that_is_shut_down_and_still_mounted_keeps_its_lane() {
+    keeps_its_lane_while_it_is_shut_down(&["mkfs.ext4", "-q"], 64);
+    keeps_its_lane_while_it_is_shut_down(&["mkfs.xfs", "-q", "-f"], 320);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::{
     DRAIN, DRAINED, FULL, Moment, REGISTER, REGISTERED, RELEASE, RELEASED, RENAME, RENAMED, REPLAY,
-    REPLAYED, RESERVED, SEAL, TORN, TURN, TURNED, Then, UNLINK, WRITTEN, takeover::BOTH_DEAD,
+    REPLAYED, RESERVED, SEAL, TORN, TURN, TURNED, Then, UNLINK, WRITTEN,
+    takeover::{ALL_DEAD, BOTH_DEAD},
 };
 
 /// Of every workload whose pool is on a disk.
@@ -151,6 +152,10 @@ pub const MARIADB: &[Moment] = &[
 
 /// A segment of the log is registered when the server goes on to it, every second or so; old ones get the names of new ones.
 pub const POSTGRES: &[Moment] = &[
+    ALL_DEAD[0],
+    ALL_DEAD[1],
+    ALL_DEAD[2],
+    ALL_DEAD[3],
     DRAIN,
     REPLAY,
     Moment::new(

@@ -134,8 +134,8 @@ pub const POSTGRES: &[Moment] = takeover!((8, 60));
 pub const MARIADB: &[Moment] = takeover!((40, 160));
 pub const SQLITE_PROCESSES: &[Moment] = takeover!((10, 120));
 
-/// The supervisor dies as well, when it finds what a dead member had reserved, and others of its members go on. Not of a database whose processes all end
-/// with one of them: then no member is left that could sync what the lane holds, and a recovery refuses to write over what was written plainly since.
+/// The supervisor dies as well, when it finds what a dead member had reserved, and others of its members go on. Of a database whose processes all end with one of them
+/// no member is left: [`ALL_DEAD`].
 pub const BOTH_DEAD: [Moment; 3] = [
     Moment::new(
         "orphans: dead in the supervisor's hands, none of it void",
@@ -156,6 +156,40 @@ pub const BOTH_DEAD: [Moment; 3] = [
         "orphan:sync",
         (1, 1),
         Then::Cut,
+    )
+    .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
+];
+
+/// Members and supervisor are dead: a process that was none takes the lane over, before it writes. Not once the supervisor has made a record void (`bury:voided`): the guest's
+/// kernel, older than Linux 6.8, does not number mounts, and a recovery is asked where the file is newer than what is left in the lane.
+pub const ALL_DEAD: [Moment; 4] = [
+    Moment::new(
+        "all dead: a process that was no member has the lane, no file synced",
+        "takeover:begun",
+        (1, 1),
+        Then::Cut,
+    )
+    .once_dead(&[("shared:reserved", (8, 60)), ("bury:found", (1, 1))]),
+    Moment::new(
+        "all dead: the lane settled by a process that was no member",
+        "takeover:settled",
+        (1, 1),
+        Then::GoOn,
+    )
+    .once_dead(&[("files:unlogged", (8, 60)), ("files:bury-locked", (1, 1))]),
+    Moment::new(
+        "all dead: files synced, the lane not given back",
+        "files:replayed",
+        (1, 1),
+        Then::Cut,
+    )
+    .once_dead(&[("shared:reserved", (8, 60)), ("bury:found", (1, 1))])
+    .behind("takeover:begun"),
+    Moment::new(
+        "all dead in a rotation: the lane settled, until nothing goes on",
+        "takeover:settled",
+        (1, 1),
+        Then::Stall,
     )
     .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
 ];

@@ -1,0 +1,77 @@
+//! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md, "When somebody is gone".
+
+use super::Page;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// What says that the lane is settled, and is nothing that a process has written over the page.
+const SETTLED: u32 = 0x5E77_1ED1;
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Ours,
+    /// The process with this id has it, or had it when it died.
+    Others(u32),
+    /// No process's any more: the lane is settled.
+    Done,
+}
+
+impl Page {
+    /// Takes the turn for the process `who`, if no other has it.
+    ///
+    /// Whether the lane is settled is looked at when the turn is taken: who had it before may have settled the lane and died since any earlier look, and
+    /// files are written to plainly by now, which settling the lane once more might write older bytes over.
+    pub fn turn_to_settle(&self, who: u32) -> Turn {
+        let taken = self.settling.compare_exchange(0, who, AcqRel, Acquire);
+        match taken {
+            _ if self.is_settled() => Turn::Done,
+            Ok(_) => Turn::Ours,
+            Err(other) => Turn::Others(other),
+        }
+    }
+
+    /// Takes the turn away from a process that is dead, or takes too long.
+    pub fn give_turn_up(&self, of: u32) {
+        // Another may have done that.
+        let _ = self.settling.compare_exchange(of, 0, AcqRel, Relaxed);
+    }
+
+    /// True if a member has synced what the lane holds, since the supervisor is gone.
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Acquire) == SETTLED
+    }
+
+    /// Notes that.
+    pub fn set_settled(&self) {
+        self.settled.store(SETTLED, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::SharedPage;
+
+    #[test]
+    fn one_process_at_a_time_settles_the_lane() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        assert_eq!(page.turn_to_settle(7), Turn::Ours);
+        assert_eq!(page.turn_to_settle(8), Turn::Others(7));
+        page.give_turn_up(6);
+        assert_eq!(page.turn_to_settle(8), Turn::Others(7));
+        page.give_turn_up(7);
+        assert_eq!(page.turn_to_settle(8), Turn::Ours);
+        page.set_settled();
+        assert_eq!(page.turn_to_settle(8), Turn::Done);
+    }
+
+    #[test]
+    fn what_a_process_settled_that_died_then_is_settled_by_no_other_again() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        assert_eq!(page.turn_to_settle(7), Turn::Ours);
+        // Two that looked before this are late: one finds the turn a dead process's, the other finds it free.
+        page.set_settled();
+        page.give_turn_up(7);
+        assert_eq!(page.turn_to_settle(9), Turn::Done);
+    }
+}

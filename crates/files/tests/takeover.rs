@@ -1,0 +1,257 @@
+//! The supervisor and every member are dead, and the program goes on by processes that were none: the first of them that is about to write past the lane settles it. After a
+//! power cut a recovery finds nothing to decide, and nothing acknowledged is lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Lab, Running, content};
+use forebay_measure::processes::Watched;
+use rustix::process::Signal;
+use std::{
+    fs,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+const OTHER_BOOT: &str = "11111111-2222-4333-8444-555555555555";
+/// Long before a process that can settle nothing goes on.
+const AT_ONCE: Duration = Duration::from_secs(4);
+
+/// The second process of the database, before there is a third one.
+fn other(run: &Running) -> Watched {
+    let path = format!("/proc/{0}/task/{0}/children", run.database);
+    let children = fs::read_to_string(path).unwrap();
+    Watched::of(children.trim().parse().unwrap()).unwrap()
+}
+
+fn kill(process: &Watched) {
+    process.signal(Signal::KILL);
+    assert!(process.wait_gone(Duration::from_secs(10)));
+}
+
+/// A run whose one member wrote to `path` and is dead, as the supervisor is; the first process of the database lives and has opened nothing yet.
+fn orphaned(lab: &Lab, path: &Path) -> Running {
+    let mut run = lab.run();
+    assert_eq!(run.open("other a", path, RDWR), 1);
+    run.call("other pwrite a 0 1 3000").unwrap();
+    run.call("other sync a").unwrap();
+    let member = other(&run);
+    run.kill_supervisor();
+    kill(&member);
+    run
+}
+
+/// Nothing is left in the pool that a recovery in another boot could refuse, or write to the file.
+fn check_settled(lab: &Lab, path: &Path, expected: &[u8]) {
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(reports.is_empty(), "{reports:?}");
+    assert_eq!(fs::read(path).unwrap(), expected);
+}
+
+#[test]
+fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = orphaned(&lab, &path);
+    assert_eq!(lab.lanes(), 1);
+    let begun = Instant::now();
+    assert_eq!(run.open("b", &path, RDWR), 0);
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    assert_eq!(lab.lanes(), 0);
+    // Past what a replay would take for the lane's own.
+    thread::sleep(Duration::from_millis(300));
+    run.call("pwrite b 100 2 500").unwrap();
+    run.call("sync b").unwrap();
+    run.kill_both();
+    let mut expected = content(1, 3000);
+    expected[100..600].copy_from_slice(&content(2, 500));
+    check_settled(&lab, &path, &expected);
+}
+
+#[test]
+fn so_it_is_with_a_pool_on_a_disk() {
+    let lab = Lab::on_disk();
+    let path = lab.data("a.log");
+    let mut run = orphaned(&lab, &path);
+    assert_eq!(run.open("b", &path, RDWR), 0);
+    run.call("pwrite b 0 2 500").unwrap();
+    run.call("sync b").unwrap();
+    run.kill_both();
+    let mut expected = content(1, 3000);
+    expected[..500].copy_from_slice(&content(2, 500));
+    check_settled(&lab, &path, &expected);
+}
+
+#[test]
+fn once_it_is_settled_no_process_waits_or_looks_into_the_pool() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = orphaned(&lab, &path);
+    run.open("b", &path, RDWR);
+    fs::rename(lab.pool(), lab.home.path().join("elsewhere")).unwrap();
+    let begun = Instant::now();
+    run.call(format!("third open c {} {RDWR}", path.display()))
+        .unwrap();
+    run.call("third pwrite c 0 2 500").unwrap();
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn who_renames_or_unlinks_a_file_of_such_a_run_settles_it_first() {
+    for how in ["rename", "unlink"] {
+        let lab = Lab::new();
+        let (path, to) = (lab.data("a.log"), lab.home.path().join("gone"));
+        let mut run = orphaned(&lab, &path);
+        let call = match how {
+            "rename" => format!("rename {} {}", path.display(), to.display()),
+            _ => format!("unlink {}", path.display()),
+        };
+        run.call(&call).unwrap();
+        assert_eq!(lab.lanes(), 0, "{how}");
+        if how == "rename" {
+            assert_eq!(fs::read(&to).unwrap(), content(1, 3000));
+        }
+    }
+}
+
+#[test]
+fn a_member_that_lives_settles_it_and_who_opens_a_file_waits_until_it_has() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = lab.run();
+    assert_eq!(run.open("other a", &path, RDWR), 1);
+    run.call("other pwrite a 0 1 3000").unwrap();
+    run.kill_supervisor();
+    run.send(&format!("open b {} {RDWR}", path.display()));
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(lab.lanes(), 1, "a member's lane was taken from it");
+    // It cannot be told to go on by who waits: its end is as good.
+    kill(&other(&run));
+    assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
+    assert_eq!(lab.lanes(), 0);
+    run.kill_both();
+    check_settled(&lab, &path, &content(1, 3000));
+}
+
+#[test]
+fn what_a_dead_member_wrote_and_did_not_log_stays_and_the_lane_is_settled_all_the_same() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = orphaned(&lab, &path);
+    // As by a process that died between the kernel and the lane, a tick after its last record.
+    let times = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"newer", 10).unwrap();
+    file.set_modified(times).unwrap();
+    drop(file);
+    let has_mounts = has_mounts(&path);
+    run.open("b", &path, RDWR);
+    let mut expected = content(1, 3000);
+    expected[10..15].copy_from_slice(b"newer");
+    assert_eq!(fs::read(&path).unwrap(), expected);
+    // Where the kernel does not say what mount it is, a recovery has to decide.
+    assert_eq!(lab.lanes(), usize::from(!has_mounts));
+}
+
+/// True if the kernel gives each mount a number of its own for good.
+fn has_mounts(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let found = statx(CWD, path, AtFlags::empty(), MNT_ID_UNIQUE).unwrap();
+    found.stx_mask & MNT_ID_UNIQUE.bits() != 0
+}
+
+/// As [`orphaned`], where a third process is cut in its settling, or waits in it.
+fn orphaned_with_cut(lab: &Lab, paths: &[&Path], cut: &str) -> Running {
+    let mut run = lab.run_with(|command| {
+        command.env("LAB_CUT_THIRD", cut);
+    });
+    for path in paths {
+        assert_eq!(run.open("other a", path, RDWR), 1);
+        run.call("other pwrite a 0 1 3000").unwrap();
+    }
+    let member = other(&run);
+    run.kill_supervisor();
+    kill(&member);
+    run
+}
+
+#[test]
+fn a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one() {
+    let mut cuts = 0;
+    for steps in 1.. {
+        let lab = Lab::new();
+        let (a, b) = (lab.data("a.log"), lab.data("b.log"));
+        let mut run = orphaned_with_cut(&lab, &[&a, &b], &steps.to_string());
+        run.send(&format!("third open c {} {RDWR}", a.display()));
+        if run.answer().unwrap() != "gone 0\n" {
+            break;
+        }
+        cuts += 1;
+        assert_eq!(lab.lanes(), 1, "after {steps} steps");
+        if steps % 2 == 0 {
+            // The power fails instead: the lane is in the pool as it was.
+            run.kill_both();
+            let reports = lab.recover(Some(OTHER_BOOT), &[]);
+            assert_eq!(reports[0]["outcome"], "synced", "{steps}: {reports:?}");
+            assert_eq!(fs::read(&a).unwrap(), content(1, 3000));
+            continue;
+        }
+        assert_eq!(run.open("b", &b, RDWR), 0);
+        assert_eq!(lab.lanes(), 0, "after {steps} steps");
+        run.call("pwrite b 0 2 500").unwrap();
+        run.kill_both();
+        let mut expected = content(1, 3000);
+        expected[..500].copy_from_slice(&content(2, 500));
+        check_settled(&lab, &b, &expected);
+        assert_eq!(fs::read(&a).unwrap(), content(1, 3000));
+    }
+    assert!(cuts >= 4, "{cuts} steps were those of the settling");
+}
+
+#[test]
+fn two_processes_that_settle_at_once_do_it_one_after_the_other() {
+    let lab = Lab::new();
+    let (a, b) = (lab.data("a.log"), lab.data("b.log"));
+    // In the middle it waits longer than a process that can settle nothing.
+    let mut run = orphaned_with_cut(&lab, &[&a, &b], "2:9000");
+    let begun = Instant::now();
+    run.call(format!("begin third open c {} {RDWR}", a.display()))
+        .unwrap();
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(run.open("b", &b, RDWR), 0);
+    assert!(
+        begun.elapsed() > Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(lab.lanes(), 0);
+    assert_eq!(run.call("end third"), Ok(0));
+}
+
+#[test]
+fn a_lane_that_cannot_be_settled_stays_for_a_recovery_and_the_program_goes_on() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = orphaned(&lab, &path);
+    fs::rename(lab.pool(), lab.home.path().join("elsewhere")).unwrap();
+    let inode = fs::metadata(&path).unwrap().ino();
+    let begun = Instant::now();
+    assert_eq!(run.open("b", &path, RDWR), 0);
+    assert!(
+        begun.elapsed() > Duration::from_secs(6),
+        "{:?}",
+        begun.elapsed()
+    );
+    fs::rename(lab.home.path().join("elsewhere"), lab.pool()).unwrap();
+    run.call("pwrite b 0 2 500").unwrap();
+    run.call("sync b").unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+    run.kill_both();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert_eq!(fs::read(&path).unwrap()[..500], content(2, 500));
+}
