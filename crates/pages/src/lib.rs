@@ -48,12 +48,12 @@ pub use forebay_flash::Progress;
 pub use guard::{GUARD_FILE, Standing, standing};
 pub use lost::by_file;
 pub use names::{is_page_file, is_redo_log};
-pub use request::{Resizing, resize_running};
-pub use resize::{Resized, resize};
+pub use request::{Resized, resize_running};
+pub use resize::resize;
 pub use session::{is_configured, start};
 pub use settings::{Policy, Settings, What, settings_of};
 pub use setup::{Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of};
-pub use status::{Status, Window};
+pub use status::{Resizing, Status, Window};
 pub use table::is_cached;
 
 /// Names the flash file to the processes of a run.

@@ -1,7 +1,7 @@
 //! Another size of a cache that a server runs with: a file beside it, `PATH.resize`, which the command writes and the process that has the cache looks for
 //! several times a second. How far it is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
 
-use crate::{resize::Resized, status::Status};
+use crate::status::{Resizing, Status};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,34 +23,17 @@ pub struct Request {
     pub bytes: u64,
 }
 
-/// A resize under way: pages that have to go home, and those that have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Resizing {
-    /// Of which request.
-    pub id: Uuid,
-    /// How large the cache is to be.
-    pub bytes: u64,
-    /// Pages that went home, of so many in this round.
-    pub done: u64,
-    /// See above.
-    pub of: u64,
-}
-
-/// How a request ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Answer {
-    /// Which request.
-    pub id: Uuid,
-    /// Pages that were written to the files.
+/// What a resize did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resized {
+    /// Pages written to the files, because their slots went.
     pub pages: u64,
-    /// Slots that there are now.
+    /// Slots that it has now.
     pub slots: u64,
-    /// Pages that are in the cache.
+    /// Pages that are in it now.
     pub kept: u64,
-    /// Why the cache has the size that it had.
-    pub error: Option<String>,
+    /// False if the caller stopped it: it has the size that it had.
+    pub complete: bool,
 }
 
 /// Where it is.
@@ -70,7 +53,7 @@ impl Request {
         }
     }
 
-    /// True while nobody has taken it back.
+    /// True until it is taken back.
     pub(crate) fn stands(&self, flash: &Path) -> bool {
         !matches!(Self::read(flash), Ok(other) if other != Some(*self))
     }
@@ -159,6 +142,7 @@ pub fn resize_running(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Answer;
 
     fn answered(id: Uuid, error: Option<&str>) -> Status {
         Status {

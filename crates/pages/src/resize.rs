@@ -4,7 +4,7 @@
 
 use crate::{
     home::Homes,
-    request::take_back,
+    request::{Resized, take_back},
     setup::{Place, SetupError, attach_guarded, create, pool_of},
 };
 use forebay_flash::{Cache, Options, Progress, layout::CHECKPOINTS};
@@ -15,19 +15,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-/// What a resize did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resized {
-    /// Pages written to the files, because their slots went.
-    pub pages: u64,
-    /// Slots that it has now.
-    pub slots: u64,
-    /// Pages that are in it now.
-    pub kept: u64,
-    /// False if the caller stopped it: it has the size that it had.
-    pub complete: bool,
-}
 
 /// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for files in, beside those where they were.
 ///

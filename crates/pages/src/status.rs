@@ -1,9 +1,6 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
-use crate::{
-    request::{Answer, Resizing},
-    settings::{Policy, Settings},
-};
+use crate::settings::{Policy, Settings};
 use forebay_flash::Stats;
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
@@ -75,6 +72,36 @@ pub struct Status {
     pub resized: Option<Answer>,
     /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so long; a tenth more or less.
     pub windows: Vec<Window>,
+}
+
+/// A resize under way: pages that have to go home, and those that have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resizing {
+    /// The request that it is for.
+    pub id: Uuid,
+    /// How large the cache is to be.
+    pub bytes: u64,
+    /// Pages that went home, of so many in this round.
+    pub done: u64,
+    /// See above.
+    pub of: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// The request.
+    pub id: Uuid,
+    /// Pages that were written to the files.
+    pub pages: u64,
+    /// Slots that there are now.
+    pub slots: u64,
+    /// Pages that are in the cache.
+    pub kept: u64,
+    /// Why the cache has the size that it had.
+    pub error: Option<String>,
 }
 
 /// What a cache did in the last so many seconds.

@@ -2,8 +2,9 @@
 
 use crate::{
     complain::complain,
-    request::{Answer, Request, Resizing},
+    request::Request,
     session::Session,
+    status::{Answer, Resizing},
 };
 use std::{
     ops::ControlFlow,

@@ -3,8 +3,8 @@
 use super::Session;
 use crate::{
     complain::complain,
-    request::{Answer, Request, Resizing, take_back},
-    status::Status,
+    request::{Request, take_back},
+    status::{Answer, Resizing, Status},
 };
 
 /// Of the requests so far.
