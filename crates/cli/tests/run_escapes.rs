@@ -200,6 +200,25 @@ cut()
 }
 
 #[test]
+fn what_is_duplicated_after_a_thread_got_its_own_descriptors_is_synced_as_it_was_opened() {
+    nothing_is_lost(
+        Disk::All,
+        &format!(
+            r#"{OWN_DESCRIPTORS}
+import fcntl
+each = opened("each.log", os.O_DSYNC)
+os.write(each, b"a" * 100)
+unshared(lambda: libc.unshare(CLONE_FILES))
+for other in [os.dup(each), os.dup2(each, 77), fcntl.fcntl(each, fcntl.F_DUPFD, 80)]:
+    assert fcntl.fcntl(other, fcntl.F_GETFL) & os.O_DSYNC, other
+    os.write(other, b"n" * 100)
+cut()
+"#
+        ),
+    );
+}
+
+#[test]
 fn a_process_of_one_thread_that_unshares_its_descriptors_keeps_its_logs() {
     nothing_is_lost(
         Disk::Synced,

@@ -28,10 +28,13 @@ pub fn unsharing() {
     }
 }
 
-/// Notes what is known of `fd`, if its number says which descriptor it is.
+/// Notes what is known of `fd`. Where its number may be another descriptor in another thread, nothing that is known of it is forgotten: to be synced too
+/// often costs time only.
 fn note(fd: c_int, entry: Option<Entry>) {
     if !SPLIT.load(Relaxed) {
         table::set_entry(fd, entry);
+    } else if let Some(hidden) = entry.and_then(Entry::plain) {
+        table::add_hidden(fd, hidden);
     }
 }
 

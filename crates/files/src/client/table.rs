@@ -4,7 +4,7 @@ use std::{
     ffi::c_int,
     sync::atomic::{
         AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
@@ -122,6 +122,13 @@ pub(super) fn set_entry(fd: c_int, entry: Option<Entry>) -> bool {
     };
     place.store(entry.map_or(0, |e| e.0), Release);
     true
+}
+
+/// Notes the flags that `of` hides of `fd` as well, beside what is known of it.
+pub(super) fn add_hidden(fd: c_int, of: Entry) {
+    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
+        place.fetch_or(Entry::new(None, of.hidden()).0, AcqRel);
+    }
 }
 
 /// A bit for each descriptor that a stream of the C library writes to and reads from, past the client.

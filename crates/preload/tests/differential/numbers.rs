@@ -35,7 +35,9 @@ pub fn system_call(world: &mut World) {
         5 => number!(SYS_lseek, fd => c_int, offset => i64, 0 => c_int),
         6 => number!(SYS_fdatasync, fd => c_int),
         7 => number!(SYS_ftruncate, fd => c_int, offset => i64),
-        8 => number!(SYS_fcntl, fd => c_int, libc::F_GETFL => c_int, 0 => i64),
+        8 if !world.is_unshared => {
+            number!(SYS_fcntl, fd => c_int, libc::F_GETFL => c_int, 0 => i64)
+        }
         9 => {
             number!(SYS_pwritev, fd => c_int, part => *const libc::iovec, 1 => c_int, offset => i64, 0 => i64)
         }
