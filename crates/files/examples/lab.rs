@@ -163,7 +163,7 @@ fn database() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `bytes` bytes that anybody can make again from `seed`.
+/// `bytes` bytes that any process can make again from `seed`.
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let byte = |_| {

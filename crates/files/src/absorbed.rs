@@ -255,7 +255,7 @@ fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: Range<usize>) -> 
     crate::replay::write_at(to, &buffer, range.start as u64)
 }
 
-/// Opens what may be a table. Of whoever it is, it is not waited for.
+/// Opens what may be a table. Whichever user's it is, it is not waited for.
 pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;

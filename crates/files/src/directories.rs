@@ -15,7 +15,7 @@ pub(crate) fn each_directory(
             let entry = entry?;
             let kind = entry.file_type()?;
             if kind.is_dir() && is_one(&entry.file_name()) {
-                // Nobody may look into it, and nothing is marked there.
+                // No user but root may look into it, and nothing is marked there.
             } else if kind.is_dir() {
                 open.push(entry.path());
             } else if kind.is_symlink() && entry.path().is_dir() {

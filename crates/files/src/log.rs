@@ -1,7 +1,7 @@
-//! Logging: what becomes of a file, as records of the run's lane. By whoever has the file's lock, a member or the supervisor.
+//! Logging: what becomes of a file, as records of the run's lane. By the holder of the file's lock, a member or the supervisor.
 //!
-//! Each segment names a file before anything else of it, so a segment is understood without those before it. When a segment is full, whoever
-//! finds it so goes on in the next one, which the supervisor has prepared; if it has not, the disk is behind, and is waited for.
+//! Each segment names a file before anything else of it, so a segment is understood without those before it. When a segment is full, the thread
+//! that finds it so goes on in the next one, which the supervisor has prepared; if it has not, the disk is behind, and is waited for.
 
 use crate::{
     record::{
@@ -37,7 +37,7 @@ pub(crate) struct Log<'a> {
     pub(crate) lane: &'a Member,
     pub(crate) page: &'a Page,
     pub(crate) boot: [u8; 16],
-    /// True if nobody prepares segments any more.
+    /// True if no supervisor prepares segments any more.
     pub(crate) is_orphan: fn() -> bool,
 }
 

@@ -1,7 +1,7 @@
 //! Which pools may hold what belongs into the files of a directory: an extended attribute of the directory, `user.forebay.pools`, one path a line.
 //!
 //! A supervisor adds its pool's path before it absorbs the first file of a directory, and the directory's sync makes that durable. It is taken away at the end of a
-//! run that left nothing in the pool. So it outlives a crash, and whoever is about to start a database without Forebay can be told
+//! run that left nothing in the pool. So it outlives a crash, and the user who is about to start a database without Forebay can be told
 //! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
 //! a mark says is looked for in the pool itself.
 
@@ -57,7 +57,7 @@ fn change(directory: &File, pool: &Path, is_added: bool) {
         Err(_) if !is_added => pool.to_owned(),
         Err(_) => return,
     };
-    // Another supervisor may be at it too. Somebody else's lock is not waited for.
+    // Another supervisor may be at it too. A lock that another process holds is not waited for.
     let locked = rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
     let before = of_directory(directory).unwrap_or_default();
     let mut pools = before.clone();

@@ -80,7 +80,7 @@ pub(crate) fn replace(
     } else {
         rustix::io::DupFlags::empty()
     };
-    // SAFETY: the database was not given this descriptor yet; nobody else has it. Forgotten, so that it stays open.
+    // SAFETY: the database was not given this descriptor yet; no other code has it. Forgotten, so that it stays open.
     let mut place = unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) };
     let done = rustix::io::dup3(&instead, &mut place, flags);
     std::mem::forget(place);
@@ -107,7 +107,7 @@ pub(crate) fn complain_once(said: &AtomicBool, what: &str) {
 /// Says something on the database's standard error. Does not allocate.
 pub(crate) fn complain(what: &str) {
     if let Some(stderr) = borrow(2) {
-        // Nobody to tell if that fails.
+        // If that fails, there is nowhere to say so.
         let line = ["forebay: ", what, "\n"].map(|part| IoSlice::new(part.as_bytes()));
         let _ = rustix::io::writev(stderr, &line);
     }

@@ -42,7 +42,7 @@ pub enum Request {
         /// The secret of the supervisor's file.
         token: Uuid,
     },
-    /// The first message of a process that writes plainly to a file that another may absorb. Answer: [`Answer::Done`] once nobody does.
+    /// The first message of a process that writes plainly to a file that another may absorb. Answer: [`Answer::Done`] once no process does.
     Foreign {
         /// The secret from the environment.
         token: Uuid,

@@ -51,7 +51,7 @@ struct Past {
     begun: u64,
     /// Of these, those that are durable.
     durable: u64,
-    /// A sync failed before they were: nobody knows what became of them, and a later sync does not say it.
+    /// A sync failed before they were: what became of them is not known, and a later sync does not say it.
     failed: bool,
 }
 

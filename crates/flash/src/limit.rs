@@ -1,5 +1,5 @@
-//! Bytes a second: a bucket that fills at the rate that is allowed, to a second's worth, and that work may overdraw once. Whoever finds it empty
-//! does something else meanwhile: nobody waits in here.
+//! Bytes a second: a bucket that fills at the rate that is allowed, to a second's worth, and that work may overdraw once. A thread that finds
+//! it empty does something else meanwhile: none waits in here.
 
 use parking_lot::Mutex;
 use std::{

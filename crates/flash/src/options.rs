@@ -11,7 +11,7 @@ pub struct CreateOptions {
     pub files_max: u32,
     /// The owner of the cache's lane, and the cache's identity.
     pub owner: Uuid,
-    /// Segments of the lane, 1 to 64. With three and more a checkpoint holds up nobody.
+    /// Segments of the lane, 1 to 64. With three and more a checkpoint holds up no thread.
     pub lane_segments: u16,
 }
 

@@ -143,7 +143,7 @@ fn the_slots_that_are_new_are_used_and_what_lies_in_them_is_never_read() {
         }
         machine.sync();
     }
-    // As many as it has room for are in it, and not one was read where nobody had written it.
+    // As many as it has room for are in it, and not one was read where it had not been written.
     let in_it = (0..resized.slots as u32 * 3 / 4).filter(|&page| machine.hits(page));
     assert!(in_it.count() as u64 > resized.slots * 2 / 3);
     assert_eq!(machine.cache.stats().damaged, read_before);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Says it.
 pub(crate) fn complain(what: &str) {
     let line = format!("forebay: {what}\n");
-    // Nobody to tell if that fails. Not by the standard library: it would wait for a lock that a killed thread may have had at a fork.
+    // If that fails, there is nowhere to say so. Not by the standard library: it would wait for a lock that a killed thread may have had at a fork.
     let _ = rustix::io::write(std::io::stderr(), line.as_bytes());
 }
 

@@ -11,7 +11,7 @@
 //! | the guard file says | page 0 in the tablespace | the two pages are |
 //! |---|---|---|
 //! | laid | text | in the guard file |
-//! | laid | no text | nobody knows: something wrote there since. Refused |
+//! | laid | no text | not known: something wrote there since. Refused |
 //! | laying, lifting | any text | in the guard file: no server can have been up in between |
 //! | laying, lifting | no text | in the tablespace |
 

@@ -63,7 +63,7 @@ pub(crate) fn set(fd: c_int, file: &Arc<PageFile>) -> bool {
     true
 }
 
-/// A place that no descriptor leads to and that nobody else holds. Looked for only when there are many.
+/// A place that no descriptor leads to. Looked for only when there are many.
 fn free(files: &[Arc<PageFile>]) -> Option<usize> {
     const MANY: usize = 256;
     if files.len() < MANY {

@@ -119,7 +119,7 @@ fn named_anew(held: &mut Held, from: &Path, path: &Path) -> Result<(), Errno> {
     // It was opened by another of its names, which it has still.
     let has_other = old != from && old != path && is_at(&old, held);
     if !fits || has_other && !add_link(held, &old) {
-        // It cannot be followed: whoever uses it next has it made plain.
+        // It cannot be followed: the next call that uses it has it made plain.
         shared.leave(held.generation());
     }
     Ok(())

@@ -93,7 +93,7 @@ impl Session {
         if let Some(interrupted) = self.page.was_syncing()
             && self.page.files[interrupted].error().is_none()
         {
-            // Until it is written again. Whoever goes on if this process dies of it knows that, too.
+            // Until it is written again. The process that goes on if this process dies of it knows that, too.
             self.page.fail(interrupted, Errno::IO);
         }
         let mut all = true;
@@ -325,7 +325,7 @@ impl Session {
         let paths = paths(file);
         let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
         let Some(again) = identity::open(&known, &paths, file.key().0)? else {
-            // It was unlinked and is closed: nobody can miss it.
+            // It was unlinked and is closed: no process can miss it.
             return Ok(());
         };
         let done = work(again.as_fd());

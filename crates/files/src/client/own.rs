@@ -1,7 +1,7 @@
 //! The client's own descriptors: its connection to the supervisor, and the pool's open file, which holds the lane's lock.
 //!
 //! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
-//! nevertheless, they move: whoever uses one holds a lock ([`MOVING`]), so none is replaced in use.
+//! nevertheless, they move: a thread that uses one holds a lock ([`MOVING`]), so none is replaced in use.
 
 use super::{depth::interrupted, renewed::Renewed};
 use crate::sys;
@@ -87,7 +87,7 @@ impl Connection {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // Without a session there is nobody who asks.
+        // Without a session there is no caller.
         sys::borrow(OWN[0].load(Relaxed)).unwrap_or(rustix::fs::CWD)
     }
 }

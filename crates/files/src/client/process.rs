@@ -229,7 +229,7 @@ pub(super) fn hold_open(
 }
 
 /// A signal handler, above a call that may have a record unfinished, changed the file, or did something that makes it unknown what is in it: nothing is
-/// logged of it from now on, and whoever uses it next has it made plain. Neither allocates nor locks.
+/// logged of it from now on, and the next call that uses it has it made plain. Neither allocates nor locks.
 pub(super) fn mark_range_unknown(number: usize) {
     if let Some(session) = session::there() {
         session.page.files[number].stray(generation(number));

@@ -115,7 +115,7 @@ pub fn write(
     }
 }
 
-/// Where in the file the kernel put the last `written` bytes. It is asked, never remembered: whoever shares the open file moves its position, also a
+/// Where in the file the kernel put the last `written` bytes. It is asked, never remembered: every process that shares the open file moves its position, also a
 /// program that knows nothing of the client.
 #[inline]
 fn place(
@@ -194,8 +194,8 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
                 session.repair(number)?;
             }
             if file.lock.is_held() {
-                // Of a write that is under way, another thread's or another process's, the kernel may have what the lane has not: whoever has seen that
-                // waits until it is logged. If its process is dead it never is: then the supervisor syncs it, or says that it could not.
+                // Of a write that is under way, another thread's or another process's, the kernel may have what the lane has not: a caller that has
+                // seen that waits until it is logged. If its process is dead it never is: then the supervisor syncs it, or says that it could not.
                 drop(lock(session, number));
                 if file.lock.is_damaged() {
                     session.give_up_lane(number, wanted)?;

@@ -65,7 +65,7 @@ pub(super) enum Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
     No,
-    /// If nobody else has it open, and it can be written to.
+    /// If no other process has it open, and it can be written to.
     IfAlone,
     /// Or the lane is refused.
     Must,

@@ -27,7 +27,7 @@ impl Rights {
     /// Those that lanes of this pool are recovered with.
     ///
     /// # Errors
-    /// If anybody could have written what is in it.
+    /// If a user without these rights could have written what is in it.
     pub(super) fn to(pool: &Pool) -> Result<Self, FilesError> {
         let Some(fd) = pool.descriptor() else {
             // Memory of this process alone.

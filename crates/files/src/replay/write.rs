@@ -187,7 +187,7 @@ impl<'a> Work<'a> {
         drop((reading, seen));
         let why = "another process has it open: stop that and recover again. If what the file holds is right";
         let refused = refused(why);
-        // Nobody opens it from looking to having written, all in memory. The sync takes longer, and no opener waits for it.
+        // No process opens it from looking to having written, all in memory. The sync takes longer, and no opener waits for it.
         if !sys::take_lease(open.as_fd()) {
             return match refused {
                 Some(refused) => Ok(Some(refused)),

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Somebody sleeps until it is free.
+/// A thread may sleep until it is free.
 const WAITED_FOR: u32 = 1 << 31;
 /// How long to sleep before asking again whether it is worth it.
 const LOOK: Duration = Duration::from_millis(20);
@@ -62,7 +62,7 @@ impl Lock {
             std::hint::spin_loop();
         }
         loop {
-            // Whoever has slept does not know whether others do.
+            // A thread that has slept does not know whether others do.
             match self
                 .0
                 .compare_exchange(0, ours | WAITED_FOR, Acquire, Relaxed)

@@ -95,7 +95,7 @@ impl SharedFile {
         self.stamp.store(stamp.encode(), Release);
     }
 
-    /// The file is to be plain: whoever uses it next sees to that, and one that is being registered is not absorbed. False if it is plain
+    /// The file is to be plain: the next call that uses it sees to that, and one that is being registered is not absorbed. False if it is plain
     /// already. Takes no lock.
     pub fn leave(&self, generation: u32) -> bool {
         self.change(generation, State::Registering, State::Leaving)
@@ -178,7 +178,7 @@ impl SharedFile {
         self.newer[1].store(range.end, Relaxed);
     }
 
-    /// The size that it was about to get when whoever had its lock died.
+    /// The size that it was about to get when the holder of its lock died.
     pub fn resizing(&self) -> Option<u64> {
         self.resizing.load(Relaxed).checked_sub(1)
     }

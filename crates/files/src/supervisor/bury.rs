@@ -52,7 +52,7 @@ impl Run {
     }
 
     /// What a dead member wrote to the file and did not log was acknowledged to no process, but others may have read it, and their next sync says that it
-    /// is durable. So it is synced, with all that the lane has, which is released: nothing older is written over it. Whoever waits for the lock waits for that.
+    /// is durable. So it is synced, with all that the lane has, which is released: nothing older is written over it. Its lock's waiters wait for that.
     fn sync_unlogged(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
         let file = &self.page.files[number];
         let open = self.known(number).and_then(|known| known.file.clone());

@@ -210,7 +210,7 @@ impl Run {
 
     /// Says that a file could not be synced, with what error.
     fn failed(&self, number: usize, known: &Known, errno: Errno) -> Errno {
-        // First of all, and where it outlives us: nobody else gets this error from the kernel.
+        // First of all, and where it outlives us: the kernel may tell no other process of this error.
         if self.mark(Mark::Failed).is_err()
             && let Some(file) = &known.file
         {

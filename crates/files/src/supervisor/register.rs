@@ -224,8 +224,8 @@ impl Run {
             .ok_or_else(|| "this run absorbs too many files already".into())
     }
 
-    /// Makes the number this file's, and the file the run's, for all to see: its generation. Whoever finds the file in the table, or is seen by the watch, finds it here
-    /// and has it leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
+    /// Makes the number this file's, and the file the run's, for all to see: its generation. A process that finds the file in the
+    /// table, or is seen by the watch, finds it here and has it leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
     fn reserve(
         &self,
         shared: &Shared,

@@ -34,9 +34,9 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// Takes the lease of [`alone`] and keeps it until the file is closed: nobody opens it meanwhile without waiting.
+/// Takes the lease of [`alone`] and keeps it until the file is closed: no process opens it meanwhile without waiting.
 ///
-/// The signal by which the kernel says that somebody waits for it is this thread's: its process, which may be any program, would end by it.
+/// The signal by which the kernel says that a process waits for it is this thread's: its process, which may be any program, would end by it.
 pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
     let owner = Owner {
         kind: F_OWNER_TID,
@@ -56,7 +56,7 @@ pub(crate) fn give_lease(fd: BorrowedFd<'_>) {
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
 }
 
-/// Ignores the signal by which the kernel says that somebody waits for a lease: it is given up soon anyway.
+/// Ignores the signal by which the kernel says that a process waits for a lease: it is given up soon anyway.
 pub(crate) fn ignore_lease_breaks() {
     // SAFETY: ignoring a signal installs no handler.
     unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };

@@ -57,7 +57,7 @@ impl Lab {
         Self::within(lab().parent().unwrap())
     }
 
-    /// Its processes are an ordinary user's: where the tests are root's, somebody else's.
+    /// Its processes are an ordinary user's: where the tests are root's, another user's.
     pub fn of_an_ordinary_user() -> Self {
         let mut lab = Self::within(lab().parent().unwrap());
         if rustix::process::geteuid().is_root() {
@@ -121,7 +121,7 @@ impl Lab {
         self.run_with(|_| {})
     }
 
-    /// A run whose standard error nobody reads.
+    /// A run whose standard error no process reads.
     pub fn run_unheard(&self) -> Running {
         let mut run = self.run_with(|command| {
             command.stderr(Stdio::piped());

@@ -145,7 +145,7 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
     assert!(fs::read(lab.data("a.log")).unwrap() == acknowledged);
     assert_eq!(lab.lanes(), 0);
 
-    // Both die, and somebody has the file open.
+    // Both die, and a reader has the file open.
     let lab = Lab::new();
     let (run, acknowledged) = full(&lab);
     run.kill_both();

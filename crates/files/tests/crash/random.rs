@@ -97,7 +97,7 @@ fn random_calls_survive_any_death_at_any_moment() {
             assert!(answer.starts_with("ok"), "{call:?}: {answer}");
             model.apply(&call);
         }
-        // One more, which nobody waits for.
+        // One more, whose answer the test does not wait for.
         let last = random_call(&mut rng, &model);
         perform(&mut run, &last);
         pending.replace(last);

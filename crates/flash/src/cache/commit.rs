@@ -4,7 +4,7 @@
 //! 2. *Sync* flash.
 //! 3. *Record*: only now the lane says what is in the slots.
 //!
-//! One thread commits for all that wait: whoever finds its pages recorded when its turn comes has nothing left to do.
+//! One thread commits for all that wait: a thread that finds its pages recorded when its turn comes has nothing left to do.
 
 use super::{Cache, group::Group};
 use crate::{

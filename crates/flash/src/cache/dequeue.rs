@@ -86,7 +86,7 @@ impl Cache {
         if !self.emptying.load(Relaxed) || !self.home_limit.is_open() {
             return Ok(Step::default());
         }
-        // Nobody waits for these slots: the device is the server's.
+        // No thread waits for these slots: the device is the server's.
         if resting && !self.worth.may_empty() {
             return Ok(Step::default());
         }

@@ -150,7 +150,7 @@ impl Cache {
             group
         };
         forebay_pool::failpoint!("flash:full");
-        // Whoever syncs writes it if this fails, or brings it home.
+        // The next sync writes it if this fails, or brings it home.
         if !self.goes_around() {
             let _ = self.write_group(&full);
         }
@@ -215,7 +215,7 @@ impl Cache {
         Ok(())
     }
 
-    /// A group that is durable and recorded leaves memory; its buffer is used again if nobody reads it.
+    /// A group that is durable and recorded leaves memory; its buffer is used again if no thread reads it.
     pub(super) fn recycle(&self, group: Arc<Group>) {
         *group.written.lock() = GONE;
         if let Ok(group) = Arc::try_unwrap(group) {

@@ -104,7 +104,7 @@ pub struct Cache {
     flash_failing: AtomicBool,
     /// Positions below `recorded` that the lane does not know of. Under `log`.
     skipped: AtomicBool,
-    /// A resize failed where nobody knows what the header says: nothing is recorded any more.
+    /// A resize failed where it is not known what the header says: nothing is recorded any more.
     half_resized: AtomicBool,
     worth: Worth,
     /// Taken last, and for a moment.

@@ -8,8 +8,8 @@
 //! 5. *Record* in the lane of which layout what follows is. *Header* B, synced.
 //! 6. *Shorten* the flash file, if it is to be shorter.
 //!
-//! No page is moved. A page keeps its slot, and gets another position: one that is higher than all before, so whoever holds one of these finds that the
-//! front has passed it.
+//! No page is moved. A page keeps its slot, and gets another position: one that is higher than all before, so a thread that holds one of these finds that
+//! the front has passed it.
 
 mod plan;
 
@@ -199,7 +199,7 @@ impl Cache {
         self.skipped.store(false, Relaxed);
         self.release_below(through);
         self.record_layout()?;
-        // Whoever opens the cache writes it anew, if flash does not take it now.
+        // The next open of the cache writes it anew, if flash does not take it now.
         let header = *self.header.read();
         if let Err(FlashError::Flash { doing, source, .. }) =
             Device(&*self.flash).write_headers(&header, &HEADERS[1..])
@@ -320,7 +320,7 @@ impl Cache {
         }
     }
 
-    /// An error once nobody knows which layout counts: what is on flash and in the lane is whole in both of them, and stays so.
+    /// An error once it is not known which layout counts: what is on flash and in the lane is whole in both of them, and stays so.
     pub(super) fn check_resized(&self) -> Result<(), FlashError> {
         match self.half_resized.load(Relaxed) {
             false => Ok(()),

@@ -255,7 +255,7 @@ pub fn put(to: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     to[offset..offset + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Whole and plausible pages that nobody wrote are what is new.
+/// Whole and plausible pages that no cache wrote are what is new.
 pub fn set_flash_length(flash: &mut Vec<u8>, bytes: usize) {
     flash.truncate(bytes);
     let foreign = page_of(7_000_000);

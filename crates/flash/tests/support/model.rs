@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const FILES: u64 = 3;
 pub const PAGES: u32 = 12;
 pub const PAGE: usize = 1024;
-/// What a page is that nobody wants: torn, if a home write of it had failed before it was cut off.
+/// What a page is that may be anything: torn, if a home write of it had failed before it was cut off.
 pub const ANYTHING: u64 = u64::MAX;
 
 /// The bytes of a version.

@@ -35,7 +35,7 @@ impl Leaving {
         }
         match session.forget(&self.cached) {
             Ok(()) => session.homes.detach(id),
-            // Its slots are written to a file that nobody sees.
+            // Its slots are written to a file that is in no directory.
             Err(error) => complain(&error.to_string()),
         }
     }

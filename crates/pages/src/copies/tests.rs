@@ -169,7 +169,7 @@ fn a_page_of_which_flash_has_a_newer_version_is_flash_s() {
     world.keep(1000, &[(2, &page(7)), (3, &page(8))]);
     assert_eq!(world.restore(), 1);
     assert_eq!((world.home(2)[0], world.home(3)[0]), (0, 8));
-    // One that was kept for a file that is gone is nobody's.
+    // One that was kept for a file that is gone is no file's.
     world.keep(2000, &[(3, &page(4))]);
     world.cache.drop_file(&world.file).unwrap();
     assert_eq!(world.restore(), 0);

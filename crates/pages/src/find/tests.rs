@@ -123,7 +123,7 @@ fn a_data_directory_that_was_moved_is_found_with_all_its_files() {
 #[test]
 fn a_file_that_cannot_be_looked_for_is_not_taken_for_deleted() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
-    // Its name cannot be looked up, by whoever asks.
+    // Its name cannot be looked up, by any user.
     let file = fs::File::open(world.data().join("db/b.ibd")).unwrap();
     let identity = identity::of(&file).unwrap().unwrap().identity;
     let known = world.cache.files();

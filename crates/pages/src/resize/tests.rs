@@ -104,7 +104,7 @@ fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
             file.set_len(CHECKPOINTS).unwrap();
         }
     };
-    // Ended, and not shortened: it is no cache, and says so. Its headers are blank for whoever looks.
+    // Ended, and not shortened: it is no cache, and says so. Its headers are blank to every reader.
     ended(false);
     let e = look(&flash).unwrap_err().to_string();
     assert!(e.contains("is not a flash cache"), "{e}");

@@ -37,7 +37,7 @@ impl Session {
         (answered != Some(request.id)).then_some(request)
     }
 
-    /// True while nobody has taken it back.
+    /// True until it is taken back.
     pub(crate) fn is_asked(&self, request: &Request) -> bool {
         request.stands(self.place.flash())
     }

@@ -10,7 +10,7 @@ use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options};
 use forebay_pool::{Geometry, PoolOptions, contents};
 use std::{fs::File, io, path::Path, sync::Arc};
 
-/// Segments of the metadata's lane: with three and more a checkpoint holds up nobody.
+/// Segments of the metadata's lane: with three and more a checkpoint holds up no thread.
 const SEGMENTS: u16 = 4;
 const LANES: u32 = 2;
 
