@@ -146,8 +146,8 @@ pub fn is_own(fd: c_int) -> bool {
     own::is_own(fd)
 }
 
-/// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those that it is inside. A caller must that may be in a
-/// signal handler that has interrupted the client.
+/// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those that it is inside. A caller that may be in a
+/// signal handler which has interrupted the client must call it.
 #[inline]
 pub fn enter(frame: &Frame) -> Inside<'_> {
     if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
