@@ -10,12 +10,14 @@
 //! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
 //! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
-//! * `settings`: what can be changed while it is in use; `status` and `lost`: what is said of it, for people;
+//! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile; `beside`: the files that say both;
+//! * `status` and `lost`: what is said of it, for people;
 //! * `setup`: making the cache, looking at it and emptying it, for the command.
 //!
 //! Home descriptors are opened once and stay open as long as the process lives: closing *any* descriptor of a file drops the process's POSIX
 //! locks on it, and InnoDB has one on its system tablespace.
 
+mod beside;
 mod calls;
 mod complain;
 mod copies;

@@ -1,12 +1,13 @@
 //! Another size of a cache that a server runs with: a file beside it, `PATH.resize`, which the command writes and the process that has the cache looks for
 //! several times a second. How far it is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
 
-use crate::status::{Resizing, Status};
+use crate::{
+    beside::{self, beside},
+    status::{Resizing, Status},
+};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -38,40 +39,18 @@ pub struct Resized {
 
 /// Where it is.
 fn request_of(flash: &Path) -> PathBuf {
-    let mut path = flash.as_os_str().to_owned();
-    path.push(".resize");
-    path.into()
+    beside(flash, ".resize")
 }
 
 impl Request {
     /// What is asked for of this cache, if anything is.
     pub(crate) fn read(flash: &Path) -> io::Result<Option<Self>> {
-        match fs::read(request_of(flash)) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
-        }
+        beside::read(&request_of(flash))
     }
 
     /// True until it is taken back.
     pub(crate) fn stands(&self, flash: &Path) -> bool {
         !matches!(Self::read(flash), Ok(other) if other != Some(*self))
-    }
-
-    /// Leaves it, whole or not at all.
-    fn leave(&self, flash: &Path) -> io::Result<()> {
-        let path = request_of(flash);
-        let mut aside = path.clone().into_os_string();
-        aside.push(".new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        // For a server of another user.
-        let mut file = options.mode(0o644).open(&aside)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        fs::rename(&aside, &path)?;
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 
@@ -100,7 +79,7 @@ pub fn resize_running(
         bytes,
     };
     let io = |e: io::Error| format!("{}: {e}", request_of(flash).display());
-    request.leave(flash).map_err(io)?;
+    beside::keep(&request_of(flash), &request).map_err(io)?;
     let mut heard = Instant::now();
     let mut said = None;
     while heard.elapsed() < PATIENCE {

@@ -1,12 +1,12 @@
 //! What can be changed of a cache while a server uses it: a file beside it, `PATH.settings`, which the command replaces and the process that has the cache
 //! looks at several times a second. So it is kept, and means the next runs too; what a run's own command line says means that run from its start.
 
+use crate::beside::{self, beside};
 use forebay_flash::{Contents, Options, Watermarks, WritePolicy};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -58,9 +58,7 @@ pub enum What {
 /// Where they are kept.
 #[must_use]
 pub fn settings_of(flash: &Path) -> PathBuf {
-    let mut path = flash.as_os_str().to_owned();
-    path.push(".settings");
-    path.into()
+    beside(flash, ".settings")
 }
 
 impl Settings {
@@ -69,17 +67,11 @@ impl Settings {
     /// # Errors
     /// What the operating system says; `InvalidData` with the reason.
     pub fn read(flash: &Path) -> io::Result<Self> {
-        match std::fs::read(settings_of(flash)) {
-            Ok(bytes) => {
-                let settings: Self = serde_json::from_slice(&bytes)?;
-                settings
-                    .check()
-                    .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-                Ok(settings)
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(e),
-        }
+        let Some(settings) = beside::read::<Self>(&settings_of(flash))? else {
+            return Ok(Self::default());
+        };
+        (settings.check()).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        Ok(settings)
     }
 
     /// Keeps them, whole or not at all, and durably.
@@ -87,18 +79,7 @@ impl Settings {
     /// # Errors
     /// What the operating system says.
     pub fn keep(&self, flash: &Path) -> io::Result<()> {
-        let path = settings_of(flash);
-        let mut aside = path.clone().into_os_string();
-        aside.push(".new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        // For a server of another user.
-        let mut file = options.mode(0o644).open(&aside)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        std::fs::rename(&aside, &path)?;
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+        beside::keep(&settings_of(flash), self)
     }
 
     /// Why they make no sense, if they do not.
