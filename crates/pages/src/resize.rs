@@ -3,6 +3,7 @@
 //! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these are is known by their positions, and all get others.
 
 use crate::{
+    beside::beside,
     home::Homes,
     request::{Resized, take_back},
     setup::{Place, SetupError, attach_guarded, create, pool_of},
@@ -77,9 +78,7 @@ fn is_ended(flash: &Path) -> Result<bool, SetupError> {
 
 /// What is left of a cache that was ended goes, and a new one is made.
 fn make_anew(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
-    let mut new = flash.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
+    let new = beside(flash, ".new");
     // The flash file last: while it is there, this is repeated.
     for left in [&pool_of(&new), &new, &pool_of(flash), &flash.to_owned()] {
         match fs::remove_file(left) {

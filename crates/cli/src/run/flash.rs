@@ -151,12 +151,8 @@ impl Options {
                 )));
             }
             (Ok(_), Some(bytes)) if is_new_device(path) => forebay_pages::create(path, bytes)?,
-            (_, wanted) => {
-                if let Some(wanted) = wanted {
-                    resize(path, wanted)?;
-                }
-                forebay_pages::look(path)?
-            }
+            (_, Some(wanted)) => resized(path, wanted)?,
+            (_, None) => forebay_pages::look(path)?,
         };
         let path = forebay_pages::Place::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
@@ -215,21 +211,22 @@ fn is_new_device(path: &Path) -> bool {
 }
 
 /// A cache that is there gets the size that was asked for, with what is in it.
-fn resize(path: &Path, wanted: u64) -> Result<(), Failure> {
+fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
     let before = forebay_pages::look(path)?;
     let resized = forebay_pages::resize(path, wanted, &[], flush::progress())?;
-    if resized.slots != before.slots {
-        eprintln!(
-            "forebay: flash cache {}: {} now, room for {} pages instead of {}; {} pages are still in it, and {} were written to the files",
-            path.display(),
-            size::show(wanted),
-            resized.slots,
-            before.slots,
-            resized.kept,
-            resized.pages
-        );
+    if resized.slots == before.slots {
+        return Ok(before);
     }
-    Ok(())
+    eprintln!(
+        "forebay: flash cache {}: {} now, room for {} pages instead of {}; {} pages are still in it, and {} were written to the files",
+        path.display(),
+        size::show(wanted),
+        resized.slots,
+        before.slots,
+        resized.kept,
+        resized.pages
+    );
+    Ok(forebay_pages::look(path)?)
 }
 
 fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {

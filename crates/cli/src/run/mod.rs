@@ -36,6 +36,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Of the help, and of the manual page.
+const EXAMPLES: &str = "Examples:\n  \
+        forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
+        forebay run --pool p --profile rocksdb -- ./my-service\n  \
+        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
+        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0";
+
 /// Run an unmodified database; its log files' fsync costs a memory copy
 #[derive(Args)]
 #[command(
@@ -46,20 +55,10 @@ use std::{
                   sqlite, mariadb, postgres. --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
                   exit status. What an earlier run left in the pool is brought to its files first.",
-    after_help = "Examples:\n  \
-        forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
-        forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
-        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
-        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0\n\n\
+    after_help = format!("{EXAMPLES}\n\n\
         Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, sqlite, mariadb, postgres.\n\n\
-        Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong.",
-    after_long_help = "Examples:\n  \
-        forebay run --pool /mnt/pmem/forebay.pool -- redis-server --appendonly yes --appendfsync always\n  \
-        forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
-        forebay run --emulated 64MiB --explain -- db_bench --benchmarks=fillrandom --sync=1 --db=/tmp/db\n  \
-        forebay run --pool p --profile rocksdb -- ./my-service\n  \
-        forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
-        forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0\n\n\
+        Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong."),
+    after_long_help = format!("{EXAMPLES}\n\n\
         A configuration file:\n  \
         absorb = [\"*.aof\"]                  # instead of what the profile says\n  \
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
@@ -67,7 +66,7 @@ use std::{
         absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
         The program must be linked dynamically to the C library, and should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
         Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
-        1 if forebay could not do its part; 2 if the command line is wrong."
+        1 if forebay could not do its part; 2 if the command line is wrong.")
 )]
 pub struct Run {
     /// The pool [default: forebay.pool on mounted persistent memory]

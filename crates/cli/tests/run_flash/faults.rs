@@ -2,7 +2,7 @@
 
 use crate::{
     common::databases::Strike,
-    world::{World, fill, sound, sum},
+    world::{World, fill, has_flushed, sound, sum},
 };
 use rustix::process::Signal;
 use std::fs;
@@ -67,12 +67,7 @@ fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_
     sound(&server, "stock.s");
     let after = sum(&server);
     assert_ne!(before, after);
-    server.stop().unwrap();
-    world.flush().ok();
-    let server = world.plain().unwrap();
-    assert_eq!(sum(&server), after);
-    sound(&server, "stock.s");
-    server.stop().unwrap();
+    has_flushed(&world, server, &after);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     common::databases::Strike,
-    world::{World, churn, fill, sound, sum},
+    world::{World, churn, fill, has_flushed, sound, sum},
 };
 use std::{
     fs,
@@ -55,12 +55,7 @@ fn a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it() 
     assert!(!server.output().contains("MiB now"), "{}", server.output());
     assert_eq!(sum(&server), before);
     sound(&server, "stock.s");
-    server.stop().unwrap();
-    world.flush().ok();
-    let server = world.plain().unwrap();
-    assert_eq!(sum(&server), before);
-    sound(&server, "stock.s");
-    server.stop().unwrap();
+    has_flushed(&world, server, &before);
 }
 
 #[test]
@@ -109,10 +104,5 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
     world.says(&server, "It is left out");
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let before = sum(&server);
-    server.stop().unwrap();
-    world.flush().ok();
-    let server = world.plain().unwrap();
-    assert_eq!(sum(&server), before);
-    sound(&server, "stock.s");
-    server.stop().unwrap();
+    has_flushed(&world, server, &before);
 }

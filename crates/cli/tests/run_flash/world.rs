@@ -223,3 +223,13 @@ pub fn sum(server: &Server) -> String {
     let rows = server.sql("SELECT COUNT(*), SUM(k) FROM stock.s", "");
     rows.unwrap().trim().to_owned()
 }
+
+/// What the server has is in its files once it is stopped and the cache is flushed: a server without Forebay finds it, whole.
+pub fn has_flushed(world: &World, server: Server, expected: &str) {
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), expected);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}

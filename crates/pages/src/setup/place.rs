@@ -3,7 +3,7 @@
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
 
 use super::error::SetupError;
-use crate::{PAGE_BYTES, home::Homes};
+use crate::{PAGE_BYTES, beside::beside, home::Homes};
 use forebay_flash::{Cache, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
     Pool, PoolErrorKind, PoolOptions,
@@ -18,9 +18,7 @@ use std::{
 /// Where the metadata of the cache on this flash file is.
 #[must_use]
 pub fn pool_of(flash: &Path) -> PathBuf {
-    let mut path = flash.as_os_str().to_owned();
-    path.push(".lane");
-    path.into()
+    beside(flash, ".lane")
 }
 
 /// The whole name of a flash file or device, beside which its metadata is. Of a device that is the name it was given by: a link to it in a directory where
