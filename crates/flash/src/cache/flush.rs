@@ -220,14 +220,15 @@ impl Cache {
     ) -> Vec<Version> {
         let mut found = Vec::new();
         let mut at = 0;
-        let mut layout = self.state.lock().layout;
+        let mut layout = self.geometry().layout();
         while at < rear {
             // Readers get the map in between. What changes meanwhile is seen when its batch begins.
             let state = self.state.lock();
             let map = &state.map;
-            if state.layout != layout {
+            let now = self.geometry().layout();
+            if now != layout {
                 // A resize has given everything another position.
-                (layout, at, rear) = (state.layout, 0, map.rear);
+                (layout, at, rear) = (now, 0, map.rear);
                 found.clear();
             }
             at = at.max(map.front);

@@ -80,7 +80,7 @@ pub struct Cache {
     flash: Arc<dyn Flash>,
     home: Arc<dyn Home>,
     lane: Lane,
-    /// Changed by a resize only, together with the map.
+    /// Changed by a resize only, together with the map and under `state`: the map's positions are of its layout.
     header: RwLock<Header>,
     page_bytes: usize,
     options: Options,
@@ -118,8 +118,6 @@ pub struct Cache {
 /// What is under `state`.
 struct State {
     map: Map,
-    /// How often the cache was resized: the map's positions are of that layout.
-    layout: u32,
     /// The group that pages are copied to.
     open: Option<Arc<Group>>,
     /// Full groups that are not recorded, in order.

@@ -210,7 +210,6 @@ impl Cache {
             log: Mutex::new(Vec::new()),
             state: Mutex::new(State {
                 map: rebuilt.map,
-                layout: rebuilt.layout,
                 open: None,
                 pending: VecDeque::new(),
             }),

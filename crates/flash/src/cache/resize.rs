@@ -13,9 +13,7 @@
 
 mod plan;
 
-use super::{
-    Cache, Homing, State, device::Device, flush::Flushed, log::finish, open::check_options,
-};
+use super::{Cache, Homing, device::Device, flush::Flushed, log::finish, open::check_options};
 use crate::{
     cache::flush::Progress,
     error::FlashError,
@@ -335,12 +333,8 @@ impl Cache {
         let before = {
             let mut state = self.state.lock();
             map.succeed(&state.map);
-            let State {
-                map: now, layout, ..
-            } = &mut *state;
-            *layout = geometry.layout();
             self.header.write().geometry = *geometry;
-            std::mem::replace(now, map)
+            std::mem::replace(&mut state.map, map)
         };
         drop(before);
     }
