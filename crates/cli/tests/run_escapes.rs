@@ -218,6 +218,31 @@ cut()
     );
 }
 
+/// Its number was that of a file, opened with `O_DSYNC`, among the descriptors of a thread that is gone.
+#[test]
+fn a_thread_that_waits_for_a_pipe_is_cancelled_whatever_its_number_was_in_another_thread() {
+    nothing_is_lost(
+        Disk::All,
+        &format!(
+            r#"{OWN_DESCRIPTORS}
+each = opened("each.log", os.O_DSYNC)
+os.write(each, b"a" * 100)
+unshared(lambda: (libc.unshare(CLONE_FILES), os.dup2(each, 77)))
+os.dup2(os.pipe()[0], 77)
+reading = threading.Thread(target=lambda: libc.read(77, ctypes.create_string_buffer(1), 1), daemon=True)
+reading.start()
+time.sleep(0.1)
+libc.pthread_cancel(ctypes.c_ulong(reading.ident))
+until = time.monotonic() + 20
+while os.path.exists(f"/proc/self/task/{{reading.native_id}}"):
+    assert time.monotonic() < until, "it still waits"
+    time.sleep(0.01)
+cut()
+"#
+        ),
+    );
+}
+
 #[test]
 fn a_process_of_one_thread_that_unshares_its_descriptors_keeps_its_logs() {
     nothing_is_lost(

@@ -95,7 +95,7 @@ hooks! {
 
     fn [lseek lseek64 __lseek] (fd: c_int, offset: off_t, whence: c_int) -> off_t;
     missing missing(-1);
-    plain if !client::absorbs(fd);
+    plain if !client::is_followed(fd);
     else |real| at_position(fd, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, offset, whence) }
@@ -129,5 +129,9 @@ fn reading_at(fd: c_int, offset: off_t, read: impl FnOnce() -> ssize_t) -> ssize
 }
 
 fn at_position(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
+    if !client::is_followed(fd) {
+        // It may wait, and be cancelled meanwhile.
+        return call();
+    }
     client(|| client::at_position(fd, || checked(call()))).unwrap_or_else(|failed| failed.with(-1))
 }

@@ -114,6 +114,14 @@ pub fn absorbs(fd: c_int) -> bool {
     table::entry(fd).is_some()
 }
 
+/// True if writes to `fd` go to the pool as well, or will: what moves its position must be done by [`at_position`]. Of any other descriptor that
+/// [`absorbs`] only the flags are known, and its number may be a pipe in another thread, which a read waits for.
+#[inline]
+#[must_use]
+pub fn is_followed(fd: c_int) -> bool {
+    table::entry(fd).is_some_and(table::Entry::is_followed)
+}
+
 /// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile knows that the database does without then.
 #[must_use]
 pub fn refuses_io_uring() -> bool {

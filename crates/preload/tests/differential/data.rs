@@ -9,7 +9,7 @@ struct Buffer {
     pointer: *const c_void,
     bytes: usize,
     about: String,
-    _owned: Vec<u8>,
+    owned: Vec<u8>,
 }
 
 fn buffer(world: &mut World) -> Buffer {
@@ -30,7 +30,7 @@ fn buffer(world: &mut World) -> Buffer {
         about: format!("{about}{}", hash(&owned)),
         pointer,
         bytes,
-        _owned: owned,
+        owned,
     }
 }
 
@@ -93,7 +93,8 @@ fn parts(world: &mut World) -> Parts {
     for n in 0..wanted {
         let mut next = buffer(world);
         if n >= 8 {
-            next.bytes = next.bytes.min(16);
+            // Never more than there is: what follows in memory is not the same in two runs.
+            next.bytes = next.owned.len().min(16);
         }
         buffers.push(next);
     }

@@ -164,7 +164,7 @@ impl World {
             is_thread: true,
             is_child: false,
             is_complete: false,
-            is_unshared: false,
+            is_unshared: self.is_unshared,
             transcript: String::new(),
             called: BTreeSet::new(),
             turns: BTreeMap::new(),
