@@ -4,6 +4,7 @@
     reason = "raw system calls, and descriptors that are not ours"
 )]
 
+mod confirm;
 mod frames;
 mod handles;
 mod leases;
@@ -12,6 +13,7 @@ mod rights;
 mod signals;
 mod truncate;
 
+pub(crate) use confirm::{confirm_sync, confirm_sync_of};
 pub use frames::Frame;
 pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};
@@ -252,15 +254,6 @@ pub(crate) fn stand_in(range: std::ops::Range<usize>) -> Result<(), Errno> {
         )
     }
     .map(drop)
-}
-
-/// After a sync that succeeded: whether the file system had not shut itself down before that was done. One that does (ext4 and XFS, when they cannot write
-/// their journal) may take what it gave up for written; the next sync it refuses.
-///
-/// # Errors
-/// The file system's: what was synced may not be on the disk.
-pub(crate) fn confirm_sync(fd: impl std::os::fd::AsFd) -> Result<(), Errno> {
-    rustix::fs::fdatasync(fd)
 }
 
 /// Makes all of a file system durable, by a directory in it. Some that were cut off take `syncfs` for done.

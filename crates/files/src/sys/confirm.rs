@@ -1,0 +1,115 @@
+//! Whether a sync that succeeded was one. A file system that shuts itself down (ext4 and XFS do, when they cannot write their journal) may take what it
+//! gave up for written, and says so when it is asked next.
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+
+/// `f_type` of file systems.
+const EXT4: i64 = 0xEF53;
+const XFS: i64 = 0x5846_5342;
+
+/// After a sync that succeeded: whether the file system had not shut itself down before that was done, asked by a second sync.
+///
+/// # Errors
+/// The file system's: what was synced may not be on the disk.
+pub(crate) fn confirm_sync(fd: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fdatasync(fd)
+}
+
+/// As [`confirm_sync`], of a file at `path` that programs write to meanwhile: what they wrote since is not synced, where the file system can be asked
+/// without.
+///
+/// # Errors
+/// As [`confirm_sync`].
+pub(crate) fn confirm_sync_of(file: impl AsFd, path: &Path) -> Result<(), Errno> {
+    // XFS refuses this. It would not refuse to sync a directory that did not change.
+    let device = rustix::fs::fstat(&file)?.st_dev;
+    #[allow(clippy::unnecessary_cast, reason = "its type is the architecture's")]
+    match rustix::fs::fstatfs(&file)?.f_type as i64 {
+        XFS => Ok(()),
+        EXT4 => match directory_on(device, path) {
+            Some(directory) => confirm_sync(directory),
+            None => confirm_sync(file),
+        },
+        _ => confirm_sync(file),
+    }
+}
+
+/// The directory that a path leads to a file in, if it is on this device.
+fn directory_on(device: u64, path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path.parent()?, flags, Mode::empty()).ok()?;
+    let found = rustix::fs::fstat(&directory).ok()?;
+    (found.st_dev == device).then_some(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use std::{
+        fs::File,
+        io::Write,
+        process::{Command, Output},
+    };
+
+    fn run(command: &mut Command) -> Option<Output> {
+        command.output().ok().filter(|done| done.status.success())
+    }
+
+    /// A file system on a loop device, unmounted whatever becomes of the test.
+    struct Mounted(tempfile::TempDir);
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            run(Command::new("umount").arg("-l").arg(self.0.path()));
+        }
+    }
+
+    fn mounted(make: &[&str], image: &File, at: &Path) -> Option<Mounted> {
+        image.set_len(320 << 20).unwrap();
+        run(Command::new(make[0]).args(&make[1..]).arg(at))?;
+        let dir = tempfile::tempdir().unwrap();
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(at)
+            .arg(dir.path()))?;
+        Some(Mounted(dir))
+    }
+
+    #[test]
+    fn a_sync_is_not_confirmed_by_a_file_system_that_was_shut_down() {
+        for make in [&["mkfs.ext4", "-q"][..], &["mkfs.xfs", "-q", "-f"]] {
+            let image = tempfile::NamedTempFile::new().unwrap();
+            let Some(disk) = mounted(make, image.as_file(), image.path()) else {
+                println!(
+                    "skipped: {} on a loop device is not to be had here",
+                    make[0]
+                );
+                continue;
+            };
+            let path = disk.0.path().join("a.log");
+            let mut file = File::create(&path).unwrap();
+            file.write_all(b"written").unwrap();
+            file.sync_data().unwrap();
+            confirm_sync_of(&file, &path).unwrap();
+            file.write_all(b"not synced").unwrap();
+            confirm_sync_of(&file, &path).unwrap();
+            let shut_down = ["-x", "-c", "shutdown"];
+            run(Command::new("xfs_io").args(shut_down).arg(disk.0.path())).unwrap();
+            let said = confirm_sync_of(&file, &path).unwrap_err();
+            assert_eq!(said, Errno::IO, "{}", make[0]);
+            // The path may lead elsewhere by now.
+            for path in ["/", "/gone/a.log", "/proc/version"] {
+                assert!(confirm_sync_of(&file, Path::new(path)).is_err(), "{path}");
+            }
+        }
+    }
+}
