@@ -3,7 +3,7 @@
 //! 1. Look which segments are complete. However many there are, they are drained together.
 //! 2. Sync every file that they have records of (of one that was unlinked, its directory). A file is *clean* up to the segment that was open
 //!    when its last sync began: what is in segments before that one the kernel had.
-//! 3. Ask each file system once more: one that shut itself down meanwhile may have taken a sync for done.
+//! 3. Ask each file system whether it shut itself down meanwhile: then it may have taken a sync for done.
 //! 4. If a sync fails, say so on the shared page, and release nothing: what the lane has of the file is written to it again, by a descriptor of
 //!    the supervisor's own, and synced. A second sync alone would succeed, whatever the disk has.
 //! 5. Release the segments.
