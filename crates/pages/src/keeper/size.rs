@@ -43,7 +43,7 @@ pub(super) fn follow(session: &Session) {
         }
     }
     let stats = session.cache.stats();
-    (answer.slots, answer.kept) = (stats.slots, stats.pages);
+    (answer.slots, answer.kept, answer.dirty) = (stats.slots, stats.pages, stats.dirty_pages);
     session.answer(&request, answer);
 }
 
