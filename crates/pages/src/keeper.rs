@@ -47,8 +47,8 @@ fn run(session: &Session) {
     let mut failing = Failing::default();
     let mut lost = 0;
     let mut pays = true;
-    let [mut said, mut looked] = [Instant::now(); 2];
-    session.write_status(Vec::new());
+    let mut looked = Instant::now();
+    windows.say(session);
     loop {
         match session.cache.step() {
             Ok(step) if step.more => {}
@@ -61,14 +61,13 @@ fn run(session: &Session) {
         if looked.elapsed() >= SETTINGS {
             looked = Instant::now();
             session.follow_settings();
-            size::follow(session);
+            size::follow(session, &mut windows);
             failing.watch(session);
             lost = name_lost(session, lost);
             pays = say_worth(session, pays);
         }
-        if said.elapsed() >= SECOND {
-            said = Instant::now();
-            session.write_status(windows.look(session.cache.stats()));
+        if windows.looked.elapsed() >= SECOND {
+            windows.say(session);
         }
     }
 }
@@ -77,6 +76,9 @@ fn run(session: &Session) {
 struct Windows {
     seconds: u64,
     samples: [VecDeque<Stats>; WINDOWS.len()],
+    /// When a second was over last, and what the windows had then.
+    looked: Instant,
+    last: Vec<Window>,
 }
 
 impl Windows {
@@ -84,7 +86,18 @@ impl Windows {
         Self {
             seconds: 0,
             samples: [(); WINDOWS.len()].map(|()| VecDeque::from([now])),
+            looked: Instant::now(),
+            last: Vec::new(),
         }
+    }
+
+    /// Says how the cache is, and what was in each window, as far as it was looked at by then.
+    fn say(&mut self, session: &Session) {
+        if self.looked.elapsed() >= SECOND {
+            self.looked = Instant::now();
+            self.last = self.look(session.cache.stats());
+        }
+        session.write_status(self.last.clone());
     }
 
     /// A second later: the windows that are full, or the first one as far as it is.

@@ -3,6 +3,7 @@
 
 use crate::{
     beside::{self, beside},
+    setup::Warm,
     status::{Resizing, Status},
 };
 use serde::{Deserialize, Serialize};
@@ -29,10 +30,8 @@ pub struct Request {
 pub struct Resized {
     /// Pages written to the files, because their slots went.
     pub pages: u64,
-    /// Slots that it has now.
-    pub slots: u64,
-    /// Pages that are in it now.
-    pub kept: u64,
+    /// What is in it now.
+    pub now: Warm,
     /// False if the caller stopped it: it has the size that it had.
     pub complete: bool,
 }
@@ -92,8 +91,11 @@ pub fn resize_running(
                 Some(error) => Err(error),
                 None => Ok(Resized {
                     pages: answer.pages,
-                    slots: answer.slots,
-                    kept: answer.kept,
+                    now: Warm {
+                        pages: answer.kept,
+                        dirty: answer.dirty,
+                        slots: answer.slots,
+                    },
                     complete: true,
                 }),
             };
@@ -158,7 +160,7 @@ mod tests {
                 resize_running(&flash, &status, 99, |_| {})
             });
             match error {
-                None => assert_eq!(resized.unwrap().slots, 7),
+                None => assert_eq!(resized.unwrap().now.slots, 7),
                 Some(error) => assert_eq!(resized.unwrap_err(), error),
             }
         }

@@ -6,9 +6,9 @@ use crate::{
     beside::beside,
     home::Homes,
     request::{Resized, take_back},
-    setup::{Place, SetupError, attach_guarded, create, pool_of},
+    setup::{Place, SetupError, Warm, attach_guarded, create, pool_of},
 };
-use forebay_flash::{Cache, Options, Progress, layout::CHECKPOINTS};
+use forebay_flash::{Options, Progress, layout::CHECKPOINTS};
 use std::{
     fs::{self, File},
     io::{self, Read},
@@ -30,30 +30,36 @@ pub fn resize(
     if is_ended(flash)? {
         return make_anew(flash, bytes);
     }
+    let (_, resized) = resize_found(flash, bytes, data, progress)?;
+    Ok(resized)
+}
+
+/// The same of what is a cache without a doubt. What was in it before is given back as well.
+///
+/// # Errors
+/// See [`resize`].
+pub fn resize_found(
+    flash: &Path,
+    bytes: u64,
+    data: &[PathBuf],
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(Warm, Resized), SetupError> {
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
     let (cache, _) = place.open(&homes, &Options::default())?;
+    let before = Warm::of(&cache);
     // What was asked of a server that is gone.
     take_back(place.flash()).map_err(SetupError::io("resizing", place.flash()))?;
     if !cache.is_of_size(bytes)? {
         let _tablespace = attach_guarded(&cache, &homes, data)?;
     }
-    resize_open(&cache, bytes, progress)
-}
-
-/// The same of a cache that is open, with its homes.
-pub(crate) fn resize_open(
-    cache: &Cache,
-    bytes: u64,
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Resized, SetupError> {
     let resized = cache.resize(bytes, progress)?;
-    Ok(Resized {
+    let resized = Resized {
         pages: resized.pages,
-        slots: cache.stats().slots,
-        kept: cache.stats().pages,
+        now: Warm::of(&cache),
         complete: resized.complete,
-    })
+    };
+    Ok((before, resized))
 }
 
 /// True if it is the rest of a cache that the version before ended, to make one of another size; or of one that was being made. Nothing is in it.
@@ -89,7 +95,7 @@ fn make_anew(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
         }
     }
     Ok(Resized {
-        slots: create(flash, bytes)?.slots,
+        now: create(flash, bytes)?,
         complete: true,
         ..Resized::default()
     })

@@ -100,6 +100,8 @@ pub struct Answer {
     pub slots: u64,
     /// Pages that are in the cache.
     pub kept: u64,
+    /// Of these, newer than in the files.
+    pub dirty: u64,
     /// Why the cache has the size that it had.
     pub error: Option<String>,
 }

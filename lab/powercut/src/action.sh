@@ -44,16 +44,25 @@ wide() {
         --innodb-max-dirty-pages-pct=0 --innodb-max-dirty-pages-pct-lwm=0 --innodb-lru-scan-depth=100
         --innodb-buffer-pool-load-at-startup=0 --innodb-buffer-pool-dump-at-shutdown=0"
 }
+# Makes the cache larger, or small again: each time the other of the two, as the file's length says.
+resize() {
+    other=7000KiB
+    [ "$(stat -c %s $cache)" -lt 6000000 ] || other=4900KiB
+    forebay flash resize --flash $cache $other || echo "LAB failed: forebay flash resize"
+}
 # All its pages are behind a flash cache that turns round in seconds. What comes before the server that the client gets: $route. Failpoints are for
 # that server, or, if $recovering says so, for what comes first.
 mariadb_flash() {
     wide
     cache=/mnt/flash/cache
+    # The start makes it small again, and takes back what a cut left of a request; with this route the server does what was asked for.
+    size='--flash-size 4900KiB'
+    if [ -e $cache.resize ] && [ "$route" = warm ]; then size=''; fi
     # Both disks are as fast, so an adaptive cache is soon gone around: that is cut at random moments.
     later=${FOREBAY_FAILPOINT:-}
     policy=adaptive
     [ -z "$later" ] || policy=back
-    tier="forebay run --pool $POOL --flash $cache --flash-size 4500KiB --flash-policy $policy --"
+    tier="forebay run --pool $POOL --flash $cache $size --flash-policy $policy --"
     [ -n "${recovering:-}" ] || unset FOREBAY_FAILPOINT
     if [ ! -e $cache ]; then route=warm; fi
     if [ "$route" = look ]; then
@@ -71,6 +80,11 @@ mariadb_flash() {
         fi
     fi
     [ -z "$later" ] || export FOREBAY_FAILPOINT="$later"
+    case ${recovering:-no}.$later in
+    # The second one, if a cut left the first one all but done.
+    yes.flash:lengthened=* | yes.flash:resize*) resize && resize ;;
+    no.flash:lengthened=* | no.flash:resize*) while sleep 2; do ! netstat -nt | grep -q ':6379 .*ESTABLISHED' || resize; done & ;;
+    esac
     rm -f $cache.status
     while sleep 1; do [ ! -e $cache.status ] || echo "LAB flash $(cat $cache.status)"; done &
     # shellcheck disable=SC2086 # several words

@@ -66,6 +66,16 @@ impl Counts {
     }
 }
 
+/// While the server gives the cache another size, and the client has been writing for some time: it is asked for a larger and a smaller one in turn.
+const fn live(name: &'static str, failpoint: &'static str) -> Moment {
+    Moment::new(name, failpoint, (2, 5), Then::Cut).behind("flash:drop-recorded")
+}
+
+/// While `forebay flash resize` does, before the server.
+const fn offline(name: &'static str, failpoint: &'static str) -> Moment {
+    Moment::new(name, failpoint, (1, 1), Then::Twice)
+}
+
 /// Of the workload `mariadb-flash`. Those that are rare have to come early, or they would not come before the lab loses patience.
 pub const MARIADB_FLASH: &[Moment] = &[
     Moment::new(
@@ -86,6 +96,15 @@ pub const MARIADB_FLASH: &[Moment] = &[
         (1, 1),
         Then::Twice,
     ),
+    live("live resize, flash lengthened", "flash:lengthened"),
+    live(
+        "live resize, its checkpoints synced and the header old",
+        "flash:resize-checkpoints",
+    ),
+    offline(
+        "resize before the server, its checkpoints synced and the header old",
+        "flash:resize-checkpoints",
+    ),
     Moment::new(
         "metadata, before its first record",
         "flash:synced",
@@ -103,6 +122,15 @@ pub const MARIADB_FLASH: &[Moment] = &[
         "flash:drop-recorded",
         (1, 2),
         Then::Cut,
+    ),
+    live(
+        "live resize, one header synced and the lane not released",
+        "flash:resize-header",
+    ),
+    live("live resize, done and not said", "flash:resized"),
+    offline(
+        "resize before the server, one header synced and the lane not released",
+        "flash:resize-header",
     ),
     Moment::new(
         "flush, a batch written and not recorded as clean",
@@ -190,6 +218,11 @@ pub const MARIADB_FLASH: &[Moment] = &[
         (2, 2),
         Then::Cut,
     ),
+    offline(
+        "resize before the server, flash lengthened",
+        "flash:lengthened",
+    ),
+    offline("resize before the server, done", "flash:resized"),
     Moment::new(
         "home batches, their thread stopped",
         "flash:home",

@@ -65,7 +65,7 @@ impl Moment {
     }
 
     /// The same, in the process that has passed this failpoint.
-    const fn behind(self, failpoint: &'static str) -> Self {
+    pub const fn behind(self, failpoint: &'static str) -> Self {
         Self {
             after: Some(failpoint),
             ..self

@@ -72,8 +72,8 @@ impl Resize {
         let report = Report {
             flash: self.flash,
             pages: resized.pages,
-            kept: resized.kept,
-            slots: resized.slots,
+            kept: resized.now.pages,
+            slots: resized.now.slots,
             bytes: self.size,
         };
         output::report(self.json, &report, |report| {

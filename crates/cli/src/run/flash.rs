@@ -212,21 +212,20 @@ fn is_new_device(path: &Path) -> bool {
 
 /// A cache that is there gets the size that was asked for, with what is in it.
 fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
-    let before = forebay_pages::look(path)?;
-    let resized = forebay_pages::resize(path, wanted, &[], flush::progress())?;
-    if resized.slots == before.slots {
-        return Ok(before);
+    let (before, resized) = forebay_pages::resize_found(path, wanted, &[], flush::progress())?;
+    let now = resized.now;
+    if now.slots != before.slots {
+        eprintln!(
+            "forebay: flash cache {}: {} now, room for {} pages instead of {}; {} pages are still in it, and {} were written to the files",
+            path.display(),
+            size::show(wanted),
+            now.slots,
+            before.slots,
+            now.pages,
+            resized.pages
+        );
     }
-    eprintln!(
-        "forebay: flash cache {}: {} now, room for {} pages instead of {}; {} pages are still in it, and {} were written to the files",
-        path.display(),
-        size::show(wanted),
-        resized.slots,
-        before.slots,
-        resized.kept,
-        resized.pages
-    );
-    Ok(forebay_pages::look(path)?)
+    Ok(now)
 }
 
 fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {

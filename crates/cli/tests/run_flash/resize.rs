@@ -67,6 +67,7 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
     fill(&server);
     let resize = |size: &str| world.forebay(&format!("flash resize --flash flash {size}"));
     let done = AtomicBool::new(false);
+    let mut answered = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| churn(&server, &done));
         resize("1MiB").fails(1, &["cannot be made"]);
@@ -74,6 +75,7 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
             let said = resize(size).ok().text();
             assert!(said.contains(" now, room for"), "{said}");
             let status = world.status();
+            answered.push(status["windows"].clone());
             let slots = status["slots"].as_u64().unwrap();
             assert!(
                 slots * 16384 > bytes * 9 / 10 && slots * 16384 < bytes,
@@ -84,6 +86,10 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
         }
         done.store(true, Relaxed);
     });
+    // Also the status that has the answer says what was in the last seconds.
+    for windows in answered {
+        assert_eq!(windows[0]["seconds"], 10, "{windows}");
+    }
     sound(&server, "stock.s");
     let before = sum(&server);
     // What a kill leaves undone of a request the next start does.

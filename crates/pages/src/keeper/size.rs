@@ -1,5 +1,6 @@
 //! Another size while the server runs: what the command has asked for, done by the cache's thread.
 
+use super::Windows;
 use crate::{
     complain::complain,
     request::Request,
@@ -12,7 +13,7 @@ use std::{
 };
 
 /// Gives the cache the size that is asked for, if one is.
-pub(super) fn follow(session: &Session) {
+pub(super) fn follow(session: &Session, windows: &mut Windows) {
     let Some(request) = session.size_request() else {
         return;
     };
@@ -24,7 +25,7 @@ pub(super) fn follow(session: &Session) {
         id: request.id,
         ..Answer::default()
     };
-    match resize(session, &request) {
+    match resize(session, &request, windows) {
         Ok(pages) => {
             answer.pages = pages;
             complain(&format!(
@@ -43,21 +44,25 @@ pub(super) fn follow(session: &Session) {
         }
     }
     let stats = session.cache.stats();
-    (answer.slots, answer.kept) = (stats.slots, stats.pages);
-    session.answer(&request, answer);
+    (answer.slots, answer.kept, answer.dirty) = (stats.slots, stats.pages, stats.dirty_pages);
+    session.answer(answer);
+    // The answer is there before the request is gone.
+    windows.say(session);
+    session.take_back(&request);
 }
 
 /// How many pages went home.
-fn resize(session: &Session, request: &Request) -> Result<u64, String> {
+fn resize(session: &Session, request: &Request, windows: &mut Windows) -> Result<u64, String> {
     const OFTEN: Duration = Duration::from_millis(500);
-    let say = |done, of| {
+    let mut say = |done, of| {
         let resizing = Resizing {
             id: request.id,
             bytes: request.bytes,
             done,
             of,
         };
-        session.say_resizing(resizing);
+        session.set_resizing(resizing);
+        windows.say(session);
     };
     say(0, 0);
     let mut said = Instant::now();

@@ -15,20 +15,26 @@ fn again(flash: &Path, bytes: u64) -> Resized {
     resize(flash, bytes, &[], |_| ControlFlow::Continue(())).unwrap()
 }
 
+fn found(flash: &Path, bytes: u64) -> Result<(Warm, Resized), SetupError> {
+    resize_found(flash, bytes, &[], |_| ControlFlow::Continue(()))
+}
+
 #[test]
 fn a_cache_grows_and_shrinks_and_its_file_has_the_length_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
-    let large = again(&flash, LARGE).slots;
+    let large = again(&flash, LARGE).now.slots;
     assert!(large > 2 * small);
     assert_eq!(
         (slots(&flash), fs::metadata(&flash).unwrap().len()),
         (large, LARGE)
     );
-    assert_eq!(again(&flash, LARGE).slots, large, "it has that size");
+    assert_eq!(again(&flash, LARGE).now.slots, large, "it has that size");
     // Some slots fewer than it was made with: its metadata had room before them.
-    let shrunk = again(&flash, SMALL).slots;
+    let (before, now) = (look(&flash).unwrap(), found(&flash, SMALL).unwrap());
+    assert_eq!((before, look(&flash).unwrap()), (now.0, now.1.now));
+    let shrunk = now.1.now.slots;
     assert!(shrunk < small && shrunk + 40 > small, "{shrunk} of {small}");
     assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
     let left: Vec<_> = fs::read_dir(dir.path())
@@ -108,19 +114,21 @@ fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
     ended(false);
     let e = look(&flash).unwrap_err().to_string();
     assert!(e.contains("is not a flash cache"), "{e}");
-    assert!(again(&flash, LARGE).slots > 0, "not shortened");
+    let e = found(&flash, LARGE).unwrap_err().to_string();
+    assert!(e.contains("is not a flash cache"), "{e}");
+    assert!(again(&flash, LARGE).now.slots > 0, "not shortened");
     ended(true);
-    assert!(again(&flash, LARGE).slots > 0, "shortened");
+    assert!(again(&flash, LARGE).now.slots > 0, "shortened");
     ended(true);
     fs::write(&new, vec![0; BLOCK as usize]).unwrap();
-    assert!(again(&flash, LARGE).slots > 0, "half of the new one");
+    assert!(again(&flash, LARGE).now.slots > 0, "half of the new one");
     ended(true);
     create(&new, LARGE).unwrap();
-    assert!(again(&flash, LARGE).slots > 0, "the new one is made");
+    assert!(again(&flash, LARGE).now.slots > 0, "the new one is made");
     ended(true);
     create(&new, LARGE).unwrap();
     fs::rename(pool_of(&new), pool_of(&flash)).unwrap();
-    assert!(again(&flash, LARGE).slots > 0, "its lane is renamed");
+    assert!(again(&flash, LARGE).now.slots > 0, "its lane is renamed");
     assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
     assert!(!new.exists() && !pool_of(&new).exists());
 }

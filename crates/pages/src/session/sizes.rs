@@ -43,19 +43,19 @@ impl Session {
     }
 
     /// How far it is.
-    pub(crate) fn say_resizing(&self, resizing: Resizing) {
+    pub(crate) fn set_resizing(&self, resizing: Resizing) {
         self.sizes.lock().resizing = Some(resizing);
-        self.write_status(Vec::new());
     }
 
-    /// How it ended. The answer is there before the request is gone; another one, which took its place meanwhile, stays.
-    pub(crate) fn answer(&self, request: &Request, answer: Answer) {
-        {
-            let mut sizes = self.sizes.lock();
-            sizes.resizing = None;
-            sizes.resized = Some(answer);
-        }
-        self.write_status(Vec::new());
+    /// How it ended.
+    pub(crate) fn answer(&self, answer: Answer) {
+        let mut sizes = self.sizes.lock();
+        sizes.resizing = None;
+        sizes.resized = Some(answer);
+    }
+
+    /// The request is gone; another one, which took its place meanwhile, stays.
+    pub(crate) fn take_back(&self, request: &Request) {
         if self.is_asked(request)
             && let Err(e) = take_back(self.place.flash())
         {

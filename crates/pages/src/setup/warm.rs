@@ -6,7 +6,7 @@ use forebay_flash::{Cache, Options};
 use std::{path::Path, sync::Arc};
 
 /// What is in a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Warm {
     /// Pages.
     pub pages: u64,
@@ -18,7 +18,7 @@ pub struct Warm {
 
 impl Warm {
     /// What is in this one.
-    pub(super) fn of(cache: &Cache) -> Self {
+    pub(crate) fn of(cache: &Cache) -> Self {
         let stats = cache.stats();
         Self {
             pages: stats.pages,
