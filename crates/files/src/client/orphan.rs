@@ -227,7 +227,7 @@ impl Session {
 }
 
 fn sync(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::fs::fdatasync(fd)?;
+    sys::sync_fault().map_or_else(|| rustix::fs::fdatasync(fd), Err)?;
     sys::confirm_sync(fd)
 }
 

@@ -7,7 +7,10 @@
 
 use forebay_measure::processes::{Watched, kill_group};
 use forebay_pool::PoolOptions;
-use rustix::process::{Pid, Signal};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, kill_process},
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -282,6 +285,22 @@ impl Running {
         let mut answer = String::new();
         let read = self.output.read_line(&mut answer);
         (read.is_ok_and(|bytes| bytes > 0) && answer.ends_with('\n')).then_some(answer)
+    }
+
+    /// As [`Self::answer`]; none also if there is none for so long.
+    pub fn answer_within(&mut self, limit: Duration) -> Option<String> {
+        let is_there = !self.output.buffer().is_empty() || {
+            let mut fds = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
+            let limit = Timespec::try_from(limit).unwrap();
+            poll(&mut fds, Some(&limit)).unwrap() > 0
+        };
+        is_there.then(|| self.answer()).flatten()
+    }
+
+    /// Stands still from now on, and can be killed.
+    pub fn stop_supervisor(&self) {
+        let pid = Pid::from_child(&self.supervisor);
+        kill_process(pid, Signal::STOP).unwrap();
     }
 
     pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {

@@ -6,6 +6,7 @@ mod calls;
 mod common;
 mod deaths;
 mod failed_syncs;
+mod full;
 mod random;
 
 use std::time::Duration;
