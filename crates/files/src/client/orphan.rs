@@ -1,6 +1,6 @@
 //! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When somebody is gone".
 //!
-//! 1. The lane is closed: no member appends any more, and what an earlier append waits for does not come.
+//! 1. Who is in the middle of a change logs it. Then the lane is closed: no member appends any more, and what an earlier append waits for does not come.
 //! 2. One member syncs every file that the lane may hold something of. Then the lane is marked drained, so that no replay writes older
 //!    records over what is written plainly from now on.
 //! 3. Every member finds its files plain at its next call.
@@ -39,6 +39,8 @@ use std::{
 
 /// How long the lock of a file is waited for that is to be written again.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long changes are waited for that are under way. A process may have died in one, and then its file's lock stays taken.
+const CHANGE_WAIT: Duration = Duration::from_millis(200);
 /// How long the member that does it is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 
@@ -50,12 +52,13 @@ impl Session {
     #[cold]
     pub(super) fn settle(&self, number: usize) -> Result<(), Errno> {
         say();
-        self.lane.abandon();
         let begun = Instant::now();
         loop {
             match self.page.turn_to_settle(id()) {
                 Turn::Done => break,
                 Turn::Ours => {
+                    self.wait_for_changes();
+                    self.lane.abandon();
                     forebay_pool::failpoint!("orphan:closed");
                     self.sync_all();
                     self.page.set_settled();
@@ -76,6 +79,16 @@ impl Session {
             // It is said once in each process: the file is plain here then.
             Some(errno) if process::generation(number) != 0 => Err(errno),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns when no change of a file is under way: none begins without a supervisor, and as long as the lane is open, one that the kernel has is logged. A sync would make it
+    /// durable while the lane is needed, and a recovery would not know whose it is.
+    fn wait_for_changes(&self) {
+        let begun = Instant::now();
+        let is_changing = || self.page.files.iter().any(|file| file.lock.is_held());
+        while is_changing() && begun.elapsed() < CHANGE_WAIT {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
