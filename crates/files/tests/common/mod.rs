@@ -18,7 +18,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 pub const SEGMENT: u64 = 64 << 10;
@@ -328,9 +328,14 @@ impl Running {
     }
 
     pub fn kill_database(&mut self) {
-        let database = Watched::of(self.database).unwrap();
-        database.signal(Signal::KILL);
-        assert!(database.wait_gone(Duration::from_secs(10)));
+        kill(&Watched::of(self.database).unwrap());
+    }
+
+    /// The second process of the database, before there is a third one.
+    pub fn other(&self) -> Watched {
+        let path = format!("/proc/{0}/task/{0}/children", self.database);
+        let children = fs::read_to_string(path).unwrap();
+        Watched::of(children.trim().parse().unwrap()).unwrap()
     }
 
     pub fn kill_supervisor(&mut self) {
@@ -354,6 +359,11 @@ impl Drop for Running {
     }
 }
 
+pub fn kill(process: &Watched) {
+    process.signal(Signal::KILL);
+    assert!(process.wait_gone(Duration::from_secs(10)));
+}
+
 /// Deterministic random numbers.
 pub struct Rng(pub u64);
 
@@ -368,15 +378,9 @@ impl Rng {
 }
 
 pub fn seed() -> u64 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = std::env::var("FOREBAY_SEED").map_or_else(
-        |_| {
-            u64::from(
-                std::time::SystemTime::now()
-                    .duration_since(std::time::UNIX_EPOCH)
-                    .unwrap()
-                    .subsec_nanos(),
-            )
-        },
+        |_| u64::from(now().subsec_nanos()),
         |seed| seed.parse().unwrap(),
     );
     println!("FOREBAY_SEED={seed}");

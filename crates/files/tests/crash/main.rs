@@ -8,6 +8,7 @@ mod deaths;
 mod failed_syncs;
 mod full;
 mod random;
+mod settling;
 
 use std::time::Duration;
 
