@@ -39,6 +39,8 @@ fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_w
         .arg(sandbox.file("held"))
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
         .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"))
+        // However busy the machine is.
+        .env("FOREBAY_TEST_CHANGE_WAIT_MS", "20000")
         .envs(environment.clone())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -41,6 +41,8 @@ use std::{
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long changes are waited for that are under way. A process may have died in one, and then its file's lock stays taken.
 const CHANGE_WAIT: Duration = Duration::from_millis(200);
+/// In tests: [`CHANGE_WAIT`] in milliseconds.
+const ENV_CHANGE_WAIT: &str = "FOREBAY_TEST_CHANGE_WAIT_MS";
 /// How long the member that does it is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 
@@ -86,8 +88,11 @@ impl Session {
     /// durable while the lane is needed, and a recovery would not know whose it is.
     fn wait_for_changes(&self) {
         let begun = Instant::now();
+        let test = std::env::var(ENV_CHANGE_WAIT).ok();
+        let limit = test.and_then(|ms| ms.parse().ok());
+        let limit = limit.map_or(CHANGE_WAIT, Duration::from_millis);
         let is_changing = || self.page.files.iter().any(|file| file.lock.is_held());
-        while is_changing() && begun.elapsed() < CHANGE_WAIT {
+        while is_changing() && begun.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
