@@ -91,12 +91,29 @@ pub(crate) fn replace(
 
 /// The file's modification time is now, which a replay takes for a change that is not in the lane. Does not allocate.
 pub(crate) fn set_changed_now(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-    let now = Timestamps {
-        last_access: time(UTIME_OMIT),
-        last_modification: time(UTIME_NOW),
+    let tv_nsec = UTIME_NOW;
+    set_time(fd, Timespec { tv_sec: 0, tv_nsec })
+}
+
+/// The file's modification time is this one, ns since 1970.
+pub(crate) fn set_modified(fd: BorrowedFd<'_>, modified: u64) -> Result<(), Errno> {
+    let time = Timespec {
+        tv_sec: (modified / 1_000_000_000) as i64,
+        tv_nsec: (modified % 1_000_000_000) as i64,
     };
-    rustix::fs::futimens(fd, &now)
+    set_time(fd, time)
+}
+
+fn set_time(fd: BorrowedFd<'_>, last_modification: Timespec) -> Result<(), Errno> {
+    let last_access = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_OMIT,
+    };
+    let times = Timestamps {
+        last_access,
+        last_modification,
+    };
+    rustix::fs::futimens(fd, &times)
 }
 
 /// As [`complain`], the first time that `said` is handed in.

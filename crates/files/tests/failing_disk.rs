@@ -304,8 +304,9 @@ fn without_a_supervisor_a_file_that_cannot_be_found_is_synced_with_its_file_syst
     run.call("close a").unwrap();
     fs::rename(&directory, lab.data("elsewhere")).unwrap();
     run.kill_supervisor();
-    // Or it could not be seen that it was.
-    lab.inject(libc::EIO, u64::MAX);
+    // Or it could not be seen that it was. It is the first of the two that is synced.
+    lab.inject(libc::EIO, 1);
+    std::os::unix::fs::chown(lab.fault_file(), lab.user, lab.user).unwrap();
     assert_eq!(run.call("sync b"), Ok(0));
     run.kill_both();
     assert!(lab.label().starts_with("failed:"), "{}", lab.label());

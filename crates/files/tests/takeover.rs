@@ -4,9 +4,7 @@
 
 mod common;
 
-use common::{Lab, Running, content};
-use forebay_measure::processes::Watched;
-use rustix::process::Signal;
+use common::{Lab, Running, content, kill};
 use std::{
     fs,
     os::unix::fs::{FileExt, MetadataExt},
@@ -20,25 +18,13 @@ const OTHER_BOOT: &str = "11111111-2222-4333-8444-555555555555";
 /// Long before a process that can settle nothing goes on.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// The second process of the database, before there is a third one.
-fn other(run: &Running) -> Watched {
-    let path = format!("/proc/{0}/task/{0}/children", run.database);
-    let children = fs::read_to_string(path).unwrap();
-    Watched::of(children.trim().parse().unwrap()).unwrap()
-}
-
-fn kill(process: &Watched) {
-    process.signal(Signal::KILL);
-    assert!(process.wait_gone(Duration::from_secs(10)));
-}
-
 /// A run whose one member wrote to `path` and is dead, as the supervisor is; the first process of the database lives and has opened nothing yet.
 fn orphaned(lab: &Lab, path: &Path) -> Running {
     let mut run = lab.run();
     assert_eq!(run.open("other a", path, RDWR), 1);
     run.call("other pwrite a 0 1 3000").unwrap();
     run.call("other sync a").unwrap();
-    let member = other(&run);
+    let member = run.other();
     run.kill_supervisor();
     kill(&member);
     run
@@ -129,7 +115,7 @@ fn a_member_that_lives_settles_it_and_who_opens_a_file_waits_until_it_has() {
     thread::sleep(Duration::from_millis(500));
     assert_eq!(lab.lanes(), 1, "a member's lane was taken from it");
     // It cannot be told to go on by who waits: its end is as good.
-    kill(&other(&run));
+    kill(&run.other());
     assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
     assert_eq!(lab.lanes(), 0);
     run.kill_both();
@@ -173,7 +159,7 @@ fn orphaned_with_cut(lab: &Lab, paths: &[&Path], cut: &str) -> Running {
         assert_eq!(run.open("other a", path, RDWR), 1);
         run.call("other pwrite a 0 1 3000").unwrap();
     }
-    let member = other(&run);
+    let member = run.other();
     run.kill_supervisor();
     kill(&member);
     run

@@ -8,7 +8,7 @@ use super::{
     retire::retire_file,
     session::{self, Session},
 };
-use crate::{identity, shared::Gone, sys, wire::Request};
+use crate::{identity, log::ENDED, shared::Gone, sys, wire::Request};
 use rustix::{
     fs::{AtFlags, FileType},
     io::Errno,
@@ -216,19 +216,19 @@ fn commit(session: &Session) {
     let _ = session.commit_all();
 }
 
-/// Does `change` to a file, if the run absorbs it still.
+/// Does `change` to a file, if the run absorbs it still. If it cannot be logged because the lane has ended, it need not be when this returns: a replay misses no name then.
 fn with_file(
     session: &'static Session,
     (number, generation): Number,
-    change: impl FnOnce(&mut Held) -> Result<(), Errno>,
+    change: impl Fn(&mut Held) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    match hold(session, number, generation)? {
-        Some(mut held) => {
-            let done = change(&mut held);
-            held.logged(done)
+    while let Some(mut held) = hold(session, number, generation)? {
+        match change(&mut held) {
+            Err(ENDED) => held.logged(Err(ENDED))?,
+            done => return done,
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// A file that is about to lose a name.

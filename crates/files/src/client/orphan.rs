@@ -1,6 +1,6 @@
 //! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When somebody is gone".
 //!
-//! 1. The lane is closed: no member appends any more, and what an earlier append waits for does not come.
+//! 1. Who is in the middle of a change logs it. Then the lane is closed: no member appends any more, and what an earlier append waits for does not come.
 //! 2. One member syncs every file that the lane may hold something of. Then the lane is marked drained, so that no replay writes older
 //!    records over what is written plainly from now on.
 //! 3. Every member finds its files plain at its next call.
@@ -39,6 +39,10 @@ use std::{
 
 /// How long the lock of a file is waited for that is to be written again.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long changes are waited for that are under way. A process may have died in one, and then its file's lock stays taken.
+const CHANGE_WAIT: Duration = Duration::from_millis(200);
+/// In tests: [`CHANGE_WAIT`] in milliseconds.
+const ENV_CHANGE_WAIT: &str = "FOREBAY_TEST_CHANGE_WAIT_MS";
 /// How long the member that does it is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 
@@ -50,12 +54,13 @@ impl Session {
     #[cold]
     pub(super) fn settle(&self, number: usize) -> Result<(), Errno> {
         say();
-        self.lane.abandon();
         let begun = Instant::now();
         loop {
             match self.page.turn_to_settle(id()) {
                 Turn::Done => break,
                 Turn::Ours => {
+                    self.wait_for_changes();
+                    self.lane.abandon();
                     forebay_pool::failpoint!("orphan:closed");
                     self.sync_all();
                     self.page.set_settled();
@@ -76,6 +81,19 @@ impl Session {
             // It is said once in each process: the file is plain here then.
             Some(errno) if process::generation(number) != 0 => Err(errno),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns when no change of a file is under way: none begins without a supervisor, and as long as the lane is open, one that the kernel has is logged. A sync would make it
+    /// durable while the lane is needed, and a recovery would not know whose it is.
+    fn wait_for_changes(&self) {
+        let begun = Instant::now();
+        let test = std::env::var(ENV_CHANGE_WAIT).ok();
+        let limit = test.and_then(|ms| ms.parse().ok());
+        let limit = limit.map_or(CHANGE_WAIT, Duration::from_millis);
+        let is_changing = || self.page.files.iter().any(|file| file.lock.is_held());
+        while is_changing() && begun.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -227,7 +245,7 @@ impl Session {
 }
 
 fn sync(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::fs::fdatasync(fd)?;
+    sys::sync_fault().map_or_else(|| rustix::fs::fdatasync(fd), Err)?;
     sys::confirm_sync(fd)
 }
 

@@ -47,21 +47,26 @@ pub(super) fn truncate_file(
     let Some(session) = session::current() else {
         return Ok(None);
     };
-    match hold(session, number, generation)?.filter(|_| is_it()) {
-        Some(held) => truncated(Some(&held), bytes, real).map(Some),
-        None => Ok(None),
+    while let Some(held) = hold(session, number, generation)?.filter(|_| is_it()) {
+        if let Some(()) = truncated(Some(&held), bytes, &real)? {
+            return Ok(Some(()));
+        }
     }
+    Ok(None)
 }
 
 /// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the
 /// lane by then: a drain takes no lock of a file, so it may sync the file as long as it was and release the record before the kernel truncates.
+///
+/// None if the lane has ended: nothing is done yet, and the caller begins anew without the file's locks. It finds the file plain when the lane has nothing that a replay could
+/// write behind the cut.
 fn truncated(
     held: Option<&Held>,
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
-) -> Result<(), Errno> {
+) -> Result<Option<()>, Errno> {
     let Some(held) = held.filter(|_| bytes <= SIZE_MAX) else {
-        return real();
+        return real().map(Some);
     };
     let (log, number) = (held.session.log(), held.number);
     let begun = sys::file_time_now();
@@ -70,12 +75,13 @@ fn truncated(
         let end = held.shared.end.load(Acquire);
         held.session.commit(end)
     });
+    if logged == Err(ENDED) {
+        held.shared.set_resizing(None);
+        return held.logged(logged).map(|()| None);
+    }
     // A file is named where it has its records.
     let logged_in = held.shared.named_in();
-    let done = match logged {
-        Ok(()) | Err(ENDED) => real(),
-        full => full,
-    };
+    let done = logged.and_then(|()| real());
     forebay_pool::failpoint!("files:truncate");
     // The segment of the record is looked for after the kernel truncated: while it is the open one, it is synced later than that.
     fence(SeqCst);
@@ -96,7 +102,7 @@ fn truncated(
     }
     held.shared.set_resizing(None);
     done?;
-    changed(held, bytes, if has_ended { settled } else { logged })
+    changed(held, bytes, if has_ended { settled } else { logged }).map(Some)
 }
 
 /// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.
@@ -107,33 +113,36 @@ fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
     held.logged(done)
 }
 
-/// Does `change` to an `fd`, with the file if it is absorbed; otherwise it changes the kernel only.
-fn change_open<T>(
+/// Does `change` to an `fd`, with the file if it is absorbed, and again if that says none; otherwise it changes the kernel only.
+fn change_open(
     fd: c_int,
-    change: impl Fn(Option<&Held>) -> Result<T, Errno>,
-) -> Result<T, Errno> {
+    change: impl Fn(Option<&Held>) -> Result<Option<()>, Errno>,
+) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let plain = || change(None).map(drop);
     loop {
         let Some(entry) = table::entry(fd) else {
-            return change(None);
+            return plain();
         };
         let Some(number) = entry.file() else {
             if entry.is_inherited() {
                 claim_inherited(fd, entry)?;
                 continue;
             }
-            return change(None);
+            return plain();
         };
         if interrupted() {
             mark_range_unknown(number);
-            return change(None);
+            return plain();
         }
         let Some(session) = session::current() else {
             leave(raw, number)?;
             continue;
         };
-        if let Some(held) = hold_open(session, fd, entry, number)? {
-            return change(Some(&held));
+        if let Some(held) = hold_open(session, fd, entry, number)?
+            && change(Some(&held))?.is_some()
+        {
+            return Ok(());
         }
     }
 }
@@ -146,7 +155,9 @@ fn change_open<T>(
 pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     change_open(fd, |held| {
-        let Some(held) = held else { return real() };
+        let Some(held) = held else {
+            return real().map(Some);
+        };
         let before = rustix::fs::fstat(raw)?;
         let done = real();
         match rustix::fs::fstat(raw) {
@@ -161,7 +172,7 @@ pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), 
                 held.shared.stray(held.generation());
             }
         }
-        done
+        done.map(Some)
     })
 }
 

@@ -14,6 +14,7 @@
 use super::{
     Shared,
     run::{Known, Run, SUPERVISOR},
+    watch::Outside,
 };
 use crate::{
     FILES_MAX,
@@ -335,12 +336,28 @@ impl Run {
             true => open.try_clone().map_err(|e| errno_of(&e))?,
             false => identity::reopen(open.as_fd(), OFlags::WRONLY)?,
         };
+        let before = rustix::fs::fstat(open)?;
         for (at, bytes) in &parts {
             write_at(to.as_fd(), bytes, *at)?;
         }
+        self.keep_time(shared, number, &to, sys::modified(&before));
         let synced = shared.sync(&to, true, || sync_data(&to));
         synced.map_err(|e| errno_of(&e))?;
         sys::confirm_sync(&to)
+    }
+
+    /// A file that was written again has the time that it had: if the sync fails, a recovery is not to take this for another process's change. Not where a process outside may
+    /// have written to it meanwhile.
+    fn keep_time(&self, shared: &Shared, number: usize, to: &File, modified: u64) {
+        if shared.watch.outside() != Outside::Waits {
+            return;
+        }
+        // One that belongs to another user has the time at which it was.
+        let _ = sys::set_modified(to.as_fd(), modified);
+        // It waited long enough, and may have written before that.
+        if self.page.files[number].stamp().state == State::Strayed {
+            let _ = sys::set_changed_now(to.as_fd());
+        }
     }
 }
 

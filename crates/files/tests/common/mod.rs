@@ -7,7 +7,10 @@
 
 use forebay_measure::processes::{Watched, kill_group};
 use forebay_pool::PoolOptions;
-use rustix::process::{Pid, Signal};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, kill_process},
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -15,7 +18,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 pub const SEGMENT: u64 = 64 << 10;
@@ -284,6 +287,22 @@ impl Running {
         (read.is_ok_and(|bytes| bytes > 0) && answer.ends_with('\n')).then_some(answer)
     }
 
+    /// As [`Self::answer`]; none also if there is none for so long.
+    pub fn answer_within(&mut self, limit: Duration) -> Option<String> {
+        let is_there = !self.output.buffer().is_empty() || {
+            let mut fds = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
+            let limit = Timespec::try_from(limit).unwrap();
+            poll(&mut fds, Some(&limit)).unwrap() > 0
+        };
+        is_there.then(|| self.answer()).flatten()
+    }
+
+    /// Stands still from now on, and can be killed.
+    pub fn stop_supervisor(&self) {
+        let pid = Pid::from_child(&self.supervisor);
+        kill_process(pid, Signal::STOP).unwrap();
+    }
+
     pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {
         // `other NAME` is the second process's.
         let (who, name) = handle
@@ -309,9 +328,14 @@ impl Running {
     }
 
     pub fn kill_database(&mut self) {
-        let database = Watched::of(self.database).unwrap();
-        database.signal(Signal::KILL);
-        assert!(database.wait_gone(Duration::from_secs(10)));
+        kill(&Watched::of(self.database).unwrap());
+    }
+
+    /// The second process of the database, before there is a third one.
+    pub fn other(&self) -> Watched {
+        let path = format!("/proc/{0}/task/{0}/children", self.database);
+        let children = fs::read_to_string(path).unwrap();
+        Watched::of(children.trim().parse().unwrap()).unwrap()
     }
 
     pub fn kill_supervisor(&mut self) {
@@ -335,6 +359,11 @@ impl Drop for Running {
     }
 }
 
+pub fn kill(process: &Watched) {
+    process.signal(Signal::KILL);
+    assert!(process.wait_gone(Duration::from_secs(10)));
+}
+
 /// Deterministic random numbers.
 pub struct Rng(pub u64);
 
@@ -349,15 +378,9 @@ impl Rng {
 }
 
 pub fn seed() -> u64 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = std::env::var("FOREBAY_SEED").map_or_else(
-        |_| {
-            u64::from(
-                std::time::SystemTime::now()
-                    .duration_since(std::time::UNIX_EPOCH)
-                    .unwrap()
-                    .subsec_nanos(),
-            )
-        },
+        |_| u64::from(now().subsec_nanos()),
         |seed| seed.parse().unwrap(),
     );
     println!("FOREBAY_SEED={seed}");

@@ -1,10 +1,10 @@
 //! Syncs that fail: no acknowledged byte is lost, a refused write has changed nothing, and nothing older is written over what is newer.
 
 use crate::{
-    APPEND, OTHER_BOOT, RDWR,
+    APPEND, LATER, OTHER_BOOT, RDWR,
     common::{Lab, Running, content},
 };
-use std::{fs, thread, time::Duration};
+use std::{fs, path::Path, thread, time::Duration};
 
 #[test]
 fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
@@ -202,4 +202,51 @@ fn after_a_failed_sync_what_a_signal_handler_wrote_is_not_overwritten_by_what_is
     assert_eq!(lab.lanes(), 1);
     assert_eq!(lab.recover(None, &[])[0]["outcome"], "refused");
     assert!(fs::read(&path).unwrap() == content(2, 300));
+}
+
+/// A run with one file whose syncs fail from now on, and what the file held when one had succeeded last.
+fn failing(lab: &Lab) -> (Running, Vec<u8>) {
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    run.call("pwrite a 0 1 5000").unwrap();
+    let synced = content(1, 5000);
+    // Those of the drain, and those by which it tries again.
+    lab.inject(libc::EIO, u64::MAX);
+    for i in 1..20 {
+        run.call(format!("pwrite a {} {i} 5000", 5000 * i)).unwrap();
+    }
+    while !lab.label().starts_with("failed:") {
+        thread::sleep(Duration::from_millis(1));
+    }
+    (run, synced)
+}
+
+/// The power fails: the file has the time that it has, and what was synced.
+fn put_back(path: &Path, synced: &[u8]) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    fs::write(path, synced).unwrap();
+    let file = fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+#[test]
+fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_cut() {
+    if !rustix::process::geteuid().is_root() {
+        // Then it may be another process's.
+        return;
+    }
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let (mut run, synced) = failing(&lab);
+    let expected = fs::read(&path).unwrap();
+    // Longer than what a replay takes for the time of the last record.
+    thread::sleep(LATER);
+    assert_eq!(run.call("sync a"), Err(libc::EIO));
+    run.kill_both();
+    assert!(fs::read(&path).unwrap() == expected);
+    put_back(&path, &synced);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == expected);
 }

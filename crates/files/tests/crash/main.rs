@@ -6,7 +6,9 @@ mod calls;
 mod common;
 mod deaths;
 mod failed_syncs;
+mod full;
 mod random;
+mod settling;
 
 use std::time::Duration;
 

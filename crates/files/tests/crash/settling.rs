@@ -1,0 +1,156 @@
+//! The supervisor is dead, and two members settle the lane at once: one of them does it, the other waits, and goes on where that one dies in the middle of it.
+
+use crate::{
+    OTHER_BOOT, RDWR,
+    common::{Lab, Running, content, kill},
+};
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, mknodat, open},
+    io::Errno,
+};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longer than what settles takes, if nothing holds it up.
+const WAITS: Duration = Duration::from_millis(700);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Syncs that wait: each for a word in a pipe, which stands where the tests have a fault.
+struct Held<'a>(&'a Path);
+
+impl<'a> Held<'a> {
+    fn hold(pipe: &'a Path) -> Self {
+        mknodat(CWD, pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        Self(pipe)
+    }
+
+    /// The end of the pipe to write to, once a sync waits: until that is closed.
+    fn waiting(&self) -> File {
+        let begun = Instant::now();
+        loop {
+            match open(self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+                Ok(pipe) => return pipe.into(),
+                Err(Errno::NXIO) if begun.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(errno) => panic!("no sync waits: {errno}"),
+            }
+        }
+    }
+
+    /// Lets one sync go, which succeeds.
+    fn let_one_go(&self) {
+        self.waiting().write_all(b"5 0").unwrap();
+        // It has read that, and waits here no longer.
+        thread::sleep(Duration::from_millis(50));
+    }
+
+    /// Lets all go.
+    fn end(self, pipe: File) {
+        fs::remove_file(self.0).unwrap();
+        drop(pipe);
+    }
+}
+
+/// A run without a supervisor, with two members and a file of each.
+fn orphans(lab: &Lab) -> Running {
+    let mut run = lab.run();
+    for (who, name) in [("", "a"), ("other ", "b")] {
+        let path = lab.data(&format!("{name}.log"));
+        assert_eq!(run.open(&format!("{who}{name}"), &path, RDWR), 1);
+        run.call(format!("{who}pwrite {name} 0 1 3000")).unwrap();
+    }
+    run.kill_supervisor();
+    run
+}
+
+/// Both files, written to plainly, are not what the lane had, and a recovery in another boot finds nothing in it.
+fn check(lab: &Lab, mut run: Running, other_lives: bool) {
+    run.call("pwrite a 0 2 3000").unwrap();
+    let b = match other_lives {
+        true => {
+            run.call("other pwrite b 0 2 3000").unwrap();
+            content(2, 3000)
+        }
+        false => content(1, 3000),
+    };
+    run.kill_both();
+    for report in lab.recover(Some(OTHER_BOOT), &[]) {
+        assert_eq!(report["outcome"], "empty", "{report:?}");
+    }
+    assert!(fs::read(lab.data("a.log")).unwrap() == content(2, 3000));
+    assert!(fs::read(lab.data("b.log")).unwrap() == b);
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn of_two_members_that_settle_at_once_one_does_it_and_the_other_waits() {
+    let lab = Lab::new();
+    let mut run = orphans(&lab);
+    let pipe = lab.fault_file();
+    let held = Held::hold(&pipe);
+    run.call("begin other sync b").unwrap();
+    let waiting = held.waiting();
+    run.send(&"sync a");
+    assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+    held.end(waiting);
+    assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
+    assert_eq!(run.call("end other"), Ok(0));
+    check(&lab, run, true);
+}
+
+#[test]
+fn where_the_one_dies_in_the_middle_of_it_the_other_settles_the_lane() {
+    // Of the two files it has synced so many.
+    for synced in 0..2 {
+        let lab = Lab::new();
+        let mut run = orphans(&lab);
+        let other = run.other();
+        let pipe = lab.fault_file();
+        let held = Held::hold(&pipe);
+        run.call("begin other sync b").unwrap();
+        for _ in 0..synced {
+            held.let_one_go();
+        }
+        let waiting = held.waiting();
+        run.send(&"sync a");
+        assert_eq!(run.answer_within(WAITS), None, "{synced}: it did not wait");
+        kill(&other);
+        held.end(waiting);
+        assert_eq!(run.answer().as_deref(), Some("ok 0\n"), "{synced}");
+        check(&lab, run, false);
+    }
+}
+
+#[test]
+fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
+    let lab = Lab::new();
+    let mut run = orphans(&lab);
+    let pipe = lab.fault_file();
+    let held = Held::hold(&pipe);
+    run.call("begin other sync b").unwrap();
+    held.let_one_go();
+    let _waiting = held.waiting();
+    run.send(&"sync a");
+    assert_eq!(run.answer_within(WAITS), None);
+    run.kill_both();
+    // The power fails: of the files nothing is there.
+    for name in ["a.log", "b.log"] {
+        let path = lab.data(name);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, b"").unwrap();
+        let file = File::options().append(true).open(&path).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    for name in ["a.log", "b.log"] {
+        assert!(fs::read(lab.data(name)).unwrap() == content(1, 3000));
+    }
+    assert_eq!(lab.lanes(), 0);
+}
