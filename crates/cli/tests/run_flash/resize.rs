@@ -8,6 +8,7 @@ use std::{
     fs,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
 fn dirty(world: &World) -> u64 {
@@ -58,6 +59,15 @@ fn a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it() 
     has_flushed(&world, server, &before);
 }
 
+/// Ends the thread that writes, also if the test fails.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[test]
 fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothing() {
     let Some(world) = World::new() else {
@@ -70,6 +80,16 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
     let mut answered = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| churn(&server, &done));
+        let _ended = Ended(&done);
+        // In its first second a status has none.
+        let has_none = || {
+            world.status()["windows"]
+                .as_array()
+                .is_none_or(Vec::is_empty)
+        };
+        for _ in (0..400).take_while(|_| has_none()) {
+            thread::sleep(Duration::from_millis(50));
+        }
         resize("1MiB").fails(1, &["cannot be made"]);
         for (size, bytes) in [("24MiB", 24 << 20), ("9MiB", 9 << 20), ("20MiB", 20 << 20)] {
             let said = resize(size).ok().text();
@@ -82,9 +102,8 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
                 "{status}"
             );
             assert_eq!(fs::metadata(world.flash()).unwrap().len(), bytes);
-            thread::sleep(std::time::Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(300));
         }
-        done.store(true, Relaxed);
     });
     // Also the status that has the answer says what was in the last seconds.
     for windows in answered {

@@ -51,7 +51,12 @@ pub fn write(
                 claim_inherited(fd, entry)?;
                 continue;
             }
-            return kernel_write(raw, parts, offset, really);
+            return match kernel_write(raw, parts, offset, really) {
+                Err(Errno::OPNOTSUPP) if really != flags => {
+                    write_and_sync(raw, parts, offset, flags)
+                }
+                done => done,
+            };
         };
         if interrupted() {
             // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
@@ -137,6 +142,20 @@ fn place(
         None => rustix::fs::tell(raw)?,
     };
     Ok(end.saturating_sub(written))
+}
+
+/// Where the kernel takes no flags with a write. That may be no file at all, in a thread with descriptors of its own: what cannot be synced need not be.
+fn write_and_sync(
+    fd: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    offset: Option<u64>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let written = kernel_write(fd, parts, offset, flags)?;
+    match rustix::fs::fdatasync(fd) {
+        Ok(()) | Err(Errno::INVAL) => Ok(written),
+        Err(errno) => Err(errno),
+    }
 }
 
 pub(super) fn kernel_write(
