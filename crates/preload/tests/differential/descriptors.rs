@@ -1,6 +1,6 @@
 //! Opening, closing, duplicating, flags, forking.
 
-use crate::world::{Fd, NOWHERE, World, call};
+use crate::world::{Fd, NOWHERE, OWN, World, call};
 use libc::{c_char, c_int, c_uint, c_ulong};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -108,16 +108,7 @@ pub fn close(world: &mut World) {
     let about = world.show(fd);
     call!(world, name, about, (fd => c_int) -> c_int);
     if world.is_thread {
-        // The number is any thread's now.
-        forget(world, fd);
-    }
-}
-
-fn forget(world: &mut World, fd: c_int) {
-    for slot in &mut world.slots {
-        if *slot == fd {
-            *slot = -1;
-        }
+        world.forget(fd);
     }
 }
 
@@ -170,9 +161,6 @@ pub fn close_range(world: &mut World) {
     let about = format!("{first}, {last}, {flags}");
     call!(world, "close_range", about, (first => c_uint, last => c_uint, flags => c_int) -> c_int);
 }
-
-/// Where the client has descriptors of its own.
-const OWN: std::ops::Range<c_int> = 400..404;
 
 pub fn duplicate(world: &mut World) {
     let fd = world.fd();

@@ -79,7 +79,8 @@ pub fn system_call(world: &mut World) {
             0
         }
     };
-    if size(fd).is_some() {
+    // The new descriptor may have taken its place, and then its number may be another thread's.
+    if world.slots.contains(&fd) && size(fd).is_some() {
         world.note_state(fd);
     }
 }

@@ -93,6 +93,9 @@ pub fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number }
 }
 
+/// Where the client has descriptors of its own.
+pub const OWN: std::ops::Range<c_int> = 400..404;
+
 pub struct World {
     pub rng: Rng,
     /// Descriptors, some of them closed or never opened.
@@ -229,18 +232,24 @@ impl World {
         writeln!(self.transcript, "  {what}").unwrap();
     }
 
+    fn slot(&mut self) -> c_int {
+        let fd = self.slots[self.rng.below(self.slots.len() as u64) as usize];
+        // The client may have taken a number that was closed.
+        let is_the_clients = OWN.contains(&fd) && !is_of_the_test(fd);
+        if is_the_clients { -1 } else { fd }
+    }
+
     /// A descriptor, now and then one that is no descriptor.
     pub fn fd(&mut self) -> c_int {
         if !self.is_thread && self.rng.once_in(16) {
             return self.rng.one_of(&[-1, 9999, 40, c_int::MAX]);
         }
-        let at = self.rng.below(self.slots.len() as u64) as usize;
+        let mut fd = self.slot();
         // Closed ones are of interest, but not most of the time.
-        if size(self.slots[at]).is_none() {
-            let at = self.rng.below(self.slots.len() as u64) as usize;
-            return self.slots[at];
+        if size(fd).is_none() {
+            fd = self.slot();
         }
-        self.slots[at]
+        fd
     }
 
     /// How a descriptor looks in the transcript.
@@ -258,9 +267,21 @@ impl World {
             let old = self.slots[at];
             if old >= 0 && old != fd {
                 unsafe { libc::close(old) };
+                if self.is_thread {
+                    self.forget(old);
+                }
             }
         }
         self.slots[at] = fd;
+    }
+
+    /// The number of a descriptor that was closed is any thread's now.
+    pub fn forget(&mut self, fd: c_int) {
+        for slot in &mut self.slots {
+            if *slot == fd {
+                *slot = -1;
+            }
+        }
     }
 
     /// A path, now and then one that cannot be opened.
@@ -309,6 +330,17 @@ impl World {
             _ => self.rng.below(6000).cast_signed(),
         }
     }
+}
+
+/// True if a descriptor is open, and leads to the directory that the test works in: none of the client's does.
+fn is_of_the_test(fd: c_int) -> bool {
+    let (Ok(to), Ok(here)) = (
+        std::fs::read_link(format!("/proc/self/fd/{fd}")),
+        std::env::current_dir(),
+    ) else {
+        return false;
+    };
+    to.starts_with(here)
 }
 
 /// The size of a regular file, or `None`.
