@@ -335,7 +335,7 @@ impl World {
 /// True if a descriptor is open, and leads to the directory that the test works in: none of the client's does.
 fn is_of_the_test(fd: c_int) -> bool {
     let (Ok(to), Ok(here)) = (
-        std::fs::read_link(format!("/proc/self/fd/{fd}")),
+        std::fs::read_link(format!("/proc/thread-self/fd/{fd}")),
         std::env::current_dir(),
     ) else {
         return false;
