@@ -218,16 +218,20 @@ cut()
     );
 }
 
+/// 77 is that of a file, opened with `O_DSYNC`, among the descriptors of a thread that is gone.
+const NUMBER_OF_A_FILE: &str = r#"
+each = opened("each.log", os.O_DSYNC)
+os.write(each, b"a" * 100)
+unshared(lambda: (libc.unshare(CLONE_FILES), os.dup2(each, 77)))
+"#;
+
 /// The kernel takes no flags with a write to it.
 #[test]
 fn what_has_no_disk_is_written_to_whatever_its_number_was_in_another_thread() {
     nothing_is_lost(
         Disk::All,
         &format!(
-            r#"{OWN_DESCRIPTORS}
-each = opened("each.log", os.O_DSYNC)
-os.write(each, b"a" * 100)
-unshared(lambda: (libc.unshare(CLONE_FILES), os.dup2(each, 77)))
+            r#"{OWN_DESCRIPTORS}{NUMBER_OF_A_FILE}
 os.dup2(os.open("/proc/self/comm", os.O_WRONLY), 77)
 assert os.write(77, b"renamed") == 7
 assert open("/proc/self/comm").read() == "renamed\n"
@@ -237,16 +241,12 @@ cut()
     );
 }
 
-/// Its number was that of a file, opened with `O_DSYNC`, among the descriptors of a thread that is gone.
 #[test]
 fn a_thread_that_waits_for_a_pipe_is_cancelled_whatever_its_number_was_in_another_thread() {
     nothing_is_lost(
         Disk::All,
         &format!(
-            r#"{OWN_DESCRIPTORS}
-each = opened("each.log", os.O_DSYNC)
-os.write(each, b"a" * 100)
-unshared(lambda: (libc.unshare(CLONE_FILES), os.dup2(each, 77)))
+            r#"{OWN_DESCRIPTORS}{NUMBER_OF_A_FILE}
 os.dup2(os.pipe()[0], 77)
 reading = threading.Thread(target=lambda: libc.read(77, ctypes.create_string_buffer(1), 1), daemon=True)
 reading.start()
