@@ -44,7 +44,6 @@ const PAUSE_MIN: Duration = Duration::from_micros(250);
 /// take turns of sleeping a little.
 const AHEAD_ALONE: Duration = Duration::from_millis(5);
 const AHEAD_OF_SEVERAL: Duration = Duration::from_micros(80);
-const LATE: Duration = Duration::from_micros(250);
 /// A thread that came here so many times in a row is alone.
 const ALONE_AFTER: u32 = 256;
 /// Runs of the index that count as no load, and so many more that count as a chunk.
@@ -109,7 +108,6 @@ impl Brake {
         // Several that were all woken by the same segment would wait for processors instead.
         match alone {
             true => lane.wait_free(ahead.min(PAUSE_MAX)),
-            false if ahead >= LATE && !another_is_free => lane.wait_free(PAUSE_MAX),
             false => thread::sleep(ahead.min(PAUSE_MAX)),
         }
     }
