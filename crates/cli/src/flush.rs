@@ -29,6 +29,9 @@ pub struct Flush {
     /// Look for the files in this directory too; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
+    /// Give up the pages of this file, which is not there any more, or is another one; may be given several times
+    #[arg(long, value_name = "FILE", requires = "flash")]
+    give_up: Vec<PathBuf>,
     /// The cache is lost for good: let the server be started on these data directories (--data) as they are, without the pages that only the cache had.
     /// What a crash may have torn on its way around the cache is written again, from forebay.pages there.
     /// After a run with --flash-policy through nothing that was synced is missing; after any other restore the data from a backup
@@ -54,7 +57,7 @@ impl Flush {
     pub fn run(self) -> Result<(), Failure> {
         let data = directories(&self.data)?;
         let flushed = match &self.flash {
-            Some(flash) => forebay_pages::flush(flash, &data, progress())?,
+            Some(flash) => forebay_pages::flush(flash, &data, &self.give_up, progress())?,
             None => forebay_pages::give_up(&data)?,
         };
         let report = Report {

@@ -1,6 +1,7 @@
 //! Checkpoints: the whole metadata as of a moment, so that the lane's segments can be used again. docs/flash-format.md, "Checkpoint".
 
 use crate::{
+    epochs::Epochs,
     file::FileId,
     layout::{
         BLOCK, CHECKPOINT_HEADER, FILE_ENTRY, Geometry, PAGE_ENTRY, POSITION_MAX, array, get32,
@@ -29,6 +30,7 @@ pub(crate) struct Checkpoint {
     /// Of the layout after so many resizes: another one's positions mean other slots.
     layout: u32,
     pub(crate) owner: Uuid,
+    pub(crate) epochs: Epochs,
 }
 
 impl Checkpoint {
@@ -49,6 +51,7 @@ impl Checkpoint {
             body_crc: 0,
             layout,
             owner,
+            epochs: Epochs::default(),
         }
     }
 
@@ -70,6 +73,8 @@ impl Checkpoint {
         put32(bytes, 48, self.body_crc);
         put32(bytes, 52, self.layout);
         bytes[56..72].copy_from_slice(self.owner.as_bytes());
+        put32(bytes, 72, self.epochs.current);
+        put32(bytes, 76, self.epochs.next);
         let crc = crc32c([&bytes[8..HEADER]]);
         put32(bytes, 4, crc);
         bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
@@ -91,6 +96,10 @@ impl Checkpoint {
             body_crc: get32(bytes, 48),
             layout: get32(bytes, 52),
             owner: Uuid::from_bytes(array(bytes, 56)),
+            epochs: Epochs {
+                current: get32(bytes, 72),
+                next: get32(bytes, 76),
+            },
         };
         let fits = checkpoint
             .recorded

@@ -1,10 +1,13 @@
 //! Files: who they are, and what the cache knows of each while it is open.
 
 use crate::sequential::Sequential;
-use parking_lot::Mutex;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+use parking_lot::{Mutex, RwLock};
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 /// Which file it is, for ever: an inode may be used again, with another generation.
@@ -31,7 +34,7 @@ pub struct FileId {
 #[derive(Debug)]
 pub struct CachedFile {
     id: FileId,
-    name: String,
+    name: RwLock<Arc<str>>,
     /// Bytes of the file that are known to be durable at home.
     durable_bytes: AtomicU64,
     dropped: AtomicBool,
@@ -65,10 +68,10 @@ pub(crate) enum Settled {
 }
 
 impl CachedFile {
-    pub(crate) fn new(id: FileId, name: String) -> Self {
+    pub(crate) fn new(id: FileId, name: &str) -> Self {
         Self {
             id,
-            name,
+            name: RwLock::new(name.into()),
             durable_bytes: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             past: Mutex::new(Past {
@@ -77,8 +80,8 @@ impl CachedFile {
                 durable: 0,
                 failed: false,
             }),
-            reads: Mutex::default(),
-            writes: Mutex::default(),
+            reads: Mutex::new(Sequential::shared()),
+            writes: Mutex::new(Sequential::in_order()),
         }
     }
 
@@ -88,10 +91,14 @@ impl CachedFile {
         self.id
     }
 
-    /// The name it was registered with, for people and for finding it again.
+    /// The name it was registered with, or got since, for people and for finding it again.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name.read())
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        *self.name.write() = name.into();
     }
 
     pub(crate) fn durable_bytes(&self) -> u64 {

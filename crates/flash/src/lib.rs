@@ -38,6 +38,7 @@
 mod buffer;
 mod cache;
 mod checkpoint;
+mod epochs;
 mod error;
 mod file;
 mod io;
@@ -52,6 +53,7 @@ mod stats;
 pub use cache::{
     Cache, Enqueued, Flushed, Opened, PastWrite, Progress, Read, Resized, Step, Ticket,
 };
+pub use epochs::Epochs;
 pub use error::{FlashError, PageName};
 pub use file::{CachedFile, FileId, Identity};
 pub use io::{Flash, FlashFile, Home, HomeFiles, HomePage};

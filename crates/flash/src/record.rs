@@ -1,6 +1,7 @@
 //! What the cache's lane says: records by their kind. docs/flash-format.md, "Records".
 
 use crate::{
+    epochs::Epochs,
     file::{FileId, Identity},
     layout::{PAGE_ENTRY, array, get32, get64, put32, put64},
 };
@@ -22,6 +23,8 @@ pub(crate) const VOIDED: u16 = 7;
 
 /// How often the cache was resized: what follows is of that layout.
 pub(crate) const LAYOUT: u16 = 8;
+/// Which of its owner's epochs the cache is in.
+pub(crate) const EPOCHS: u16 = 9;
 
 /// The page's home has an older one.
 pub(crate) const DIRTY: u8 = 1;
@@ -92,6 +95,7 @@ pub(crate) enum Record<'a> {
     Voided(&'a [u8]),
     /// How often the cache was resized.
     Layout(u32),
+    Epochs(Epochs),
 }
 
 impl<'a> Record<'a> {
@@ -121,6 +125,10 @@ impl<'a> Record<'a> {
                 before: get64(payload, 4),
             }),
             VOIDED if bytes.is_multiple_of(8) => Some(Self::Voided(payload)),
+            EPOCHS if bytes == 8 => Some(Self::Epochs(Epochs {
+                current: get32(payload, 0),
+                next: get32(payload, 4),
+            })),
             LAYOUT if bytes == 4 => Some(Self::Layout(get32(payload, 0))),
             _ => None,
         }
@@ -140,6 +148,13 @@ pub(crate) fn encode_drop(file: u32, before: u64) -> [u8; 12] {
     let mut bytes = [0; 12];
     put32(&mut bytes, 0, file);
     put64(&mut bytes, 4, before);
+    bytes
+}
+
+pub(crate) fn encode_epochs(epochs: Epochs) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    put32(&mut bytes, 0, epochs.current);
+    put32(&mut bytes, 4, epochs.next);
     bytes
 }
 

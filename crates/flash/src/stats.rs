@@ -45,6 +45,8 @@ counters! {
     misses,
     /// Reads and writes that went past the cache because they were part of a row.
     bypassed,
+    /// Pages that a scan was given from what was read ahead of it at home.
+    read_ahead,
     /// Dirty pages that came in.
     enqueued,
     /// Clean pages that came in.

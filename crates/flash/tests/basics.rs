@@ -7,7 +7,7 @@ use forebay_flash::{Contents, Enqueued, Options, Read};
 use std::ops::ControlFlow;
 use support::{
     machine::{GROUP, Machine, options},
-    model::{PAGE, page_of},
+    model::{PAGE, page_of, version_of},
 };
 
 #[test]
@@ -196,4 +196,80 @@ fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
     assert!(!cache.admit(file, 8, &page_of(2), miss(8)).unwrap());
     machine.sync();
     assert!(cache.admit(file, 8, &page_of(2), miss(8)).unwrap());
+}
+
+/// A machine that takes whatever is read for a scan, and reads by which it was read at home.
+fn scanned(slots: u64) -> Machine {
+    let options = Options {
+        bypass_reads: 1,
+        ..options()
+    };
+    Machine::new(slots, &options)
+}
+
+/// Reads a page, if it was read ahead: its version, and how many bytes were read at home for it.
+fn ahead(machine: &Machine, page: u32) -> (Option<u64>, usize) {
+    let mut bytes = vec![0; PAGE];
+    let Read::Miss(ticket) = machine.cache.read(&machine.file, page, &mut bytes).unwrap() else {
+        panic!("page {page} is on flash");
+    };
+    let mut read = 0;
+    let home = &mut |to: &mut [u8], offset| {
+        let done = machine.world.read_home((0, 1), to, offset);
+        read = to.len();
+        done
+    };
+    let is_there = (machine.cache).read_ahead(&machine.file, page, &ticket, &mut bytes, home);
+    (is_there.then(|| version_of(&bytes).unwrap()), read)
+}
+
+#[test]
+fn a_scan_reads_a_block_of_home_at_once_and_what_is_on_flash_from_there() {
+    let machine = scanned(200);
+    for page in [70, 90] {
+        assert!(machine.write(page, 7));
+    }
+    assert_eq!(ahead(&machine, 64), (Some(0), 64 * PAGE));
+    for page in (65..128).filter(|page| ![70, 90].contains(page)) {
+        assert_eq!(ahead(&machine, page), (Some(0), 0));
+    }
+    assert_eq!((machine.read(70), machine.read(90)), (7, 7));
+    // Each is given once: who asks again may have waited for long.
+    assert_eq!(ahead(&machine, 65), (None, 0));
+    // Seen late in a block: what lies before it was read already.
+    assert_eq!(ahead(&machine, 160), (Some(0), 32 * PAGE));
+}
+
+#[test]
+fn what_was_read_ahead_does_not_count_once_its_page_is_another_one() {
+    let machine = scanned(200);
+    let (cache, file) = (&machine.cache, &machine.file);
+    machine.write(4, 1);
+    machine.sync();
+    assert!(ahead(&machine, 0).0.is_some());
+    // Written before and after it, gone home, and forgotten by the cache.
+    machine.write(5, 1);
+    machine.sync();
+    let _ = cache.empty(|_| ControlFlow::Continue(())).unwrap();
+    for page in [4, 5] {
+        assert_eq!((machine.home(page), ahead(&machine, page).0), (1, None));
+    }
+    assert_eq!(ahead(&machine, 6).0, Some(0));
+    // Punched, of which no page was in the cache.
+    cache.forget_pages(file, 7, 7).unwrap();
+    machine.world.write_past((0, 1), 8 * PAGE, &page_of(9));
+    assert_eq!(ahead(&machine, 8), (Some(9), 64 * PAGE));
+}
+
+#[test]
+fn nothing_is_read_ahead_behind_the_end_of_a_file_and_where_flash_has_most_of_it() {
+    let machine = scanned(200);
+    // 1000 pages: the last block has 40.
+    assert_eq!(ahead(&machine, 960), (Some(0), 64 * PAGE));
+    assert_eq!(ahead(&machine, 998), (Some(0), 0));
+    assert_eq!(ahead(&machine, 1000), (None, 0));
+    for page in 136..180 {
+        machine.write(page, 1);
+    }
+    assert_eq!(ahead(&machine, 130), (None, 0));
 }

@@ -5,7 +5,7 @@
 mod by_name;
 mod who;
 
-pub use by_name::{renamed, renaming, truncate_path, truncating, unlinking};
+pub use by_name::{Leaving, renamed, renaming, truncate_path, truncating, unlinking};
 
 use crate::{
     PAGE_BYTES,
@@ -81,7 +81,10 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
     }
     let state = match session.known(known.identity) {
         Some(file) => State::Cached(file),
-        None if !session.is_active() => State::Plain,
+        None if !session.is_active() => {
+            session.say_unserved();
+            State::Plain
+        }
         None => match first_page(fd, known.bytes) {
             None => State::Undecided,
             Some(Pages::Whole) => cached_or_plain(session, fd, &known, &path),

@@ -314,7 +314,7 @@ impl PageFile {
         }
         let flushed = session.cache.flush(|_| ControlFlow::Continue(()));
         let flushed = flushed.map_err(|e| said(&e))?;
-        if let Some(lost) = flushed.lost.iter().find(|lost| lost.file == file.name()) {
+        if let Some(lost) = flushed.lost.iter().find(|lost| *lost.file == *file.name()) {
             complain(&format!("{lost} is damaged on flash"));
             return Err(Errno::IO);
         }

@@ -1,9 +1,13 @@
 //! Where the files of a cache are: by the names that they were registered with, or, since files are renamed, by looking through the data directory.
 
-use crate::{descriptor::reopen, home::Homes, identity, names};
+use crate::{
+    descriptor::{path_of, reopen},
+    home::Homes,
+    identity, names, naming,
+};
 use forebay_flash::{Cache, CachedFile, FlashError, Identity};
 use rustix::{
-    fd::OwnedFd,
+    fd::{AsFd, OwnedFd},
     fs::{Mode, OFlags},
     io::Errno,
 };
@@ -26,8 +30,26 @@ pub enum HomesError {
         "{0}, which has pages in the flash cache, is not there, and its directory is empty, or not there either: a file system may not be mounted. Mount it, and repeat; nothing was changed"
     )]
     Missing(String),
+    /// A file of which the cache has newer pages is gone, and no server took it away.
+    #[error(
+        "{name}, of which the flash cache has {pages} pages that are newer than in the file, {}: nothing under Forebay has removed it. Put it back as it was \
+         (a copy is another file: flush before a table is moved to another disk). If these pages are not needed, since the table was restored from a backup or is to be dropped, \
+         give them up: forebay flush --flash CACHE --give-up {name}. Nothing was changed",
+        if *replaced { "is another file now" } else { "is not there" }
+    )]
+    Gone {
+        /// Its name.
+        name: String,
+        /// How many pages.
+        pages: usize,
+        /// There is a file of that name, another one.
+        replaced: bool,
+    },
+    /// What is to be given up is there, or not known.
+    #[error("no file of which the flash cache has pages is missing at {}: there is nothing to give up. Nothing was changed", .0.display())]
+    NotMissing(PathBuf),
     /// It is there and cannot be opened.
-    #[error("opening {0}, which has pages in the flash cache: {1}. Nothing was changed")]
+    #[error("opening {0}, which has pages in the flash cache: {1}{hint}. Nothing was changed", hint = hint(*.1))]
     Unopened(String, Errno),
     /// Whether it is there cannot be told.
     #[error(
@@ -44,6 +66,14 @@ pub enum HomesError {
     /// What the cache says.
     #[error(transparent)]
     Flash(#[from] FlashError),
+}
+
+/// The remedy.
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::MFILE => " (each file in the cache is open once more: raise the limit, ulimit -n)",
+        _ => "",
+    }
 }
 
 impl HomesError {
@@ -144,8 +174,8 @@ pub(crate) fn look_through(
 
 /// True if a file that was not found was deleted, by what became of its directory: `was` is the system tablespace's, as it is registered, and
 /// `is` where that is now. A directory that is there and empty may be one where a file system is to be mounted.
-fn is_gone(file: &CachedFile, was: &Path, is: &Path) -> bool {
-    let Some(parent) = Path::new(file.name()).parent() else {
+fn is_gone(path: &Path, was: &Path, is: &Path) -> bool {
+    let Some(parent) = path.parent() else {
         return false;
     };
     let is_used = |dir: &Path| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
@@ -158,52 +188,108 @@ fn is_gone(file: &CachedFile, was: &Path, is: &Path) -> bool {
     }
 }
 
-/// Opens the homes of all files that the cache knows, in the data directory `data`, where the system tablespace was found, below `roots`, and beside where
-/// they were; the cache forgets those that were deleted. `skip` is open already.
+/// Where the files of a cache are looked for.
+pub(crate) struct Whereabouts<'a> {
+    /// The data directory, where the system tablespace was found.
+    pub(crate) data: &'a Path,
+    /// Directories beside it, and beside those where the files were.
+    pub(crate) roots: BTreeSet<PathBuf>,
+    /// Open already.
+    pub(crate) skip: Option<Identity>,
+    /// Files that are not there, and whose pages are not needed.
+    pub(crate) given_up: &'a [PathBuf],
+}
+
+impl Whereabouts<'_> {
+    /// Beside a file, and beside its database: it may have been renamed into another.
+    fn look_beside(&mut self, path: &Path) {
+        let Some(dir) = path.parent() else { return };
+        self.roots.insert(dir.to_owned());
+        let is_table = names::is_table(path.as_os_str().as_bytes());
+        let all = dir
+            .parent()
+            .filter(|all| is_table && *all != Path::new("/"));
+        self.roots.extend(all.map(Path::to_owned));
+    }
+
+    /// What becomes of a file that was not found: true if its pages are forgotten.
+    fn is_forgotten(
+        &self,
+        cache: &Cache,
+        file: &CachedFile,
+        was: &Path,
+    ) -> Result<bool, HomesError> {
+        let path = naming::path_of(file);
+        if naming::is_leaving(file) || self.given_up.contains(&path) {
+            return Ok(true);
+        }
+        let name = path.display().to_string();
+        if !is_gone(&path, was, self.data) {
+            return Err(HomesError::Missing(name));
+        }
+        match cache.newer_pages_of(file) {
+            0 => Ok(true),
+            pages => Err(HomesError::Gone {
+                name,
+                pages,
+                replaced: path.symlink_metadata().is_ok(),
+            }),
+        }
+    }
+}
+
+/// Opens the homes of all files that the cache knows; the cache forgets those that were deleted.
 ///
 /// # Errors
 /// See [`HomesError`]; the cache has lost nothing then.
 pub(crate) fn attach_all(
     cache: &Cache,
     homes: &Homes,
-    data: &Path,
-    mut roots: BTreeSet<PathBuf>,
-    skip: Option<Identity>,
+    mut at: Whereabouts<'_>,
 ) -> Result<(), HomesError> {
-    roots.insert(data.to_owned());
+    at.roots.insert(at.data.to_owned());
     let files = cache.files();
-    let system = files
-        .iter()
-        .find(|file| names::is_system(file.name().as_bytes()));
-    let was = system.and_then(|file| Path::new(file.name()).parent());
-    let was = was.unwrap_or(data);
+    let paths = || files.iter().map(|file| naming::path_of(file));
+    let system = paths().find(|path| names::is_system(path.as_os_str().as_bytes()));
+    let was = system.as_deref().and_then(Path::parent).unwrap_or(at.data);
     let mut missing = Vec::new();
-    for file in &files {
+    let mut moved = Vec::new();
+    for (file, path) in files.iter().zip(paths()) {
         let identity = file.id().identity;
-        if skip == Some(identity) {
+        if at.skip == Some(identity) {
             continue;
         }
-        let path = Path::new(file.name());
-        match hold(path)?.filter(|(_, found)| *found == identity) {
-            Some((held, _)) => attach(homes, file, &held)?,
+        match hold(&path)?.filter(|(_, found)| *found == identity) {
+            Some((held, _)) => {
+                attach(homes, file, &held)?;
+                moved.push((file, path));
+            }
             None => {
-                roots.extend(path.parent().map(Path::to_owned));
+                at.look_beside(&path);
                 missing.push(file);
             }
         }
     }
-    if missing.is_empty() {
-        return Ok(());
-    }
     let wanted = missing.iter().map(|file| file.id().identity).collect();
-    let found = look_through(&roots, &wanted)?;
+    let found = look_through(&at.roots, &wanted)?;
     let mut gone = Vec::new();
     for file in missing {
         match found.get(&file.id().identity) {
-            Some(held) => attach(homes, file, held)?,
-            None if is_gone(file, was, data) => gone.push(file),
-            None => return Err(HomesError::Missing(file.name().to_owned())),
+            Some(held) => {
+                attach(homes, file, held)?;
+                moved.extend(path_of(held.as_fd()).ok().map(|path| (file, path)));
+            }
+            None if at.is_forgotten(cache, file, was)? => gone.push(file),
+            None => {}
         }
+    }
+    for path in at.given_up {
+        if !gone.iter().any(|file| naming::path_of(file) == *path) {
+            return Err(HomesError::NotMissing(path.clone()));
+        }
+    }
+    for (file, path) in moved {
+        naming::is_at(cache, file, &path)?;
     }
     for file in gone {
         cache.drop_file(file)?;
@@ -212,8 +298,9 @@ pub(crate) fn attach_all(
 }
 
 fn attach(homes: &Homes, file: &CachedFile, held: &OwnedFd) -> Result<(), HomesError> {
-    let home =
-        reopen(held, true).map_err(|errno| HomesError::Unopened(file.name().to_owned(), errno))?;
+    let home = reopen(held, true).map_err(|errno| {
+        HomesError::Unopened(naming::path_of(file).display().to_string(), errno)
+    })?;
     homes.attach(file.id(), home);
     Ok(())
 }

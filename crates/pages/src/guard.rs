@@ -15,8 +15,12 @@
 //! | laying, lifting | any text | in the guard file: no server can have been up in between |
 //! | laying, lifting | no text | in the tablespace |
 
+mod mismatch;
+
+pub(crate) use mismatch::Mismatch;
+
 use crate::{PAGE_BYTES, identity};
-use forebay_flash::Identity;
+use forebay_flash::{Epochs, Identity};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use std::{
@@ -58,12 +62,15 @@ struct Header {
     owner: Uuid,
     /// The tablespace that it guards.
     of: Identity,
+    /// The cache's epoch when a server began with it last.
+    epoch: u32,
     /// Where the cache is.
     flash: PathBuf,
 }
 
 impl Header {
-    /// One sector: magic 8, CRC-32C of what follows 4, state 4, owner 16, device, inode, generation 8 each, length of the path 4, the path from 64 on.
+    /// One sector: magic 8, CRC-32C of what follows 4, state 4, owner 16, device, inode, generation 8 each, length of the path 4, epoch 4, the
+    /// path from 64 on.
     fn encode(&self) -> [u8; SECTOR] {
         use std::os::unix::ffi::OsStrExt;
         let mut sector = [0; SECTOR];
@@ -77,6 +84,7 @@ impl Header {
             sector[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         sector[56..60].copy_from_slice(&(path.len() as u32).to_le_bytes());
+        sector[60..64].copy_from_slice(&self.epoch.to_le_bytes());
         sector[64..64 + path.len()].copy_from_slice(path);
         let crc = forebay_pool::crc32c([&sector[12..]]);
         sector[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -108,6 +116,7 @@ impl Header {
                 inode: number(40),
                 generation: number(48),
             },
+            epoch: (number(56) >> 32) as u32,
             flash: PathBuf::from(std::ffi::OsStr::from_bytes(&sector[64..64 + length])),
         })
     }
@@ -131,17 +140,6 @@ fn text(owner: Uuid, flash: &Path) -> Vec<u8> {
 
 fn has_text(page: &[u8]) -> bool {
     page.chunks(SECTOR).any(|sector| sector.starts_with(TEXT))
-}
-
-/// Why a tablespace and a guard file do not go with a cache.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Mismatch {
-    /// Page 0 is text, and there is no guard file that says so of this tablespace.
-    Copy,
-    /// The guard is of another cache.
-    OtherCache(PathBuf, Uuid),
-    /// It was laid, and something has written over it.
-    WrittenSince,
 }
 
 /// What was found of a guard.
@@ -187,12 +185,13 @@ fn read_page(tablespace: &File, page: u32) -> io::Result<Vec<u8>> {
 }
 
 impl Guard {
-    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache `owner`. Changes nothing.
+    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache `owner`, if that is there in these epochs. Changes
+    /// nothing.
     pub(crate) fn find(
         dir: &Path,
         tablespace: &File,
         of: Identity,
-        owner: Uuid,
+        (owner, epochs): (Uuid, Option<Epochs>),
     ) -> io::Result<Found> {
         let path = dir.join(GUARD_FILE);
         let is_text = has_text(&read_page(tablespace, 0)?);
@@ -217,7 +216,9 @@ impl Guard {
                 false => Found::None,
             });
         }
+        let is_of_its_time = epochs.is_none_or(|epochs| epochs.is(header.epoch));
         Ok(match (header.state, is_text) {
+            (_, true) if !is_of_its_time => Found::Mismatch(Mismatch::OtherTime(header.flash)),
             (State::Laid, false) => Found::Mismatch(Mismatch::WrittenSince),
             (_, false) => Found::None,
             (_, true) => Found::Here(Self { file, path, header }),
@@ -229,9 +230,15 @@ impl Guard {
         dir: &Path,
         tablespace: &File,
         of: Identity,
-        owner: Uuid,
+        (owner, epoch): (Uuid, u32),
         flash: &Path,
     ) -> io::Result<Self> {
+        if flash.as_os_str().len() > PATH_MAX {
+            let what = format!(
+                "the path of the flash cache has more than {PATH_MAX} bytes: give it a shorter one"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let path = dir.join(GUARD_FILE);
         let aside = dir.join(format!("{GUARD_FILE}.new"));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -240,6 +247,7 @@ impl Guard {
             state: State::Laying,
             owner,
             of,
+            epoch,
             flash: flash.to_owned(),
         };
         file.write_all_at(&header.encode(), 0)?;
@@ -281,6 +289,18 @@ impl Guard {
         forebay_pool::failpoint!("pages:lifted");
         rustix::fs::unlink(&self.path)?;
         sync_directory(self.path.parent().unwrap_or(Path::new("/")))
+    }
+
+    /// True if a guard has the whole path of this cache.
+    pub(crate) fn has_whole(flash: &Path) -> bool {
+        flash.as_os_str().len() < PATH_MAX
+    }
+
+    /// A server begins with its cache, which is at `flash`, in this epoch.
+    pub(crate) fn begin(&mut self, epoch: u32, flash: &Path) -> io::Result<()> {
+        self.header.epoch = epoch;
+        self.header.flash = flash.to_owned();
+        self.set(self.header.state)
     }
 
     fn set(&mut self, state: State) -> io::Result<()> {
@@ -327,6 +347,14 @@ pub struct Standing {
     pub cache: Uuid,
     /// True if the guard is of the tablespace that lies there, not of one that this is a copy of.
     pub is_its_own: bool,
+}
+
+/// True if this file is a system tablespace that is guarded, with newer pages in the cache `owner`.
+pub(crate) fn is_of(path: &Path, owner: Uuid) -> bool {
+    let is_system = crate::names::is_system(path.as_os_str().as_encoded_bytes());
+    let dir = path.parent().filter(|_| is_system);
+    let found = dir.and_then(|dir| standing(dir).ok().flatten());
+    found.is_some_and(|found| found.is_its_own && found.cache == owner)
 }
 
 /// The guard in a data directory, if there is one.

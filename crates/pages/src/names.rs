@@ -18,6 +18,11 @@ pub fn is_page_file(path: &[u8]) -> bool {
         || numbered(b"undo")
 }
 
+/// True if it is a table's, or a part of one's: in the directory of its database, beside which others are.
+pub(crate) fn is_table(path: &[u8]) -> bool {
+    last(path).ends_with(b".ibd")
+}
+
 pub(crate) fn is_system(path: &[u8]) -> bool {
     last(path) == SYSTEM
 }

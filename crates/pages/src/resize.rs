@@ -3,7 +3,6 @@
 //! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these are is known by their positions, and all get others.
 
 use crate::{
-    beside::beside,
     home::Homes,
     request::{Resized, take_back},
     setup::{Place, SetupError, Warm, attach_guarded, create, pool_of},
@@ -51,7 +50,7 @@ pub fn resize_found(
     // What was asked of a server that is gone.
     take_back(place.flash()).map_err(SetupError::io("resizing", place.flash()))?;
     if !cache.is_of_size(bytes)? {
-        let _tablespace = attach_guarded(&cache, &homes, data)?;
+        let _tablespace = attach_guarded(&place, &cache, &homes, (data, &[]))?;
     }
     let resized = cache.resize(bytes, progress)?;
     let resized = Resized {
@@ -84,9 +83,8 @@ fn is_ended(flash: &Path) -> Result<bool, SetupError> {
 
 /// What is left of a cache that was ended goes, and a new one is made.
 fn make_anew(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
-    let new = beside(flash, ".new");
-    // The flash file last: while it is there, this is repeated.
-    for left in [&pool_of(&new), &new, &pool_of(flash), &flash.to_owned()] {
+    // The flash file last: while it is there, this is repeated. What that version had begun beside it, PATH.new, may be another cache by now.
+    for left in [&pool_of(flash), &flash.to_owned()] {
         match fs::remove_file(left) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 return Err(SetupError::io("removing", left)(e));

@@ -4,14 +4,12 @@
 //! read through it from the first moment.
 
 mod sizes;
+mod system;
 
 use crate::{
     ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
-    complain::complain,
-    copies::Copies,
+    complain::{complain, complain_once},
     descriptor::reopen,
-    find,
-    guard::{self, Found, Guard, Mismatch},
     home::Homes,
     identity::Known,
     settings::{Settings, Watched, settings_of},
@@ -23,13 +21,13 @@ use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use sizes::Sizes;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{
             AtomicBool,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Relaxed},
         },
     },
 };
@@ -93,6 +91,8 @@ pub(crate) struct Session {
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
     /// The system tablespace is guarded: pages may come in.
     active: AtomicBool,
+    /// The data directory is being made.
+    making: AtomicBool,
 }
 
 /// The session, if there is one already.
@@ -166,12 +166,23 @@ impl Session {
             sizes: Mutex::default(),
             opening: Mutex::new(()),
             active: AtomicBool::new(false),
+            making: AtomicBool::new(false),
         })
     }
 
     /// True once pages may come in.
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Acquire)
+    }
+
+    /// A page file was opened, and no system tablespace before it.
+    pub(crate) fn say_unserved(&self) {
+        if !self.making.load(Relaxed) {
+            complain_once(
+                "page files are opened before the system tablespace, ibdata1: they stay plain, and nothing protects their pages from being torn. Keep innodb_doublewrite on, or \
+                 call the system tablespace ibdata1 (innodb_data_file_path)",
+            );
+        }
     }
 
     /// The file of this identity, if the cache knows it.
@@ -200,148 +211,6 @@ impl Session {
         self.cache.drop_file(file)?;
         self.registered.lock().remove(&file.id().identity);
         Ok(())
-    }
-
-    /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data directory is being made. Everything the cache has is
-    /// of this data directory, or it is refused.
-    ///
-    /// # Errors
-    /// In words; nothing was changed.
-    pub(crate) fn begin_system(
-        &self,
-        fd: BorrowedFd<'_>,
-        known: &Known,
-        path: &Path,
-    ) -> Result<(), String> {
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        if known.bytes < guard::bytes_min() {
-            if self.cache.stats().dirty_pages > 0 {
-                return Err(self.other_directory(path));
-            }
-            complain(
-                "the data directory is being made: its page files stay plain, and go through the flash cache from the server's next start on",
-            );
-            return Ok(());
-        }
-        // Never closed: that would drop the lock that the server takes on it.
-        let tablespace =
-            reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
-        let tablespace = std::mem::ManuallyDrop::new(tablespace);
-        let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
-        let owner = self.cache.owner();
-        let found = Guard::find(dir, &tablespace, known.identity, owner).map_err(failed)?;
-        let laid = match found {
-            Found::Here(guard) => Some(guard),
-            Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
-            Found::None => {
-                self.take_over(known, path)?;
-                self.warn_of_same_disk(known);
-                None
-            }
-        };
-        // Before the guard: a flush finds that by the tablespace which the cache knows, also after a crash in between.
-        let file = match self.known(known.identity) {
-            Some(file) => {
-                let home = reopen(fd, true).map_err(|e| failed(e.into()))?;
-                self.homes.attach(file.id(), home);
-                file
-            }
-            None => self.register(fd, known, path)?,
-        };
-        let guard = match laid {
-            Some(mut guard) => {
-                guard.complete(&tablespace).map_err(failed)?;
-                guard
-            }
-            None => Guard::lay(dir, &tablespace, known.identity, owner, self.place.flash())
-                .map_err(failed)?,
-        };
-        self.homes.guard(file.id(), guard);
-        let skip = Some(known.identity);
-        find::attach_all(&self.cache, &self.homes, dir, BTreeSet::new(), skip)
-            .map_err(|e| e.to_string())?;
-        let copies = Copies::new(dir, owner);
-        match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
-            0 => {}
-            pages => complain(&format!(
-                "{pages} pages that a crash may have torn were written again"
-            )),
-        }
-        self.homes.keep_copies(copies);
-        let left = self.cache.files();
-        *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();
-        self.active.store(true, Release);
-        self.say_warm();
-        Ok(())
-    }
-
-    /// The tablespace has no guard: the cache must have nothing that is newer than files, and what it has of others is let go.
-    fn take_over(&self, known: &Known, path: &Path) -> Result<(), String> {
-        let dirty = self.cache.stats().dirty_pages;
-        if dirty > 0 {
-            return Err(match self.known(known.identity) {
-                Some(_) => self.mismatch(&Mismatch::WrittenSince, path),
-                None => self.other_directory(path),
-            });
-        }
-        // Clean pages may be older than what a server wrote without Forebay.
-        let emptied = self.cache.empty(|_| std::ops::ControlFlow::Continue(()));
-        let _ = emptied.map_err(|e| e.to_string())?;
-        for file in self.cache.files() {
-            self.forget(&file).map_err(|e| e.to_string())?;
-        }
-        Ok(())
-    }
-
-    fn other_directory(&self, path: &Path) -> String {
-        let files = self.cache.files();
-        let first = files.first().map_or("?", |file| file.name());
-        format!(
-            "the flash cache {0} has {1} pages of another data directory, or of an older state of this one, that its files do not have ({first} among them), and \
-             {2} is not of it. Bring them home first (forebay flush --flash {0}), or give another --flash; nothing was changed",
-            self.place.flash().display(),
-            self.cache.stats().dirty_pages,
-            path.display()
-        )
-    }
-
-    fn mismatch(&self, mismatch: &Mismatch, path: &Path) -> String {
-        let (flash, path) = (self.place.flash().display(), path.display());
-        match mismatch {
-            Mismatch::Copy => format!(
-                "{path} is guarded, and not the one that the flash cache {flash} has pages of: it is a copy that was made while newer pages were in a flash cache. Copy the \
-                 data directory after forebay flush; nothing was changed"
-            ),
-            Mismatch::OtherCache(other, uuid) => format!(
-                "newer pages of {path} are in another flash cache, {} ({uuid}), not in {flash}. Give that one with --flash; nothing was changed",
-                other.display()
-            ),
-            Mismatch::WrittenSince => format!(
-                "{path} was written to without the flash cache {flash}, which has {} newer pages: it was restored from a backup, or its guard was removed. Both are kept as they \
-                 are. Put the data directory back as it was, or give another --flash; nothing was changed",
-                self.cache.stats().dirty_pages
-            ),
-        }
-    }
-
-    fn warn_of_same_disk(&self, known: &Known) {
-        use std::os::unix::fs::MetadataExt;
-        let flash = std::fs::metadata(self.place.flash());
-        if flash.is_ok_and(|meta| meta.dev() == known.key.0) {
-            complain(
-                "the flash cache is on the same file system as the data: pages are written atomically, but nothing gets faster. Put it on a faster disk",
-            );
-        }
-    }
-
-    fn say_warm(&self) {
-        let stats = self.cache.stats();
-        complain(&format!(
-            "page files go through the flash cache {}: {} pages in it, of them {} newer than in the files",
-            self.place.flash().display(),
-            stats.pages,
-            stats.dirty_pages
-        ));
     }
 
     /// What was changed by the command since it was looked at last is so from now on.

@@ -1,6 +1,9 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
-use crate::settings::{Policy, Settings};
+use crate::{
+    beside::beside,
+    settings::{Policy, Settings},
+};
 use forebay_flash::Stats;
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
@@ -183,7 +186,7 @@ impl Status {
 
     /// Whole or not at all.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let aside = path.with_extension("new");
+        let aside = beside(path, ".new");
         std::fs::write(&aside, serde_json::to_vec(self)?)?;
         std::fs::rename(&aside, path)
     }

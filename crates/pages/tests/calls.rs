@@ -82,8 +82,9 @@ impl World {
     }
 
     fn flush(&self) {
-        let flushed =
-            forebay_pages::flush(&self.flash(), &[], |_| std::ops::ControlFlow::Continue(()));
+        let flushed = forebay_pages::flush(&self.flash(), &[], &[], |_| {
+            std::ops::ControlFlow::Continue(())
+        });
         assert!(flushed.unwrap().complete);
     }
 

@@ -13,17 +13,19 @@ fn a_page_that_is_damaged_on_flash_is_named_and_the_older_one_is_not_served() {
     let server = world.start();
     fill(&server);
     server.stop().unwrap();
-    let whole = fs::read(world.flash()).unwrap();
     // The slots; the headers and the checkpoints are in front of them.
-    let mut damaged = whole.clone();
-    let slots = damaged.len() / 8;
-    damaged[slots..].iter_mut().for_each(|byte| *byte ^= 1);
-    fs::write(world.flash(), &damaged).unwrap();
+    let flip = || {
+        let mut flash = fs::read(world.flash()).unwrap();
+        let slots = flash.len() / 8;
+        flash[slots..].iter_mut().for_each(|byte| *byte ^= 1);
+        fs::write(world.flash(), flash).unwrap();
+    };
+    flip();
     let said = world.refused();
     assert!(said.contains("is damaged in the flash cache"), "{said}");
     world.flush().fails(1, &["are damaged in the flash cache"]);
     assert!(world.plain().is_err(), "the guard was lifted");
-    fs::write(world.flash(), &whole).unwrap();
+    flip();
     let server = world.start();
     sound(&server, "stock.s");
     server.stop().unwrap();

@@ -9,6 +9,7 @@ mod disks;
 mod faults;
 mod guard;
 mod killed;
+mod misplaced;
 mod place;
 mod policies;
 mod resize;

@@ -108,7 +108,7 @@ impl Cache {
     pub(super) fn settle(&self, file: &CachedFile) -> Result<(), FlashError> {
         if file.has_failed() {
             return Err(FlashError::SyncFailed {
-                file: file.name().to_owned(),
+                file: file.name().to_string(),
             });
         }
         match file.unsettled() {
@@ -130,7 +130,7 @@ impl Cache {
     pub(super) fn sync_failed(file: &CachedFile, source: io::Error) -> FlashError {
         file.sync_failed();
         FlashError::Home {
-            file: file.name().to_owned(),
+            file: file.name().to_string(),
             doing: "syncing it",
             source,
         }
@@ -184,7 +184,7 @@ impl Cache {
             // It may have been a sync.
             file.sync_failed();
             FlashError::Home {
-                file: file.name().to_owned(),
+                file: file.name().to_string(),
                 doing: "finding out how long it is, durably",
                 source,
             }

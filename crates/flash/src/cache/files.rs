@@ -41,7 +41,7 @@ impl Files {
     }
 
     pub(super) fn insert(&mut self, id: FileId, name: &str) -> Arc<CachedFile> {
-        let file = Arc::new(CachedFile::new(id, name.to_owned()));
+        let file = Arc::new(CachedFile::new(id, name));
         self.by_number.insert(id.number, Arc::clone(&file));
         self.by_identity.insert(id.identity, id.number);
         self.next = self.next.max(id.number.saturating_add(1));
@@ -89,6 +89,26 @@ impl Cache {
             encode_file(id, name, log);
             let appended = cache.try_append(FILE, &[IoSlice::new(log)])?;
             Ok(appended.then(|| cache.files.write().insert(id, name)))
+        })
+    }
+
+    /// The file has another name from now on, durably.
+    ///
+    /// # Errors
+    /// [`FlashError::NoSuchFile`]; what the lane or a checkpoint says. It has the name that it had then.
+    pub fn rename(&self, file: &CachedFile, name: &str) -> Result<(), FlashError> {
+        let name = shortened(name);
+        self.record(|cache, log| {
+            if file.is_dropped() {
+                return Err(FlashError::NoSuchFile(file.id().number));
+            }
+            if *file.name() == *name {
+                return Ok(Some(()));
+            }
+            log.clear();
+            encode_file(file.id(), name, log);
+            let appended = cache.try_append(FILE, &[IoSlice::new(log)])?;
+            Ok(appended.then(|| file.set_name(name)))
         })
     }
 
@@ -141,6 +161,7 @@ impl Cache {
                 return Ok(None);
             }
             cache.state.lock().map.void(number, pages, before);
+            cache.ahead.forget();
             Ok(Some(()))
         })
     }
@@ -172,6 +193,7 @@ impl Cache {
             file.set_dropped();
             let rear = state.map.rear;
             state.map.void(number, [0, u32::MAX], rear);
+            cache.ahead.forget();
             cache.files.write().remove(number);
             Ok(Some(()))
         })

@@ -61,7 +61,7 @@ impl Cache {
             return Ok(());
         }
         let flushed = self.flush(|_| ControlFlow::Continue(()))?;
-        let lost = |page: &PageName| page.file == file.name();
+        let lost = |page: &PageName| *page.file == *file.name();
         match flushed.lost.into_iter().find(lost) {
             Some(page) => Err(FlashError::DamagedPage { page }),
             None => Ok(()),
@@ -168,6 +168,12 @@ impl Cache {
         let dirty = self.dirty_versions();
         let names = dirty.iter().map(|v| self.name(v.entry.file, v.entry.page));
         names.collect()
+    }
+
+    /// How many pages of a file only the cache has the newest version of.
+    #[must_use]
+    pub fn newer_pages_of(&self, file: &CachedFile) -> usize {
+        self.dirty_pages_of(file.id().number, [0, u32::MAX]).len()
     }
 
     /// The newest versions that are dirty, by file and page.

@@ -131,8 +131,9 @@ impl Cache {
         let mut bytes = vec![0; CHECKPOINT_HEADER as usize];
         let files = self.files.read();
         checkpoint.next_file = files.next();
+        checkpoint.epochs = *self.epochs.lock();
         for file in files.iter() {
-            push_file(&mut bytes, file.id(), file.name());
+            push_file(&mut bytes, file.id(), &file.name());
             checkpoint.files += 1;
         }
         (checkpoint, bytes)

@@ -2,7 +2,7 @@
 //!
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
 //! * `around`: the same at home, when flash fails or the policy says so;
-//! * `read`: how they are found; `files`: registering, tombstones;
+//! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering, tombstones;
 //! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home;
 //! * `worth`: whether flash pays, by what reads take;
 //! * `resize`: another size, with what is in it;
@@ -20,11 +20,13 @@
 //! | `checkpointer` | a checkpoint | the two regions |
 //! | `flash_sync` | a sync of flash | whether one failed |
 //! | `log` | one record, and applying it to the map | the order of records; flags of slots below `recorded`, `recorded`, `front` |
+//! | a block of `ahead` | one read of home, for those who want its pages | what a scan is given |
 //! | `state` | a look-up or an insertion: tens of nanoseconds | the map |
 //!
 //! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done under it is a hundredth of
 //! the copy that every page costs anyway, and of the read of flash that a hit costs.
 
+mod ahead;
 mod around;
 mod commit;
 mod dequeue;
@@ -50,6 +52,7 @@ pub use resize::Resized;
 
 use crate::{
     buffer::Buffer,
+    epochs::Epochs,
     error::{FlashError, PageName},
     file::CachedFile,
     io::{Flash, Home},
@@ -57,8 +60,10 @@ use crate::{
     limit::Limit,
     map::Map,
     options::{Contents, Options, Watermarks, WritePolicy},
+    record::{EPOCHS, encode_epochs},
     stats::{Counters, Stats, add},
 };
+use ahead::Ahead;
 use around::Trouble;
 use files::Files;
 use forebay_pool::Lane;
@@ -66,7 +71,7 @@ use group::{Group, Tail};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::VecDeque,
-    io,
+    io::{self, IoSlice},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
@@ -107,11 +112,14 @@ pub struct Cache {
     /// A resize failed where it is not known what the header says: nothing is recorded any more.
     half_resized: AtomicBool,
     worth: Worth,
+    ahead: Ahead,
     /// Taken last, and for a moment.
     trouble: Mutex<Trouble>,
     log: Mutex<Vec<u8>>,
     state: Mutex<State>,
     files: RwLock<Files>,
+    /// Changed under `log`.
+    epochs: Mutex<Epochs>,
     counters: Counters,
 }
 
@@ -145,6 +153,24 @@ impl Cache {
     #[must_use]
     pub fn owner(&self) -> Uuid {
         self.header.read().owner
+    }
+
+    /// Which of its owner's epochs it is in.
+    #[must_use]
+    pub fn epochs(&self) -> Epochs {
+        *self.epochs.lock()
+    }
+
+    /// It is in these from now on, durably.
+    ///
+    /// # Errors
+    /// What the lane or a checkpoint says; it is in those that it was in, or in these after a crash.
+    pub fn set_epochs(&self, epochs: Epochs) -> Result<(), FlashError> {
+        self.record(|cache, _| {
+            let record = encode_epochs(epochs);
+            let appended = cache.try_append(EPOCHS, &[IoSlice::new(&record)])?;
+            Ok(appended.then(|| *cache.epochs.lock() = epochs))
+        })
     }
 
     /// Changes which pages come in, from now on.
@@ -240,7 +266,7 @@ impl Cache {
     /// The page for people.
     fn name(&self, file: u32, page: u32) -> PageName {
         let file = match self.files.read().get(file) {
-            Some(known) => known.name().to_owned(),
+            Some(known) => known.name().to_string(),
             None => format!("file number {file}"),
         };
         PageName { file, page }

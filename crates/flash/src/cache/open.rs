@@ -1,10 +1,12 @@
 //! Making a cache, opening it, and recovering it. docs/flash-format.md, "Making" and "Recovery".
 
 use super::{
-    Cache, Homing, State, device::Device, files::Files, group::Tail, rebuild::Rebuilt, worth::Worth,
+    Cache, Homing, State, ahead::Ahead, device::Device, files::Files, group::Tail,
+    rebuild::Rebuilt, worth::Worth,
 };
 use crate::{
     buffer::Buffer,
+    epochs::Epochs,
     error::FlashError,
     io::{Flash, Home},
     layout::{GROUPS_MIN, Geometry, HEADERS, Header},
@@ -85,6 +87,7 @@ impl Cache {
             layout: 0,
             map: Map::new(geometry.slots, 0),
             files: Files::default(),
+            epochs: Epochs::default(),
         };
         let cache = Self::new(flash, home, lane, header, options, rebuilt, 0);
         cache.checkpoint()?;
@@ -206,6 +209,7 @@ impl Cache {
             skipped: AtomicBool::new(false),
             half_resized: AtomicBool::new(false),
             worth: Worth::new(),
+            ahead: Ahead::default(),
             trouble: Mutex::default(),
             log: Mutex::new(Vec::new()),
             state: Mutex::new(State {
@@ -214,6 +218,7 @@ impl Cache {
                 pending: VecDeque::new(),
             }),
             files: RwLock::new(rebuilt.files),
+            epochs: Mutex::new(rebuilt.epochs),
             counters: Counters::default(),
         };
         cache.set_watermarks(options.watermarks);

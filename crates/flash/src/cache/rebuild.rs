@@ -4,6 +4,7 @@ use super::{device::Device, files::Files};
 use crate::{
     buffer::Buffer,
     checkpoint::Checkpoint,
+    epochs::Epochs,
     error::FlashError,
     layout::{CHECKPOINT_HEADER, Header, PAGE_ENTRY, POSITION_MAX, get64},
     map::Map,
@@ -17,6 +18,7 @@ pub(super) struct Rebuilt {
     pub(super) layout: u32,
     pub(super) map: Map,
     pub(super) files: Files,
+    pub(super) epochs: Epochs,
 }
 
 impl Device<'_> {
@@ -90,6 +92,7 @@ impl Device<'_> {
             layout: header.geometry.layout(),
             map: Map::new(header.geometry.slots, checkpoint.front),
             files: Files::default(),
+            epochs: checkpoint.epochs,
         };
         for file in checkpoint.files(body) {
             let (id, name) = file.ok_or_else(|| bad("file"))?;
@@ -167,11 +170,13 @@ impl Rebuilt {
                 pages,
                 before,
             } => self.map.void(file, pages, before),
-            Record::File { id, name } => {
-                if id.number >= self.files.next() {
-                    self.files.insert(id, name);
-                }
-            }
+            Record::File { id, name } => match self.files.get(id.number) {
+                Some(known) if known.id() == id => known.set_name(name),
+                None if id.number >= self.files.next() => drop(self.files.insert(id, name)),
+                // Dropped since.
+                _ => {}
+            },
+            Record::Epochs(epochs) => self.epochs = epochs,
             Record::Layout(layout) => {
                 if layout != self.layout {
                     return Err(format!(

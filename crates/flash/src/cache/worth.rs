@@ -1,5 +1,6 @@
 //! Whether flash pays: reads of it and of homes are timed as they happen, so with all that the devices have to do beside. A page that is on flash costs
-//! its writes there; if reading it is no faster than reading its home, they buy nothing. docs/flash-format.md, "Whether flash pays".
+//! its writes there; if reading it is no faster than reading its home, they buy nothing. Medians are compared: several that a writer held up, on one
+//! device for both, say nothing of how fast it is. docs/flash-format.md, "Whether flash pays".
 //!
 //! A period ends when there are enough reads of both. Several in a row have to agree before anything changes, and between the ratio at which flash stops
 //! to pay and the one at which it begins again lies a gap: what does not change stays as it is.
@@ -8,7 +9,7 @@ use super::Cache;
 use crate::{buffer::Buffer, options::WritePolicy};
 use parking_lot::Mutex;
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -22,8 +23,9 @@ const READS_MIN: u64 = 32;
 const PERIOD: Duration = Duration::from_millis(500);
 /// Periods in a row that agree before anything changes.
 const AGREE: u32 = 6;
-/// One read says no more than this: a device that was held up once says nothing of the others.
-const READ_MAX: Duration = Duration::from_millis(100);
+/// What reads take is told apart by so many steps a doubling, and as far as this.
+const STEPS: usize = 8;
+const DOUBLINGS: usize = 20;
 /// Between reads of flash that are made to time them.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 /// Between groups that leave while flash does not pay, at least.
@@ -31,28 +33,44 @@ const EMPTY_EVERY: Duration = Duration::from_millis(50);
 /// And so many times as long as the last one took: the devices are the server's.
 const EMPTY_REST: u32 = 19;
 
-/// Reads in this period.
-#[derive(Default)]
-pub(super) struct Reads {
-    count: AtomicU64,
-    nanos: AtomicU64,
+/// Reads in this period, by what they took: [`STEPS`] a doubling, from a microsecond to a second.
+pub(super) struct Reads([AtomicU32; STEPS * DOUBLINGS]);
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self([const { AtomicU32::new(0) }; STEPS * DOUBLINGS])
+    }
 }
 
 impl Reads {
     pub(super) fn add(&self, took: Duration) {
-        let nanos = took.min(READ_MAX).as_nanos() as u64;
-        self.nanos.fetch_add(nanos, Relaxed);
-        self.count.fetch_add(1, Relaxed);
+        let micros = (took.as_nanos() as f64 / 1e3).max(1.0);
+        let step = (micros.log2() * STEPS as f64) as usize;
+        self.0[step.min(self.0.len() - 1)].fetch_add(1, Relaxed);
     }
 
     fn count(&self) -> u64 {
-        self.count.load(Relaxed)
+        self.0
+            .iter()
+            .map(|reads| u64::from(reads.load(Relaxed)))
+            .sum()
     }
 
-    /// The mean, nanoseconds; a new period begins.
+    /// The median, nanoseconds; a new period begins.
     fn take(&self) -> u64 {
-        let count = self.count.swap(0, Relaxed).max(1);
-        self.nanos.swap(0, Relaxed) / count
+        let reads: Vec<u64> = self
+            .0
+            .iter()
+            .map(|reads| reads.swap(0, Relaxed).into())
+            .collect();
+        let half = reads.iter().sum::<u64>() / 2;
+        let mut below = 0;
+        let median = reads.iter().position(|reads| {
+            below += reads;
+            below > half
+        });
+        let step = median.unwrap_or(0) as f64 + 0.5;
+        ((step / STEPS as f64).exp2() * 1e3) as u64
     }
 }
 
@@ -179,7 +197,7 @@ impl Cache {
     /// Reads a page of flash for the time it takes: any one, so that no device has it at hand.
     fn probe(&self) {
         let mut page = Buffer::new(self.page_bytes());
-        let seed = self.worth.home.nanos.load(Relaxed);
+        let seed = self.counters.misses.load(Relaxed);
         let slot = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.slots();
         let begun = Instant::now();
         // What cannot be read says nothing here; who needs it will be told.

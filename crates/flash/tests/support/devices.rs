@@ -16,6 +16,7 @@ use forebay_flash::{FileId, Flash, Home, HomePage};
 use forebay_pool::media::Sim;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     io,
     sync::{
         Arc, Mutex,
@@ -153,6 +154,16 @@ impl World {
             }
         }
         page
+    }
+
+    /// Reads several pages of a home file at once: how many bytes of it there are.
+    pub fn read_home(&self, key: HomeKey, to: &mut [u8], offset: u64) -> Result<usize, Infallible> {
+        let live = self.live.lock().unwrap();
+        let file = live.homes.get(&key).map_or(&[][..], Vec::as_slice);
+        let there = file.get(offset as usize..).unwrap_or_default();
+        let bytes = there.len().min(to.len());
+        to[..bytes].copy_from_slice(&there[..bytes]);
+        Ok(bytes)
     }
 
     /// Makes the file so long, durably: what is new is zero.

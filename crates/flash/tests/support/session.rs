@@ -132,7 +132,12 @@ pub fn read(
     let Read::Miss(ticket) = cache.read(file, page, &mut bytes)? else {
         return Ok(bytes);
     };
-    let bytes = world.home(super::devices::key(file.id()), page as usize * PAGE, PAGE);
+    let key = super::devices::key(file.id());
+    let ahead = &mut |to: &mut [u8], offset| world.read_home(key, to, offset);
+    if cache.read_ahead(file, page, &ticket, &mut bytes, ahead) {
+        return Ok(bytes);
+    }
+    let bytes = world.home(key, page as usize * PAGE, PAGE);
     cache.admit(file, page, &bytes, ticket)?;
     Ok(bytes)
 }

@@ -5,7 +5,7 @@ use crate::{
     complain::complain,
     descriptor::path_of,
     file::{PageFile, State},
-    identity, names, session, table,
+    identity, names, naming, session, table,
 };
 use forebay_flash::CachedFile;
 use rustix::{
@@ -15,17 +15,19 @@ use rustix::{
 };
 use std::{ffi::CStr, os::unix::ffi::OsStrExt, sync::Arc};
 
-/// A file whose name is about to be taken away.
+/// A file whose name is about to be taken away, which is noted.
 pub struct Leaving {
     cached: Arc<CachedFile>,
-    _held: OwnedFd,
+    held: OwnedFd,
+    /// It has no other name.
+    is_last: bool,
 }
 
 impl Leaving {
     /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that,
-    /// and one that is not keeps its pages.
+    /// and one that is not keeps its pages. Of a file with other names it is only noted that no server needs it where it was.
     pub fn gone(self) {
-        let Some(session) = session::current() else {
+        let Some(session) = session::current().filter(|_| self.is_last) else {
             return;
         };
         let _opening = session.opening.lock();
@@ -39,9 +41,23 @@ impl Leaving {
             Err(error) => complain(&error.to_string()),
         }
     }
+
+    /// The kernel left it where it is.
+    pub fn stays(self) {
+        if let (Some(session), Ok(path)) = (session::current(), path_of(self.held.as_fd())) {
+            note(naming::is_at(&session.cache, &self.cached, &path));
+        }
+    }
 }
 
-/// The page file of this name, if the cache knows it and this is its only name.
+/// What the next start would look for elsewhere, or miss.
+fn note(noted: Result<(), forebay_flash::FlashError>) {
+    if let Err(error) = noted {
+        complain(&format!("noting where a page file is: {error}"));
+    }
+}
+
+/// The page file of this name, if the cache knows it.
 fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
     if !session::is_configured() || !names::is_page_file(path.to_bytes()) || session::is_forked() {
         return None;
@@ -50,17 +66,27 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::openat(dir, path, flags, Mode::empty()).ok()?;
     let known = identity::of(&held).ok()??;
-    let cached = session.known(known.identity).filter(|_| known.links == 1)?;
     Some(Leaving {
-        cached,
-        _held: held,
+        cached: session.known(known.identity)?,
+        held,
+        is_last: known.links == 1,
     })
+}
+
+impl Leaving {
+    /// Notes it, before the kernel does it.
+    fn noted(self) -> Self {
+        if let Some(session) = session::current() {
+            note(naming::leaves(&session.cache, &self.cached));
+        }
+        self
+    }
 }
 
 /// Before a file is unlinked.
 #[must_use]
 pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
-    named(dir, path)
+    named(dir, path).map(Leaving::noted)
 }
 
 /// Before `to` is taken by another file, which was `from`: none if both are the same.
@@ -70,7 +96,7 @@ pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> O
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;
     let moved = identity::of(&moved).ok()??;
-    (moved.identity != replaced.cached.id().identity).then_some(replaced)
+    (moved.identity != replaced.cached.id().identity).then(|| replaced.noted())
 }
 
 /// After page files got these names, or lost them: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
@@ -90,6 +116,7 @@ pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
         if !names::is_page_file(bytes) {
             continue;
         }
+        note_name(*dir, path);
         let parent = match bytes.iter().rposition(|byte| *byte == b'/') {
             Some(0) => &b"/"[..],
             Some(end) => &bytes[..end],
@@ -110,6 +137,15 @@ pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
         all = all.and(synced);
     }
     all
+}
+
+/// If the file that has this name now is one that the cache knows, it knows it by this name from now on.
+fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
+    if let (Some(file), Some(session)) = (named(dir, path), session::current())
+        && let Ok(path) = path_of(file.held.as_fd())
+    {
+        note(naming::is_at(&session.cache, &file.cached, &path));
+    }
 }
 
 /// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten.

@@ -224,7 +224,7 @@ impl World {
             self.dir.path(),
             &tablespace.unwrap(),
             nobody,
-            self.cache.owner(),
+            (self.cache.owner(), 0),
             Path::new("flash"),
         );
         let guard = guard.unwrap();

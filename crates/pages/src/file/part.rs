@@ -49,6 +49,10 @@ pub(super) fn read_part(
             Errno::IO
         });
     }
+    let is_ahead = |ticket| (session.cache).read_ahead(file, page, ticket, to, real);
+    if ticket.as_ref().is_some_and(is_ahead) {
+        return Ok(to.len());
+    }
     let begun = Instant::now();
     let read = real(to, at)?;
     let ticket = ticket.filter(|_| read == PAGE_BYTES);

@@ -53,7 +53,24 @@ impl World {
     }
 
     fn attach_in(&self, data: &Path) -> Result<(), HomesError> {
-        attach_all(&self.cache, &self.homes, data, BTreeSet::new(), None)
+        self.attach_without(data, &[])
+    }
+
+    fn attach_without(&self, data: &Path, given_up: &[PathBuf]) -> Result<(), HomesError> {
+        let at = Whereabouts {
+            data,
+            roots: BTreeSet::new(),
+            skip: None,
+            given_up,
+        };
+        attach_all(&self.cache, &self.homes, at)
+    }
+
+    /// A server is about to unlink it.
+    fn leaves(&self, name: &str) {
+        let files = self.cache.files();
+        let file = files.iter().find(|file| file.name().ends_with(name));
+        naming::leaves(&self.cache, file.unwrap()).unwrap();
     }
 
     /// The names of the files that the cache knows and whose homes are open.
@@ -63,7 +80,7 @@ impl World {
             .iter()
             .filter(|file| self.homes.durable_bytes(file.id()).is_ok());
         let name = |file: &Arc<CachedFile>| {
-            let path = Path::new(file.name());
+            let path = naming::path_of(file);
             path.file_name().unwrap().to_str().unwrap().to_owned()
         };
         open.map(name).collect()
@@ -77,18 +94,93 @@ fn renamed_files_are_found_and_deleted_ones_forgotten() {
     fs::rename(db.join("a.ibd"), db.join("z.ibd")).unwrap();
     // Open, so that its number is not given to another within the same tick of the clock.
     let _old = fs::File::open(db.join("b.ibd")).unwrap();
+    world.leaves("b.ibd");
     fs::remove_file(db.join("b.ibd")).unwrap();
     // The same name, and another file.
     fs::write(db.join("b.ibd"), vec![9; BYTES]).unwrap();
+    // The power went before the server could unlink it.
+    world.leaves("c.ibd");
     world.attach().unwrap();
-    assert_eq!(world.attached(), ["ibdata1", "a.ibd", "c.ibd"]);
+    assert_eq!(world.attached(), ["ibdata1", "z.ibd", "c.ibd"]);
+    assert!(
+        !world
+            .cache
+            .files()
+            .iter()
+            .any(|file| naming::is_leaving(file))
+    );
     assert_eq!(world.cache.files().len(), 3);
     assert_eq!(world.cache.stats().dirty_pages, 3);
 }
 
 #[test]
+fn a_file_with_newer_pages_that_no_server_removed_is_missed_until_its_pages_are_given_up() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
+    let (a, b) = (world.data().join("db/a.ibd"), world.data().join("db/b.ibd"));
+    let _old = fs::File::open(&a).unwrap();
+    fs::copy(&a, world.dir.path().join("copy")).unwrap();
+    fs::rename(world.dir.path().join("copy"), &a).unwrap();
+    let error = world.attach().unwrap_err().to_string();
+    for words in ["1 pages", "is another file now", "--give-up"] {
+        assert!(error.contains(words), "{error}");
+    }
+    fs::remove_file(&a).unwrap();
+    let error = world.attach().unwrap_err().to_string();
+    assert!(error.contains("is not there"), "{error}");
+    // A file that is there is never given up.
+    let error = world.attach_without(&world.data(), &[a.clone(), b.clone()]);
+    assert!(matches!(error, Err(HomesError::NotMissing(path)) if path == b));
+    assert_eq!(world.cache.stats().dirty_pages, 3);
+    world.attach_without(&world.data(), &[a]).unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "b.ibd"]);
+    assert_eq!(world.cache.stats().dirty_pages, 2);
+}
+
+#[test]
+fn a_file_that_was_unlinked_while_it_came_into_the_cache_is_gone() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
+    let path = world.data().join("db/a.ibd");
+    let file = fs::File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let name = path_of(file.as_fd()).unwrap();
+    let files = world.cache.files();
+    let cached = files.iter().find(|file| naming::path_of(file) == path);
+    naming::is_at(&world.cache, cached.unwrap(), &name).unwrap();
+    world.attach().unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "b.ibd"]);
+    assert_eq!(world.cache.files().len(), 2);
+}
+
+#[test]
+fn a_file_of_which_only_clean_pages_are_there_may_be_gone() {
+    let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
+    world.attach().unwrap();
+    let flushed = world
+        .cache
+        .flush(|_| std::ops::ControlFlow::Continue(()))
+        .unwrap();
+    assert_eq!(flushed.pages, 3);
+    fs::remove_file(world.data().join("db/a.ibd")).unwrap();
+    world.attach().unwrap();
+    assert_eq!(world.cache.files().len(), 2);
+}
+
+#[test]
+fn a_table_that_was_renamed_into_another_database_is_found_wherever_the_system_tablespace_is() {
+    let world = World::new(&["../system/ibdata1", "db/a.ibd"]);
+    let other = world.data().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(world.data().join("db/db.opt"), "x").unwrap();
+    fs::rename(world.data().join("db/a.ibd"), other.join("z.ibd")).unwrap();
+    let system = world.dir.path().canonicalize().unwrap().join("system");
+    world.attach_in(&system).unwrap();
+    assert_eq!(world.attached(), ["ibdata1", "z.ibd"]);
+}
+
+#[test]
 fn of_a_database_that_was_dropped_the_files_are_forgotten() {
     let world = World::new(&["ibdata1", "db/a.ibd"]);
+    world.leaves("a.ibd");
     fs::remove_dir_all(world.data().join("db")).unwrap();
     world.attach().unwrap();
     assert_eq!(world.cache.files().len(), 1);
@@ -114,6 +206,7 @@ fn a_data_directory_that_was_moved_is_found_with_all_its_files() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
     let there = world.dir.path().join("there");
     fs::rename(world.data(), &there).unwrap();
+    world.leaves("b.ibd");
     fs::remove_file(there.join("db/b.ibd")).unwrap();
     world.attach_in(&there).unwrap();
     assert_eq!(world.attached(), ["ibdata1", "a.ibd"]);

@@ -29,7 +29,12 @@ impl World {
     }
 
     fn find(&self) -> Found {
-        Guard::find(self.dir.path(), &self.tablespace, self.of, self.owner).unwrap()
+        self.find_in(Epochs::default())
+    }
+
+    fn find_in(&self, epochs: Epochs) -> Found {
+        let cache = (self.owner, Some(epochs));
+        Guard::find(self.dir.path(), &self.tablespace, self.of, cache).unwrap()
     }
 
     fn lay(&self) -> Guard {
@@ -38,7 +43,7 @@ impl World {
             self.dir.path(),
             &self.tablespace,
             self.of,
-            self.owner,
+            (self.owner, 0),
             flash,
         )
         .unwrap()
@@ -134,7 +139,7 @@ fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
         world.dir.path(),
         &world.tablespace,
         world.of,
-        Uuid::from_u128(8),
+        (Uuid::from_u128(8), None),
     );
     assert!(matches!(
         other.unwrap(),
@@ -144,7 +149,12 @@ fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
         generation: 1,
         ..world.of
     };
-    let copied = Guard::find(world.dir.path(), &world.tablespace, copy, world.owner);
+    let copied = Guard::find(
+        world.dir.path(),
+        &world.tablespace,
+        copy,
+        (world.owner, None),
+    );
     assert!(matches!(copied.unwrap(), Found::Mismatch(Mismatch::Copy)));
 }
 
@@ -155,4 +165,42 @@ fn a_guard_file_that_is_damaged_does_not_count() {
     let file = open(&world.dir.path().join(GUARD_FILE)).unwrap();
     file.write_all_at(b"x", 70).unwrap();
     assert!(matches!(world.find(), Found::Mismatch(Mismatch::Copy)));
+}
+
+#[test]
+fn a_guard_of_another_time_than_the_cache_is_refused_and_one_that_was_about_to_begin_is_not() {
+    let world = World::new();
+    let mut guard = world.lay();
+    let flash = Path::new("/fast/another");
+    guard.begin(5, flash).unwrap();
+    let epochs = |current, next| Epochs { current, next };
+    for of_its_time in [epochs(5, 0), epochs(4, 5), epochs(5, 6)] {
+        assert!(matches!(world.find_in(of_its_time), Found::Here(_)));
+    }
+    for other in [epochs(4, 0), epochs(6, 0), epochs(6, 7), epochs(0, 0)] {
+        let Found::Mismatch(mismatch) = world.find_in(other) else {
+            panic!("{other:?}");
+        };
+        assert_eq!(mismatch, Mismatch::OtherTime(flash.to_owned()));
+        let told = mismatch.told(Path::new("/srv/ibdata1"), Path::new("/fast/cache"), 3);
+        assert!(
+            told.contains("/fast/another") && told.contains("not of the same time"),
+            "{told}"
+        );
+    }
+    // A cache that is given up has no time.
+    let cache = (world.owner, None);
+    let found = Guard::find(world.dir.path(), &world.tablespace, world.of, cache).unwrap();
+    assert!(matches!(found, Found::Here(_)));
+}
+
+#[test]
+fn a_path_that_the_guard_has_no_room_for_is_refused() {
+    let world = World::new();
+    let flash = Path::new("/").join("x".repeat(PATH_MAX));
+    let cache = (world.owner, 0);
+    let laid = Guard::lay(world.dir.path(), &world.tablespace, world.of, cache, &flash);
+    let error = laid.unwrap_err().to_string();
+    assert!(error.contains("shorter"), "{error}");
+    assert!(!world.dir.path().join(GUARD_FILE).exists());
 }

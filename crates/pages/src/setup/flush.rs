@@ -5,7 +5,11 @@ use super::{
     guarded::find_guarded,
     place::{Place, pool_of},
 };
-use crate::{copies::Copies, find, home::Homes};
+use crate::{
+    copies::Copies,
+    find::{self, Whereabouts},
+    home::Homes,
+};
 use forebay_flash::{Cache, Options, Progress};
 use std::{
     collections::BTreeSet,
@@ -29,32 +33,40 @@ pub struct Flushing {
 }
 
 /// Writes everything home, empties the cache, and lifts the guard: the server may be started without Forebay. What is interrupted goes on where it was.
-/// `data` are directories to look for files in, beside those where they were.
+/// `data` are directories to look for files in, beside those where they were; `given_up` files that are not there, and whose pages are not needed.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost.
 pub fn flush(
     flash: &Path,
     data: &[PathBuf],
+    given_up: &[PathBuf],
     progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Flushing, SetupError> {
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
     let (cache, _) = place.open(&homes, &Options::default())?;
-    flush_open(&place, &cache, &homes, data, progress)
+    flush_open(&place, &cache, &homes, (data, given_up), progress)
 }
 
 /// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them: the system tablespace, open, if there is one.
 pub(crate) fn attach_guarded(
+    place: &Place,
     cache: &Cache,
     homes: &Arc<Homes>,
-    data: &[PathBuf],
+    (data, given_up): (&[PathBuf], &[PathBuf]),
 ) -> Result<Option<(File, PathBuf)>, SetupError> {
     let roots: BTreeSet<PathBuf> = data.iter().cloned().collect();
-    let guarded = find_guarded(cache, homes, roots.clone())?;
+    let guarded = find_guarded(place.flash(), cache, homes, roots.clone())?;
     if let Some((_, path)) = &guarded {
         let data = path.parent().unwrap_or(Path::new("/"));
-        find::attach_all(cache, homes, data, roots, None)?;
+        let at = Whereabouts {
+            data,
+            roots,
+            skip: None,
+            given_up,
+        };
+        find::attach_all(cache, homes, at)?;
         let copies = Copies::new(data, cache.owner());
         copies.restore(cache, &**homes).map_err(SetupError::io(
             "writing pages again that a crash may have torn in",
@@ -70,10 +82,10 @@ fn flush_open(
     place: &Place,
     cache: &Cache,
     homes: &Arc<Homes>,
-    data: &[PathBuf],
+    files: (&[PathBuf], &[PathBuf]),
     progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Flushing, SetupError> {
-    let guarded = attach_guarded(cache, homes, data)?;
+    let guarded = attach_guarded(place, cache, homes, files)?;
     let flushed = cache.flush(progress)?;
     let mut flushing = Flushing {
         pages: flushed.pages,

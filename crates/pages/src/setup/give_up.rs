@@ -6,12 +6,15 @@ use crate::{
     descriptor::reopen,
     find,
     guard::{Found, Guard, standing},
+    home::Homes,
     identity, names,
 };
+use forebay_flash::{Identity, Options};
 use rustix::fs::{Mode, OFlags};
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The cache of these data directories is lost: their guards are lifted, and the servers may be started with what the files have. Pages that only the
@@ -34,14 +37,14 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
                 path.display()
             )));
         };
-        check_lost(&guarded.flash, dir)?;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let held =
             rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
         let known = identity::of(&held).map_err(|e| io("looking at")(e.into()))?;
         let tablespace = reopen(&held, false).map_err(|e| io("opening")(e.into()))?;
         let Some(known) = known else { continue };
-        let found = Guard::find(dir, &tablespace, known.identity, guarded.cache)
+        check_lost(&guarded.flash, dir, known.identity)?;
+        let found = Guard::find(dir, &tablespace, known.identity, (guarded.cache, None))
             .map_err(io("looking at the guard of"))?;
         let Found::Here(mut guard) = found else {
             return Err(SetupError::Guard(format!(
@@ -72,21 +75,37 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
     Ok(flushing)
 }
 
-/// Refuses to give up a cache that is there, or of which that cannot be told.
-fn check_lost(flash: &Path, dir: &Path) -> Result<(), SetupError> {
-    match Place::of(flash) {
-        Err(SetupError::NoPool { .. }) => Ok(()),
+/// Refuses to give up a cache that is there and knows the tablespace `of`, or of which that cannot be told.
+fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> {
+    let place = match Place::of(flash) {
+        Err(SetupError::NoPool { .. }) => return Ok(()),
         Err(SetupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(())
+            return match Guard::has_whole(flash) {
+                true => Ok(()),
+                false => Err(unknown(
+                    dir,
+                    &"its path is too long for the guard, which has its beginning",
+                )),
+            };
         }
-        Ok(_) => Err(SetupError::Guard(format!(
-            "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
-            flash.display(),
-            dir.display()
-        ))),
-        Err(error) => Err(SetupError::Guard(format!(
-            "whether the flash cache of {} is there cannot be told: {error}. Nothing was changed",
-            dir.display()
-        ))),
+        place => place.map_err(|error| unknown(dir, &error))?,
+    };
+    let (cache, _) = (place.open(&Arc::new(Homes::new()), &Options::default()))
+        .map_err(|error| unknown(dir, &error))?;
+    // It has been emptied for another data directory.
+    if !cache.files().iter().any(|file| file.id().identity == of) {
+        return Ok(());
     }
+    Err(SetupError::Guard(format!(
+        "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
+        flash.display(),
+        dir.display()
+    )))
+}
+
+fn unknown(dir: &Path, why: &dyn std::fmt::Display) -> SetupError {
+    SetupError::Guard(format!(
+        "whether the flash cache of {} is there cannot be told: {why}. Nothing was changed",
+        dir.display()
+    ))
 }

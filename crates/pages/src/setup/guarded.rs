@@ -3,30 +3,33 @@
 use super::error::SetupError;
 use crate::{
     descriptor::reopen,
-    guard::{Found, Guard},
+    guard::{Found, Guard, Mismatch},
     home::Homes,
-    identity, names,
+    identity, names, naming,
 };
-use forebay_flash::Cache;
+use forebay_flash::{Cache, CachedFile};
 use rustix::fs::{Mode, OFlags};
 use std::{
     collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The system tablespace that the cache knows, open, with its guard in place.
 pub(super) fn find_guarded(
+    flash: &Path,
     cache: &Cache,
     homes: &Homes,
     mut roots: BTreeSet<PathBuf>,
 ) -> Result<Option<(std::fs::File, PathBuf)>, SetupError> {
     let files = cache.files();
-    let is_system = |name: &str| names::is_system(name.as_bytes());
-    let Some(system) = files.iter().find(|file| is_system(file.name())) else {
+    let is_system = |file: &&Arc<CachedFile>| names::is_system(file.name().as_bytes());
+    let Some(system) = files.iter().find(is_system) else {
         return Ok(None);
     };
-    roots.extend(Path::new(system.name()).parent().map(Path::to_owned));
+    let registered = naming::path_of(system);
+    roots.extend(registered.parent().map(Path::to_owned));
     for dir in roots {
         let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -40,7 +43,8 @@ pub(super) fn find_guarded(
         }
         let tablespace =
             reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
-        let found = Guard::find(&dir, &tablespace, system.id().identity, cache.owner())
+        let of = (cache.owner(), Some(cache.epochs()));
+        let found = Guard::find(&dir, &tablespace, system.id().identity, of)
             .map_err(SetupError::io("looking at the guard of", &path))?;
         match found {
             Found::Here(mut guard) => {
@@ -52,15 +56,15 @@ pub(super) fn find_guarded(
             }
             // It was lifted, and the power was cut then.
             Found::None if cache.stats().dirty_pages == 0 => return Ok(None),
-            Found::None | Found::Mismatch(_) => {
-                return Err(SetupError::Guard(format!(
-                    "{} was written to without the flash cache, which has {} newer pages: it was restored from a backup, or its guard was removed. Put the data directory back as \
-                     it was; nothing was changed",
-                    path.display(),
-                    cache.stats().dirty_pages
-                )));
+            found => {
+                let mismatch = match found {
+                    Found::Mismatch(mismatch) => mismatch,
+                    _ => Mismatch::WrittenSince,
+                };
+                let newer = cache.stats().dirty_pages;
+                return Err(SetupError::Guard(mismatch.told(&path, flash, newer)));
             }
         }
     }
-    Err(SetupError::NoData(PathBuf::from(system.name())))
+    Err(SetupError::NoData(registered))
 }

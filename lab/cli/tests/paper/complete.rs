@@ -13,7 +13,7 @@ pub fn p2_is_complete(get: impl Fn(&str) -> Value) {
     let on_the_array = ["original", "FaCE dirty", "FaCE dirty, redo in the pool"];
     on_ssd("raid", &on_the_array, &["16 clients"]);
     on_ssd("p99", &on_the_array, &["data on the array"]);
-    on_ssd("ssd", &["FaCE all"], &["16 clients"]);
+    on_ssd("ssd", &["FaCE all, adaptive"], &["16 clients"]);
     assert_complete(
         &result,
         "here",
@@ -36,7 +36,7 @@ pub fn p2_is_complete(get: impl Fn(&str) -> Value) {
     );
     let loads = get("p2-loads");
     let transactions = ["oltp_write_only", "oltp_read_only"];
-    let both = ["original", "FaCE dirty"];
+    let both = ["original", "FaCE dirty, adaptive"];
     assert_on(&loads, "sata-ssd", "loads", &both, &transactions);
     assert_on(&loads, "sata-ssd", "loads_p99", &both, &transactions);
     assert_on(&loads, "sata-ssd", "scan", &both, &["all rows"]);

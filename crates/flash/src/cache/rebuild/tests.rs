@@ -9,6 +9,7 @@ fn rebuilt() -> Rebuilt {
         layout: 0,
         map: Map::new(16, 0),
         files: Files::default(),
+        epochs: Epochs::default(),
     }
 }
 

@@ -9,18 +9,18 @@ use std::{fmt, sync::LazyLock};
 #[serde(deny_unknown_fields)]
 pub(super) struct Variant {
     pub name: String,
-    /// What a flash cache takes. None: there is none.
-    pub flash: Option<String>,
+    /// What a flash cache takes, and what becomes of writes. None: there is none.
+    pub flash: Option<[String; 2]>,
     #[serde(default)]
     pub doublewrite: bool,
     #[serde(default)]
     pub redo_in_pool: bool,
 }
 
-/// The server as it is, and with the flash caches.
+/// The server as it is, with the paper's flash cache, and with those that go around flash that does not pay.
 pub(super) const ORIGINAL: &str = "original";
 pub(super) const DIRTY: &str = "FaCE dirty";
-pub(super) const ALL: &str = "FaCE all";
+pub(super) const ADAPTIVE: [&str; 2] = ["FaCE dirty, adaptive", "FaCE all, adaptive"];
 
 /// What the data is on, and what flash is.
 #[derive(Debug, Deserialize)]

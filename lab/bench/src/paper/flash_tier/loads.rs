@@ -5,7 +5,7 @@
 //! one server, whose cache has turned once before.
 
 use super::{
-    case::{ALL, Case, DIRTY, ON_ARRAY, ON_THIS_DISK, ORIGINAL},
+    case::{ADAPTIVE, Case, ON_ARRAY, ON_THIS_DISK, ORIGINAL},
     stage::{CLIENTS, Stage, Standing},
 };
 use crate::{
@@ -38,9 +38,8 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     };
     let stage = Stage::load(lab, scratch.path(), |server| size.prepare(server))?;
     let mut measured = Measured::default();
-    let grounds = [ON_ARRAY, ON_THIS_DISK];
-    for &ground in &grounds[..lab.size.pick(1, 2, 2)] {
-        for variant in [ORIGINAL, DIRTY, ALL] {
+    for &ground in &[ON_ARRAY, ON_THIS_DISK][..lab.size.pick(1, 2, 2)] {
+        for variant in std::iter::once(ORIGINAL).chain(ADAPTIVE) {
             let standing = stage.start(Case::named(variant, ground))?;
             measure(&stage, &standing, size, &mut measured)?;
             let told = tell(&standing, &mut measured);

@@ -136,12 +136,13 @@ impl<'a> Stage<'a> {
     ) -> Result<Around, BenchError> {
         let mode = if in_pool { FOREBAY } else { PLAIN };
         let mut flash: Vec<(&'static str, OsString)> = Vec::new();
-        if let Some(contents) = &case.variant.flash {
+        if let Some([contents, policy]) = &case.variant.flash {
             let mib = (self.data_bytes * case.percent / 100).div_ceil(MIB);
             flash.extend([
                 ("--flash", dir.join("flash/cache").into()),
                 ("--flash-size", format!("{mib}MiB").into()),
                 ("--flash-contents", contents.into()),
+                ("--flash-policy", policy.into()),
             ]);
         }
         let lab = self.lab;

@@ -1,0 +1,43 @@
+//! Why a data directory and a cache do not go together, in words that say what to do.
+
+use std::path::{Path, PathBuf};
+use uuid::Uuid;
+
+/// Why a tablespace and a guard file do not go with a cache.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// Page 0 is text, and there is no guard file that says so of this tablespace.
+    Copy,
+    /// The guard is of another cache.
+    OtherCache(PathBuf, Uuid),
+    /// It was laid, and something has written over it.
+    WrittenSince,
+    /// The guard and the cache, which was last used at this place, are not of the same time.
+    OtherTime(PathBuf),
+}
+
+impl Mismatch {
+    /// What to say of this tablespace, and of a cache with so many newer pages.
+    pub(crate) fn told(&self, path: &Path, flash: &Path, newer: u64) -> String {
+        let (path, flash) = (path.display(), flash.display());
+        match self {
+            Self::Copy => format!(
+                "{path} is guarded, and not the one that the flash cache {flash} has pages of: it is a copy that was made while newer pages were in a flash cache. Copy the \
+                 data directory after forebay flush; nothing was changed"
+            ),
+            Self::OtherCache(other, uuid) => format!(
+                "newer pages of {path} are in another flash cache, {} ({uuid}), not in {flash}. Give that one with --flash; nothing was changed",
+                other.display()
+            ),
+            Self::WrittenSince => format!(
+                "{path} was written to without the flash cache {flash}, which has {newer} newer pages: it was restored from a backup, or its guard was removed. Both are kept as they \
+                 are. Put the data directory back as it was, or give another --flash; nothing was changed"
+            ),
+            Self::OtherTime(last) => format!(
+                "{path} and the flash cache {flash} are not of the same time: one of them is an older copy, and a server has used the other since, or the cache has been another \
+                 data directory's. That server had its cache at {}. Give the cache, with its .lane, and the data directory as they were left together; nothing was changed",
+                last.display()
+            ),
+        }
+    }
+}

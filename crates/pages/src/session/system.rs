@@ -1,0 +1,185 @@
+//! A session begins with the system tablespace: what the cache has must be of its data directory, and of the same time.
+
+use super::Session;
+use crate::{
+    complain::complain,
+    copies::Copies,
+    descriptor::reopen,
+    find::{self, Whereabouts},
+    guard::{self, Found, Guard, Mismatch},
+    identity::Known,
+    naming,
+};
+use forebay_flash::Epochs;
+use rustix::fd::BorrowedFd;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::atomic::Ordering::{Relaxed, Release},
+};
+use uuid::Uuid;
+
+impl Session {
+    /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data directory is being made. Everything the cache has is
+    /// of this data directory, or it is refused.
+    ///
+    /// # Errors
+    /// In words; nothing was changed.
+    pub(crate) fn begin_system(
+        &self,
+        fd: BorrowedFd<'_>,
+        known: &Known,
+        path: &Path,
+    ) -> Result<(), String> {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        if known.bytes < guard::bytes_min() {
+            if self.cache.stats().dirty_pages > 0 {
+                return Err(self.other_directory(path));
+            }
+            self.making.store(true, Relaxed);
+            complain(
+                "the data directory is being made: its page files stay plain, and go through the flash cache from the server's next start on",
+            );
+            return Ok(());
+        }
+        // Never closed: that would drop the lock that the server takes on it.
+        let tablespace =
+            reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
+        let tablespace = std::mem::ManuallyDrop::new(tablespace);
+        let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
+        let (owner, epochs) = (self.cache.owner(), self.cache.epochs());
+        let cache = (owner, Some(epochs));
+        let found = Guard::find(dir, &tablespace, known.identity, cache).map_err(failed)?;
+        let laid = match found {
+            Found::Here(guard) => Some(guard),
+            Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
+            Found::None => {
+                self.take_over(known, path)?;
+                self.warn_of_same_disk(known);
+                None
+            }
+        };
+        // Before the guard: a flush finds that by the tablespace which the cache knows, also after a crash in between.
+        let file = match self.known(known.identity) {
+            Some(file) => {
+                let home = reopen(fd, true).map_err(|e| failed(e.into()))?;
+                self.homes.attach(file.id(), home);
+                file
+            }
+            None => self.register(fd, known, path)?,
+        };
+        // Any number but none: what it is like says nothing.
+        let epoch = (Uuid::new_v4().as_u128() as u32).max(1);
+        let next = |next| self.cache.set_epochs(next).map_err(|e| e.to_string());
+        next(Epochs {
+            next: epoch,
+            ..epochs
+        })?;
+        let guard = match laid {
+            Some(mut guard) => {
+                guard.complete(&tablespace).map_err(failed)?;
+                guard.begin(epoch, self.place.flash()).map_err(failed)?;
+                guard
+            }
+            None => {
+                let cache = (owner, epoch);
+                Guard::lay(dir, &tablespace, known.identity, cache, self.place.flash())
+                    .map_err(failed)?
+            }
+        };
+        next(Epochs {
+            current: epoch,
+            next: 0,
+        })?;
+        self.homes.guard(file.id(), guard);
+        let at = Whereabouts {
+            data: dir,
+            roots: BTreeSet::new(),
+            skip: Some(known.identity),
+            given_up: &[],
+        };
+        find::attach_all(&self.cache, &self.homes, at).map_err(|e| e.to_string())?;
+        let copies = Copies::new(dir, owner);
+        match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
+            0 => {}
+            pages => complain(&format!(
+                "{pages} pages that a crash may have torn were written again"
+            )),
+        }
+        self.homes.keep_copies(copies);
+        let left = self.cache.files();
+        *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();
+        self.active.store(true, Release);
+        self.say_warm();
+        Ok(())
+    }
+
+    /// The tablespace has no guard: the cache must have nothing that is newer than files, and what it has of others is let go.
+    fn take_over(&self, known: &Known, path: &Path) -> Result<(), String> {
+        let dirty = self.cache.stats().dirty_pages;
+        if dirty > 0 {
+            return Err(match self.known(known.identity) {
+                Some(_) => self.mismatch(&Mismatch::WrittenSince, path),
+                None => self.other_directory(path),
+            });
+        }
+        let others = self.cache.files();
+        let others = others
+            .iter()
+            .filter(|file| file.id().identity != known.identity);
+        for other in others.map(|file| naming::path_of(file)) {
+            if guard::is_of(&other, self.cache.owner()) {
+                return Err(format!(
+                    "the flash cache {0} is the one of {1}, whose guard it would not lift any more. Flush it first (forebay flush --flash {0}), or give another --flash; \
+                     nothing was changed",
+                    self.place.flash().display(),
+                    other.display()
+                ));
+            }
+        }
+        // Clean pages may be older than what a server wrote without Forebay.
+        let emptied = self.cache.empty(|_| std::ops::ControlFlow::Continue(()));
+        let _ = emptied.map_err(|e| e.to_string())?;
+        for file in self.cache.files() {
+            self.forget(&file).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn other_directory(&self, path: &Path) -> String {
+        let files = self.cache.files();
+        let first = files.first().map_or_else(|| "?".into(), |file| file.name());
+        format!(
+            "the flash cache {0} has {1} pages of another data directory, or of an older state of this one, that its files do not have ({first} among them), and \
+             {2} is not of it. Bring them home first (forebay flush --flash {0}), or give another --flash; nothing was changed",
+            self.place.flash().display(),
+            self.cache.stats().dirty_pages,
+            path.display()
+        )
+    }
+
+    fn mismatch(&self, mismatch: &Mismatch, path: &Path) -> String {
+        let newer = self.cache.stats().dirty_pages;
+        mismatch.told(path, self.place.flash(), newer)
+    }
+
+    fn warn_of_same_disk(&self, known: &Known) {
+        use std::os::unix::fs::MetadataExt;
+        let flash = std::fs::metadata(self.place.flash());
+        if flash.is_ok_and(|meta| meta.dev() == known.key.0) {
+            complain(
+                "the flash cache is on the same file system as the data: pages are written atomically, but nothing gets faster. Put it on a faster disk",
+            );
+        }
+    }
+
+    fn say_warm(&self) {
+        let stats = self.cache.stats();
+        complain(&format!(
+            "page files go through the flash cache {}: {} pages in it, of them {} newer than in the files",
+            self.place.flash().display(),
+            stats.pages,
+            stats.dirty_pages
+        ));
+    }
+}
