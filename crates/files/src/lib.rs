@@ -17,6 +17,7 @@ mod log;
 pub mod marks;
 pub mod policy;
 mod processes;
+pub mod program;
 pub mod record;
 pub mod replay;
 mod shared;

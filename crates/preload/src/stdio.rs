@@ -8,6 +8,7 @@ use crate::{
     call_context::{Failed, is_client, missing},
     change::retire,
     client_call::{client, tell_client},
+    execute::before_shell,
     layer, memory,
     real::hooks,
 };
@@ -70,6 +71,9 @@ hooks! {
     missing missing(ptr::null_mut());
     plain if is_client();
     else |real| {
+        if let Err(failed) = before_shell() {
+            return failed.with(ptr::null_mut());
+        }
         // SAFETY: our caller's arguments.
         let stream = unsafe { real(command, mode) };
         note(stream);

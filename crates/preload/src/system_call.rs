@@ -5,8 +5,8 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, child, descriptor, identity, layer, map, message, name, open, pages, plain, position,
-    process,
+    change, child, descriptor, execute, identity, layer, map, message, name, open, pages, plain,
+    position, process,
     real::hooks,
     sync, times, write,
 };
@@ -119,6 +119,8 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         // Without a name it is the descriptor's, which the C library has a function of its own for.
         libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(times::futimens, a, c),
         libc::SYS_utimensat if b != 0 => call!(times::utimensat, a, b, c, d),
+        libc::SYS_execve => refuse(execute::before_system_call(libc::AT_FDCWD, a as _, c as _)),
+        libc::SYS_execveat => refuse(execute::before_system_call(a as _, b as _, d as _)),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
         libc::SYS_setuid => refuse(identity::before([a as _; 3])),
         libc::SYS_setreuid => refuse(identity::before([a as _, b as _, libc::uid_t::MAX])),

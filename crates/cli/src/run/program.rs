@@ -1,16 +1,14 @@
 //! The program to be run: where it is, and whether a library can be put before it.
 
 use crate::failure::Failure;
+use forebay_files::program::{Elf, SCRIPTS_MAX, gains_privileges};
 use rustix::fs::Access;
 use std::{
     env,
     ffi::{OsStr, OsString},
     fs::File,
     io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt},
-    },
+    os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
 };
 
@@ -100,9 +98,6 @@ fn resolve(typed: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     ))
 }
 
-/// Scripts whose interpreter is a script, and so on, at most; as the kernel has it.
-const SCRIPTS_MAX: usize = 5;
-
 fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     let refuse = |why: String| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
     let failed = || Failure::io("reading", path.display());
@@ -129,7 +124,7 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     }
     let own = File::open("/proc/self/exe").map_err(Failure::io("reading", "this program"))?;
     match Elf::read(&file, &own) {
-        Ok(elf) => elf.check(path),
+        Ok(elf) => check_elf(&elf, path),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => refuse(format!("{error}")),
         Err(error) => Err(failed()(error)),
     }
@@ -150,132 +145,33 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     Some(interpreter.to_owned())
 }
 
-/// Why the program runs with more rights than its caller, if it does.
-fn gains_privileges(file: &File) -> io::Result<Option<&'static str>> {
-    const SETUID: u32 = 0o4000;
-    const SETGID: u32 = 0o2010;
-    let meta = file.metadata()?;
-    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
-    if meta.mode() & SETUID != 0 && meta.uid() != uid.as_raw() {
-        return Ok(Some("is a setuid program of another user"));
+/// Refuses a program that no library can be put before.
+fn check_elf(elf: &Elf, path: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
+    if !elf.ours {
+        return refuse(
+            "is a program for another kind of machine than forebay, so forebay's library cannot be loaded into it",
+        );
     }
-    if meta.mode() & SETGID == SETGID && meta.gid() != gid.as_raw() {
-        return Ok(Some("is a setgid program of another group"));
+    let Some(loader) = &elf.loader else {
+        return refuse(if elf.go {
+            "is a statically linked Go program: it calls the kernel without the C library, so nothing of it can be absorbed. Run it without forebay"
+        } else {
+            "is linked statically, so no library can be put before it and nothing of it can be absorbed. Run it without forebay, or link it dynamically"
+        });
+    };
+    if loader.windows(7).any(|w| w == b"ld-musl") {
+        return refuse(
+            "is linked to the musl C library; forebay's library is for glibc. Run a build for glibc",
+        );
     }
-    let mut capabilities = [0_u8; 64];
-    let found = rustix::fs::fgetxattr(file, "security.capability", &mut capabilities[..]);
-    Ok((found.is_ok() && !uid.is_root()).then_some("has file capabilities"))
-}
-
-/// What the headers of a program say.
-struct Elf {
-    /// For the same kind of machine as this program.
-    ours: bool,
-    /// The loader it asks for: none if it is linked statically.
-    loader: Option<Vec<u8>>,
-    /// Built by Go.
-    go: bool,
-}
-
-const PT_INTERP: u32 = 3;
-const PT_NOTE: u32 = 4;
-
-impl Elf {
-    /// Reads `file`, and compares it with `own`. `InvalidData` for what no kernel runs.
-    fn read(file: &File, own: &File) -> io::Result<Self> {
-        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-        let mut header = [0; 64];
-        let mut own_header = [0; 64];
-        own.read_exact_at(&mut own_header, 0)?;
-        if file.read_exact_at(&mut header, 0).is_err() || !header.starts_with(b"\x7fELF") {
-            return Err(wrong(
-                "is neither a program nor a script that names its interpreter (#!)",
-            ));
-        }
-        // Class, byte order, and the machine.
-        let ours = header[4..6] == own_header[4..6] && header[18..20] == own_header[18..20];
-        let mut elf = Self {
-            ours,
-            loader: None,
-            go: false,
-        };
-        if !ours {
-            return Ok(elf);
-        }
-        let table = u64_at(&header, 32);
-        let (size, count) = (u16_at(&header, 54), u16_at(&header, 56));
-        for n in 0..u64::from(count) {
-            let mut entry = [0; 56];
-            file.read_exact_at(&mut entry, table + n * u64::from(size))
-                .map_err(|_| wrong("is a damaged program: its headers lie outside of it"))?;
-            let (offset, bytes) = (u64_at(&entry, 8), u64_at(&entry, 32));
-            let contents = || -> io::Result<Vec<u8>> {
-                let mut contents = vec![0; usize::try_from(bytes.min(4096)).unwrap_or(0)];
-                file.read_exact_at(&mut contents, offset)
-                    .map_err(|_| wrong("is a damaged program: its headers lie outside of it"))?;
-                Ok(contents)
-            };
-            match u32_at(&entry, 0) {
-                PT_INTERP => elf.loader = Some(contents()?),
-                // A note of the name "Go" (4 bytes with its end) and type 4, the build id.
-                PT_NOTE => {
-                    let note = contents()?;
-                    elf.go |= note.windows(8).any(|w| w == b"\x04\0\0\0Go\0\0")
-                        && note.starts_with(b"\x04\0\0\0");
-                }
-                _ => {}
-            }
-        }
-        Ok(elf)
+    if elf.go {
+        eprintln!(
+            "forebay: warning: {} is a Go program: what it writes without the C library stays as it is, not absorbed",
+            path.display()
+        );
     }
-
-    fn check(&self, path: &Path) -> Result<(), Failure> {
-        let refuse = |why: &str| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
-        if !self.ours {
-            return refuse(
-                "is a program for another kind of machine than forebay, so forebay's library cannot be loaded into it",
-            );
-        }
-        let Some(loader) = &self.loader else {
-            return refuse(if self.go {
-                "is a statically linked Go program: it calls the kernel without the C library, so nothing of it can be absorbed. Run it without forebay"
-            } else {
-                "is linked statically, so no library can be put before it and nothing of it can be absorbed. Run it without forebay, or link it dynamically"
-            });
-        };
-        if loader.windows(7).any(|w| w == b"ld-musl") {
-            return refuse(
-                "is linked to the musl C library; forebay's library is for glibc. Run a build for glibc",
-            );
-        }
-        if self.go {
-            eprintln!(
-                "forebay: warning: {} is a Go program: what it writes without the C library stays as it is, not absorbed",
-                path.display()
-            );
-        }
-        Ok(())
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let (low, high) = (
-        u64::from(u32_at(bytes, at)),
-        u64::from(u32_at(bytes, at + 4)),
-    );
-    if cfg!(target_endian = "little") {
-        low | high << 32
-    } else {
-        high | low << 32
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -349,10 +245,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         // Our own program, with its request for a loader made a plain note.
         let mut bytes = fs::read("/proc/self/exe").unwrap();
-        let (table, size, count) = (u64_at(&bytes, 32), u16_at(&bytes, 54), u16_at(&bytes, 56));
-        for n in 0..u64::from(count) {
-            let at = usize::try_from(table + n * u64::from(size)).unwrap();
-            if u32_at(&bytes, at) == PT_INTERP {
+        // Program headers of 56 bytes follow the file's own; that of the loader is of type 3.
+        for at in (64..64 + 56 * 16).step_by(56) {
+            if bytes[at..at + 4] == 3_u32.to_ne_bytes() {
                 bytes[at..at + 4].copy_from_slice(&0_u32.to_ne_bytes());
             }
         }

@@ -232,26 +232,62 @@ pub fn opened(fd: c_int) -> Result<(), Errno> {
     CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
 }
 
+impl Config {
+    /// The descriptors of this process that write to files which the run absorbs.
+    fn written(&self) -> Result<Vec<(c_int, Key)>, Errno> {
+        if !self.any_absorbed() {
+            return Ok(Vec::new());
+        }
+        let failed = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+        let mut written = Vec::new();
+        for entry in std::fs::read_dir(sys::LINKS).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let number = name.to_str().and_then(|name| name.parse::<c_int>().ok());
+            let Some((fd, raw)) = number.and_then(|fd| Some((fd, sys::borrow(fd)?))) else {
+                continue;
+            };
+            let writes = rustix::fs::fcntl_getfl(raw)
+                .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
+            let key = rustix::fs::fstat(raw).map(|stat| key(&stat));
+            written.extend(
+                key.ok()
+                    .filter(|&key| writes && self.is_absorbed(key))
+                    .map(|key| (fd, key)),
+            );
+        }
+        Ok(written)
+    }
+}
+
+/// Before this process, or a child that it has just made, executes a program which writes past the library: what that inherits of files that the run absorbs is
+/// plain by then. `is_given`: of a descriptor that is closed by an execution, whether a copy of it is not.
+///
+/// # Errors
+/// `EIO` if that cannot be achieved, another if it cannot be told: then the program must not be executed.
+pub fn executing_past(is_given: impl Fn(c_int) -> bool) -> Result<(), Errno> {
+    let Some(config) = CONFIG.get() else {
+        return Ok(());
+    };
+    for (fd, key) in config.written()? {
+        let Some(raw) = sys::borrow(fd) else { continue };
+        let stays = !rustix::io::fcntl_getfd(raw)?.contains(rustix::io::FdFlags::CLOEXEC);
+        if stays || is_given(fd) {
+            config.claim(key)?;
+        }
+    }
+    Ok(())
+}
+
+/// True if the run absorbs anything that a program might be given.
+#[must_use]
+pub fn any_absorbed() -> bool {
+    CONFIG.get().is_some_and(Config::any_absorbed)
+}
+
 /// When the program starts: descriptors that it inherited of files that the run absorbs are joined before they are written to.
 pub(super) fn note_inherited(config: &Config) {
-    if !config.any_absorbed() {
-        return;
-    }
-    let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
-        return;
-    };
-    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
     let mut asked: Vec<Key> = Vec::new();
-    for fd in numbers {
-        let Some(raw) = sys::borrow(fd) else { continue };
-        let writes = rustix::fs::fcntl_getfl(raw)
-            .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
-        let Some(key) = rustix::fs::fstat(raw).ok().map(|stat| key(&stat)) else {
-            continue;
-        };
-        if !writes || !config.is_absorbed(key) {
-            continue;
-        }
+    for (fd, key) in config.written().unwrap_or_default() {
         let entry = Entry::inherited_descriptor();
         table::set_entry(fd, Some(entry));
         INHERITED.store(true, Relaxed);
