@@ -36,7 +36,7 @@ hooks! {
     missing missing(-1);
     plain if is_client();
     else |real| match before(Program::Path(path), environment) {
-        // SAFETY: our caller's arguments; so below.
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(path, arguments, environment) },
         Err(failed) => failed.with(-1),
     };
@@ -45,6 +45,7 @@ hooks! {
     missing missing(-1);
     plain if is_client();
     else |real| match before(Program::Path(path), own_environment()) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(path, arguments) },
         Err(failed) => failed.with(-1),
     };
@@ -53,6 +54,7 @@ hooks! {
     missing missing(-1);
     plain if is_client();
     else |real| match before(Program::Named(file), own_environment()) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(file, arguments) },
         Err(failed) => failed.with(-1),
     };
@@ -61,6 +63,7 @@ hooks! {
     missing missing(-1);
     plain if is_client();
     else |real| match before(Program::Named(file), environment) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(file, arguments, environment) },
         Err(failed) => failed.with(-1),
     };
@@ -69,6 +72,7 @@ hooks! {
     missing missing(-1);
     plain if is_client();
     else |real| match before(Program::Below(fd, c"".as_ptr()), environment) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, arguments, environment) },
         Err(failed) => failed.with(-1),
     };
@@ -77,6 +81,7 @@ hooks! {
     missing missing(-1);
     plain if is_client();
     else |real| match before(Program::Below(dir, path), environment) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(dir, path, arguments, environment, flags) },
         Err(failed) => failed.with(-1),
     };
@@ -85,6 +90,7 @@ hooks! {
     missing libc::ENOSYS;
     plain if is_client();
     else |real| match before(Program::Path(path), environment) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(pid, path, actions, attributes, arguments, environment) },
         Err(failed) => failed.number(),
     };
@@ -93,6 +99,7 @@ hooks! {
     missing libc::ENOSYS;
     plain if is_client();
     else |real| match before(Program::Named(file), environment) {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(pid, file, actions, attributes, arguments, environment) },
         Err(failed) => failed.number(),
     };
@@ -102,6 +109,7 @@ hooks! {
     plain if is_client();
     else |real| {
         note_given(from);
+        // SAFETY: our caller's arguments.
         unsafe { real(actions, from, to) }
     };
 
@@ -109,6 +117,7 @@ hooks! {
     missing missing(-1);
     plain if is_client() || command.is_null();
     else |real| match before_shell() {
+        // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(command) },
         Err(failed) => failed.with(-1),
     };

@@ -54,6 +54,9 @@ struct Block {
     pages: Vec<Option<u32>>,
 }
 
+/// Fills what it is given from an offset of the file: bytes that were read.
+type ReadHome<'a, E> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, E>;
+
 impl Ahead {
     /// From now on nothing counts that was read before.
     pub(super) fn forget(&self) {
@@ -92,7 +95,7 @@ impl Cache {
         page: u32,
         ticket: &Ticket,
         to: &mut [u8],
-        read: &mut dyn FnMut(&mut [u8], u64) -> Result<usize, E>,
+        read: ReadHome<'_, E>,
     ) -> bool {
         if ticket.wanted || to.len() != self.page_bytes() {
             return false;
@@ -122,13 +125,7 @@ impl Cache {
     }
 
     /// Reads a block of which a scan has come to page `at`. What cannot be read, each reader finds out alone.
-    fn read_block<E>(
-        &self,
-        block: &mut Block,
-        of: Of,
-        at: u32,
-        read: &mut dyn FnMut(&mut [u8], u64) -> Result<usize, E>,
-    ) {
+    fn read_block<E>(&self, block: &mut Block, of: Of, at: u32, read: ReadHome<'_, E>) {
         let first = if at < BEGINNING { 0 } else { at };
         block.of = Some(of);
         block.forgotten = self.ahead.forgotten.load(SeqCst);
