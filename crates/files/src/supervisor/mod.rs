@@ -16,6 +16,7 @@ mod layer;
 mod let_go;
 mod member;
 mod notice;
+mod other_pools;
 mod register;
 mod run;
 mod settle;
