@@ -7,6 +7,7 @@
 
 mod accept;
 mod bury;
+mod closed;
 mod drain;
 mod drained;
 mod elsewhere;

@@ -224,9 +224,9 @@ impl Run {
         {
             return Ok(first);
         }
-        self.reclaim(shared);
+        self.reclaim(shared, |_| true);
         if free().0.is_none() && self.flush(shared, Instant::now() + WAIT).is_ok() {
-            self.reclaim(shared);
+            self.reclaim(shared, |_| true);
         }
         free()
             .0
