@@ -27,6 +27,21 @@ while subprocess.run(["umount", mounted], capture_output=True).returncode != 0:
     time.sleep(0.05)
 print("%.1f" % (time.time() - begun))
 "#;
+/// Two logs in one directory, of which one is closed for a while and the other written all the time: how often the supervisor has the first one open then.
+const CLOSED: &str = r#"
+import os, time
+x, y = [os.open(f"{name}.log", os.O_RDWR | os.O_CREAT, 0o600) for name in "xy"]
+os.write(x, b"A"); os.fsync(x); os.close(x)
+begun = time.time()
+while time.time() - begun < 2:
+    os.write(y, b"B"); os.fsync(y); time.sleep(0.05)
+held = f"/proc/{os.getppid()}/fd"
+def link(fd):
+    try: return os.readlink(f"{held}/{fd}")
+    except OSError: return ""
+print(sum(link(fd).endswith("/x.log") for fd in os.listdir(held)))
+"#;
+
 fn run(sandbox: &Sandbox, script: &str, words: &[&str]) -> Ran {
     let mut command = sandbox
         .command("run --absorb *.log --absorb-preallocated --explain --pool p -- python3 -c");
@@ -56,4 +71,12 @@ fn a_file_system_whose_logs_are_closed_is_unmounted_soon_however_busy_other_logs
             assert_eq!(fs::read(disk.at.join(name)).unwrap(), [b'A'; 100]);
         }
     }
+}
+
+#[test]
+fn a_log_that_is_closed_stays_absorbed_while_another_one_of_its_file_system_is_open() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let ran = run(&sandbox, CLOSED, &[]);
+    assert_eq!(ran.text().trim(), "1", "{}", ran.stderr);
 }

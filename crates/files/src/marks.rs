@@ -18,6 +18,8 @@ use std::{
     fs::File,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -68,8 +70,7 @@ fn change(directory: &File, pool: &Path, is_added: bool) {
         Err(_) if !is_added => pool.to_owned(),
         Err(_) => return,
     };
-    // Another supervisor may be at it too. A lock that another process holds is not waited for.
-    let locked = rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
+    let locked = lock(directory);
     let before = of_directory(directory).unwrap_or_default();
     let mut pools = before.clone();
     pools.retain(|known| *known != pool);
@@ -87,9 +88,21 @@ fn change(directory: &File, pool: &Path, is_added: bool) {
         () if text.len() > BYTES_MAX => Err(Errno::NOSPC),
         () => rustix::fs::fsetxattr(directory, NAME, &text, XattrFlags::empty()),
     };
-    if locked.is_ok() {
+    if locked {
         let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
     }
+}
+
+/// Locks a directory: another supervisor may be at its mark too, and would write over ours. A program that has the lock is not waited for for long.
+fn lock(directory: &File) -> bool {
+    const ATTEMPTS: u32 = 50;
+    const AGAIN: Duration = Duration::from_millis(5);
+    (0..ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            thread::sleep(AGAIN);
+        }
+        rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
 }
 
 fn of_directory(directory: &File) -> Result<Vec<PathBuf>, Errno> {
