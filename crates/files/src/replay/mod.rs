@@ -330,7 +330,7 @@ impl Recovery<'_> {
             mark,
             ..self.situation
         };
-        if let Some(plan) = rivals::decide(&situation, file) {
+        if let Some(plan) = rivals::decide(&situation, file, &found) {
             return plan;
         }
         let decided = situation.decide(file, found);

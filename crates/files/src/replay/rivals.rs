@@ -10,24 +10,34 @@
 
 use super::{
     decide::{Plan, Situation, directory},
+    find::Found,
     logged::Logged,
+    rights::Rights,
 };
 use crate::{
-    marks,
+    marks, sys,
     waiting::{self, Look, Waiting},
 };
-use std::path::{Path, PathBuf};
+use forebay_pool::Pool;
+use rustix::fs::Stat;
+use std::path::Path;
 
 /// What is to become of the file because of other pools; none if they have nothing of it. One that cannot be looked at, or whose run lives, is not heeded: a
 /// run does not absorb what such a one may have.
-pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>) -> Option<Plan> {
+pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found) -> Option<Plan> {
+    let Found::Here(seen) = found else {
+        return None;
+    };
     if situation.takes_over || file.changes.is_empty() {
         return None;
     }
-    let (pool, theirs) = find(situation.pool, file)?;
+    let stat = rustix::fs::fstat(seen).ok()?;
+    let (pool, theirs) = find(situation.pool, file, &stat)?;
+    // A pool that others than its owner may write to says what they like.
+    let is_trusted = Rights::to(&pool).is_ok();
     let (path, pool, own) = (
         file.path().display(),
-        pool.display(),
+        pool.path().display(),
         situation.pool.display(),
     );
     if theirs.last <= file.last() {
@@ -35,7 +45,8 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>) -> Option<Pla
             "the pool {pool} has older records of {path}: first forebay recover --pool {pool} (or, with --discard, give up what that has), then repeat this"
         )));
     }
-    let saw_all = theirs.first > file.last()
+    let saw_all = is_trusted
+        && theirs.first > file.last()
         && theirs.boot == file.boot
         && theirs.mount.is_some()
         && theirs.mount == file.mount
@@ -52,13 +63,17 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>) -> Option<Pla
     }
 }
 
-/// The first pool that a directory of the file names and that has records of it.
-fn find(own: &Path, file: &Logged<'_>) -> Option<(PathBuf, Waiting)> {
+/// The first pool that a directory of the file names and that has records of it, if its owner may write to the file.
+fn find(own: &Path, file: &Logged<'_>, stat: &Stat) -> Option<(Pool, Waiting)> {
     let parents = file.parents().into_iter();
     let held = parents.filter(|parent| directory(parent).is_ok());
     let marked = held.flat_map(|parent| marks::others(parent, own));
     marked.into_iter().find_map(|path| {
         let pool = waiting::open(&path).ok()?;
+        let owner = rustix::fs::fstat(pool.descriptor()?).ok()?.st_uid;
+        if !sys::may_write(owner, stat) {
+            return None;
+        }
         let mut lanes = waiting::lanes(&pool);
         let found =
             lanes.find_map(
@@ -67,6 +82,7 @@ fn find(own: &Path, file: &Logged<'_>) -> Option<(PathBuf, Waiting)> {
                     _ => None,
                 },
             )?;
-        Some((path, found))
+        drop(lanes);
+        Some((pool, found))
     })
 }

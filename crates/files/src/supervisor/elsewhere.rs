@@ -146,7 +146,7 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
 fn absorber(path: &Path, boot: Uuid, (key, born): (Key, u64), stat: &Stat) -> Option<(View, u32)> {
     let fd = absorbed::open_table(path).ok()?;
     let owner = rustix::fs::fstat(&fd).ok()?.st_uid;
-    if !may_write(owner, stat) {
+    if !sys::may_write(owner, stat) {
         return None;
     }
     let table = View::copy_of(fd.as_fd())
@@ -155,13 +155,6 @@ fn absorber(path: &Path, boot: Uuid, (key, born): (Key, u64), stat: &Stat) -> Op
     let pid = table.holder_of(key, born)?;
     // As it was when it was copied. Of one whose supervisor died meanwhile asking fails.
     Some((table, pid))
-}
-
-/// True if the user may write to a file, or may be able to: a group's members, and those of an access list, are not looked up.
-pub(super) fn may_write(uid: u32, stat: &Stat) -> bool {
-    const OTHERS: u32 = 0o022;
-    let us = rustix::process::geteuid().as_raw();
-    uid == 0 || uid == us || uid == stat.st_uid || stat.st_mode & OTHERS != 0
 }
 
 fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {

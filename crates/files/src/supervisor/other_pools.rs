@@ -5,12 +5,12 @@
 //! directory ([`marks`]). What the program writes to such a file plainly is written after a [silence], so that a recovery of the other pool sees that
 //! the file was changed later.
 
-use super::{Shared, elsewhere};
+use super::Shared;
 use crate::{
     absorbed::{LanePlace, View},
     marks,
     record::silence,
-    void,
+    sys, void,
     waiting::{self, Look, Waiting},
 };
 use rustix::fs::Stat;
@@ -92,7 +92,7 @@ pub(super) fn check_marked(
     for path in marks::others(directory, shared.pool.path()) {
         // Nothing of a pool is written to a file that its owner may not write to.
         let owner = rustix::fs::stat(&path).map(|stat| stat.st_uid);
-        if owner.is_ok_and(|owner| !elsewhere::may_write(owner, wanted.stat)) || is_past(&path) {
+        if owner.is_ok_and(|owner| !sys::may_write(owner, wanted.stat)) || is_past(&path) {
             continue;
         }
         let refused = match look_into(shared, &path, wanted) {
