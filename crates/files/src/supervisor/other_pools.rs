@@ -42,12 +42,12 @@ pub(super) fn left_by(shared: &Shared, (path, table): (&Path, &View), wanted: Wa
     };
     let left = look_at(&place, wanted.identity);
     match &left {
-        Ok(Look::Nothing) => Left::Nothing,
-        Ok(Look::Records(waiting)) => {
-            be_silent_since(waiting, true);
+        Ok((Look::Nothing, _)) => Left::Nothing,
+        Ok((Look::Records(waiting), on_disk)) => {
+            be_silent_since(waiting, *on_disk);
             Left::Something(advice(&place.path))
         }
-        Ok(Look::InUse) => {
+        Ok((Look::InUse, _)) => {
             // A process of it lets go at its next call; one that does nothing logs nothing.
             shared.tables.be_silent(path);
             Left::Something(advice(&place.path))
@@ -69,15 +69,17 @@ enum Unseen {
     Why(String),
 }
 
-fn look_at(place: &LanePlace, identity: &[u8]) -> Result<Look, Unseen> {
+/// What is in the lane of the file, and whether its pool lies on a disk.
+fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(Look, bool), Unseen> {
     let pool = waiting::open(&place.path).map_err(Unseen::Why)?;
     if pool.uuid() != place.pool {
         return Err(Unseen::Replaced);
     }
-    match waiting::lanes(&pool).find(|lane| lane.owner == place.owner) {
-        None => Ok(Look::Nothing),
-        Some(lane) => waiting::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why),
-    }
+    let found = match waiting::lanes(&pool).find(|lane| lane.owner == place.owner) {
+        None => Look::Nothing,
+        Some(lane) => waiting::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
+    };
+    Ok((found, pool.needs_commit()))
 }
 
 /// Looks into the pools that the directory of the file is marked with.
