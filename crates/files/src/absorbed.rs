@@ -6,10 +6,12 @@
 //! lane ([`lane`]).
 
 mod lane;
+mod sweep;
 
 pub(crate) use lane::LanePlace;
+pub(crate) use sweep::{clean_up, give_up};
 
-use crate::{processes, sys};
+use crate::sys;
 use forebay_pool::media::Mapped;
 use rustix::{
     fs::{FallocateFlags, FileType, Mode, OFlags},
@@ -366,32 +368,6 @@ impl Drop for Table {
         if let Some((end, thread)) = self.life.take() {
             drop(end);
             let _ = thread.join();
-        }
-    }
-}
-
-/// Removes this user's tables whose supervisor is dead, and whose clients are.
-pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
-    let us = rustix::process::geteuid().as_raw();
-    for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            continue;
-        }
-        let path = entry.path();
-        let ours = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == us);
-        let Some(fd) = open_table(&path).ok().filter(ours) else {
-            continue;
-        };
-        // One that is being made has no magic yet.
-        let is_left = View::copy_of(fd.as_fd()).is_ok_and(|table| {
-            !table.is_of(boot)
-                || !table.is_alive() && !table.pids().into_iter().any(processes::is_process)
-        });
-        if is_left {
-            let _ = std::fs::remove_file(&path);
         }
     }
 }

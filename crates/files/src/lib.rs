@@ -24,6 +24,7 @@ mod shared;
 pub mod supervisor;
 mod sys;
 mod void;
+mod waiting;
 mod wire;
 
 pub use error::FilesError;

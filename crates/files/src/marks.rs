@@ -2,10 +2,10 @@
 //!
 //! A supervisor adds its pool's path before it absorbs the first file of a directory, and the directory's sync makes that durable. It is taken away at the end of a
 //! run that left nothing in the pool. So it outlives a crash, and the user who is about to start a database without Forebay can be told
-//! ([`standing`]). It is a hint: nothing is absorbed, replayed or refused because of it, a file system without extended attributes has none, and what
-//! a mark says is looked for in the pool itself.
+//! ([`standing`]), and a run with another pool leaves a file plain of which records may wait in this one. It is a hint: a file system without extended attributes
+//! has none, and what a mark says is looked for in the pool itself.
 
-use crate::{directories::each_directory, replay, void};
+use crate::{absorbed, directories::each_directory, replay, void};
 use forebay_pool::{LaneCheck, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
@@ -18,6 +18,8 @@ use std::{
     fs::File,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -49,6 +51,17 @@ impl Marks {
     }
 }
 
+/// The other pools that a directory is marked with: none if that cannot be read.
+pub(crate) fn others(directory: &Path, own: &Path) -> Vec<PathBuf> {
+    let marked = File::open(directory)
+        .ok()
+        .and_then(|it| of_directory(&it).ok());
+    let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
+    let mut pools = marked.unwrap_or_default();
+    pools.retain(|pool| *pool != own);
+    pools
+}
+
 /// Adds a pool to a directory's mark, or takes it out. What the file system refuses is left as it is.
 fn change(directory: &File, pool: &Path, is_added: bool) {
     let pool = match pool.canonicalize() {
@@ -57,8 +70,7 @@ fn change(directory: &File, pool: &Path, is_added: bool) {
         Err(_) if !is_added => pool.to_owned(),
         Err(_) => return,
     };
-    // Another supervisor may be at it too. A lock that another process holds is not waited for.
-    let locked = rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive);
+    let locked = lock(directory);
     let before = of_directory(directory).unwrap_or_default();
     let mut pools = before.clone();
     pools.retain(|known| *known != pool);
@@ -76,9 +88,21 @@ fn change(directory: &File, pool: &Path, is_added: bool) {
         () if text.len() > BYTES_MAX => Err(Errno::NOSPC),
         () => rustix::fs::fsetxattr(directory, NAME, &text, XattrFlags::empty()),
     };
-    if locked.is_ok() {
+    if locked {
         let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
     }
+}
+
+/// Locks a directory: another supervisor may be at its mark too, and would write over ours. A program that has the lock is not waited for for long.
+fn lock(directory: &File) -> bool {
+    const ATTEMPTS: u32 = 50;
+    const AGAIN: Duration = Duration::from_millis(5);
+    (0..ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            thread::sleep(AGAIN);
+        }
+        rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
 }
 
 fn of_directory(directory: &File) -> Result<Vec<PathBuf>, Errno> {
@@ -176,12 +200,13 @@ pub fn clear(directory: &Path, pool: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes a pool out of a directory's mark, whatever it may hold.
+/// Takes a pool out of a directory's mark, whatever it may hold, and the tables away of dead runs that had it: a run with another pool need not heed it.
 ///
 /// # Errors
 /// I/O errors.
 pub fn give_up(directory: &Path, pool: &Path) -> std::io::Result<()> {
     change(&File::open(directory)?, pool, false);
+    absorbed::give_up(pool);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub(crate) use process::{
     begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
     own_descriptors,
 };
-pub(crate) use rights::{groups_of, take_rights};
+pub(crate) use rights::{groups_of, may_write, take_rights};
 pub(crate) use signals::mask;
 pub(crate) use truncate::truncate_open;
 

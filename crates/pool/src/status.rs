@@ -2,7 +2,7 @@
 
 use crate::{
     error::{PoolError, PoolErrorKind},
-    format::record::Lsn,
+    format::record::{Lsn, Record},
     lane::recover::recover,
     media::Guard,
     pool::Pool,
@@ -101,10 +101,16 @@ impl Pool {
     /// Walks the log of lane `lane` without changing anything.
     #[must_use]
     pub fn check_lane(&self, lane: u32) -> LaneCheck {
-        self.walk(lane).unwrap_or_else(LaneCheck::Damaged)
+        self.look_into_lane(lane, |_| {})
     }
 
-    fn walk(&self, lane: u32) -> Result<LaneCheck, PoolError> {
+    /// The same, and calls `found` with each record, in order, once the log is known to be whole.
+    #[must_use]
+    pub fn look_into_lane(&self, lane: u32, found: impl FnMut(&Record<'_>)) -> LaneCheck {
+        self.walk(lane, found).unwrap_or_else(LaneCheck::Damaged)
+    }
+
+    fn walk(&self, lane: u32, mut found: impl FnMut(&Record<'_>)) -> Result<LaneCheck, PoolError> {
         let damaged = |what| PoolError::new(&self.core.path, PoolErrorKind::Damaged { what });
         let lanes = self.geometry().lanes;
         if lane >= lanes {
@@ -133,10 +139,12 @@ impl Pool {
             self.core.superblock.geometry.segment_bytes,
             false,
         )?;
-        let sizes = recovered
-            .records()
-            .map(|record| record.payload.len() as u64);
-        let (records, bytes) = sizes.fold((0, 0), |(n, sum), bytes| (n + 1, sum + bytes));
+        let (mut records, mut bytes) = (0, 0);
+        for record in recovered.records() {
+            found(&record);
+            records += 1;
+            bytes += record.payload.len() as u64;
+        }
         Ok(whole(records, bytes))
     }
 }

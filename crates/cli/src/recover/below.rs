@@ -5,7 +5,7 @@ use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, Guard},
     marks::{self, Standing},
-    replay::{self, LaneReport, RecoverOptions},
+    replay::{self, LaneReport, RecoverOptions, last_record},
 };
 use forebay_pool::{Pool, PoolOptions};
 use serde::Serialize;
@@ -79,8 +79,15 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
         pools: Vec::new(),
         left: Vec::new(),
     };
-    for path in found.pools() {
-        match PoolOptions::new().open(&path) {
+    let opened = found.pools().into_iter().map(|path| {
+        let pool = PoolOptions::new().open(&path);
+        (path, pool)
+    });
+    let mut pools: Vec<_> = opened.collect();
+    // What is written last stays: if two have something of one file, that is to be the newer one's.
+    pools.sort_by_cached_key(|(_, pool)| pool.as_ref().ok().and_then(last_record));
+    for (path, pool) in pools {
+        match pool {
             Ok(pool) => recover_pool(&pool, &path, &found, &mut report)?,
             Err(_) if lift => give_up(&path, &found)?,
             Err(error) => report.left.push(format!(

@@ -62,6 +62,11 @@ impl<'a> Logged<'a> {
         self.paths.last().copied().unwrap_or(Path::new("(no path)"))
     }
 
+    /// Wall clock of its last record.
+    pub(super) fn last(&self) -> Duration {
+        self.last
+    }
+
     /// Bytes written in its records.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.changes.iter().map(|(_, change)| match change {

@@ -15,10 +15,12 @@ mod label;
 mod logged;
 mod options;
 mod rights;
+mod rivals;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use crate::waiting::last_record;
 pub use options::RecoverOptions;
 
 pub(crate) use image::final_parts;
@@ -328,6 +330,9 @@ impl Recovery<'_> {
             mark,
             ..self.situation
         };
+        if let Some(plan) = rivals::decide(&situation, file, &found) {
+            return plan;
+        }
         let decided = situation.decide(file, found);
         decided.unwrap_or_else(|e| Plan::Refuse(format!("{e}. Remedy that, then recover again")))
     }

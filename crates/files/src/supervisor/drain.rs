@@ -9,10 +9,11 @@
 //! 5. Release the segments.
 //!
 //! While the disk is behind, the lane takes further segments of the pool, and while there is nothing to do it gives them back. If nothing is
-//! written for a second, the open segment is ended, so that all is on the disk.
+//! written for a second, the open segment is ended, so that all is on the disk; so it is when all files of a file system were closed (`closed`).
 
 use super::{
     Shared,
+    closed::Closed,
     run::{Known, Run, SUPERVISOR},
     watch::Outside,
 };
@@ -83,6 +84,7 @@ fn grow(shared: &Shared, run: &Run) -> bool {
 pub(super) fn run(shared: &Shared, run: &Run) {
     let mut last_work = Instant::now();
     let mut last_tail = 0;
+    let mut closed = Closed::new();
     loop {
         let seen = run.lane.turned();
         let is_sound = run.lane.is_sound();
@@ -92,6 +94,9 @@ pub(super) fn run(shared: &Shared, run: &Run) {
                 return;
             }
             continue;
+        }
+        if is_sound {
+            closed.look(shared, run);
         }
         // What is complete in one that is not sound cannot be released.
         if let Some(last) = run.lane.complete().last().filter(|_| is_sound) {
@@ -139,7 +144,7 @@ fn rest(shared: &Shared, run: &Run) {
             let _ = run.release(shared, number);
         }
     }
-    run.reclaim(shared);
+    run.reclaim(shared, |_| true);
     while run.lane.usage().segments > usize::from(shared.options.buffers) && run.lane.shrink() {}
 }
 

@@ -4,16 +4,21 @@
 //! Other runs are found by their tables ([`absorbed`](crate::absorbed)), whichever user's they are; but only those count whose owner may write to
 //! the file: no other user can keep it from being absorbed.
 
-use super::Shared;
+use super::{
+    Shared,
+    other_pools::{self, Left, Wanted},
+};
 use crate::{
     absorbed::{self, Key, View},
     processes,
     record::silence,
+    sys,
     wire::{self, Answer, Request},
 };
 use parking_lot::Mutex;
 use rustix::{fs::Stat, io::Errno, time::ClockId};
 use std::{
+    collections::HashSet,
     os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
@@ -39,7 +44,11 @@ pub(super) enum Elsewhere {
 
 /// Where the other runs' tables are: looked for anew when a file came into or went from their directory.
 #[derive(Default)]
-pub(super) struct Tables(Mutex<Option<(Look, Arc<[PathBuf]>)>>);
+pub(super) struct Tables {
+    known: Mutex<Option<(Look, Arc<[PathBuf]>)>>,
+    /// Tables of dead runs, and pools, for each of which there was a silence since this run began.
+    silent: Mutex<HashSet<PathBuf>>,
+}
 
 /// What tells whether a directory is as it was: device, inode, and the time of its last change.
 type Look = (Key, (i64, u64));
@@ -53,7 +62,7 @@ impl Tables {
         };
         let changed = (stat.st_mtime, stat.st_mtime_nsec);
         let look = ((stat.st_dev, stat.st_ino), changed);
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if let Some((_, paths)) = known.as_ref().filter(|(last, _)| *last == look) {
             return Arc::clone(paths);
         }
@@ -68,13 +77,32 @@ impl Tables {
         *known = is_settled.then(|| (look, Arc::clone(&paths)));
         paths
     }
+
+    /// Waits for a silence, the first time that this table of a dead run, or pool, is named: nothing more comes to its lane.
+    pub(super) fn be_silent(&self, whose: &Path) {
+        let mut silent = self.silent.lock();
+        if !silent.contains(whose) {
+            thread::sleep(silence(true));
+            silent.insert(whose.to_owned());
+        }
+    }
+
+    /// True if the run that has this lane has a table here.
+    pub(super) fn has_owner(&self, own: &Path, owner: Uuid) -> bool {
+        self.others(own).iter().any(|path| {
+            let fd = absorbed::open_table(path).ok();
+            let table = fd.and_then(|fd| View::copy_of(fd.as_fd()).ok());
+            let place = table.and_then(|table| table.lane.place());
+            place.is_some_and(|place| place.owner == owner)
+        })
+    }
 }
 
 /// Asks every other run that absorbs the file, given with the time when it was made, to let go of it, and waits.
-pub(super) fn let_go(shared: &Shared, file: (Key, u64), stat: &Stat) -> Elsewhere {
+pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> Elsewhere {
     let mut found = Elsewhere::Nobody;
     for path in shared.tables.others(&shared.table.path).iter() {
-        let Some((table, pid)) = absorber(path, shared.boot, file, stat) else {
+        let Some((table, pid)) = absorber(path, shared.boot, file, wanted.stat) else {
             continue;
         };
         let who = format!("process {pid} of another forebay run");
@@ -85,14 +113,30 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), stat: &Stat) -> Elsewher
                 ));
             }
             found = Elsewhere::LetGo(format!("{who} absorbed it"));
-        } else {
-            if processes::is_process(pid) {
-                // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a disk.
-                thread::sleep(silence(true));
-            }
+            continue;
+        }
+        if processes::is_process(pid) {
+            // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a disk.
+            thread::sleep(silence(true));
             found = Elsewhere::LetGo(format!(
                 "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"
             ));
+            continue;
+        }
+        match other_pools::left_by(shared, (path, &table), wanted) {
+            Left::Nothing => {}
+            // What that lane had is older than all that follows, for every recovery to see.
+            Left::Replaced => table
+                .to_note(path)
+                .iter()
+                .for_each(|own| own.lane.set_settled()),
+            Left::Something(what) => {
+                let why = format!("records of it may wait in {what}");
+                sys::complain(&format!(
+                    "{who}, which was killed, absorbed a file of this one: {why}"
+                ));
+                found = Elsewhere::LetGo(why);
+            }
         }
     }
     found
@@ -102,7 +146,7 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), stat: &Stat) -> Elsewher
 fn absorber(path: &Path, boot: Uuid, (key, born): (Key, u64), stat: &Stat) -> Option<(View, u32)> {
     let fd = absorbed::open_table(path).ok()?;
     let owner = rustix::fs::fstat(&fd).ok()?.st_uid;
-    if !may_write(owner, stat) {
+    if !sys::may_write(owner, stat) {
         return None;
     }
     let table = View::copy_of(fd.as_fd())
@@ -111,13 +155,6 @@ fn absorber(path: &Path, boot: Uuid, (key, born): (Key, u64), stat: &Stat) -> Op
     let pid = table.holder_of(key, born)?;
     // As it was when it was copied. Of one whose supervisor died meanwhile asking fails.
     Some((table, pid))
-}
-
-/// True if the user may write to a file, or may be able to: a group's members, and those of an access list, are not looked up.
-pub(super) fn may_write(uid: u32, stat: &Stat) -> bool {
-    const OTHERS: u32 = 0o022;
-    let us = rustix::process::geteuid().as_raw();
-    uid == 0 || uid == us || uid == stat.st_uid || stat.st_mode & OTHERS != 0
 }
 
 fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {

@@ -56,11 +56,11 @@ impl Run {
         }
     }
 
-    /// Frees the numbers of files that are open in no process and of which the lane holds nothing.
-    pub(super) fn reclaim(&self, shared: &Shared) {
+    /// Frees the numbers of those files that are `wanted`, open in no process, and of which the lane holds nothing.
+    pub(super) fn reclaim(&self, shared: &Shared, wanted: impl Fn(&Known) -> bool) {
         let head = self.lane.usage().head;
         for (number, file) in self.page.files.iter().enumerate() {
-            let Some(known) = self.known(number) else {
+            let Some(known) = self.known(number).filter(|known| wanted(known)) else {
                 continue;
             };
             let is_done = || {

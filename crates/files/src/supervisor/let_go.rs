@@ -1,7 +1,7 @@
 //! Files that are to be plain, because a process that is no member is to write to them. docs/files-protocol.md, "Whoever else writes".
 
-use super::{Shared, elsewhere};
-use crate::{absorbed::Key, record::silence};
+use super::Shared;
+use crate::{absorbed::Key, record::silence, sys};
 use std::{path::PathBuf, thread, time::Duration};
 
 /// How long a member that is in the middle of a write is waited for, and the disk.
@@ -26,7 +26,7 @@ impl Shared {
     /// True if a user may have a file made plain: who may write to it.
     pub(super) fn may_ask(&self, uid: u32, key: Key) -> bool {
         let stat = self.running().and_then(|run| run.stat_of(key));
-        stat.is_none_or(|stat| elsewhere::may_write(uid, &stat))
+        stat.is_none_or(|stat| sys::may_write(uid, &stat))
     }
 
     /// The path by which an absorbed file was registered.

@@ -7,6 +7,7 @@
 
 mod accept;
 mod bury;
+mod closed;
 mod drain;
 mod drained;
 mod elsewhere;
@@ -16,6 +17,7 @@ mod layer;
 mod let_go;
 mod member;
 mod notice;
+mod other_pools;
 mod register;
 mod run;
 mod settle;

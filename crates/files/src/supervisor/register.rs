@@ -3,6 +3,7 @@
 use super::{
     Shared,
     elsewhere::{self, Elsewhere},
+    other_pools::{self, Wanted},
     run::{Known, Run},
     watch::Watched,
 };
@@ -69,6 +70,14 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     fn key(&self) -> Key {
         (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            file: self.theirs,
+            identity: &self.identity,
+            stat: &self.stat,
+        }
     }
 
     /// What the supervisor knows of it, when it has it open itself, and before.
@@ -215,9 +224,9 @@ impl Run {
         {
             return Ok(first);
         }
-        self.reclaim(shared);
+        self.reclaim(shared, |_| true);
         if free().0.is_none() && self.flush(shared, Instant::now() + WAIT).is_ok() {
-            self.reclaim(shared);
+            self.reclaim(shared, |_| true);
         }
         free()
             .0
@@ -305,11 +314,15 @@ impl Run {
         watched: Watched,
     ) -> Result<(), Refusal> {
         let alone = sys::alone(candidate.theirs.as_fd());
-        match elsewhere::let_go(shared, (candidate.key(), candidate.born), &candidate.stat) {
+        let wanted = candidate.wanted();
+        match elsewhere::let_go(shared, (candidate.key(), candidate.born), wanted) {
             Elsewhere::Nobody => {}
             Elsewhere::LetGo(why) => return Err(why.into()),
             Elsewhere::Unheard(why) => return Err(Refusal::Unheard(why)),
         }
+        let directory = candidate.path.parent().unwrap_or(Path::new("/"));
+        other_pools::check_marked(shared, directory, wanted)
+            .inspect_err(|why| sys::complain(&format!("{}: {why}", candidate.path.display())))?;
         match alone {
             Ok(true) => {}
             Ok(false) => return Err("it is open elsewhere, perhaps to be written to".into()),

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "system calls of the calling thread alone")]
 
 use super::last_errno;
-use rustix::io::Errno;
+use rustix::{fs::Stat, io::Errno};
 use std::ffi::c_int;
 
 /// The group and the supplementary groups of a user, as at its log-in; none if the system knows no such user.
@@ -68,4 +68,11 @@ pub(crate) fn take_rights(user: u32, group: u32, groups: &[u32]) -> Result<(), E
         }
     }
     Ok(())
+}
+
+/// True if the user may write to a file, or may be able to: a group's members, and those of an access list, are not looked up.
+pub(crate) fn may_write(uid: u32, stat: &Stat) -> bool {
+    const OTHERS: u32 = 0o022;
+    let us = rustix::process::geteuid().as_raw();
+    uid == 0 || uid == us || uid == stat.st_uid || stat.st_mode & OTHERS != 0
 }

@@ -1,0 +1,57 @@
+//! Which tables are removed: those of runs of which nothing waits any more. docs/files-protocol.md, "The table of absorbed files".
+//!
+//! A table whose supervisor is dead says which files its lane has records of. As long as they wait in a pool, whichever that is, it has to stay: by it
+//! another run knows that it must not absorb those files.
+
+use super::{PREFIX, SHARED_DIR, View, open_table};
+use crate::{boot, processes, waiting};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+use uuid::Uuid;
+
+/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed.
+pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
+    for (path, table) in own(directory) {
+        if !table.is_of(boot) || is_over(&table) && !waits(&table) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// Removes this user's tables of dead runs whose lane was in the pool at `pool`, which is given up.
+pub(crate) fn give_up(pool: &Path) {
+    let Ok(boot) = boot::id() else { return };
+    for (path, table) in own(Path::new(SHARED_DIR)) {
+        let is_its = (table.lane.place()).is_some_and(|place| place.path == pool);
+        if is_its && table.is_of(boot) && is_over(&table) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// This user's tables of a directory. One that is being made has no magic yet, and is none.
+fn own(directory: &Path) -> Vec<(PathBuf, View)> {
+    let us = rustix::process::geteuid().as_raw();
+    let ours = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == us);
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let found = named.filter_map(|entry| {
+        let fd = open_table(&entry.path()).ok().filter(ours)?;
+        Some((entry.path(), View::copy_of(fd.as_fd()).ok()?))
+    });
+    found.collect()
+}
+
+/// True if no process of the run is left that is known.
+fn is_over(table: &View) -> bool {
+    !table.is_alive() && !table.pids().into_iter().any(processes::is_process)
+}
+
+/// True if a recovery may still write to files what the lane has.
+fn waits(table: &View) -> bool {
+    let place = table.lane.place();
+    let is_needed = !table.lane.is_settled() && table.any();
+    is_needed && place.is_some_and(|place| waiting::may_wait(&place))
+}

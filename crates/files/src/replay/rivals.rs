@@ -1,0 +1,88 @@
+//! Records of a file that wait in another pool than the one that is recovered: which of them are the newer ones. docs/files-protocol.md, "Two runs".
+//!
+//! A run leaves a file plain of which records wait in another pool, so there are none as a rule; but the other pool may not have been to be seen then.
+//!
+//! | the other pool's records of the file | then |
+//! |---|---|
+//! | are older | refused: that pool comes first, or its bytes would be written over these |
+//! | are all newer, of the same boot and mount | the file held all of this lane's when it was synced for the other run: nothing |
+//! | are newer, or mixed with these | refused: whether the other run saw these is not known |
+
+use super::{
+    decide::{Plan, Situation, directory},
+    find::Found,
+    logged::Logged,
+    rights::Rights,
+};
+use crate::{
+    marks, sys,
+    waiting::{self, Look, Waiting},
+};
+use forebay_pool::Pool;
+use rustix::fs::Stat;
+use std::path::Path;
+
+/// What is to become of the file because of other pools; none if they have nothing of it. One that cannot be looked at, or whose run lives, is not heeded: a
+/// run does not absorb what such a one may have.
+pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found) -> Option<Plan> {
+    let Found::Here(seen) = found else {
+        return None;
+    };
+    if situation.takes_over || file.changes.is_empty() {
+        return None;
+    }
+    let stat = rustix::fs::fstat(seen).ok()?;
+    let (pool, theirs) = find(situation.pool, file, &stat)?;
+    // A pool that others than its owner may write to says what they like.
+    let is_trusted = Rights::to(&pool).is_ok();
+    let (path, pool, own) = (
+        file.path().display(),
+        pool.path().display(),
+        situation.pool.display(),
+    );
+    if theirs.last <= file.last() {
+        return Some(Plan::Refuse(format!(
+            "the pool {pool} has older records of {path}: first forebay recover --pool {pool} (or, with --discard, give up what that has), then repeat this"
+        )));
+    }
+    let saw_all = is_trusted
+        && theirs.first > file.last()
+        && theirs.boot == file.boot
+        && theirs.mount.is_some()
+        && theirs.mount == file.mount
+        && !situation.mark.failed();
+    match () {
+        () if saw_all => Some(Plan::Nothing(Some(format!(
+            "{path} held all that this pool has of it when another run synced it, whose pool {pool} has newer records: nothing is written"
+        )))),
+        () if situation.options.force => None,
+        () => Some(Plan::Refuse(format!(
+            "the pool {pool} has newer records of {path}, of a run that may not have seen these. `forebay recover --pool {own} --discard` gives these up, \
+             `forebay recover --pool {own} --force` writes them; recover {pool} after that"
+        ))),
+    }
+}
+
+/// The first pool that a directory of the file names and that has records of it, if its owner may write to the file.
+fn find(own: &Path, file: &Logged<'_>, stat: &Stat) -> Option<(Pool, Waiting)> {
+    let parents = file.parents().into_iter();
+    let held = parents.filter(|parent| directory(parent).is_ok());
+    let marked = held.flat_map(|parent| marks::others(parent, own));
+    marked.into_iter().find_map(|path| {
+        let pool = waiting::open(&path).ok()?;
+        let owner = rustix::fs::fstat(pool.descriptor()?).ok()?.st_uid;
+        if !sys::may_write(owner, stat) {
+            return None;
+        }
+        let mut lanes = waiting::lanes(&pool);
+        let found =
+            lanes.find_map(
+                |lane| match waiting::in_lane(&pool, lane.lane, file.identity) {
+                    Ok(Look::Records(waiting)) => Some(waiting),
+                    _ => None,
+                },
+            )?;
+        drop(lanes);
+        Some((pool, found))
+    })
+}

@@ -1,0 +1,182 @@
+//! Records of a file that wait in another pool than the run's: such a file stays plain, because a recovery would not know which pool has the newer bytes.
+//! docs/files-protocol.md, "Two runs".
+//!
+//! Which pools to look into is said by the tables of dead runs (`elsewhere`), as long as the machine is not started again, and by the marks of the file's
+//! directory ([`marks`]). What the program writes to such a file plainly is written after a [silence], so that a recovery of the other pool sees that
+//! the file was changed later.
+
+use super::Shared;
+use crate::{
+    absorbed::{LanePlace, View},
+    marks,
+    record::silence,
+    sys, void,
+    waiting::{self, Look, Waiting},
+};
+use rustix::fs::Stat;
+use std::{os::fd::OwnedFd, path::Path, thread, time::SystemTime};
+
+/// A file that is to be absorbed.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) file: &'a OwnedFd,
+    pub(super) identity: &'a [u8],
+    pub(super) stat: &'a Stat,
+}
+
+/// What a dead run left of a file.
+pub(super) enum Left {
+    /// Nothing.
+    Nothing,
+    /// Its pool was made anew, or moved and another one is in its place: what it had can be told from what comes later after a silence.
+    Replaced,
+    /// Records, for this reason in words.
+    Something(String),
+}
+
+/// What the lane of a dead run, which its table names, has of the file. When this returns there was a silence, unless it is nothing.
+pub(super) fn left_by(shared: &Shared, (path, table): (&Path, &View), wanted: Wanted<'_>) -> Left {
+    let Some(place) = table.lane.place() else {
+        shared.tables.be_silent(path);
+        return Left::Something("a pool whose path is too long to be known".to_owned());
+    };
+    let left = look_at(&place, wanted.identity);
+    match &left {
+        Ok((Look::Nothing, _)) => Left::Nothing,
+        Ok((Look::Records(waiting), on_disk)) => {
+            be_silent_since(waiting, *on_disk);
+            Left::Something(advice(&place.path))
+        }
+        Ok((Look::InUse, _)) => {
+            // A process of it lets go at its next call; one that does nothing logs nothing.
+            shared.tables.be_silent(path);
+            Left::Something(advice(&place.path))
+        }
+        Err(Unseen::Replaced) => {
+            shared.tables.be_silent(path);
+            Left::Replaced
+        }
+        Err(Unseen::Why(why)) => {
+            shared.tables.be_silent(path);
+            Left::Something(unseen(&place.path, why))
+        }
+    }
+}
+
+/// Why a lane cannot be looked into.
+enum Unseen {
+    Replaced,
+    Why(String),
+}
+
+/// What is in the lane of the file, and whether its pool lies on a disk.
+fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(Look, bool), Unseen> {
+    let pool = waiting::open(&place.path).map_err(Unseen::Why)?;
+    if pool.uuid() != place.pool {
+        return Err(Unseen::Replaced);
+    }
+    let found = match waiting::lanes(&pool).find(|lane| lane.owner == place.owner) {
+        None => Look::Nothing,
+        Some(lane) => waiting::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
+    };
+    Ok((found, pool.needs_commit()))
+}
+
+/// Looks into the pools that the directory of the file is marked with.
+///
+/// # Errors
+/// In words, why the file has to stay plain. There was a silence then.
+pub(super) fn check_marked(
+    shared: &Shared,
+    directory: &Path,
+    wanted: Wanted<'_>,
+) -> Result<(), String> {
+    for path in marks::others(directory, shared.pool.path()) {
+        // Nothing of a pool is written to a file that its owner may not write to.
+        let owner = rustix::fs::stat(&path).map(|stat| stat.st_uid);
+        if owner.is_ok_and(|owner| !sys::may_write(owner, wanted.stat)) || is_past(&path) {
+            continue;
+        }
+        let refused = match look_into(shared, &path, wanted) {
+            Ok(None) => continue,
+            Ok(Some((waiting, on_disk))) => {
+                be_silent_since(&waiting, on_disk);
+                advice(&path)
+            }
+            Err(why) => {
+                shared.tables.be_silent(&path);
+                unseen(&path, &why)
+            }
+        };
+        return Err(format!("records of it may wait in {refused}"));
+    }
+    Ok(())
+}
+
+/// Records of the file in a pool, and whether that lies on a disk.
+fn look_into(
+    shared: &Shared,
+    path: &Path,
+    wanted: Wanted<'_>,
+) -> Result<Option<(Waiting, bool)>, String> {
+    let pool = waiting::open(path)?;
+    if pool.uuid() == shared.pool.uuid() {
+        return Ok(None);
+    }
+    for lane in waiting::lanes(&pool) {
+        // The pool's disk failed, and the file was synced after that.
+        if void::is_marked(wanted.file, lane.owner).unwrap_or(false) {
+            continue;
+        }
+        match waiting::in_lane(&pool, lane.lane, wanted.identity)? {
+            Look::Nothing => {}
+            Look::Records(waiting) => return Ok(Some((waiting, pool.needs_commit()))),
+            // A run whose table is seen was asked by it.
+            Look::InUse if shared.tables.has_owner(&shared.table.path, lane.owner) => {}
+            Look::InUse => {
+                // What it had open a moment ago it may have written to.
+                thread::sleep(silence(true));
+                return Err("a run has it that cannot be seen from here".to_owned());
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// True if a pool was in memory that is another one since: the machine was started again, and it is gone with what it had. In the boot in which it was
+/// there, a table says so.
+fn is_past(pool: &Path) -> bool {
+    const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
+    let is_missing = matches!(pool.try_exists(), Ok(false));
+    let directory = pool.parent().unwrap_or(Path::new("/"));
+    let kind = rustix::fs::statfs(directory).map(|stat| stat.f_type);
+    is_missing
+        && kind.is_ok_and(|kind| {
+            IN_MEMORY
+                .iter()
+                .any(|it| i128::from(*it) == i128::from(kind))
+        })
+}
+
+/// Returns a silence after the last record, by the clock that it has its time from.
+fn be_silent_since(waiting: &Waiting, on_disk: bool) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let passed = now.unwrap_or_default().saturating_sub(waiting.last);
+    let whole = silence(on_disk);
+    thread::sleep(whole.saturating_sub(passed));
+}
+
+fn advice(pool: &Path) -> String {
+    format!(
+        "the pool {0}, of a run that was killed: it stays plain until forebay recover --pool {0} has brought them to it (after that, start the program again)",
+        pool.display()
+    )
+}
+
+fn unseen(pool: &Path, why: &str) -> String {
+    format!(
+        "the pool {}, which cannot be looked at: {why}. It stays plain until that pool is back and forebay recover has brought them to it; or, if it is gone \
+         for good, until forebay recover --for DIRECTORY --lift (ACKNOWLEDGED WRITES ARE LOST then)",
+        pool.display()
+    )
+}

@@ -1,0 +1,168 @@
+//! What waits for a file in a pool: records of runs that ended without bringing them to it. docs/files-protocol.md, "Two runs".
+//!
+//! Lanes are only looked at, and nothing is claimed. A lane that a process has is not looked into.
+
+use crate::{absorbed::LanePlace, record, replay};
+use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolOptions};
+use rustix::fs::FileType;
+use std::{collections::HashMap, path::Path, thread, time::Duration};
+
+/// Who only looks into a lane has it for a moment: so often, and so long, it is waited for.
+const LOOKS: u32 = 5;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Records of a file in a lane that no process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Wall clocks of the first and the last one.
+    pub(crate) first: Duration,
+    pub(crate) last: Duration,
+    /// The boot in which they were written, and the mount that the file was on, if that is known.
+    pub(crate) boot: [u8; 16],
+    pub(crate) mount: Option<u64>,
+}
+
+impl Waiting {
+    fn and(self, other: Self) -> Self {
+        let newer = match self.last < other.last {
+            true => other,
+            false => self,
+        };
+        Self {
+            first: self.first.min(other.first),
+            ..newer
+        }
+    }
+}
+
+/// What is found of a file in a lane.
+pub(crate) enum Look {
+    /// No record of it.
+    Nothing,
+    /// These.
+    Records(Waiting),
+    /// A process has the lane.
+    InUse,
+}
+
+/// The lanes of a pool that runs have, or left.
+pub(crate) fn lanes(pool: &Pool) -> impl Iterator<Item = LaneStatus> {
+    let all = pool.lanes().into_iter();
+    all.filter(|lane| replay::is_files(&lane.label))
+}
+
+/// Opens a pool at a path that a mark or a table says, to look at it. What is no pool may be a FIFO, which would be waited for.
+///
+/// # Errors
+/// In words.
+pub(crate) fn open(path: &Path) -> Result<Pool, String> {
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let stat = rustix::fs::stat(path).map_err(|e| failed(&e))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice | FileType::CharacterDevice => {}
+        _ => return Err(failed(&"it is no pool")),
+    }
+    let opened = PoolOptions::new().emulated(true).open(path);
+    opened.map_err(|e| e.to_string())
+}
+
+/// Looks for records of the file in a lane.
+///
+/// # Errors
+/// In words: it is damaged, or cannot be read.
+pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<Look, String> {
+    let mut looks = 1;
+    loop {
+        let mut found = Found::default();
+        match pool.look_into_lane(lane, |record| {
+            found.add(record.header.kind, record.payload, identity);
+        }) {
+            LaneCheck::InUse if looks < LOOKS => thread::sleep(LOOK_AGAIN),
+            LaneCheck::InUse => return Ok(Look::InUse),
+            LaneCheck::Damaged(e) => return Err(e.to_string()),
+            LaneCheck::Whole { .. } => {
+                return match (found.wrong, found.waiting) {
+                    (Some(why), _) => Err(format!("{}: {why}", pool.path().display())),
+                    (None, Some(waiting)) => Ok(Look::Records(waiting)),
+                    (None, None) => Ok(Look::Nothing),
+                };
+            }
+        }
+        looks += 1;
+    }
+}
+
+/// What a lane names a file with: the boot, and the mount if it is known.
+type Named = ([u8; 16], Option<u64>);
+
+/// What the records of a lane say of one file.
+#[derive(Default)]
+struct Found {
+    /// By number, if it is this file.
+    numbers: HashMap<u32, Option<Named>>,
+    waiting: Option<Waiting>,
+    /// What is wrong with a record.
+    wrong: Option<String>,
+}
+
+impl Found {
+    fn add(&mut self, kind: u16, payload: &[u8], identity: &[u8]) {
+        let (head, change) = match record::decode(kind, payload) {
+            Ok(decoded) => decoded,
+            Err(why) => {
+                self.wrong = Some(why);
+                return;
+            }
+        };
+        if let record::Change::File {
+            boot,
+            identity: whose,
+            ..
+        } = change
+        {
+            let mount = (head.at != 0).then_some(head.at);
+            let is_it = whose == identity;
+            self.numbers
+                .insert(head.file, is_it.then_some((boot, mount)));
+        }
+        if let Some(Some((boot, mount))) = self.numbers.get(&head.file) {
+            let time = Duration::from_nanos(head.time);
+            let this = Waiting {
+                first: time,
+                last: time,
+                boot: *boot,
+                mount: *mount,
+            };
+            self.waiting = Some(self.waiting.map_or(this, |before| before.and(this)));
+        }
+    }
+}
+
+/// False if nothing of a dead run's lane can come to a file any more: it was given back, or its pool was made anew.
+pub(crate) fn may_wait(place: &LanePlace) -> bool {
+    let Ok(pool) = open(&place.path) else {
+        return true;
+    };
+    if pool.uuid() != place.pool {
+        // It may have been moved: whoever comes across the table's files waits until a recovery tells its records from what came later.
+        return true;
+    }
+    let lane = lanes(&pool).find(|lane| lane.owner == place.owner);
+    lane.is_some_and(|lane| {
+        let check = pool.check_lane(lane.lane);
+        !matches!(check, LaneCheck::Whole { records: 0, .. })
+    })
+}
+
+/// When the last record was written that waits in a pool for any file; none if none does.
+pub fn last_record(pool: &Pool) -> Option<Duration> {
+    let mut last = None;
+    for lane in lanes(pool) {
+        let _ = pool.look_into_lane(lane.lane, |record| {
+            if let Ok((head, _)) = record::decode(record.header.kind, record.payload) {
+                last = last.max(Some(Duration::from_nanos(head.time)));
+            }
+        });
+    }
+    last
+}
