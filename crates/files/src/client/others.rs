@@ -246,7 +246,7 @@ pub(super) fn note_inherited(config: &Config) {
         let Some(raw) = sys::borrow(fd) else { continue };
         let writes = rustix::fs::fcntl_getfl(raw)
             .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
-        let Some(key) = rustix::fs::fstat(raw).ok().map(|stat| key(&stat)) else {
+        let Some(key) = sys::stat_of(raw).ok().map(|stat| key(&stat)) else {
             continue;
         };
         if !writes || !config.is_absorbed(key) {
