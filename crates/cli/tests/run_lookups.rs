@@ -5,10 +5,11 @@
 mod common;
 
 use common::{
-    Sandbox,
+    Ran, Sandbox,
+    databases::small_pool,
     recovered::{BEGIN, Disk, RUN, nothing_is_lost, run_and_recovered, same},
 };
-use std::process::Command;
+use std::{fs, process::Command};
 
 /// The version of the C library's oldest functions.
 const VERSION: &str = if cfg!(target_arch = "x86_64") {
@@ -174,4 +175,38 @@ cut()
     run.env("LD_PRELOAD", sandbox.file("interposer.so"));
     let program = ["python3", "-c", &script];
     same(run_and_recovered(Disk::All, &sandbox, run, &program));
+}
+
+#[test]
+fn a_program_built_with_address_sanitizer_is_absorbed_and_checked() {
+    let sandbox = Sandbox::new();
+    let source = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int count, char **words) { int log = open(\"a.log\", O_RDWR | O_CREAT, 0600); \
+        char *volatile five = malloc(5); if (write(log, \"hello\", 5) != 5 || fsync(log)) return 3; \
+        if (count > 1) five[5] = 1; free(five); return 0; }\n";
+    fs::write(sandbox.file("t.c"), source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-fsanitize=address", "-o", "t", "t.c"]);
+    let built = compiler.current_dir(sandbox.path()).output().unwrap();
+    if !built.status.success() {
+        println!("skipped: no AddressSanitizer here");
+        return;
+    }
+    let pool = small_pool();
+    let run = |arguments: &[&str]| {
+        let mut run = sandbox.command("run --explain --absorb *.log --pool");
+        run.arg(pool.path()).args(["--", "./t"]).args(arguments);
+        run.env("ASAN_OPTIONS", "detect_leaks=0:exitcode=9");
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        Ran::of(run.output().unwrap())
+    };
+    let ran = run(&[]).ok();
+    assert!(
+        ran.stderr.contains("is built with AddressSanitizer"),
+        "{}",
+        ran.stderr
+    );
+    let line = ran.stderr.lines().find(|line| line.contains("a.log "));
+    assert!(line.unwrap().ends_with("absorbed"), "{}", ran.stderr);
+    run(&["overflow"]).fails(9, &["heap-buffer-overflow"]);
 }
