@@ -155,7 +155,9 @@ logged(fd, b"c", 2)
 #[test]
 fn a_preloaded_library_behind_finds_what_it_hides_and_not_the_hooks_again() {
     let sandbox = Sandbox::new();
-    plugin(&sandbox, "interposer.so", &["-DINTERPOSES"]);
+    // Two: Forebay's function calls the first one's, and that the second one's.
+    plugin(&sandbox, "interposer.so", &["-DINTERPOSES", "-DFIRST"]);
+    plugin(&sandbox, "second.so", &["-DINTERPOSES"]);
     let script = format!(
         r#"{BEGIN}{DIRECT}
 behind = ctypes.CDLL("./interposer.so")
@@ -168,11 +170,13 @@ assert libc.pwrite(other, b"x", L(1), L(0)) == 1
 os.fsync(other)
 os.fdatasync(other)
 assert behind.seen_writes() > before
+assert ctypes.CDLL("./second.so").seen_writes() > 0
 cut()
 "#
     );
     let mut run = sandbox.command(RUN);
-    run.env("LD_PRELOAD", sandbox.file("interposer.so"));
+    let both = ["interposer.so", "second.so"].map(|name| sandbox.file(name));
+    run.env("LD_PRELOAD", std::env::join_paths(both).unwrap());
     let program = ["python3", "-c", &script];
     same(run_and_recovered(Disk::All, &sandbox, run, &program));
 }

@@ -11,7 +11,7 @@
 
 use crate::{
     client_call::tell_client,
-    next::{Next, library_around},
+    next::{Next, library_of, note_first},
     real::{Hook, c_name},
 };
 use forebay_files::client;
@@ -23,8 +23,9 @@ static DLVSYM: Next = Next::new(c_name!(dlvsym));
 static DLOPEN: Next = Next::new(c_name!(dlopen));
 static DLMOPEN: Next = Next::new(c_name!(dlmopen));
 
-/// Finds the hidden functions of this module.
+/// Finds the hidden functions of this module, when the library starts.
 pub(crate) fn find_all() {
+    note_first();
     for next in [&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN] {
         next.get();
     }
@@ -143,7 +144,7 @@ unsafe fn ours_for(found: *mut c_void, name: *const c_char, caller: *mut c_void)
     // SAFETY: our caller says so.
     let name = unsafe { CStr::from_ptr(name) };
     match own_for(found).or_else(|| hook_for(found, name)) {
-        Some(ours) if !is_hidden(caller) => ours,
+        Some(ours) if !is_hidden(caller, name) => ours,
         _ => found,
     }
 }
@@ -168,13 +169,18 @@ fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     hook.map(Hook::ours)
 }
 
-/// Whether this code is of a library that has functions which ours hide and call: it asks for those that it hides itself, and would call ours again.
-fn is_hidden(code: *mut c_void) -> bool {
-    let library = library_around(code.addr());
+/// Whether this code is of a library whose function of that name is called by ours, or by one that ours calls: it asks for what it hides itself, and would
+/// call ours again.
+fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
+    let Some(library) = library_of(code.addr()).filter(|library| library.is_behind_us) else {
+        return false;
+    };
     let all = hooks().map(Hook::found);
-    let all = all.chain([&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN].map(Next::get));
-    all.map(|function| function.addr())
-        .any(|function| library.contains(&function))
+    let mut all = all.chain([&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN].map(Next::get));
+    // SAFETY: it is loaded: its code calls us.
+    let defines = unsafe { library.defines(name) };
+    // One that has `pwrite` may ask for `pwrite64`.
+    defines || all.any(|function| library.addresses.contains(&function.addr()))
 }
 
 fn hooks() -> impl Iterator<Item = &'static Hook> {

@@ -10,7 +10,7 @@ use std::{
     ffi::CStr,
     ops::Range,
     ptr, slice,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
 /// A function that one of ours hides.
@@ -46,36 +46,99 @@ impl Next {
     }
 }
 
-/// The addresses of the library that this code is in; none if it is in no library.
-pub(crate) fn library_around(code: usize) -> Range<usize> {
-    let mut around = (code, 0..0);
-    // SAFETY: `look_around` is called with `around`, as long as this call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(look_around), (&raw mut around).cast()) };
-    around.1
+/// A library, of which some code is.
+pub(crate) struct Library {
+    /// Where it lies.
+    pub(crate) addresses: Range<usize>,
+    /// Loaded with the program, and searched after this one.
+    pub(crate) is_behind_us: bool,
+    tables: Option<Tables>,
 }
 
-unsafe extern "C" fn look_around(
-    info: *mut dl_phdr_info,
-    _bytes: size_t,
-    around: *mut c_void,
-) -> c_int {
+impl Library {
+    /// Whether it has a function of this name itself.
+    ///
+    /// # Safety
+    ///
+    /// It is still loaded.
+    pub(crate) unsafe fn defines(&self, name: &CStr) -> bool {
+        // SAFETY: our caller says so.
+        let find = |tables: &Tables| unsafe { tables.find(name) };
+        self.tables.as_ref().and_then(find).is_some()
+    }
+}
+
+/// How many libraries were loaded with the program; all, as long as that is not known.
+static LOADED_FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// All libraries that are loaded now were loaded with the program.
+pub(crate) fn note_first() {
+    let nowhere = Walk::to(0);
+    LOADED_FIRST.store(nowhere.passed, Ordering::Relaxed);
+}
+
+/// The library that this code is in.
+pub(crate) fn library_of(code: usize) -> Option<Library> {
+    Walk::to(code).found
+}
+
+/// A look for the library that some code is in.
+struct Walk {
+    code: usize,
+    /// Libraries before it.
+    passed: usize,
+    has_passed_us: bool,
+    found: Option<Library>,
+}
+
+impl Walk {
+    fn to(code: usize) -> Self {
+        let mut walk = Self {
+            code,
+            passed: 0,
+            has_passed_us: false,
+            found: None,
+        };
+        // SAFETY: `step` is called with `walk`, as long as this call lasts.
+        unsafe { libc::dl_iterate_phdr(Some(step), (&raw mut walk).cast()) };
+        walk
+    }
+}
+
+unsafe extern "C" fn step(info: *mut dl_phdr_info, _bytes: size_t, walk: *mut c_void) -> c_int {
     // SAFETY: the two that `dl_iterate_phdr` was given and gives.
-    let (info, around) = unsafe { (&*info, &mut *around.cast::<(usize, Range<usize>)>()) };
-    // SAFETY: the headers of a library that is loaded, of which there are as many.
-    let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
+    // SAFETY: it is a library that is loaded.
+    let headers = unsafe { headers_of(info) };
+    let base = info.dlpi_addr as usize;
     let segments = || {
         let loaded = headers
             .iter()
             .filter(|header| header.p_type == libc::PT_LOAD);
-        loaded.map(|header| segment(info.dlpi_addr as usize, header))
+        loaded.map(|header| segment(base, header))
     };
-    if !segments().any(|segment| segment.contains(&around.0)) {
+    if !segments().any(|segment| segment.contains(&walk.code)) {
+        walk.passed += 1;
+        walk.has_passed_us |= headers.iter().any(|header| is_ours(base, header));
         return 0;
     }
     let start = segments().map(|segment| segment.start).min();
     let end = segments().map(|segment| segment.end).max();
-    around.1 = start.unwrap_or(0)..end.unwrap_or(0);
+    walk.found = Some(Library {
+        addresses: start.unwrap_or(0)..end.unwrap_or(0),
+        is_behind_us: walk.has_passed_us && walk.passed < LOADED_FIRST.load(Ordering::Relaxed),
+        // SAFETY: as above.
+        tables: unsafe { Tables::of(base, headers) },
+    });
     1
+}
+
+/// # Safety
+///
+/// The library is loaded, and stays.
+unsafe fn headers_of(info: &dl_phdr_info) -> &[Elf64_Phdr] {
+    // SAFETY: there are as many.
+    unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
 }
 
 fn segment(base: usize, header: &Elf64_Phdr) -> Range<usize> {
@@ -94,22 +157,15 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, _bytes: size_t, search: *mut 
     // SAFETY: the two that `dl_iterate_phdr` was given and gives.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     let base = info.dlpi_addr as usize;
-    // SAFETY: the headers of a library that is loaded, of which there are as many.
-    let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    // SAFETY: it is a library that is loaded.
+    let headers = unsafe { headers_of(info) };
     if !search.is_behind_us {
         search.is_behind_us = headers.iter().any(|header| is_ours(base, header));
         return 0;
     }
-    let Some(dynamic) = headers
-        .iter()
-        .find(|header| header.p_type == libc::PT_DYNAMIC)
-    else {
-        return 0;
-    };
-    let dynamic = ptr::with_exposed_provenance(base.wrapping_add(dynamic.p_vaddr as usize));
-    // SAFETY: the dynamic section of a library that stays loaded during this call.
-    search.found = unsafe { Tables::of(base, dynamic).and_then(|tables| tables.find(search.name)) }
-        .unwrap_or(ptr::null_mut());
+    // SAFETY: as above.
+    let found = unsafe { Tables::of(base, headers).and_then(|tables| tables.find(search.name)) };
+    search.found = found.unwrap_or(ptr::null_mut());
     c_int::from(!search.found.is_null())
 }
 
@@ -145,8 +201,12 @@ struct Tables {
 impl Tables {
     /// # Safety
     ///
-    /// `dynamic` is the dynamic section of a loaded library, which lies from `base` on.
-    unsafe fn of(base: usize, mut dynamic: *const Dynamic) -> Option<Self> {
+    /// The headers are those of a loaded library, which lies from `base` on.
+    unsafe fn of(base: usize, headers: &[Elf64_Phdr]) -> Option<Self> {
+        let mut headers = headers.iter();
+        let dynamic = headers.find(|header| header.p_type == libc::PT_DYNAMIC)?;
+        let dynamic = base.wrapping_add(dynamic.p_vaddr as usize);
+        let mut dynamic: *const Dynamic = ptr::with_exposed_provenance(dynamic);
         let (mut names, mut symbols, mut hashes) = (0, 0, 0);
         loop {
             // SAFETY: the section ends with DT_NULL.

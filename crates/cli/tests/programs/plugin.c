@@ -20,6 +20,12 @@ int cut_off(int fd, long bytes)
 }
 
 #ifdef INTERPOSES
+#ifdef FIRST
+#define FSYNC_FROM RTLD_NEXT
+#else
+#define FSYNC_FROM dlopen("libc.so.6", RTLD_LAZY)
+#endif
+
 static int writes, syncs;
 
 ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset)
@@ -35,7 +41,7 @@ int fsync(int fd)
 {
     static int (*real)(int);
     if (!real)
-        real = dlsym(dlopen("libc.so.6", RTLD_LAZY), "fsync");
+        real = dlsym(FSYNC_FROM, "fsync");
     syncs++;
     return real(fd);
 }
