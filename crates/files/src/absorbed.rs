@@ -215,7 +215,7 @@ impl View {
     pub(crate) fn to_note(&self, path: &Path) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let is_whole = rustix::fs::fstat(&fd)
+        let is_whole = sys::stat_of(&fd)
             .is_ok_and(|stat| stat.st_size.unsigned_abs() >= size_of::<Page>() as u64);
         let view = Self(Mapped::map(fd.as_fd()).ok().filter(|_| is_whole)?);
         let is_it = view.magic.load(Acquire) == MAGIC && view.socket() == self.socket();
@@ -261,7 +261,7 @@ fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: Range<usize>) -> 
 pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    let regular = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::RegularFile;
+    let regular = FileType::from_raw_mode(sys::stat_of(&fd)?.st_mode) == FileType::RegularFile;
     regular.then_some(fd).ok_or(Errno::INVAL)
 }
 

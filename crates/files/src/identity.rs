@@ -101,7 +101,7 @@ pub(crate) fn look(path: &Path, identity: &[u8]) -> Result<Option<OwnedFd>, Errn
 }
 
 fn is_it(seen: BorrowedFd<'_>, identity: &[u8]) -> bool {
-    rustix::fs::fstat(seen)
+    sys::stat_of(seen)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
         && is(seen, identity)
 }
@@ -137,7 +137,7 @@ fn ask_by_handle(identity: &[u8], paths: &[&Path]) -> Result<OwnedFd, NotThere> 
         match seen {
             Ok(seen) if is_it(seen.as_fd(), identity) => return Ok(seen),
             Err(Errno::STALE) => {
-                if let Ok(stat) = rustix::fs::fstat(&mount) {
+                if let Ok(stat) = sys::stat_of(&mount) {
                     said = NotThere::On(stat.st_dev);
                 }
             }
@@ -174,7 +174,7 @@ pub(crate) fn open(identity: &[u8], paths: &[&Path], device: u64) -> Result<Opti
         },
     };
     // Open elsewhere, but in no directory any more: it goes when it is closed.
-    if rustix::fs::fstat(&seen)?.st_nlink == 0 {
+    if sys::stat_of(&seen)?.st_nlink == 0 {
         return Ok(None);
     }
     reopen(seen.as_fd(), OFlags::RDWR).map(Some)

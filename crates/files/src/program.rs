@@ -131,15 +131,21 @@ impl Elf {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+/// A number in the order of this machine.
+#[must_use]
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+/// A number in the order of this machine.
+#[must_use]
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+/// A number in the order of this machine.
+#[must_use]
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let (low, high) = (
         u64::from(u32_at(bytes, at)),
         u64::from(u32_at(bytes, at + 4)),

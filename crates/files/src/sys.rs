@@ -11,6 +11,7 @@ mod leases;
 mod process;
 mod rights;
 mod signals;
+mod stat;
 mod truncate;
 
 pub(crate) use confirm::{confirm_sync, confirm_sync_of};
@@ -24,6 +25,7 @@ pub(crate) use process::{
 };
 pub(crate) use rights::{groups_of, may_write, take_rights};
 pub(crate) use signals::mask;
+pub(crate) use stat::{stat_at, stat_of};
 pub(crate) use truncate::truncate_open;
 
 use rustix::{

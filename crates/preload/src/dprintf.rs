@@ -5,7 +5,7 @@
 use crate::{
     call_context::missing,
     change::retire,
-    real::{Real, c_name, signature},
+    real::{Hook, Real, c_name, signature},
 };
 use forebay_files::client;
 use libc::c_int;
@@ -23,6 +23,12 @@ static DPRINTF_CHK: Real<Target> = unsafe { Real::new(c_name!(__dprintf_chk)) };
 pub(crate) fn find_all() {
     let _ = (DPRINTF.get(), DPRINTF_CHK.get());
 }
+
+/// The functions of this module.
+pub(crate) static HOOKS: &[Hook] = &[
+    Hook::new(&DPRINTF.hidden, dprintf as *const ()),
+    Hook::new(&DPRINTF_CHK.hidden, __dprintf_chk as *const ()),
+];
 
 extern "C-unwind" fn before_dprintf(fd: c_int) -> Target {
     before(fd, &DPRINTF)

@@ -252,9 +252,9 @@ fn is_given(fd: c_int) -> bool {
 }
 
 // Variadic functions, which stable Rust cannot define: what is done before is called, and then jumped on to the hidden function with everything as it was.
-mod listed {
+pub(crate) mod listed {
     use super::*;
-    use crate::real::Real;
+    use crate::real::{Hook, Real};
     use std::arch::naked_asm;
 
     type Any = unsafe extern "C-unwind" fn() -> c_int;
@@ -347,6 +347,13 @@ mod listed {
             }
         };
     }
+
+    /// The functions of this module.
+    pub(crate) static HOOKS: &[Hook] = &[
+        Hook::new(&EXECL.hidden, execl as *const ()),
+        Hook::new(&EXECLP.hidden, execlp as *const ()),
+        Hook::new(&EXECLE.hidden, execle as *const ()),
+    ];
 
     listed!(execl, before_execl);
     listed!(execlp, before_execlp);

@@ -14,7 +14,10 @@
     reason = "makes functions of the addresses that the dynamic linker knows"
 )]
 
-use crate::call_context::{errno, set_errno};
+use crate::{
+    call_context::{errno, set_errno},
+    dynamic::hidden_dlsym,
+};
 use libc::c_void;
 use std::{
     ffi::CStr,
@@ -38,10 +41,48 @@ const _: () = assert!(
 
 /// A hidden function of type `F`, an `unsafe extern "C-unwind" fn`.
 pub(crate) struct Real<F> {
+    pub(crate) hidden: Hidden,
+    function: PhantomData<F>,
+}
+
+/// A hidden function, of which only the address is used.
+pub(crate) struct Hidden {
     name: &'static CStr,
     /// Null until it was looked for with success.
     address: AtomicPtr<c_void>,
-    function: PhantomData<F>,
+}
+
+/// A function of ours, and what it hides.
+pub(crate) struct Hook {
+    hidden: &'static Hidden,
+    ours: *const (),
+}
+
+// SAFETY: addresses of functions, which are the same for all threads.
+unsafe impl Sync for Hook {}
+
+impl Hook {
+    pub(crate) const fn new(hidden: &'static Hidden, ours: *const ()) -> Self {
+        Self { hidden, ours }
+    }
+
+    pub(crate) fn name(&self) -> &'static CStr {
+        self.hidden.name
+    }
+
+    /// The address of what it hides, if that was looked for with success.
+    pub(crate) fn found(&self) -> *mut c_void {
+        self.hidden.address.load(Ordering::Acquire)
+    }
+
+    /// The address of what it hides; null if no library has that.
+    pub(crate) fn hidden(&self) -> *mut c_void {
+        self.hidden.get()
+    }
+
+    pub(crate) fn ours(&self) -> *mut c_void {
+        self.ours.cast_mut().cast()
+    }
 }
 
 impl<F> Real<F> {
@@ -56,8 +97,10 @@ impl<F> Real<F> {
             );
         }
         Self {
-            name,
-            address: AtomicPtr::new(ptr::null_mut()),
+            hidden: Hidden {
+                name,
+                address: AtomicPtr::new(ptr::null_mut()),
+            },
             function: PhantomData,
         }
     }
@@ -65,18 +108,27 @@ impl<F> Real<F> {
     /// The function, if it was looked for with success before.
     #[inline(always)]
     pub(crate) fn found(&self) -> Option<F> {
-        Self::function(self.address.load(Ordering::Acquire))
+        Self::function(self.hidden.address.load(Ordering::Acquire))
     }
 
     /// The function, or `None` if no library has it. Leaves errno alone.
     pub(crate) fn get(&self) -> Option<F> {
-        self.found().or_else(|| Self::function(self.find()))
+        self.found().or_else(|| Self::function(self.hidden.find()))
     }
 
     #[inline(always)]
     fn function(address: *mut c_void) -> Option<F> {
         // SAFETY: an optional function pointer is an address or null (the size is asserted in `new`), and `new`'s caller vouches for its type.
         unsafe { std::mem::transmute_copy(&address) }
+    }
+}
+
+impl Hidden {
+    fn get(&self) -> *mut c_void {
+        match self.address.load(Ordering::Acquire) {
+            unknown if unknown.is_null() => self.find(),
+            address => address,
+        }
     }
 
     #[cold]
@@ -116,7 +168,7 @@ fn in_private_library(name: &CStr) -> *mut c_void {
             if library.is_null() {
                 continue;
             }
-            libc::dlsym(library, name.as_ptr())
+            hidden_dlsym(library, name.as_ptr())
         };
         if !address.is_null() {
             return address;
@@ -131,7 +183,7 @@ fn in_private_library(name: &CStr) -> *mut c_void {
 /// * `plain if`: the hidden function is called and nothing else happens (a tail call);
 /// * `else`: what happens otherwise, with the hidden function in a variable.
 ///
-/// It also defines `find_all`, which looks for all the hidden functions of the module.
+/// It also defines `find_all`, which looks for all the hidden functions of the module, and `HOOKS`, the table of its functions.
 macro_rules! hooks {
     ($(
         fn [$($name:ident)+] $arguments:tt -> $result:ty;
@@ -156,6 +208,11 @@ macro_rules! hooks {
         pub(crate) fn find_all() {
             $($( let _ = hidden::$name.get(); )+)*
         }
+
+        /// The functions of this module.
+        pub(crate) static HOOKS: &[$crate::real::Hook] = &[
+            $($( $crate::real::Hook::new(&hidden::$name.hidden, $name as *const ()), )+)*
+        ];
 
         $($(
             $crate::real::hook! {

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
 use crate::{
-    change, child, client_call::tell_client, descriptor, dprintf, execute, identity, layer, map,
-    message, name, open, position, process, stdio, sync, system_call, times, write,
+    change, child, client_call::tell_client, descriptor, dprintf, dynamic, execute, identity,
+    layer, map, message, name, open, position, process, stdio, sync, system_call, times, write,
 };
 use forebay_files::client;
 
@@ -20,6 +20,7 @@ extern "C" fn start() {
     change::find_all();
     descriptor::find_all();
     dprintf::find_all();
+    dynamic::find_all();
     execute::find_all();
     identity::find_all();
     map::find_all();

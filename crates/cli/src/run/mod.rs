@@ -12,6 +12,7 @@ mod library;
 mod pool;
 mod program;
 mod run_dir;
+mod sanitizer;
 
 pub use explain::{is_refused, is_well, lanes, running};
 pub use flash::{Contents, Policy as FlashPolicy, running as running_flash, status_file};
@@ -217,6 +218,7 @@ impl Run {
         eprintln!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
         environment.extend(beside);
+        environment.extend(sanitizer::environment(program));
         let status = child::run(program, environment, &mut signals)?;
         let absorbed = supervisor.finish();
         self.report(&policy, absorbed)?;
@@ -246,6 +248,7 @@ fn plainly(
     if !environment.is_empty() {
         program.check()?;
         environment.push(preload(&library.find()?));
+        environment.extend(sanitizer::environment(program));
     }
     eprintln!("forebay: no pool: nothing is absorbed");
     child::run(program, environment, &mut Signals::block()?)

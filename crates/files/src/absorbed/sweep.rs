@@ -4,7 +4,7 @@
 //! another run knows that it must not absorb those files.
 
 use super::{PREFIX, SHARED_DIR, View, open_table};
-use crate::{boot, processes, waiting};
+use crate::{boot, processes, sys, waiting};
 use std::{
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
@@ -34,7 +34,7 @@ pub(crate) fn give_up(pool: &Path) {
 /// This user's tables of a directory. One that is being made has no magic yet, and is none.
 fn own(directory: &Path) -> Vec<(PathBuf, View)> {
     let us = rustix::process::geteuid().as_raw();
-    let ours = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == us);
+    let ours = |fd: &OwnedFd| sys::stat_of(fd).is_ok_and(|stat| stat.st_uid == us);
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     let found = named.filter_map(|entry| {

@@ -40,7 +40,7 @@ pub(super) fn ours_at(
     (dir, path): (c_int, &CStr),
     flags: AtFlags,
 ) -> Option<Ours> {
-    let stat = rustix::fs::statat(sys::directory(dir), path, flags).ok()?;
+    let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
@@ -54,8 +54,8 @@ pub(super) fn ours_at(
         open.set(OFlags::NOFOLLOW, flags.contains(AtFlags::SYMLINK_NOFOLLOW));
         rustix::fs::openat(sys::directory(dir), path, open, Mode::empty()).ok()?
     };
-    // Another may have taken the name meanwhile.
-    let is_it = rustix::fs::fstat(&seen).is_ok_and(|seen| key(&seen) == key(&stat));
+    // Another may have taken the name meanwhile. What cannot be looked at any more has not been seen to be another.
+    let is_it = sys::stat_of(&seen).map_or(true, |seen| key(&seen) == key(&stat));
     is_it.then_some(Ours {
         number: (number, stamp.generation),
         seen,
@@ -117,14 +117,21 @@ pub(super) fn key(stat: &Stat) -> Key {
 }
 
 pub(super) fn stat_at(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Key> {
-    let stat = rustix::fs::statat(sys::directory(dir), path, flags).ok()?;
+    let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| key(&stat))
 }
 
+/// By which [`regular`] says that it is something else.
+pub(super) const NOT_REGULAR: Errno = Errno::INVAL;
+
+/// What a descriptor is of, if that is a regular file.
+///
+/// # Errors
+/// [`NOT_REGULAR`]; the kernel's, if that is not known.
 pub(super) fn regular(fd: BorrowedFd<'_>) -> Result<(Stat, Key), Errno> {
-    let stat = rustix::fs::fstat(fd)?;
+    let stat = sys::stat_of(fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Errno::INVAL);
+        return Err(NOT_REGULAR);
     }
     let key = key(&stat);
     Ok((stat, key))

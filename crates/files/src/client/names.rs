@@ -28,7 +28,7 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
     let config = CONFIG.get()?;
     let may_be_absorbed = || {
         names.iter().any(|(dir, path)| {
-            let found = rustix::fs::statat(sys::directory(*dir), *path, AtFlags::SYMLINK_NOFOLLOW);
+            let found = sys::stat_at(sys::directory(*dir), path, AtFlags::SYMLINK_NOFOLLOW);
             found.is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => true,
                 _ => config.is_absorbed(key(&stat)),
@@ -256,7 +256,7 @@ impl Losing {
             seen,
             is_last_name,
         } = self.named;
-        let names = rustix::fs::fstat(&seen).map_or(1, |stat| stat.st_nlink);
+        let names = sys::stat_of(&seen).map_or(1, |stat| stat.st_nlink);
         let path = absolute(name);
         with_file(self.session, number, |held| {
             let log = held.session.log();
@@ -307,7 +307,7 @@ impl Moved {
     /// Logged before, like the renaming of a file. None if nothing in it is absorbed, as of nearly everything that is renamed.
     fn begin(session: &'static Session, from: (c_int, &CStr), to: (c_int, &CStr)) -> Option<Self> {
         let dir = sys::directory(from.0);
-        let stat = rustix::fs::statat(dir, from.1, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stat = sys::stat_at(dir, from.1, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return None;
         }

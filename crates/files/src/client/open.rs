@@ -5,7 +5,7 @@ use super::{
     config::{CONFIG, Config},
     depth::interrupted,
     descriptors::{closing, is_new},
-    lookup::{Key, Number, regular},
+    lookup::{Key, NOT_REGULAR, Number, regular},
     process::{hold, process},
     session::{self, Session, is_absorbing},
     size::{truncate, truncate_file},
@@ -177,10 +177,15 @@ fn open_to_absorb(
     let opening = Opening::begin(session);
     let fd = real(flags & !taken)?;
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let Ok((stat, key)) = regular(raw) else {
-        // Something else took the name meanwhile.
-        emulate(fd, flags);
-        return Ok(fd);
+    let (stat, key) = match regular(raw) {
+        Ok(found) => found,
+        // Something else took the name meanwhile, which is not truncated.
+        Err(NOT_REGULAR) => {
+            emulate(fd, flags);
+            return Ok(fd);
+        }
+        // It may be absorbed, and may have been to be truncated: it is not the program's to change as long as that is not known.
+        Err(errno) => return Err(close_again(fd, errno)),
     };
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
     let absorbed = absorb(session, fd, flags, &stat, key);

@@ -195,7 +195,7 @@ impl Session {
             .flat_map(|path| path.as_path().ancestors().skip(1));
         let mut directories = above.filter_map(|path| {
             let open = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-            let stat = rustix::fs::fstat(&open).ok()?;
+            let stat = sys::stat_of(&open).ok()?;
             (key(&stat).0 == device).then_some(open)
         });
         let directory = directories.next().ok_or(Errno::IO)?;
@@ -275,7 +275,7 @@ impl Session {
                 let until = kept.last().filter(|_| is_all_logged);
                 let until = until.map(|last| last.saturating_add(slack));
                 let written = self.with_descriptor(number, Use::Write, |fd| {
-                    let modified = sys::modified(&rustix::fs::fstat(fd)?);
+                    let modified = sys::modified(&sys::stat_of(fd)?);
                     if until.is_some_and(|until| modified > until) {
                         // Another process has written to it since: what it wrote is newer.
                         sync(fd)?;
@@ -366,7 +366,7 @@ fn open_here(
     let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<c_int>().ok());
     let mut descriptors = numbers.filter_map(sys::borrow);
     Some(descriptors.find(|fd| {
-        rustix::fs::fstat(fd).is_ok_and(|stat| key(&stat) == file)
+        sys::stat_of(fd).is_ok_and(|stat| key(&stat) == file)
             && rustix::fs::fcntl_getfl(fd)
                 .is_ok_and(|flags| !flags.contains(OFlags::PATH) && is_it(*fd, flags))
     }))

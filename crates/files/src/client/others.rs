@@ -248,7 +248,7 @@ impl Config {
             };
             let writes = rustix::fs::fcntl_getfl(raw)
                 .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
-            let key = rustix::fs::fstat(raw).map(|stat| key(&stat));
+            let key = sys::stat_of(raw).map(|stat| key(&stat));
             written.extend(
                 key.ok()
                     .filter(|&key| writes && self.is_absorbed(key))

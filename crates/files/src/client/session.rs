@@ -175,7 +175,7 @@ impl Session {
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
         let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);
-        let pool_file = rustix::fs::fstat(mapped).map_err(|e| format!("the pool: {e}"))?;
+        let pool_file = sys::stat_of(mapped).map_err(|e| format!("the pool: {e}"))?;
         let joined = PoolOptions::new()
             .open_shared(&pool, pool_fd.into(), memory)
             .and_then(|pool| {

@@ -158,9 +158,9 @@ pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), 
         let Some(held) = held else {
             return real().map(Some);
         };
-        let before = rustix::fs::fstat(raw)?;
+        let before = sys::stat_of(raw)?;
         let done = real();
-        match rustix::fs::fstat(raw) {
+        match sys::stat_of(raw) {
             Ok(after) if after.st_size != before.st_size => {
                 let bytes = after.st_size.unsigned_abs();
                 let logged = held.session.log().truncate(held.number, bytes);

@@ -25,9 +25,7 @@ pub fn touching<T>(fd: c_int, real: impl FnOnce() -> T) -> T {
     let (Some(number), Some(raw)) = (number, sys::borrow(fd)) else {
         return real();
     };
-    touch((number, generation(number)), real, || {
-        rustix::fs::fstat(raw)
-    })
+    touch((number, generation(number)), real, || sys::stat_of(raw))
 }
 
 /// As [`touching`], of the file at a path, if it is absorbed (`utimensat`).
@@ -38,7 +36,7 @@ pub fn touching_path<T>(dir: c_int, path: &CStr, flags: c_int, real: impl FnOnce
     }
     match named(dir, path, flags) {
         Some(Named::Ours(file)) => touch(file, real, || {
-            rustix::fs::statat(sys::directory(dir), path, flags)
+            sys::stat_at(sys::directory(dir), path, flags)
         }),
         _ => real(),
     }
@@ -72,7 +70,7 @@ fn touch<T>(
 /// After a write that failed: it may have moved the file's time, and changed what it was to change.
 pub(super) fn failed_write(held: &Held, fd: BorrowedFd<'_>) {
     held.shared.last_write.forget();
-    if let Ok(stat) = rustix::fs::fstat(fd) {
+    if let Ok(stat) = sys::stat_of(fd) {
         log_touched(held, &stat);
     }
 }

@@ -137,7 +137,7 @@ fn place(
     let end = match offset {
         Some(offset) if !appends => return Ok(offset),
         // Linux appends also what is written at an offset, if the descriptor appends.
-        Some(_) => u64::try_from(rustix::fs::fstat(raw)?.st_size).unwrap_or(0),
+        Some(_) => u64::try_from(sys::stat_of(raw)?.st_size).unwrap_or(0),
         // Of an append as well: it leaves the position behind what it wrote.
         None => rustix::fs::tell(raw)?,
     };

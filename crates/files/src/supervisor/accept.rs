@@ -16,6 +16,7 @@ use rustix::{
 };
 use std::{
     collections::HashMap,
+    io,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, atomic::Ordering::Acquire},
     thread,
@@ -64,16 +65,45 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Connections that could not be served. The first is reported at once, since the process may stay plain for it, and how many there were at the end.
+#[derive(Default)]
+struct Unheard(u64);
+
+impl Unheard {
+    fn add(&mut self, why: &io::Error) {
+        self.0 += 1;
+        if self.0 == 1 {
+            sys::complain(&format!("a process of the program was not heard: {why}"));
+        }
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        if self.0 > 1 {
+            let times = self.0;
+            sys::complain(&format!(
+                "so it was {times} times in all: a process that is not heard asks again, or its files stay plain"
+            ));
+        }
+    }
+}
+
 /// Takes connections until the supervisor stops.
 pub(super) fn run(shared: &Arc<Shared>, socket: &OwnedFd) {
     let mut complained = false;
+    let mut unheard = Unheard::default();
     loop {
         let accepted = rustix::net::accept_with(socket.as_fd(), SocketFlags::CLOEXEC);
         if shared.stopping.load(Acquire) {
             return;
         }
         match accepted {
-            Ok(connection) => admit(shared, connection),
+            Ok(connection) => {
+                if let Err(why) = admit(shared, connection) {
+                    unheard.add(&why);
+                }
+            }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => {
                 if !complained {
@@ -89,16 +119,19 @@ pub(super) fn run(shared: &Arc<Shared>, socket: &OwnedFd) {
 }
 
 /// Serves a connection by a thread of its own.
-fn admit(shared: &Arc<Shared>, connection: OwnedFd) {
+///
+/// # Errors
+/// There is no thread for it. It is closed: the process asks again, or its files stay plain.
+fn admit(shared: &Arc<Shared>, connection: OwnedFd) -> io::Result<()> {
     let Ok(peer) = sys::peer(connection.as_fd()) else {
-        return;
+        return Ok(());
     };
     let wait = |which| sockopt::set_socket_timeout(&connection, which, Some(FIRST_WAIT));
     if wait(sockopt::Timeout::Recv).is_err() || wait(sockopt::Timeout::Send).is_err() {
-        return;
+        return Ok(());
     }
     let shared = Arc::clone(shared);
-    let serving = thread::Builder::new().name("client".into()).spawn(move || {
+    let serving = move || {
         let first = {
             let Some(_place) = shared.silent.place(peer.1) else {
                 return;
@@ -108,11 +141,9 @@ fn admit(shared: &Arc<Shared>, connection: OwnedFd) {
         if let Ok((first, _)) = first {
             serve(&shared, connection, peer, first);
         }
-    });
-    if let Err(e) = serving {
-        // The connection is closed with the closure that was not run: the process asks again, or its files stay plain.
-        sys::complain(&format!("a process of the program was not heard: {e}"));
-    }
+    };
+    let thread = thread::Builder::new().name("client".into());
+    thread.spawn(serving).map(drop)
 }
 
 /// Does what the `first` message of a connection asks; at its other end are this process and user.

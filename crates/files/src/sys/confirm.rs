@@ -29,7 +29,7 @@ pub(crate) fn confirm_sync(fd: impl AsFd) -> Result<(), Errno> {
 /// As [`confirm_sync`].
 pub(crate) fn confirm_sync_of(file: impl AsFd, path: &Path) -> Result<(), Errno> {
     // XFS refuses this. It would not refuse to sync a directory that did not change.
-    let device = rustix::fs::fstat(&file)?.st_dev;
+    let device = super::stat_of(&file)?.st_dev;
     #[allow(clippy::unnecessary_cast, reason = "its type is the architecture's")]
     match rustix::fs::fstatfs(&file)?.f_type as i64 {
         XFS => Ok(()),
@@ -45,7 +45,7 @@ pub(crate) fn confirm_sync_of(file: impl AsFd, path: &Path) -> Result<(), Errno>
 fn directory_on(device: u64, path: &Path) -> Option<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(path.parent()?, flags, Mode::empty()).ok()?;
-    let found = rustix::fs::fstat(&directory).ok()?;
+    let found = super::stat_of(&directory).ok()?;
     (found.st_dev == device).then_some(directory)
 }
 

@@ -1,7 +1,7 @@
 //! Which process this is: of fork's children the one that no handler of fork's was called in, and of vfork's.
 #![expect(
     unsafe_code,
-    reason = "a page that a forked child finds wiped; descriptors of a thread"
+    reason = "asks who it is; a page that a forked child finds wiped; descriptors of a thread"
 )]
 
 use rustix::{
@@ -31,8 +31,18 @@ fn mark() -> &'static AtomicI32 {
     unsafe { &*MARK.load(Acquire) }
 }
 
-fn own_id() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
+/// Noted where a process does not know its number.
+const UNKNOWN: i32 = -2;
+
+/// This process's number, if it is known: a filter (seccomp) may refuse to say, which the C library gives as a negative number.
+fn own_id() -> Option<i32> {
+    // SAFETY: it needs nothing.
+    let told = unsafe { libc::getpid() };
+    if told > 0 {
+        return Some(told);
+    }
+    let link = rustix::fs::readlink(c"/proc/self", Vec::new()).ok()?;
+    link.to_str().ok()?.parse().ok()
 }
 
 /// Notes which process this is, when the library starts.
@@ -56,7 +66,7 @@ pub(crate) fn begin_process() {
 
 /// Notes which process this is: in a forked child, once it has nothing of its parent's.
 pub(crate) fn note_process() {
-    mark().store(own_id(), Release);
+    mark().store(own_id().unwrap_or(UNKNOWN), Release);
 }
 
 /// True in a forked child that has not noted it: it was made by a system call that no handler of fork's saw. Costs two loads.
@@ -68,8 +78,9 @@ pub(crate) fn is_new_process() -> bool {
 /// True between `vfork` and `exec`: the memory is the parent's, the descriptors are copies.
 pub(crate) fn in_vforked_child() -> bool {
     match mark().load(Relaxed) {
-        0 => false,
-        id => id != own_id(),
+        // One that cannot know is taken for the process that it shares its memory with.
+        0 | UNKNOWN => false,
+        id => own_id().is_some_and(|own| own != id),
     }
 }
 

@@ -203,7 +203,9 @@ fn never_called(outcomes: &[Outcome]) -> Vec<&'static str> {
     SYMBOLS
         .iter()
         .copied()
-        .filter(|name| !called.contains(*name) && !libraries::may_be_missing(name))
+        .filter(|name| !called.contains(*name))
+        .filter(|name| !libraries::is_of_the_linker(name) && !libraries::executes(name))
+        .filter(|name| !libraries::may_be_missing(name))
         .collect()
 }
 

@@ -59,6 +59,19 @@ impl Libraries {
     }
 }
 
+/// Whether a function is one by which all others are found here.
+pub fn is_of_the_linker(name: &str) -> bool {
+    ["dlopen", "dlmopen", "dlsym", "dlvsym"].contains(&name)
+}
+
+/// Whether a function is one that executes a program, which is compared with nothing here.
+pub fn executes(name: &str) -> bool {
+    ["exec", "fexec", "posix_spawn"]
+        .iter()
+        .any(|begin| name.starts_with(begin))
+        || name == "system"
+}
+
 /// Whether a function is one that not every system has.
 pub fn may_be_missing(name: &str) -> bool {
     match name {

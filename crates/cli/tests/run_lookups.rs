@@ -1,0 +1,216 @@
+//! Functions of the C library that a program looks up by itself, and libraries that find the C library before Forebay's: what they wrote, cut off and synced is
+//! recovered.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Ran, Sandbox,
+    databases::small_pool,
+    recovered::{BEGIN, Disk, RUN, nothing_is_lost, run_and_recovered, same},
+};
+use std::{fs, process::Command};
+
+/// The version of the C library's oldest functions.
+const VERSION: &str = if cfg!(target_arch = "x86_64") {
+    "GLIBC_2.2.5"
+} else {
+    "GLIBC_2.17"
+};
+
+/// `direct`: the C library by a handle of its own. A file that has records of what is changed then.
+const DIRECT: &str = r#"
+L = ctypes.c_long
+direct = ctypes.CDLL("libc.so.6")
+fd = opened("a.log")
+logged(fd, b"a", 5)
+"#;
+
+/// Builds `programs/plugin.c` as `name`.
+fn plugin(sandbox: &Sandbox, name: &str, options: &[&str]) {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/plugin.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o", name])
+        .arg(format!("-DVERSION=\"{VERSION}\""))
+        .args(options)
+        .arg(source)
+        .current_dir(sandbox.path())
+        .status();
+    assert!(built.unwrap().success());
+}
+
+/// Runs a script in a sandbox that has a plug-in; `a.log` as it was and is.
+#[track_caller]
+fn nothing_is_lost_with_a_plugin(script: &str) -> Vec<u8> {
+    let sandbox = Sandbox::new();
+    plugin(&sandbox, "plugin.so", &[]);
+    let program = [
+        "python3",
+        "-c",
+        &format!("{BEGIN}{DIRECT}{script}\ncut()\n"),
+    ];
+    same(run_and_recovered(
+        Disk::All,
+        &sandbox,
+        sandbox.command(RUN),
+        &program,
+    ))
+}
+
+#[test]
+fn what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered() {
+    for change in [
+        "direct.pwrite(fd, b'b' * 100, L(100), L(50)) == 100",
+        "direct.ftruncate(fd, L(150)) == 0",
+        "direct.fallocate(fd, 3, L(100), L(100)) == 0",
+        "direct.rename(b'a.log', b'b.log') == 0 and direct.rename(b'b.log', b'a.log') == 0",
+    ] {
+        nothing_is_lost(
+            Disk::All,
+            &format!(
+                "{DIRECT}\nassert {change}\nassert direct.fsync(fd) == 0\nlogged(fd, b'c', 2)\ncut()\n"
+            ),
+        );
+    }
+}
+
+#[test]
+fn what_is_written_by_functions_looked_up_in_the_c_library_is_absorbed() {
+    nothing_is_lost(
+        Disk::Synced,
+        &format!(
+            r#"{DIRECT}
+filtered("fsync", REFUSED)
+assert direct.pwrite(fd, b"b" * 100, L(100), L(50)) == 100
+assert direct.fsync(fd) == 0
+cut()
+"#
+        ),
+    );
+}
+
+#[test]
+fn functions_looked_up_by_version_or_by_a_dlsym_that_was_looked_up_are_the_hooks() {
+    nothing_is_lost(
+        Disk::Synced,
+        &format!(
+            r#"{DIRECT}
+handle = ctypes.c_void_p(direct._handle)
+def function(lookup, *arguments):
+    lookup.restype = ctypes.c_void_p
+    return lookup(*arguments)
+hooks = {{function(libc.dlsym, None, b"pwrite"), function(libc.dlsym, None, b"pwrite64")}}
+assert function(direct.dlsym, handle, b"pwrite") in hooks
+assert function(libc.dlvsym, handle, b"pwrite", b"{VERSION}") in hooks
+assert function(direct.dlvsym, handle, b"pwrite64", b"{VERSION}") in hooks
+assert function(direct.dlsym, handle, b"no such function") is None
+assert function(direct.dlvsym, handle, b"pwrite", b"NONE_1") is None
+again = function(direct.dlsym, handle, b"dlsym")
+assert again == function(libc.dlsym, None, b"dlsym")
+cut()
+"#
+        ),
+    );
+}
+
+#[test]
+fn what_another_library_has_under_a_name_of_the_c_librarys_stays_its_own() {
+    nothing_is_lost_with_a_plugin(
+        r#"
+plugin = ctypes.CDLL("./plugin.so")
+assert plugin.fdatasync(7) == 1007
+assert plugin.put(fd, 98, L(100), L(50))
+"#,
+    );
+}
+
+#[test]
+fn what_a_plugin_changes_that_finds_the_c_library_before_all_others_is_not_undone() {
+    for change in ["put(fd, 98, L(100), L(50))", "cut_off(fd, L(150))"] {
+        nothing_is_lost_with_a_plugin(&format!(
+            r#"
+plugin = ctypes.CDLL("./plugin.so", mode=os.RTLD_NOW | os.RTLD_DEEPBIND)
+assert plugin.{change}
+logged(fd, b"c", 2)
+"#
+        ));
+    }
+}
+
+#[test]
+fn what_a_plugin_in_a_namespace_of_its_own_changes_is_not_undone() {
+    nothing_is_lost_with_a_plugin(
+        r#"
+libc.dlmopen.restype = libc.dlsym.restype = ctypes.c_void_p
+plugin = libc.dlmopen(L(-1), b"./plugin.so", 2)
+assert plugin
+put = libc.dlsym(ctypes.c_void_p(plugin), b"put")
+put = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, L, L)(put)
+assert put(fd, 98, 100, 50)
+logged(fd, b"c", 2)
+"#,
+    );
+}
+
+#[test]
+fn a_preloaded_library_behind_finds_what_it_hides_and_not_the_hooks_again() {
+    let sandbox = Sandbox::new();
+    // Two: Forebay's function calls the first one's, and that the second one's.
+    plugin(&sandbox, "interposer.so", &["-DINTERPOSES", "-DFIRST"]);
+    plugin(&sandbox, "second.so", &["-DINTERPOSES"]);
+    let script = format!(
+        r#"{BEGIN}{DIRECT}
+behind = ctypes.CDLL("./interposer.so")
+before = behind.seen_writes()
+assert direct.pwrite(fd, b"b" * 100, L(100), L(50)) == 100
+assert os.pwrite(fd, b"c" * 100, 200) == 100
+assert direct.fsync(fd) == 0
+other = os.open("other.txt", os.O_RDWR | os.O_CREAT)
+assert libc.pwrite(other, b"x", L(1), L(0)) == 1
+os.fsync(other)
+os.fdatasync(other)
+assert behind.seen_writes() > before
+assert ctypes.CDLL("./second.so").seen_writes() > 0
+cut()
+"#
+    );
+    let mut run = sandbox.command(RUN);
+    let both = ["interposer.so", "second.so"].map(|name| sandbox.file(name));
+    run.env("LD_PRELOAD", std::env::join_paths(both).unwrap());
+    let program = ["python3", "-c", &script];
+    same(run_and_recovered(Disk::All, &sandbox, run, &program));
+}
+
+#[test]
+fn a_program_built_with_address_sanitizer_is_absorbed_and_checked() {
+    let sandbox = Sandbox::new();
+    let source = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int count, char **words) { int log = open(\"a.log\", O_RDWR | O_CREAT, 0600); \
+        char *volatile five = malloc(5); if (write(log, \"hello\", 5) != 5 || fsync(log)) return 3; \
+        if (count > 1) five[5] = 1; free(five); return 0; }\n";
+    fs::write(sandbox.file("t.c"), source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-fsanitize=address", "-o", "t", "t.c"]);
+    let built = compiler.current_dir(sandbox.path()).output().unwrap();
+    if !built.status.success() {
+        println!("skipped: no AddressSanitizer here");
+        return;
+    }
+    let pool = small_pool();
+    let run = |arguments: &[&str]| {
+        let mut run = sandbox.command("run --explain --absorb *.log --pool");
+        run.arg(pool.path()).args(["--", "./t"]).args(arguments);
+        run.env("ASAN_OPTIONS", "detect_leaks=0:exitcode=9");
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        Ran::of(run.output().unwrap())
+    };
+    let ran = run(&[]).ok();
+    assert!(
+        ran.stderr.contains("is built with AddressSanitizer"),
+        "{}",
+        ran.stderr
+    );
+    let line = ran.stderr.lines().find(|line| line.contains("a.log "));
+    assert!(line.unwrap().ends_with("absorbed"), "{}", ran.stderr);
+    run(&["overflow"]).fails(9, &["heap-buffer-overflow"]);
+}

@@ -1,0 +1,299 @@
+//! `dlsym` and `dlvsym`: who looks up a function of the C library that this library hides is given ours, by whatever handle (Python's `ctypes`, Java's JNA and
+//! .NET look up those of `libc.so.6` itself). What another library has under such a name is left alone.
+//!
+//! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and what is loaded into another namespace has a C library of
+//! its own. Neither's calls are seen, so before it runs this process absorbs nothing any more.
+//!
+//! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope, its namespace and where its libraries are searched.
+//! So each of the four goes on to the hidden function by a jump, with the caller's return address in place. `RTLD_NEXT` and `RTLD_DEFAULT` are the hidden
+//! function's alone: the search that they ask for has this library in its place, and an interposer that is behind it must find what it hides, and not us.
+#![expect(unsafe_code, reason = "exports C functions, in assembly")]
+
+use crate::{
+    client_call::tell_client,
+    next::{Next, library_of, note_first},
+    real::{Hook, c_name},
+};
+use forebay_files::client;
+use libc::{Dl_info, c_char, c_int, c_long, c_void};
+use std::{arch::naked_asm, ffi::CStr, mem::MaybeUninit, ptr};
+
+static DLSYM: Next = Next::new(c_name!(dlsym));
+static DLVSYM: Next = Next::new(c_name!(dlvsym));
+static DLOPEN: Next = Next::new(c_name!(dlopen));
+static DLMOPEN: Next = Next::new(c_name!(dlmopen));
+
+/// Finds the hidden functions of this module, when the library starts.
+pub(crate) fn find_all() {
+    note_first();
+    for next in [&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN] {
+        next.get();
+    }
+}
+
+/// Where a jump goes.
+type Target = *mut c_void;
+
+/// Where it goes if there is no hidden function.
+fn or_fail(next: &Next) -> Target {
+    match next.get() {
+        there if there.is_null() => fail as Target,
+        there => there,
+    }
+}
+
+unsafe extern "C-unwind" fn fail() -> *mut c_void {
+    ptr::null_mut()
+}
+
+fn is_for_caller(handle: *mut c_void) -> bool {
+    handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
+}
+
+extern "C-unwind" fn before_dlsym(handle: *mut c_void) -> Target {
+    match is_for_caller(handle) {
+        true => or_fail(&DLSYM),
+        false => dlsym_in as Target,
+    }
+}
+
+extern "C-unwind" fn before_dlvsym(handle: *mut c_void) -> Target {
+    match is_for_caller(handle) {
+        true => or_fail(&DLVSYM),
+        false => dlvsym_in as Target,
+    }
+}
+
+extern "C-unwind" fn before_dlopen(path: *const c_char, flags: c_int) -> Target {
+    if flags & libc::RTLD_DEEPBIND != 0 && loads(path, flags) {
+        give_up("a library was loaded with RTLD_DEEPBIND, whose calls are not seen");
+    }
+    or_fail(&DLOPEN)
+}
+
+extern "C-unwind" fn before_dlmopen(space: c_long, path: *const c_char, flags: c_int) -> Target {
+    if space != libc::LM_ID_BASE && loads(path, flags) {
+        give_up("a library was loaded into another namespace (dlmopen), whose calls are not seen");
+    } else {
+        before_dlopen(path, flags);
+    }
+    or_fail(&DLMOPEN)
+}
+
+/// Whether it may load anything.
+fn loads(path: *const c_char, flags: c_int) -> bool {
+    !path.is_null() && flags & libc::RTLD_NOLOAD == 0
+}
+
+fn give_up(why: &'static str) {
+    tell_client(|| client::give_up(why));
+}
+
+/// Looks `name` up as the hidden `dlsym` does: what this library hides stays what it is.
+///
+/// # Safety
+///
+/// As `dlsym`; the handle is one.
+pub(crate) unsafe fn hidden_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    let address = or_fail(&DLSYM);
+    // SAFETY: a function that is called `dlsym`, or one that takes no arguments and returns null.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(*mut c_void, *const c_char) -> *mut c_void =
+            std::mem::transmute(address);
+        real(handle, name)
+    }
+}
+
+unsafe extern "C-unwind" fn dlsym_in(
+    handle: *mut c_void,
+    name: *const c_char,
+    _: *const c_char,
+    caller: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: our caller's arguments; a name that was found is a string.
+    unsafe { ours_for(hidden_dlsym(handle, name), name, caller) }
+}
+
+unsafe extern "C-unwind" fn dlvsym_in(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+    caller: *mut c_void,
+) -> *mut c_void {
+    let address = or_fail(&DLVSYM);
+    // SAFETY: as in `hidden_dlsym`, of `dlvsym`; our caller's arguments.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(
+            *mut c_void,
+            *const c_char,
+            *const c_char,
+        ) -> *mut c_void = std::mem::transmute(address);
+        ours_for(real(handle, name, version), name, caller)
+    }
+}
+
+/// What to give who looked up `name`, which was `found`: ours, if it hides that.
+///
+/// # Safety
+///
+/// `name` is a string, if anything was found.
+unsafe fn ours_for(found: *mut c_void, name: *const c_char, caller: *mut c_void) -> *mut c_void {
+    if found.is_null() {
+        return found;
+    }
+    // SAFETY: our caller says so.
+    let name = unsafe { CStr::from_ptr(name) };
+    match own_for(found).or_else(|| hook_for(found, name)) {
+        Some(ours) if !is_hidden(caller, name) => ours,
+        _ => found,
+    }
+}
+
+/// Of this module.
+fn own_for(found: *mut c_void) -> Option<*mut c_void> {
+    let own = [
+        (&DLSYM, dlsym as *const ()),
+        (&DLVSYM, dlvsym as *const ()),
+        (&DLOPEN, dlopen as *const ()),
+        (&DLMOPEN, dlmopen as *const ()),
+    ];
+    let (_, ours) = own.into_iter().find(|(next, _)| next.get() == found)?;
+    Some(ours.cast_mut().cast())
+}
+
+fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    let is_it = |hook: &&Hook| hook.hidden() == found || is_c_librarys(found);
+    let named = hooks().find(|hook| hook.name() == name).filter(is_it);
+    // Or it has another name, which we do not know.
+    let hook = named.or_else(|| hooks().find(|hook| hook.found() == found));
+    hook.map(Hook::ours)
+}
+
+/// Whether this code is of a library whose function of that name is called by ours, or by one that ours calls: it asks for what it hides itself, and would
+/// call ours again.
+fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
+    let Some(library) = library_of(code.addr()).filter(|library| library.is_behind_us) else {
+        return false;
+    };
+    let all = hooks().map(Hook::found);
+    let mut all = all.chain([&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN].map(Next::get));
+    // SAFETY: it is loaded: its code calls us.
+    let defines = unsafe { library.defines(name) };
+    // One that has `pwrite` may ask for `pwrite64`.
+    defines || all.any(|function| library.addresses.contains(&function.addr()))
+}
+
+fn hooks() -> impl Iterator<Item = &'static Hook> {
+    use crate::{
+        asynchronous, change, descriptor, directory, dprintf, execute, identity, map, message,
+        name, open, position, process, stdio, sync, system_call, times, write,
+    };
+    [
+        asynchronous::HOOKS,
+        change::HOOKS,
+        descriptor::HOOKS,
+        directory::HOOKS,
+        dprintf::HOOKS,
+        execute::HOOKS,
+        execute::listed::HOOKS,
+        identity::HOOKS,
+        map::HOOKS,
+        message::HOOKS,
+        name::HOOKS,
+        open::HOOKS,
+        position::HOOKS,
+        process::HOOKS,
+        stdio::HOOKS,
+        sync::HOOKS,
+        system_call::HOOKS,
+        times::HOOKS,
+        write::HOOKS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The C library's file, and those that it consisted of before glibc 2.34.
+const C_LIBRARY: [&[u8]; 4] = [
+    b"libc.so.6",
+    b"libpthread.so.0",
+    b"librt.so.1",
+    b"libdl.so.2",
+];
+
+/// Whether a function is of the C library, in the parts of which it may consist.
+fn is_c_librarys(function: *mut c_void) -> bool {
+    let mut info = MaybeUninit::<Dl_info>::uninit();
+    // SAFETY: any address can be asked about; the place is filled if the answer is not 0.
+    let file = unsafe {
+        match libc::dladdr(function, info.as_mut_ptr()) {
+            0 => return false,
+            _ => info.assume_init().dli_fname,
+        }
+    };
+    if file.is_null() {
+        return false;
+    }
+    // SAFETY: the name of a library, which is loaded: it has the function that the caller is about to be given.
+    let path = unsafe { CStr::from_ptr(file) }.to_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next();
+    C_LIBRARY.iter().any(|part| name == Some(part))
+}
+
+/// Defines an exported function that goes on to where the function `before` says, which gets its arguments. There the caller's address is the fourth
+/// argument.
+macro_rules! forward {
+    ($name:ident, $before:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C-unwind" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            naked_asm!(
+                ".cfi_startproc",
+                "sub rsp, 24",
+                ".cfi_def_cfa_offset 32",
+                "mov [rsp], rdi",
+                "mov [rsp + 8], rsi",
+                "mov [rsp + 16], rdx",
+                "call {before}",
+                "mov rdi, [rsp]",
+                "mov rsi, [rsp + 8]",
+                "mov rdx, [rsp + 16]",
+                "add rsp, 24",
+                ".cfi_def_cfa_offset 8",
+                "mov rcx, [rsp]",
+                "jmp rax",
+                ".cfi_endproc",
+                before = sym $before,
+            );
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                ".cfi_startproc",
+                "stp x29, x30, [sp, #-48]!",
+                ".cfi_def_cfa_offset 48",
+                ".cfi_offset x29, -48",
+                ".cfi_offset x30, -40",
+                "mov x29, sp",
+                "stp x0, x1, [sp, #16]",
+                "str x2, [sp, #32]",
+                "bl {before}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldr x2, [sp, #32]",
+                "ldp x29, x30, [sp], #48",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore x29",
+                ".cfi_restore x30",
+                "mov x3, x30",
+                "br x16",
+                ".cfi_endproc",
+                before = sym $before,
+            );
+        }
+    };
+}
+
+forward!(dlsym, before_dlsym);
+forward!(dlvsym, before_dlvsym);
+forward!(dlopen, before_dlopen);
+forward!(dlmopen, before_dlmopen);
