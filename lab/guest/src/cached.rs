@@ -29,8 +29,8 @@ pub enum Cache {
     None,
     /// bcache in writeback mode.
     Bcache,
-    /// Forebay's flash tier, which takes what `--flash-contents` says.
-    Forebay(String),
+    /// Forebay's flash tier: what `--flash-contents` and `--flash-policy` say.
+    Forebay([String; 2]),
 }
 
 /// How a server is set up.
@@ -177,10 +177,10 @@ impl Server {
         };
         let mut script = format!("{attach}\nmkdir /data\nmount -t ext4 /dev/{disk} /data\n");
         let mut before = String::new();
-        if let Cache::Forebay(contents) = &self.cache {
+        if let Cache::Forebay([contents, policy]) = &self.cache {
             script += "mkdir /flash\nmount -t ext4 /dev/vdb /flash\n";
             before = format!(
-                "forebay run --no-pool --flash /flash/cache --flash-size {}KiB --flash-contents {contents} --",
+                "forebay run --no-pool --flash /flash/cache --flash-size {}KiB --flash-contents {contents} --flash-policy {policy} --",
                 self.flash_bytes >> 10
             );
         }

@@ -1,9 +1,7 @@
-//! LinkBench and TPC-C (`lab/sysbench/` of the sources): sysbench scripts, which this program carries with it.
+//! LinkBench and TPC-C as scripts for sysbench, which this program carries with it.
 
-use crate::{
-    BenchError,
-    mariadb::server::{DATABASE, Server, program, run_sysbench},
-};
+use forebay_databases::mariadb::server::{Address, DATABASE, Server, program, run_sysbench};
+use forebay_measure::MeasureError;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -12,9 +10,9 @@ use std::{
     process::Command,
 };
 
-/// Scripts of `lab/sysbench/`, each with its path there.
+/// The scripts, each with its path beside this crate.
 macro_rules! files {
-    ($($path:literal),*) => { [$(($path, include_str!(concat!("../../sysbench/", $path)))),*] };
+    ($($path:literal),*) => { [$(($path, include_str!(concat!("../", $path)))),*] };
 }
 
 const FILES: [(&str, &str); 8] = files![
@@ -109,12 +107,12 @@ impl Scripts {
         dir: &Path,
         engine: &'static str,
         workload: Workload,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self, MeasureError> {
         for (name, text) in FILES {
             let path = dir.join(name);
             let made = path.parent().map_or(Ok(()), fs::create_dir_all);
             made.and_then(|()| fs::write(&path, text))
-                .map_err(BenchError::io("unpacking", &path))?;
+                .map_err(MeasureError::io("unpacking", &path))?;
         }
         Ok(Self {
             dir: dir.to_owned(),
@@ -126,10 +124,10 @@ impl Scripts {
     /// Makes the tables and loads them.
     ///
     /// # Errors
-    /// [`BenchError::Config`] without sysbench, [`BenchError::Child`] with what it said if it fails.
-    pub fn prepare(&self, server: &Server) -> Result<(), BenchError> {
+    /// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] with what it said if it fails.
+    pub fn prepare(&self, server: &Server) -> Result<(), MeasureError> {
         server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
-        let mut command = self.command(server, 2)?;
+        let mut command = self.command(&server.into(), 2)?;
         run_sysbench(command.arg("prepare")).map(drop)
     }
 
@@ -137,25 +135,31 @@ impl Scripts {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare); a report that cannot be read.
-    pub fn run(&self, server: &Server, clients: u64, seconds: u64) -> Result<Measured, BenchError> {
+    pub fn run(
+        &self,
+        at: impl Into<Address>,
+        clients: u64,
+        seconds: u64,
+    ) -> Result<Measured, MeasureError> {
         let report = self.dir.join("report.json");
-        let mut command = self.command(server, clients)?;
+        let mut command = self.command(&at.into(), clients)?;
         command
             .arg(format!("--time={seconds}"))
             .arg(format!("--json_file={}", report.display()))
             .arg("run");
         run_sysbench(&mut command)?;
-        let read = fs::read(&report).map_err(BenchError::io("reading", &report))?;
-        serde_json::from_slice(&read)
-            .map_err(|e| BenchError::Child(format!("(sysbench) reported what cannot be read: {e}")))
+        let read = fs::read(&report).map_err(MeasureError::io("reading", &report))?;
+        serde_json::from_slice(&read).map_err(|e| {
+            MeasureError::Child(format!("(sysbench) reported what cannot be read: {e}"))
+        })
     }
 
     /// Checks that the database does not contradict itself.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare); [`BenchError::Child`] with the contradiction.
-    pub fn check(&self, server: &Server) -> Result<(), BenchError> {
-        let mut command = self.command(server, 1)?;
+    /// As [`prepare`](Self::prepare); [`MeasureError::Child`] with the contradiction.
+    pub fn check(&self, at: impl Into<Address>) -> Result<(), MeasureError> {
+        let mut command = self.command(&at.into(), 1)?;
         run_sysbench(command.arg("check")).map(drop)
     }
 
@@ -163,21 +167,21 @@ impl Scripts {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn clean_up(&self, server: &Server) -> Result<(), BenchError> {
-        let mut command = self.command(server, 1)?;
+    pub fn clean_up(&self, at: impl Into<Address>) -> Result<(), MeasureError> {
+        let mut command = self.command(&at.into(), 1)?;
         run_sysbench(command.arg("cleanup")).map(drop)
     }
 
-    fn command(&self, server: &Server, threads: u64) -> Result<Command, BenchError> {
+    fn command(&self, at: &Address, threads: u64) -> Result<Command, MeasureError> {
         let (script, size) = match self.workload {
             Workload::LinkBench { ids } => ("linkbench/linkbench.lua", format!("--ids={ids}")),
             Workload::Tpcc { warehouses, .. } => {
                 ("tpcc/tpcc.lua", format!("--warehouses={warehouses}"))
             }
         };
-        let mut command = Command::new(program("sysbench").map_err(BenchError::Config)?);
+        let mut command = Command::new(program("sysbench").map_err(MeasureError::Config)?);
         command
-            .args(server.sysbench(self.dir.join(script).as_os_str()))
+            .args(at.sysbench(self.dir.join(script).as_os_str()))
             .arg(format!("--storage_engine={}", self.engine))
             .arg(format!("--threads={threads}"))
             .arg(size);
@@ -189,5 +193,62 @@ impl Scripts {
             command.arg("--isolation=READ COMMITTED");
         }
         Ok(command)
+    }
+}
+
+/// The least shares of TPC-C's other transactions, percent.
+const SHARES: [(&str, f64); 4] = [
+    ("payment", 43.0),
+    ("order_status", 4.0),
+    ("delivery", 4.0),
+    ("stock_level", 4.0),
+];
+
+/// TPC-C's checks that do not hold: of times in any round, of shares in all rounds together, since a short one has few transactions.
+#[must_use]
+pub fn failed(rounds: &[Measured]) -> Vec<String> {
+    let mut failed: Vec<String> = rounds.iter().flat_map(Measured::failed).collect();
+    failed.retain(|name| name.ends_with("in time"));
+    failed.sort_unstable();
+    failed.dedup();
+    let operations = || rounds.iter().flat_map(|round| &round.operations);
+    let all: u64 = operations().map(|of| of.count).sum();
+    for (name, least) in SHARES {
+        let mine = operations().filter(|of| of.operation == name);
+        let share = 100.0 * mine.map(|of| of.count).sum::<u64>() as f64 / all.max(1) as f64;
+        if share < least {
+            failed.push(format!("{name} {share:.1} % of {all}, not {least} %"));
+        }
+    }
+    failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn round(counts: [u64; 5], in_time: bool) -> Measured {
+        let names = SHARES.map(|(name, _)| name).into_iter();
+        let operations = std::iter::once("new_order").chain(names).zip(counts);
+        let operation = |(name, count)| json!({"operation": name, "count": count, "p99_us": 9000});
+        let operations: Vec<_> = operations.map(operation).collect();
+        let round = json!({
+            "operations_per_s": 1, "tpmC": counts[0], "operations": operations,
+            "payment_share_ok": false, "delivery_90_%_in_time": in_time
+        });
+        serde_json::from_value(round).unwrap()
+    }
+
+    #[test]
+    fn shares_are_those_of_all_rounds_and_times_those_of_each() {
+        let even = round([430, 440, 44, 44, 42], true);
+        assert_eq!(failed(std::slice::from_ref(&even)), [""; 0]);
+        let uneven = round([600, 300, 44, 44, 12], false);
+        let told = failed(&[even, uneven]);
+        assert_eq!(told[0], "delivery 90 % in time");
+        assert!(told[1].starts_with("payment 37.0 % of 2000"), "{told:?}");
+        assert!(told[2].starts_with("stock_level 2.7 %"), "{told:?}");
+        assert_eq!(told.len(), 3);
     }
 }
