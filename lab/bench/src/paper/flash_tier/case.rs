@@ -156,7 +156,7 @@ mod tests {
                     let words: Vec<&str> = cell.as_str().unwrap().split(" | ").collect();
                     assert!(
                         panels.contains(&words[0]) && series.contains(&words[1]),
-                        "{cell}"
+                        "{cell:?}"
                     );
                 }
             }
