@@ -60,8 +60,8 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let pace = lab.size.pick(
         ([5, 5, 5, 10], 1),
-        ([20, 40, 200, 40], 3),
-        ([60, 300, 2400, 120], 3),
+        ([20, 60, 300, 40], 3),
+        ([60, 300, 3600, 120], 3),
     );
     let tpcc = Tpcc::load(lab, scratch.path(), pace)?;
     let kernel = cached::kernel(lab.forebay, scratch.path()).map_err(failed)?;
