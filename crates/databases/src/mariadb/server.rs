@@ -215,3 +215,17 @@ impl Server {
         said_by("mariadb", output(&mut client)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sysbench_reaches_a_server_by_its_socket_or_by_ports_in_turn() {
+        let words = |at: Address| at.sysbench(OsStr::new("tpcc.lua")).split_off(3);
+        let socket = Address::Socket("/run/socket".into());
+        assert_eq!(words(socket), ["--mysql-socket=/run/socket"]);
+        let expected = ["--mysql-host=127.0.0.1", "--mysql-port=7,8"];
+        assert_eq!(words(Address::Ports(vec![7, 8])), expected);
+    }
+}
