@@ -138,7 +138,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/licences.sh
 	scripts/links.py
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
-	shellcheck --shell=dash lab/powercut/src/*.sh
+	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 
 fmt: ## Format all Rust code
 	@scripts/setup.sh lint

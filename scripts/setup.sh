@@ -13,7 +13,8 @@ usage: scripts/setup.sh TARGET...
                Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL; libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
-  demo, bench  what test needs, util-linux, perf
+  demo         what test needs, util-linux, perf
+  bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
   suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
@@ -202,6 +203,14 @@ EOF
     done
 }
 
+# need_machines: what the laboratory's virtual machines are made of (lab/guest).
+need_machines() {
+    need_debian qemu-system-x86_64 qemu-system-x86 /bin/busybox busybox-static \
+        /sbin/mke2fs e2fsprogs xz xz-utils strip binutils setpriv util-linux
+    # Any kernel that has the drivers of an NVDIMM and of bcache will do, and it need not be the one that runs here.
+    compgen -G '/lib/modules/*/kernel/drivers/acpi/nfit/nfit.ko*' >/dev/null || missing+=(linux-image-amd64)
+}
+
 # need_galera: Galera for MariaDB, and the scripts by which a node copies another, out of packages that would bring a server with a service.
 need_galera() {
     local library=/usr/lib/galera/libgalera_smm.so unpacked=$peers/galera
@@ -266,17 +275,22 @@ setup() {
         need_component clippy cargo-clippy
         need_debian jq jq shellcheck shellcheck python3 python3
         ;;
-    demo | bench)
+    demo)
         setup test
         need_debian lscpu util-linux perf linux-perf
         ;;
+    bench)
+        setup demo
+        if [[ $(uname -m) == x86_64 ]]; then
+            need_machines
+            need_debian /usr/sbin/make-bcache bcache-tools
+        fi
+        ;;
     powercut)
         setup test
-        need_debian qemu-system-x86_64 qemu-system-x86 /bin/busybox busybox-static /usr/bin/ndctl ndctl \
-            /sbin/mke2fs e2fsprogs xz xz-utils strip binutils \
+        need_machines
+        need_debian /usr/bin/ndctl ndctl \
             /usr/include/rocksdb/c.h librocksdb-dev /usr/include/sqlite3.h libsqlite3-dev
-        # Any kernel that has the driver of an NVDIMM will do, and it need not be the one that runs here.
-        compgen -G '/lib/modules/*/kernel/drivers/acpi/nfit/nfit.ko*' >/dev/null || missing+=(linux-image-amd64)
         install_debian
         ;;
     suites)
@@ -320,7 +334,7 @@ setup() {
     all)
         setup test
         setup lint
-        setup demo
+        setup bench
         setup powercut
         ;;
     *)

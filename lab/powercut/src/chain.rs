@@ -135,11 +135,12 @@ impl<'a> Chain<'a> {
 
     /// Waits for the guest's server, or for a failpoint that is announced before: then there is no client.
     fn connect(&self, machine: &mut Machine) -> Result<Option<Client>, Failure> {
-        machine.wait(PATIENCE, |machine, console| {
+        let port = machine.port();
+        machine.wait(PATIENCE, |console| {
             if announced(console) {
                 return Some(None);
             }
-            Client::connect(machine.port, self.workload.dialect, Duration::from_secs(2))
+            Client::connect(port, self.workload.dialect, Duration::from_secs(2))
                 .ok()
                 .map(Some)
         })

@@ -1,23 +1,7 @@
-#!/bin/busybox sh
-# The guest's first process: brings up what the kernel needs for the lab, then does the action that the command line names.
-/bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /data /mnt/pmem /mnt/flash
-/bin/busybox --install -s /bin
-export PATH=/lab:/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-mkdir -p /dev/shm
-mount -t tmpfs shm /dev/shm
-echo 1 > /proc/sys/vm/overcommit_memory
+# What the power-cut lab's guest does then: the action that the command line names.
+mkdir -p /data /mnt/pmem /mnt/flash
 # Failpoints are announced there, by programs of any user.
 chmod a+w /dev/console
-while read -r module; do
-    insmod "/modules/$module.ko" || echo "LAB failed: module $module"
-done < /modules/order
-# From here on the disks are touched.
-echo "LAB up"
-ifconfig lo 127.0.0.1 up
-ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
 action='' pool='' failpoint='' broken='' flash=''
 # lab.action, lab.pool, and, where they are wanted, lab.failpoint, lab.broken, lab.flash, lab.route and lab.recovering.
 read -r line < /proc/cmdline

@@ -2,11 +2,15 @@
 
 use crate::{
     Failure,
-    boots::{check_build, guest, installed_kernel, unpacked},
+    boots::{check_build, guest},
     disk::Survival,
-    machine::{Images, Kernel, Machine},
+    machine::{Images, Machine},
     mariadb, postgres,
     workload::Beside,
+};
+use forebay_guest::{
+    kernel::{self, Kernel},
+    machine::until_up,
 };
 use serde::Serialize;
 use std::{
@@ -17,11 +21,6 @@ use std::{
 
 /// How long a machine may take to do what it is to do.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Starts of a machine whose emulator fails: QEMU 7.2 does, once in some hundred starts on a busy machine, while the guest sets up its interrupts.
-const BOOTS_MAX: u32 = 3;
-/// What QEMU says then.
-const EMULATOR_FAILED: &str = "msix_table_mmio_write: Assertion";
 
 /// Where the pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
@@ -81,8 +80,8 @@ impl Lab {
         servers: &[Beside],
         flash: bool,
     ) -> Result<Self, Failure> {
-        let release = installed_kernel()?;
-        let image = unpacked(Path::new(&format!("/boot/vmlinuz-{release}")), home)?;
+        let release = kernel::installed("nfit")?;
+        let image = kernel::unpacked(&release, home)?;
         let kernel = |name: &str, programs: &Path, failpoints: bool| -> Result<Kernel, Failure> {
             check_build(programs, failpoints)?;
             let initramfs = home.join(name);
@@ -130,7 +129,7 @@ impl Lab {
             fs::create_dir(&dir)?;
             let images = Images::create(&dir, pool.is_disk(), flash)?;
             let mut machine = lab.boot(None, &images, *pool, "lab.action=format", false)?;
-            let survives = machine.wait(PATIENCE, |_, console| {
+            let survives = machine.wait(PATIENCE, |console| {
                 console
                     .contains("LAB done")
                     .then(|| console.contains("survives a power cut"))
@@ -203,25 +202,11 @@ impl Lab {
             let device = if images.pool.is_some() { "vdc" } else { "vdb" };
             parameters += &format!(" lab.flash={device}");
         }
-        let boot = || {
+        until_up(|| {
             let console = images.disk.with_extension("console");
             let mut machine = Machine::boot(kernel, images, &parameters, console)?;
-            let is_up = |_: &Machine, console: &str| console.contains("LAB up").then_some(());
-            machine.wait(PATIENCE, is_up).map(|()| machine)
-        };
-        let mut booted = boot();
-        for _ in 1..BOOTS_MAX {
-            match &booted {
-                Err(why) if why.to_string().contains(EMULATOR_FAILED) => {
-                    eprintln!(
-                        "the emulator failed before it touched a disk, and is started again: {why}"
-                    );
-                    booted = boot();
-                }
-                _ => break,
-            }
-        }
-        booted
+            machine.wait_up(PATIENCE).map(|()| machine)
+        })
     }
 }
 

@@ -6,14 +6,16 @@ use crate::{
     disk::{Disk, Survival},
     nbd::Server,
 };
+use forebay_guest::kernel::Kernel;
 use std::{
     fs::{self, File},
-    net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
+    time::Duration,
 };
+
+/// The guest's port of its server.
+const PORT: u16 = 6379;
 
 /// Bytes of the NVDIMM.
 const NVDIMM: u64 = 128 << 20;
@@ -84,20 +86,10 @@ impl Images {
     }
 }
 
-/// What every machine is started with.
-pub struct Kernel {
-    pub image: PathBuf,
-    pub initramfs: PathBuf,
-}
-
 /// A running machine, killed when this is dropped.
 pub struct Machine {
-    process: Child,
-    console: PathBuf,
+    guest: forebay_guest::machine::Machine,
     disks: Vec<Server>,
-    /// Port of this machine that leads to the guest's server.
-    pub port: u16,
-    started: Instant,
 }
 
 /// What a cut left.
@@ -117,15 +109,14 @@ impl Machine {
         parameters: &str,
         console: PathBuf,
     ) -> Result<Self, Failure> {
-        // Given back at once: QEMU binds it a moment later.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let output = File::create(&console)?;
         let nvdimm = format!(
             "memory-backend-file,id=nvdimm,share=on,mem-path={},size={NVDIMM}",
             images.nvdimm.display()
         );
+        let board = ["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"];
+        let memory = ["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"];
         let mut disks = Vec::new();
-        let mut attached = Vec::new();
+        let mut devices: Vec<String> = board.into_iter().chain(memory).map(str::to_owned).collect();
         for (number, image) in images.disks().enumerate() {
             let socket = image.with_extension("socket");
             disks.push(Server::start(Disk::open(image)?, &socket)?);
@@ -135,101 +126,52 @@ impl Machine {
                 socket.display()
             );
             let device = format!("virtio-blk-pci,drive=disk{number},write-cache=on");
-            attached.extend(["-blockdev".into(), disk, "-device".into(), device]);
+            devices.extend(["-blockdev".into(), disk, "-device".into(), device]);
         }
-        // It ends with us, however we end.
-        let process = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
-            .args(["-machine", "q35,nvdimm=on", "-m", "1G,slots=2,maxmem=4G"])
-            .args(["-object", &nvdimm, "-device", "nvdimm,id=nv,memdev=nvdimm"])
-            .args(attached)
-            .args([
-                "-netdev",
-                &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:6379"),
-            ])
-            .args(["-device", "virtio-net-pci,netdev=net,romfile="])
-            .args([
-                "-display",
-                "none",
-                "-serial",
-                "stdio",
-                "-monitor",
-                "none",
-                "-no-reboot",
-            ])
-            .arg("-kernel")
-            .arg(&kernel.image)
-            .arg("-initrd")
-            .arg(&kernel.initramfs)
-            .args([
-                "-append",
-                // The kernel's own tests of its ciphers have hung in emulation, and that of its timer fails where this machine is busy.
-                &format!(
-                    "console=ttyS0 quiet panic=-1 mitigations=off audit=0 apparmor=0 cryptomgr.notests no_timer_check {parameters}"
-                ),
-            ])
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .map_err(|e| {
-                format!("qemu-system-x86_64: {e}. Install it: scripts/setup.sh powercut")
-            })?;
         Ok(Self {
-            process,
-            console,
+            guest: forebay_guest::machine::Machine::start(
+                kernel,
+                devices,
+                &[PORT],
+                parameters,
+                console,
+            )?,
             disks,
-            port,
-            started: Instant::now(),
         })
+    }
+
+    /// Port of this machine that leads to the guest's server.
+    pub fn port(&self) -> u16 {
+        self.guest.port(PORT)
     }
 
     /// Seconds since it was started.
     pub fn age(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        self.guest.age()
     }
 
     /// What the guest printed.
     pub fn console(&self) -> String {
-        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
+        self.guest.console()
     }
 
-    /// Calls `ready` until it gives something; fails if the guest says so, ends, or takes too long.
+    /// Calls `ready` with the console until it gives something; fails if the guest says so, ends, or takes too long.
     pub fn wait<T>(
         &mut self,
         limit: Duration,
-        mut ready: impl FnMut(&Self, &str) -> Option<T>,
+        ready: impl FnMut(&str) -> Option<T>,
     ) -> Result<T, Failure> {
-        let until = Instant::now() + limit;
-        loop {
-            let console = self.console();
-            if let Some(done) = ready(self, &console) {
-                return Ok(done);
-            }
-            let why = if let Some(line) = console.lines().find(|line| line.contains("LAB failed")) {
-                line.to_owned()
-            } else if let Some(status) = self.process.try_wait()? {
-                format!("the machine ended ({status})")
-            } else if Instant::now() >= until {
-                format!("nothing happened for {limit:?}")
-            } else {
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            };
-            return Err(format!("{why}; the guest said:\n{}", console.trim_end()).into());
-        }
+        self.guest.wait(limit, ready)
+    }
+
+    /// Waits until it is about to touch the disks.
+    pub fn wait_up(&mut self, limit: Duration) -> Result<(), Failure> {
+        self.guest.wait_up(limit)
     }
 
     /// Waits for its end. What it did not flush is lost.
     pub fn wait_end(mut self, limit: Duration) -> Result<(), Failure> {
-        let until = Instant::now() + limit;
-        while self.process.try_wait()?.is_none() {
-            if Instant::now() >= until {
-                return Err(format!("the guest did not end; it said:\n{}", self.console()).into());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        self.guest.wait_end(limit)?;
         self.cut(0, |_| Survival { per_mille: 0 })?;
         Ok(())
     }
@@ -239,8 +181,7 @@ impl Machine {
         for disk in &self.disks {
             disk.power_off();
         }
-        self.process.kill()?;
-        self.process.wait()?;
+        self.guest.kill()?;
         let mut cut = Cut {
             unflushed: 0,
             dropped: 0,
@@ -251,13 +192,5 @@ impl Machine {
             cut.dropped += dropped;
         }
         Ok(cut)
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Ended already, or ours to end.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

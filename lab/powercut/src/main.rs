@@ -1,7 +1,7 @@
 //! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
 //! and looks for everything that was acknowledged. lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `boots`, `initramfs`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client`; `workload` lists what runs and when it is cut, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
+//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client`; `workload` lists what runs and when it is cut, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
 
 mod boots;
 mod chain;
@@ -10,7 +10,6 @@ mod cycle;
 mod disk;
 mod evidence;
 mod flash;
-mod initramfs;
 mod lab;
 mod ledger;
 mod machine;
@@ -44,7 +43,7 @@ use workload::{CONTROLS, WORKLOADS, Workload};
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Anything that keeps the lab from working, in words.
-pub type Failure = Box<dyn std::error::Error>;
+pub use forebay_guest::Failure;
 
 /// Cuts the power of a machine in the middle of a database's writes, again and again
 #[derive(Parser)]

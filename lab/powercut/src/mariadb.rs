@@ -1,19 +1,12 @@
 //! What the guest gets to run MariaDB: the server's program, and a data directory that is made here, once.
 
-use crate::{
-    Failure,
-    boots::{archive, run},
-    initramfs::Initramfs,
-};
+use crate::{Failure, boots::archive};
 use forebay_bench::mariadb::server::{self, Launch, Server};
+use forebay_guest::{initramfs::Initramfs, mariadb::add_server};
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
-
-/// Where the server looks for its messages.
-const MESSAGES: &str = "/usr/share/mysql/english/errmsg.sys";
 
 /// What is written to, how many transactions there were, and what is larger than a buffer pool.
 const TABLES: &str = "CREATE DATABASE lab; \
@@ -27,15 +20,8 @@ const TABLES: &str = "CREATE DATABASE lab; \
 /// The files, to be unpacked behind those that every guest has.
 pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
     let mut guest = Initramfs::default();
-    let stripped = home.join("mariadbd");
-    run(Command::new("strip")
-        .arg("-o")
-        .arg(&stripped)
-        .arg(server::program("mariadbd")?))?;
-    guest.add_program(&stripped, "/lab/mariadbd")?;
+    add_server(&mut guest, home)?;
     guest.add_program(&server::program("innochecksum")?, "/lab/innochecksum")?;
-    let messages = fs::read(MESSAGES).map_err(|e| format!("reading {MESSAGES}: {e}"))?;
-    guest.add(MESSAGES, messages);
     guest.add("/lab/mariadb.tgz", fs::read(data_directory(home)?)?);
     Ok(guest)
 }

@@ -1,18 +1,14 @@
 //! What the guest gets to run PostgreSQL: the server's program, and a data directory that is made here, once.
 
-use crate::{
-    Failure,
-    boots::{archive, run},
-    initramfs::Initramfs,
-};
+use crate::{Failure, boots::archive};
 use forebay_bench::{
     postgres::server::{self, Launch, Server},
     sql::User,
 };
+use forebay_guest::initramfs::Initramfs;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 /// What is written to, and how many transactions there were; and what makes the data directory small.
@@ -36,10 +32,8 @@ pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
         return Err(format!("{} is not where Debian has it", program.display()).into());
     };
     let number = version.file_name().unwrap_or_default().to_string_lossy();
-    let stripped = home.join("postgres.stripped");
-    run(Command::new("strip").arg("-o").arg(&stripped).arg(&program))?;
     let own = format!("lib/postgresql/{number}");
-    guest.add_program(&stripped, &format!("/usr/{own}/bin/postgres"))?;
+    guest.add_stripped(&program, home, &format!("/usr/{own}/bin/postgres"))?;
     for name in [
         format!("share/postgresql/{number}/timezonesets/Default"),
         format!("{own}/lib/amcheck.so"),

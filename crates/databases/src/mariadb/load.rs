@@ -1,7 +1,7 @@
 //! The loads that sysbench has by itself, on tables of rows of 190 bytes: `oltp_write_only` (in each transaction two updates, a deletion and an
 //! insertion), `oltp_read_only` (fourteen queries).
 
-use super::server::{DATABASE, Server, program, run_sysbench};
+use super::server::{Address, DATABASE, Server, program, run_sysbench};
 use crate::{
     MeasureError,
     contest::Sample,
@@ -54,7 +54,7 @@ impl Size {
         let sysbench = program("sysbench").map_err(MeasureError::Config)?;
         let mut command = on_processor(processor, &sysbench);
         command
-            .args(server.sysbench(script.as_ref()))
+            .args(Address::from(server).sysbench(script.as_ref()))
             .arg(format!("--tables={}", self.tables))
             .arg(format!("--table-size={}", self.rows));
         Ok(command)

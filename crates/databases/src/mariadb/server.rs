@@ -91,6 +91,42 @@ pub fn run_sysbench(command: &mut Command) -> Result<String, MeasureError> {
     }
 }
 
+/// Where sysbench reaches a server.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A Unix socket.
+    Socket(PathBuf),
+    /// Ports of this machine, all of which lead to it; connections take turns at them.
+    Ports(Vec<u16>),
+}
+
+impl From<&Server> for Address {
+    fn from(server: &Server) -> Self {
+        Self::Socket(server.socket().to_owned())
+    }
+}
+
+impl Address {
+    /// The words of sysbench's command line, behind its name, that have `script` work on [`DATABASE`] of the server there.
+    #[must_use]
+    pub fn sysbench(&self, script: &OsStr) -> Vec<OsString> {
+        let mut words = vec![
+            script.to_owned(),
+            "--mysql-user=root".into(),
+            format!("--mysql-db={DATABASE}").into(),
+        ];
+        match self {
+            Self::Socket(path) => words.push(option("--mysql-socket=", path)),
+            Self::Ports(ports) => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                words.push("--mysql-host=127.0.0.1".into());
+                words.push(format!("--mysql-port={}", ports.join(",")).into());
+            }
+        }
+        words
+    }
+}
+
 impl Program for MariaDb {
     const NAME: &'static str = "mariadbd";
     const IN_ITS_DIR: bool = false;
@@ -166,17 +202,6 @@ impl Server {
         Ok(command)
     }
 
-    /// The words of sysbench's command line, behind its name, that have `script` work on [`DATABASE`] of this server.
-    #[must_use]
-    pub fn sysbench(&self, script: &OsStr) -> [OsString; 4] {
-        [
-            script.to_owned(),
-            "--mysql-user=root".into(),
-            format!("--mysql-db={DATABASE}").into(),
-            option("--mysql-socket=", self.socket()),
-        ]
-    }
-
     /// The rows that `statements` give in `database`, columns separated by tabs, without their names.
     ///
     /// # Errors
@@ -188,5 +213,19 @@ impl Server {
             client.arg(database);
         }
         said_by("mariadb", output(&mut client)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sysbench_reaches_a_server_by_its_socket_or_by_ports_in_turn() {
+        let words = |at: Address| at.sysbench(OsStr::new("tpcc.lua")).split_off(3);
+        let socket = Address::Socket("/run/socket".into());
+        assert_eq!(words(socket), ["--mysql-socket=/run/socket"]);
+        let expected = ["--mysql-host=127.0.0.1", "--mysql-port=7,8"];
+        assert_eq!(words(Address::Ports(vec![7, 8])), expected);
     }
 }

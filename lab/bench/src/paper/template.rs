@@ -54,6 +54,11 @@ impl Template {
         Ok(Self(dir))
     }
 
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+
     /// The tables.
     pub fn tables(&self) -> PathBuf {
         self.0.join("data").join(server::DATABASE)

@@ -11,6 +11,9 @@ pub(super) struct Variant {
     pub name: String,
     /// What a flash cache takes, and what becomes of writes. None: there is none.
     pub flash: Option<[String; 2]>,
+    /// Linux's own cache, bcache, stands there.
+    #[serde(default)]
+    pub bcache: bool,
     #[serde(default)]
     pub doublewrite: bool,
     #[serde(default)]
@@ -46,10 +49,22 @@ pub(super) const SSD: &str = "sata-ssd";
 /// Flash, in percent of the data.
 pub(super) const PERCENT: u64 = 20;
 
+/// What is measured in a virtual machine.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InGuest {
+    /// How many times slower than these its disks are.
+    pub slower: f64,
+    pub data: String,
+    pub flash: String,
+    pub variants: Vec<Variant>,
+}
+
 #[derive(Deserialize)]
 struct Table {
     variants: Vec<Variant>,
     grounds: Vec<Ground>,
+    guest: InGuest,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| catalogue::measured("P2"));
@@ -100,6 +115,13 @@ impl Case {
     }
 }
 
+impl InGuest {
+    /// As P2's file has it.
+    pub fn table() -> &'static Self {
+        &TABLE.guest
+    }
+}
+
 /// As progress and notes have it.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,12 +141,24 @@ mod tests {
 
     #[test]
     fn every_row_that_a_claim_compares_is_measured() {
-        let claims = &Experiment::named("p2-tpcc").unwrap().claims;
-        assert!(!claims.is_empty());
-        for claim in claims {
-            for cell in claim["ours"]["ratio"].as_array().unwrap() {
-                let words: Vec<&str> = cell.as_str().unwrap().split(" | ").collect();
-                Case::named(words[1], words[0]);
+        let variants = |of: &'static [Variant]| of.iter().map(|variant| &*variant.name);
+        let grounds = TABLE.grounds.iter().map(|ground| &*ground.panel);
+        let in_guest: Vec<&str> = variants(&TABLE.guest.variants).collect();
+        let elsewhere: Vec<&str> = variants(&TABLE.variants).collect();
+        for (id, panels, series) in [
+            ("p2-tpcc", grounds.collect(), elsewhere),
+            ("p2-bcache", vec!["guest"], in_guest),
+        ] {
+            let claims = &Experiment::named(id).unwrap().claims;
+            assert!(!claims.is_empty());
+            for claim in claims {
+                for cell in claim["ours"]["ratio"].as_array().unwrap() {
+                    let words: Vec<&str> = cell.as_str().unwrap().split(" | ").collect();
+                    assert!(
+                        panels.contains(&words[0]) && series.contains(&words[1]),
+                        "{cell:?}"
+                    );
+                }
             }
         }
     }

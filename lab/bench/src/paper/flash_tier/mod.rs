@@ -1,12 +1,13 @@
 //! P2: MariaDB with a small buffer pool, without and with a flash cache before its page files (FaCE).
 //!
-//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower. Each row has a server of its own on a copy of one data
+//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower; [`guest`] is TPC-C beside Linux's own cache. Each row has a server of its own on a copy of one data
 //! directory, which works until the queue on flash has turned twice, and is measured then: rows cannot take turns, since a queue that stands still
 //! does not get into its steady state. A killed server is started again, cold and warm. The database of each row is checked in the end, by a server
 //! without emulated devices.
 
 mod case;
 mod cost;
+pub(super) mod guest;
 pub(super) mod loads;
 mod stage;
 mod steady;
@@ -34,7 +35,12 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         return Err(BenchError::Missing(why));
     }
     let scratch = ScratchDir::new_in(&memory_dir())?;
-    let tpcc = Tpcc::load(lab, scratch.path())?;
+    let pace = lab.size.pick(
+        ([1, 1, 1, 2], 1),
+        ([5, 10, 45, 10], 3),
+        ([20, 120, 1200, 40], 3),
+    );
+    let tpcc = Tpcc::load(lab, scratch.path(), pace)?;
     let mut measured = Measured::default();
     let device = device::measure(lab.dir, Effort::QUICK)?;
     measured.devices.push(device);

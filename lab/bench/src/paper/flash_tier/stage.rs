@@ -82,6 +82,26 @@ impl<'a> Stage<'a> {
         })
     }
 
+    /// The loaded directory, in which the data directory lies.
+    pub fn loaded(&self) -> &Path {
+        self.template.dir()
+    }
+
+    /// Bytes of so many percent of the data, in whole MiB.
+    pub fn flash_bytes(&self, percent: u64) -> u64 {
+        (self.data_bytes * percent / 100).next_multiple_of(MIB)
+    }
+
+    /// A server's options in a row.
+    pub fn options(&self, doublewrite: bool) -> Vec<String> {
+        options(self.pool_mib(), self.log_mib(), doublewrite)
+    }
+
+    /// Those of one that has room.
+    pub fn options_with_room(&self) -> Vec<String> {
+        options(ROOM_MIB, self.log_mib(), false)
+    }
+
     fn pool_mib(&self) -> u64 {
         (self.data_bytes / POOL_PART)
             .div_ceil(MIB)
@@ -117,11 +137,7 @@ impl<'a> Stage<'a> {
                 _ => vec![(&data_dir, data), (&flash_dir, flash)],
             };
             let around = self.around(case, dir, &devices, case.variant.redo_in_pool)?;
-            let doublewrite = case.variant.doublewrite;
-            Ok((
-                around,
-                options(self.pool_mib(), self.log_mib(), doublewrite),
-            ))
+            Ok((around, self.options(case.variant.doublewrite)))
         })?;
         Ok(Standing { case, on })
     }
@@ -137,7 +153,7 @@ impl<'a> Stage<'a> {
         let mode = if in_pool { FOREBAY } else { PLAIN };
         let mut flash: Vec<(&'static str, OsString)> = Vec::new();
         if let Some([contents, policy]) = &case.variant.flash {
-            let mib = (self.data_bytes * case.percent / 100).div_ceil(MIB);
+            let mib = self.flash_bytes(case.percent) / MIB;
             flash.extend([
                 ("--flash", dir.join("flash/cache").into()),
                 ("--flash-size", format!("{mib}MiB").into()),
@@ -185,7 +201,7 @@ impl<'a> Stage<'a> {
         on.server.stop()?;
         let around = self.around(case, on.dir.path(), &[], false)?;
         launch.stand_in(&around);
-        launch.options = options(ROOM_MIB, self.log_mib(), false);
+        launch.options = self.options_with_room();
         let server = Server::start(&launch)?;
         check(&server)?;
         server.stop().map(drop)

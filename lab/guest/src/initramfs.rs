@@ -2,7 +2,7 @@
 //!
 //! Made of what is installed on this machine; nothing of it is kept. The format is the kernel's "newc" cpio archive.
 
-use crate::Failure;
+use crate::{Failure, run};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -19,13 +19,28 @@ pub struct Initramfs {
 const EXECUTABLE: u32 = 0o100_755;
 const DIRECTORY: u32 = 0o040_755;
 
+/// How every guest's first process begins.
+const BOOT: &str = include_str!("boot.sh");
+
 impl Initramfs {
+    /// Adds busybox, and the first process: a shell script that does `then` once the kernel's modules are loaded and the network is up.
+    ///
+    /// # Errors
+    /// Busybox cannot be read.
+    pub fn add_init(&mut self, then: &str) -> Result<(), Failure> {
+        self.add("/init", format!("{BOOT}{then}"));
+        self.add_program(Path::new("/bin/busybox"), "/bin/busybox")
+    }
+
     /// Adds a file with this content.
     pub fn add(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
         self.files.insert(path.into(), (EXECUTABLE, content.into()));
     }
 
     /// Adds a program of this machine as `to`, and the libraries that it names.
+    ///
+    /// # Errors
+    /// It, or one of them, cannot be read.
     pub fn add_program(&mut self, from: &Path, to: &str) -> Result<(), Failure> {
         let read =
             |path: &Path| fs::read(path).map_err(|e| format!("reading {}: {e}", path.display()));
@@ -42,7 +57,21 @@ impl Initramfs {
         Ok(())
     }
 
+    /// The same without its symbols, which would be read, and unpacked, at every boot. `home` is where the smaller program is made.
+    ///
+    /// # Errors
+    /// `strip` is not installed or fails, and those of [`add_program`](Self::add_program).
+    pub fn add_stripped(&mut self, from: &Path, home: &Path, to: &str) -> Result<(), Failure> {
+        let name = from.file_name().unwrap_or_default().to_string_lossy();
+        let stripped = home.join(format!("{name}.stripped"));
+        run(Command::new("strip").arg("-o").arg(&stripped).arg(from))?;
+        self.add_program(&stripped, to)
+    }
+
     /// Adds kernel modules and what they need, and a list of them in the order in which they are to be inserted.
+    ///
+    /// # Errors
+    /// The kernel's modules of this release cannot be read.
     pub fn add_modules(&mut self, release: &str, wanted: &[&str]) -> Result<(), Failure> {
         let base = Path::new("/lib/modules").join(release);
         let path = base.join("modules.dep");
@@ -83,6 +112,7 @@ impl Initramfs {
     }
 
     /// The archive.
+    #[must_use]
     pub fn archive(&self) -> Vec<u8> {
         let mut directories = BTreeSet::new();
         for path in self.files.keys() {

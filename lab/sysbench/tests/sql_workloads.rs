@@ -2,10 +2,8 @@
 //! inconsistent one is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_bench::{
-    mariadb::server::{self, DATABASE, Launch, Server},
-    sysbench::{Measured, Scripts, Workload},
-};
+use forebay_databases::mariadb::server::{self, DATABASE, Launch, Server};
+use forebay_sysbench::{Measured, Scripts, Workload};
 use tempfile::TempDir;
 
 const THREADS: u64 = 4;
