@@ -104,14 +104,19 @@ fn what_a_program_writes_to_a_log_that_became_its_standard_output_is_not_undone(
     }
 }
 
-#[test]
-fn what_a_static_program_writes_is_not_undone() {
-    let sandbox = Sandbox::new();
+/// Builds `programs/past.c` so that no library comes before it.
+fn build_static(sandbox: &Sandbox) {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/past.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-static", "-o", "past", source]);
     let built = compiler.current_dir(sandbox.path()).status().unwrap();
     assert!(built.success());
+}
+
+#[test]
+fn what_a_static_program_writes_is_not_undone() {
+    let sandbox = Sandbox::new();
+    build_static(&sandbox);
     let script = format!(
         "{BEGIN}{CHILD}\nwaited(os.posix_spawn('./past', ['past', str(fd)], os.environ))\nlogged(fd, b'z', 5)\ncut()\n"
     );
@@ -129,4 +134,23 @@ fn what_a_static_program_writes_is_not_undone() {
     let run = without_rights(&sandbox.command(RUN));
     let recovered = same(run_and_recovered(disk, &sandbox, run, &["sh", "-c", line]));
     assert_eq!(recovered, [b'n'; 50]);
+}
+
+#[test]
+fn what_a_program_writes_that_is_executed_where_no_proc_is_is_not_undone() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can change its root");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    build_static(&sandbox);
+    let script = format!(
+        "{BEGIN}{CHILD}\n\
+         def jailed():\n    os.chroot('.'); os.execve('/past', ['past', str(fd)], {{}})\n\
+         forked(jailed)\nlogged(fd, b'z', 5)\ncut()\n"
+    );
+    let run = sandbox.command(RUN);
+    let program = ["python3", "-c", &script];
+    let recovered = same(run_and_recovered(Disk::All, &sandbox, run, &program));
+    assert!(recovered.starts_with(&[b'n'; 50]));
 }

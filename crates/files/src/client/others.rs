@@ -25,7 +25,7 @@ use crate::{
 };
 use rustix::{
     fs::{AtFlags, OFlags},
-    io::Errno,
+    io::{Errno, FdFlags},
     time::{ClockId, clock_gettime},
 };
 use std::{
@@ -232,30 +232,29 @@ pub fn opened(fd: c_int) -> Result<(), Errno> {
     CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
 }
 
+/// The descriptors that may be open: all that may be absorbed where there is no /proc to ask.
+fn numbers() -> Vec<c_int> {
+    let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
+        return (0..table::DESCRIPTORS as c_int).collect();
+    };
+    let number = |e: std::io::Result<std::fs::DirEntry>| e.ok()?.file_name().to_str()?.parse().ok();
+    entries.filter_map(number).collect()
+}
+
 impl Config {
     /// The descriptors of this process that write to files which the run absorbs.
-    fn written(&self) -> Result<Vec<(c_int, Key)>, Errno> {
+    fn written(&self) -> Vec<(c_int, Key)> {
         if !self.any_absorbed() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let failed = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-        let mut written = Vec::new();
-        for entry in std::fs::read_dir(sys::LINKS).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let number = name.to_str().and_then(|name| name.parse::<c_int>().ok());
-            let Some((fd, raw)) = number.and_then(|fd| Some((fd, sys::borrow(fd)?))) else {
-                continue;
-            };
-            let writes = rustix::fs::fcntl_getfl(raw)
-                .is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR));
-            let key = sys::stat_of(raw).map(|stat| key(&stat));
-            written.extend(
-                key.ok()
-                    .filter(|&key| writes && self.is_absorbed(key))
-                    .map(|key| (fd, key)),
-            );
-        }
-        Ok(written)
+        let absorbed = |fd| {
+            let raw = sys::borrow(fd)?;
+            let flags = rustix::fs::fcntl_getfl(raw).ok()?;
+            let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+            let key = key(&sys::stat_of(raw).ok()?);
+            (writes && self.is_absorbed(key)).then_some((fd, key))
+        };
+        numbers().into_iter().filter_map(absorbed).collect()
     }
 }
 
@@ -263,14 +262,15 @@ impl Config {
 /// plain by then. `is_given`: of a descriptor that is closed by an execution, whether a copy of it is not.
 ///
 /// # Errors
-/// `EIO` if that cannot be achieved, another if it cannot be told: then the program must not be executed.
+/// `EIO` if that cannot be achieved: then the program must not be executed.
 pub fn executing_past(is_given: impl Fn(c_int) -> bool) -> Result<(), Errno> {
     let Some(config) = CONFIG.get() else {
         return Ok(());
     };
-    for (fd, key) in config.written()? {
-        let Some(raw) = sys::borrow(fd) else { continue };
-        let stays = !rustix::io::fcntl_getfd(raw)?.contains(rustix::io::FdFlags::CLOEXEC);
+    for (fd, key) in config.written() {
+        // One that cannot be asked has been closed meanwhile.
+        let flags = sys::borrow(fd).and_then(|raw| rustix::io::fcntl_getfd(raw).ok());
+        let stays = flags.is_some_and(|flags| !flags.contains(FdFlags::CLOEXEC));
         if stays || is_given(fd) {
             config.claim(key)?;
         }
@@ -287,7 +287,7 @@ pub fn any_absorbed() -> bool {
 /// When the program starts: descriptors that it inherited of files that the run absorbs are joined before they are written to.
 pub(super) fn note_inherited(config: &Config) {
     let mut asked: Vec<Key> = Vec::new();
-    for (fd, key) in config.written().unwrap_or_default() {
+    for (fd, key) in config.written() {
         let entry = Entry::inherited_descriptor();
         table::set_entry(fd, Some(entry));
         INHERITED.store(true, Relaxed);

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Descriptors above this are never absorbed.
-const DESCRIPTORS: usize = 1 << 16;
+pub(super) const DESCRIPTORS: usize = 1 << 16;
 
 /// The C library's standard streams write to descriptors up to this one.
 const STDERR: c_int = 2;
