@@ -16,7 +16,6 @@ use forebay_flash::{FileId, Flash, Home, HomePage};
 use forebay_pool::media::Sim;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     io,
     sync::{
         Arc, Mutex,
@@ -145,25 +144,17 @@ impl World {
     }
 
     pub fn home(&self, key: HomeKey, offset: usize, bytes: usize) -> Vec<u8> {
-        let live = self.live.lock().unwrap();
         let mut page = vec![0; bytes];
-        if let Some(file) = live.homes.get(&key) {
-            let end = file.len().min(offset + bytes);
-            if offset < end {
-                page[..end - offset].copy_from_slice(&file[offset..end]);
-            }
-        }
+        self.read_home(key, &mut page, offset as u64).unwrap();
         page
     }
 
     /// Reads several pages of a home file at once: how many bytes of it there are.
-    pub fn read_home(&self, key: HomeKey, to: &mut [u8], offset: u64) -> Result<usize, Infallible> {
+    pub fn read_home(&self, key: HomeKey, to: &mut [u8], offset: u64) -> io::Result<usize> {
         let live = self.live.lock().unwrap();
         let file = live.homes.get(&key).map_or(&[][..], Vec::as_slice);
-        let there = file.get(offset as usize..).unwrap_or_default();
-        let bytes = there.len().min(to.len());
-        to[..bytes].copy_from_slice(&there[..bytes]);
-        Ok(bytes)
+        let mut there = file.get(offset as usize..).unwrap_or_default();
+        io::Read::read(&mut there, to)
     }
 
     /// Makes the file so long, durably: what is new is zero.
