@@ -153,8 +153,7 @@ impl World {
     pub fn read_home(&self, key: HomeKey, to: &mut [u8], offset: u64) -> io::Result<usize> {
         let live = self.live.lock().unwrap();
         let file = live.homes.get(&key).map_or(&[][..], Vec::as_slice);
-        let mut there = file.get(offset as usize..).unwrap_or_default();
-        io::Read::read(&mut there, to)
+        io::Read::read(&mut file.get(offset as usize..).unwrap_or_default(), to)
     }
 
     /// Makes the file so long, durably: what is new is zero.
