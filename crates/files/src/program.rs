@@ -30,10 +30,7 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
     let mut start = [0; 256];
     let read = file.read_at(&mut start, 0).unwrap_or(0);
     if let Some(line) = start[..read].strip_prefix(b"#!") {
-        let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
-        let mut words = line.split(|b| b.is_ascii_whitespace());
-        let interpreter = words.find(|word| !word.is_empty()).map(OsStr::from_bytes);
-        return interpreter.is_none_or(|interpreter| {
+        return words(line).next().is_none_or(|interpreter| {
             scripts > 0 && is_followed_within(Path::new(interpreter), scripts - 1)
         });
     }
@@ -43,12 +40,19 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
     let elf = File::open("/proc/self/exe").and_then(|own| Elf::read(&file, &own));
     match elf {
         Ok(elf) => {
-            let loader = elf.loader.unwrap_or_default();
-            let is_glibc = !loader.is_empty() && !loader.windows(7).any(|w| w == b"ld-musl");
+            let is_glibc = elf.loader.is_some() && !elf.is_for_musl();
             elf.ours && is_glibc && !elf.go
         }
         Err(error) => error.kind() == io::ErrorKind::InvalidData,
     }
+}
+
+/// The words of a script's first line, behind `#!`.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &OsStr> {
+    let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
+    line.split(|b| b.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+        .map(OsStr::from_bytes)
 }
 
 /// Why the program runs with more rights than its caller, if it does.
@@ -128,6 +132,13 @@ impl Elf {
             }
         }
         Ok(elf)
+    }
+
+    /// Its loader is musl's: ours is a library for glibc.
+    #[must_use]
+    pub fn is_for_musl(&self) -> bool {
+        let loader = self.loader.as_deref().unwrap_or_default();
+        loader.windows(7).any(|w| w == b"ld-musl")
     }
 }
 

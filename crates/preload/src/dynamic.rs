@@ -23,11 +23,14 @@ static DLVSYM: Next = Next::new(c_name!(dlvsym));
 static DLOPEN: Next = Next::new(c_name!(dlopen));
 static DLMOPEN: Next = Next::new(c_name!(dlmopen));
 
-/// Finds the hidden functions of this module, when the library starts.
+/// Finds the hidden functions, when the library starts.
 pub(crate) fn find_all() {
     note_first();
     for next in [&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN] {
         next.get();
+    }
+    for hook in found_at_start() {
+        hook.hidden();
     }
 }
 
@@ -183,16 +186,21 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     defines || all.any(|function| library.addresses.contains(&function.addr()))
 }
 
+/// All functions of ours but those of this module.
 fn hooks() -> impl Iterator<Item = &'static Hook> {
+    let later = [crate::asynchronous::HOOKS, crate::directory::HOOKS];
+    found_at_start().chain(later.into_iter().flatten())
+}
+
+/// Those whose hidden functions are looked for when the library starts. libaio's and liburing's, and `readdir`, are looked for when they are called.
+fn found_at_start() -> impl Iterator<Item = &'static Hook> {
     use crate::{
-        asynchronous, change, descriptor, directory, dprintf, execute, identity, map, message,
-        name, open, position, process, stdio, sync, system_call, times, write,
+        change, descriptor, dprintf, execute, identity, map, message, name, open, position,
+        process, stdio, sync, system_call, times, write,
     };
     [
-        asynchronous::HOOKS,
         change::HOOKS,
         descriptor::HOOKS,
-        directory::HOOKS,
         dprintf::HOOKS,
         execute::HOOKS,
         execute::listed::HOOKS,

@@ -6,18 +6,17 @@
 )]
 
 use crate::{
-    call_context::{Failed, is_client, missing, set_errno},
-    client_call::client,
+    call_context::{Failed, is_client, missing},
+    client_call::{client, tell_client},
     real::hooks,
 };
 use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client, program};
-use libc::{c_char, c_int, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use libc::{c_char, c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::{
     ffi::{CStr, OsStr},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 type Strings = *const *const c_char;
@@ -34,7 +33,7 @@ fn own_environment() -> Strings {
 hooks! {
     fn [execve] (path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Path(path), environment) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(path, arguments, environment) },
@@ -43,7 +42,7 @@ hooks! {
 
     fn [execv] (path: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Path(path), own_environment()) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(path, arguments) },
@@ -52,7 +51,7 @@ hooks! {
 
     fn [execvp] (file: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Named(file), own_environment()) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(file, arguments) },
@@ -61,7 +60,7 @@ hooks! {
 
     fn [execvpe] (file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Named(file), environment) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(file, arguments, environment) },
@@ -70,7 +69,7 @@ hooks! {
 
     fn [fexecve] (fd: c_int, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Below(fd, c"".as_ptr()), environment) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, arguments, environment) },
@@ -79,7 +78,7 @@ hooks! {
 
     fn [execveat] (dir: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Below(dir, path), environment) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(dir, path, arguments, environment, flags) },
@@ -88,7 +87,7 @@ hooks! {
 
     fn [posix_spawn] (pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Path(path), environment) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(pid, path, actions, attributes, arguments, environment) },
@@ -97,7 +96,7 @@ hooks! {
 
     fn [posix_spawnp] (pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
-    plain if is_client();
+    plain if false;
     else |real| match before(Program::Named(file), environment) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(pid, file, actions, attributes, arguments, environment) },
@@ -106,16 +105,16 @@ hooks! {
 
     fn [posix_spawn_file_actions_adddup2] (actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int;
     missing libc::ENOSYS;
-    plain if is_client();
+    plain if false;
     else |real| {
-        note_given(from);
+        tell_client(|| client::given(from));
         // SAFETY: our caller's arguments.
         unsafe { real(actions, from, to) }
     };
 
     fn [system] (command: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() || command.is_null();
+    plain if command.is_null();
     else |real| match before_shell() {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(command) },
@@ -207,11 +206,14 @@ const LIBRARY: &[u8] = b"libforebay";
 /// # Errors
 /// It must not be: it would write past the lane.
 fn before(program: Program, environment: Strings) -> Result<(), Failed> {
+    if is_client() {
+        return Ok(());
+    }
     client(|| {
         if !client::any_absorbed() || has_library(environment) && program.is_followed() {
             return Ok(());
         }
-        client::executing_past(is_given)
+        client::executing_past()
     })
 }
 
@@ -226,127 +228,23 @@ pub(crate) fn before_system_call(
     path: *const c_char,
     environment: Strings,
 ) -> Result<(), Failed> {
-    match is_client() {
-        true => Ok(()),
-        false => before(Program::Below(dir, path), environment),
-    }
+    before(Program::Below(dir, path), environment)
 }
 
-/// Descriptors that were named to `posix_spawn` to be duplicated: a bit each.
-static GIVEN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-
-fn given_bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
-    let fd = usize::try_from(fd).ok()?;
-    Some((GIVEN.get(fd / 64)?, 1 << (fd % 64)))
-}
-
-fn note_given(fd: c_int) {
-    if let Some((word, bit)) = given_bit(fd) {
-        word.fetch_or(bit, Relaxed);
-    }
-}
-
-/// Whether a descriptor may have been named so. One that cannot be noted may.
-fn is_given(fd: c_int) -> bool {
-    given_bit(fd).is_none_or(|(word, bit)| word.load(Relaxed) & bit != 0)
-}
-
-// Variadic functions, which stable Rust cannot define: what is done before is called, and then jumped on to the hidden function with everything as it was.
+/// Those with a list of arguments, which are variadic.
 pub(crate) mod listed {
     use super::*;
-    use crate::real::{Hook, Real};
-    use std::arch::naked_asm;
+    use crate::{
+        real::{Hook, Real, c_name},
+        variadic::{Target, forward, go_on},
+    };
 
-    type Any = unsafe extern "C-unwind" fn() -> c_int;
-
-    /// The hidden function, or one that says what went wrong.
-    fn go_on(real: &Real<Any>, prepared: Result<(), Failed>) -> *const c_void {
-        match (prepared, real.get()) {
-            (Ok(()), Some(real)) => real as *const c_void,
-            (Ok(()), None) => refused as extern "C" fn() -> c_int as *const c_void,
-            (Err(failed), _) => {
-                failed.with(());
-                refused_with_errno as extern "C" fn() -> c_int as *const c_void
-            }
-        }
-    }
-
-    extern "C" fn refused() -> c_int {
-        set_errno(libc::ENOSYS);
-        -1
-    }
-
-    extern "C" fn refused_with_errno() -> c_int {
-        -1
-    }
-
-    fn prepared(program: Program, environment: Strings) -> Result<(), Failed> {
-        match is_client() {
-            true => Ok(()),
-            false => before(program, environment),
-        }
-    }
-
-    // SAFETY: called with the arguments that they are called with, whatever these are.
-    static EXECL: Real<Any> = unsafe { Real::new(c"execl") };
+    // SAFETY: jumped to, with all arguments in place.
+    static EXECL: Real<Target> = unsafe { Real::new(c_name!(execl)) };
     // SAFETY: as above.
-    static EXECLP: Real<Any> = unsafe { Real::new(c"execlp") };
+    static EXECLP: Real<Target> = unsafe { Real::new(c_name!(execlp)) };
     // SAFETY: as above.
-    static EXECLE: Real<Any> = unsafe { Real::new(c"execle") };
-
-    extern "C" fn before_execl(path: *const c_char) -> *const c_void {
-        go_on(&EXECL, prepared(Program::Path(path), own_environment()))
-    }
-
-    extern "C" fn before_execlp(name: *const c_char) -> *const c_void {
-        go_on(&EXECLP, prepared(Program::Named(name), own_environment()))
-    }
-
-    extern "C" fn before_execle(_: *const c_char) -> *const c_void {
-        go_on(&EXECLE, prepared(Program::Unknown, ptr::null()))
-    }
-
-    macro_rules! listed {
-        ($name:ident, $before:ident) => {
-            /// # Safety
-            ///
-            /// As the C library's.
-            #[cfg(target_arch = "x86_64")]
-            #[unsafe(naked)]
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name() {
-                naked_asm!(
-                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
-                    "call {before}",
-                    "mov r11, rax",
-                    "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
-                    "jmp r11",
-                    before = sym $before,
-                )
-            }
-
-            /// # Safety
-            ///
-            /// As the C library's.
-            #[cfg(target_arch = "aarch64")]
-            #[unsafe(naked)]
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name() {
-                naked_asm!(
-                    "stp x29, x30, [sp, #-80]!",
-                    "stp x0, x1, [sp, #16]", "stp x2, x3, [sp, #32]",
-                    "stp x4, x5, [sp, #48]", "stp x6, x7, [sp, #64]",
-                    "bl {before}",
-                    "mov x16, x0",
-                    "ldp x0, x1, [sp, #16]", "ldp x2, x3, [sp, #32]",
-                    "ldp x4, x5, [sp, #48]", "ldp x6, x7, [sp, #64]",
-                    "ldp x29, x30, [sp], #80",
-                    "br x16",
-                    before = sym $before,
-                )
-            }
-        };
-    }
+    static EXECLE: Real<Target> = unsafe { Real::new(c_name!(execle)) };
 
     /// The functions of this module.
     pub(crate) static HOOKS: &[Hook] = &[
@@ -355,7 +253,19 @@ pub(crate) mod listed {
         Hook::new(&EXECLE.hidden, execle as *const ()),
     ];
 
-    listed!(execl, before_execl);
-    listed!(execlp, before_execlp);
-    listed!(execle, before_execle);
+    extern "C-unwind" fn before_execl(path: *const c_char) -> Target {
+        go_on(&EXECL, || before(Program::Path(path), own_environment()))
+    }
+
+    extern "C-unwind" fn before_execlp(name: *const c_char) -> Target {
+        go_on(&EXECLP, || before(Program::Named(name), own_environment()))
+    }
+
+    extern "C-unwind" fn before_execle() -> Target {
+        go_on(&EXECLE, || before(Program::Unknown, ptr::null()))
+    }
+
+    forward!(execl, before_execl);
+    forward!(execlp, before_execlp);
+    forward!(execle, before_execle);
 }

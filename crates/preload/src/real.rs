@@ -183,7 +183,7 @@ fn in_private_library(name: &CStr) -> *mut c_void {
 /// * `plain if`: the hidden function is called and nothing else happens (a tail call);
 /// * `else`: what happens otherwise, with the hidden function in a variable.
 ///
-/// It also defines `find_all`, which looks for all the hidden functions of the module, and `HOOKS`, the table of its functions.
+/// It also defines `HOOKS`, the table of the module's functions.
 macro_rules! hooks {
     ($(
         fn [$($name:ident)+] $arguments:tt -> $result:ty;
@@ -201,12 +201,6 @@ macro_rules! hooks {
                     unsafe { $crate::real::Real::new($crate::real::c_name!($name)) }
                 };
             )+)*
-        }
-
-        /// Looks for every hidden function of this module.
-        #[allow(dead_code, reason = "what is hardly ever there is looked for when it is called")]
-        pub(crate) fn find_all() {
-            $($( let _ = hidden::$name.get(); )+)*
         }
 
         /// The functions of this module.

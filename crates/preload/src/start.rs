@@ -1,10 +1,7 @@
 //! The library's life in a process: its start and its end.
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
-use crate::{
-    change, child, client_call::tell_client, descriptor, dprintf, dynamic, execute, identity,
-    layer, map, message, name, open, position, process, stdio, sync, system_call, times, write,
-};
+use crate::{child, client_call::tell_client, dynamic, layer, process};
 use forebay_files::client;
 
 #[used]
@@ -16,24 +13,7 @@ static START: extern "C" fn() = start;
 static END: extern "C" fn() = end;
 
 extern "C" fn start() {
-    // libaio's and liburing's functions are looked for when they are called.
-    change::find_all();
-    descriptor::find_all();
-    dprintf::find_all();
     dynamic::find_all();
-    execute::find_all();
-    identity::find_all();
-    map::find_all();
-    message::find_all();
-    name::find_all();
-    open::find_all();
-    position::find_all();
-    stdio::find_all();
-    times::find_all();
-    sync::find_all();
-    system_call::find_all();
-    write::find_all();
-    process::find_all();
     child::begin();
     if process::hear_of_forks() {
         // Without it a child would go on as if it were its parent: then nothing is absorbed.

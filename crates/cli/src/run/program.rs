@@ -1,7 +1,7 @@
 //! The program to be run: where it is, and whether a library can be put before it.
 
 use crate::failure::Failure;
-use forebay_files::program::{Elf, SCRIPTS_MAX, gains_privileges};
+use forebay_files::program::{Elf, SCRIPTS_MAX, gains_privileges, words};
 use rustix::fs::Access;
 use std::{
     env,
@@ -111,7 +111,6 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     let read = file.read_at(&mut start, 0).map_err(failed())?;
     let start = &start[..read];
     if let Some(line) = start.strip_prefix(b"#!") {
-        let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
         return match interpreter(line) {
             Some(interpreter) if depth < SCRIPTS_MAX => check(&interpreter, depth + 1),
             _ => Ok(()),
@@ -132,10 +131,7 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
 
 /// The program that runs a script with this first line; for `env NAME`, the one called so.
 fn interpreter(line: &[u8]) -> Option<PathBuf> {
-    let mut words = line
-        .split(|b| b.is_ascii_whitespace())
-        .filter(|word| !word.is_empty())
-        .map(OsStr::from_bytes);
+    let mut words = words(line);
     let interpreter = Path::new(words.next()?);
     if interpreter.file_name() == Some(OsStr::new("env")) {
         let named = words
@@ -153,14 +149,14 @@ fn check_elf(elf: &Elf, path: &Path) -> Result<(), Failure> {
             "is a program for another kind of machine than forebay, so forebay's library cannot be loaded into it",
         );
     }
-    let Some(loader) = &elf.loader else {
+    if elf.loader.is_none() {
         return refuse(if elf.go {
             "is a statically linked Go program: it calls the kernel without the C library, so nothing of it can be absorbed. Run it without forebay"
         } else {
             "is linked statically, so no library can be put before it and nothing of it can be absorbed. Run it without forebay, or link it dynamically"
         });
-    };
-    if loader.windows(7).any(|w| w == b"ld-musl") {
+    }
+    if elf.is_for_musl() {
         return refuse(
             "is linked to the musl C library; forebay's library is for glibc. Run a build for glibc",
         );

@@ -155,6 +155,11 @@ pub fn stream_closing(fd: c_int) {
     table::set_stream(fd, false);
 }
 
+/// `fd` was named to be duplicated for a program that is spawned.
+pub fn given(fd: c_int) {
+    table::set_given(fd);
+}
+
 /// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says where its writes go, and is the same for all of the open file, of
 /// whichever process: a file is plain before that changes.
 ///

@@ -259,11 +259,11 @@ impl Config {
 }
 
 /// Before this process, or a child that it has just made, executes a program which writes past the library: what that inherits of files that the run absorbs is
-/// plain by then. `is_given`: of a descriptor that is closed by an execution, whether a copy of it is not.
+/// plain by then, by a descriptor that an execution leaves open or by a [copy](super::given) of one that it closes.
 ///
 /// # Errors
 /// `EIO` if that cannot be achieved: then the program must not be executed.
-pub fn executing_past(is_given: impl Fn(c_int) -> bool) -> Result<(), Errno> {
+pub fn executing_past() -> Result<(), Errno> {
     let Some(config) = CONFIG.get() else {
         return Ok(());
     };
@@ -271,7 +271,7 @@ pub fn executing_past(is_given: impl Fn(c_int) -> bool) -> Result<(), Errno> {
         // One that cannot be asked has been closed meanwhile.
         let flags = sys::borrow(fd).and_then(|raw| rustix::io::fcntl_getfd(raw).ok());
         let stays = flags.is_some_and(|flags| !flags.contains(FdFlags::CLOEXEC));
-        if stays || is_given(fd) {
+        if stays || table::may_be_given(fd) {
             config.claim(key)?;
         }
     }

@@ -131,28 +131,58 @@ pub(super) fn add_hidden(fd: c_int, of: Entry) {
     }
 }
 
-/// A bit for each descriptor that a stream of the C library writes to and reads from, past the client.
-static STREAMS: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
+/// A set of descriptors, a bit each.
+struct Numbers([AtomicU64; DESCRIPTORS / 64]);
 
-fn stream_bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
-    let fd = usize::try_from(fd).ok()?;
-    Some((STREAMS.get(fd / 64)?, 1 << (fd % 64)))
+impl Numbers {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; DESCRIPTORS / 64])
+    }
+
+    fn bit(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
+        let fd = usize::try_from(fd).ok()?;
+        Some((self.0.get(fd / 64)?, 1 << (fd % 64)))
+    }
+
+    fn set(&self, fd: c_int, is_there: bool) {
+        if let Some((word, bit)) = self.bit(fd) {
+            match is_there {
+                true => word.fetch_or(bit, Relaxed),
+                false => word.fetch_and(!bit, Relaxed),
+            };
+        }
+    }
+
+    /// None of a number that has no place.
+    fn has(&self, fd: c_int) -> Option<bool> {
+        let (word, bit) = self.bit(fd)?;
+        Some(word.load(Relaxed) & bit != 0)
+    }
 }
+
+/// Those that a stream of the C library writes to and reads from, past the client.
+static STREAMS: Numbers = Numbers::new();
+/// Those that were named to be duplicated for a program that is spawned.
+static GIVEN: Numbers = Numbers::new();
 
 /// Notes whether there is a stream on `fd`.
 pub(super) fn set_stream(fd: c_int, is_there: bool) {
-    if let Some((word, bit)) = stream_bit(fd) {
-        match is_there {
-            true => word.fetch_or(bit, Relaxed),
-            false => word.fetch_and(!bit, Relaxed),
-        };
-    }
+    STREAMS.set(fd, is_there);
+}
+
+/// Notes that a spawned program may get a copy of `fd`.
+pub(super) fn set_given(fd: c_int) {
+    GIVEN.set(fd, true);
+}
+
+/// Whether a spawned program may get a copy of `fd`. Of one that cannot be noted: true.
+pub(super) fn may_be_given(fd: c_int) -> bool {
+    GIVEN.has(fd).unwrap_or(true)
 }
 
 /// True if what is absorbed must not be open as `fd`: nothing can be noted of that number, or a stream uses it, which the client does not see.
 pub(super) fn must_be_plain(fd: c_int) -> bool {
-    let is_streams = stream_bit(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0);
-    fd <= STDERR || is_streams || !has_place_for(fd)
+    fd <= STDERR || STREAMS.has(fd) == Some(true) || !has_place_for(fd)
 }
 
 /// Every descriptor of a file is as one that was inherited. Neither allocates nor locks.

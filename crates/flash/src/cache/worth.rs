@@ -1,6 +1,6 @@
 //! Whether flash pays: reads of it and of homes are timed as they happen, so with all that the devices have to do beside. A page that is on flash costs
-//! its writes there; if reading it is no faster than reading its home, they buy nothing. Medians are compared: several that a writer held up, on one
-//! device for both, say nothing of how fast it is. docs/flash-format.md, "Whether flash pays".
+//! its writes there; if reading it is no faster than reading its home, they buy nothing. Medians are compared: a few that a batch of
+//! writes held up say nothing of how fast a device is. docs/flash-format.md, "Whether flash pays".
 //!
 //! A period ends when there are enough reads of both. Several in a row have to agree before anything changes, and between the ratio at which flash stops
 //! to pay and the one at which it begins again lies a gap: what does not change stays as it is.

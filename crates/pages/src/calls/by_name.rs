@@ -24,6 +24,14 @@ pub struct Leaving {
 }
 
 impl Leaving {
+    /// Notes it, before the kernel does it.
+    fn noted(self) -> Self {
+        if let Some(session) = session::current() {
+            note(naming::leaves(&session.cache, &self.cached));
+        }
+        self
+    }
+
     /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that,
     /// and one that is not keeps its pages. Of a file with other names it is only noted that no server needs it where it was.
     pub fn gone(self) {
@@ -71,16 +79,6 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
         held,
         is_last: known.links == 1,
     })
-}
-
-impl Leaving {
-    /// Notes it, before the kernel does it.
-    fn noted(self) -> Self {
-        if let Some(session) = session::current() {
-            note(naming::leaves(&session.cache, &self.cached));
-        }
-        self
-    }
 }
 
 /// Before a file is unlinked.

@@ -14,6 +14,8 @@ use forebay_flash::Epochs;
 use rustix::fd::BorrowedFd;
 use std::{
     collections::BTreeSet,
+    fs::File,
+    io,
     path::Path,
     sync::atomic::Ordering::{Relaxed, Release},
 };
@@ -46,9 +48,9 @@ impl Session {
         let tablespace =
             reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
         let tablespace = std::mem::ManuallyDrop::new(tablespace);
-        let failed = |e: std::io::Error| format!("guarding {}: {e}", path.display());
-        let (owner, epochs) = (self.cache.owner(), self.cache.epochs());
-        let cache = (owner, Some(epochs));
+        let failed = |e: io::Error| format!("guarding {}: {e}", path.display());
+        let owner = self.cache.owner();
+        let cache = (owner, Some(self.cache.epochs()));
         let found = Guard::find(dir, &tablespace, known.identity, cache).map_err(failed)?;
         let laid = match found {
             Found::Here(guard) => Some(guard),
@@ -68,29 +70,7 @@ impl Session {
             }
             None => self.register(fd, known, path)?,
         };
-        // Any number but none: what it is like says nothing.
-        let epoch = (Uuid::new_v4().as_u128() as u32).max(1);
-        let next = |next| self.cache.set_epochs(next).map_err(|e| e.to_string());
-        next(Epochs {
-            next: epoch,
-            ..epochs
-        })?;
-        let guard = match laid {
-            Some(mut guard) => {
-                guard.complete(&tablespace).map_err(failed)?;
-                guard.begin(epoch, self.place.flash()).map_err(failed)?;
-                guard
-            }
-            None => {
-                let cache = (owner, epoch);
-                Guard::lay(dir, &tablespace, known.identity, cache, self.place.flash())
-                    .map_err(failed)?
-            }
-        };
-        next(Epochs {
-            current: epoch,
-            next: 0,
-        })?;
+        let guard = self.begin_epoch(laid, (dir, &tablespace), known, failed)?;
         self.homes.guard(file.id(), guard);
         let at = Whereabouts {
             data: dir,
@@ -112,6 +92,40 @@ impl Session {
         self.active.store(true, Release);
         self.say_warm();
         Ok(())
+    }
+
+    /// Has the cache and the guard, which is `laid` now if there is none, begin a new epoch. docs/flash-tier.md, "The guard".
+    fn begin_epoch(
+        &self,
+        laid: Option<Guard>,
+        (dir, tablespace): (&Path, &File),
+        known: &Known,
+        failed: impl Fn(io::Error) -> String,
+    ) -> Result<Guard, String> {
+        let enter = |epochs| self.cache.set_epochs(epochs).map_err(|e| e.to_string());
+        // Any number but none: what it is like says nothing.
+        let next = (Uuid::new_v4().as_u128() as u32).max(1);
+        enter(Epochs {
+            next,
+            ..self.cache.epochs()
+        })?;
+        let flash = self.place.flash();
+        let guard = match laid {
+            Some(mut guard) => {
+                guard.complete(tablespace).map_err(&failed)?;
+                guard.begin(next, flash).map_err(&failed)?;
+                guard
+            }
+            None => {
+                let cache = (self.cache.owner(), next);
+                Guard::lay(dir, tablespace, known.identity, cache, flash).map_err(failed)?
+            }
+        };
+        enter(Epochs {
+            current: next,
+            next: 0,
+        })?;
+        Ok(guard)
     }
 
     /// The tablespace has no guard: the cache must have nothing that is newer than files, and what it has of others is let go.
