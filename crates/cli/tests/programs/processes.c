@@ -81,6 +81,9 @@ static void say(const char *what, int log, long returned) {
     int length = snprintf(line, sizeof line, "%ld %ld %ld %s %d %ld\n", who, life, step, what, log, returned < 0 ? -(long)errno : returned);
     if (write(STDOUT_FILENO, line, (size_t)length) != length)
         _exit(0);
+    /* Only a disk that is cut off refuses a call: what would be done after that is compared with nothing. */
+    if (returned < 0)
+        _exit(1);
 }
 
 static char *name_of(const struct log *log) {
@@ -158,7 +161,7 @@ static void child_writes(struct log *log) {
         _exit(0);
     }
     int status;
-    if (waitpid(child, &status, 0) != child || !WIFEXITED(status))
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         kill(getpid(), SIGKILL);
 }
 
