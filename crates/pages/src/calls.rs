@@ -5,7 +5,7 @@
 mod by_name;
 mod who;
 
-pub use by_name::{Leaving, renamed, renaming, truncate_path, truncating, unlinking};
+pub use by_name::{Leaving, exporting, renamed, renaming, truncate_path, truncating, unlinking};
 
 use crate::{
     PAGE_BYTES,

@@ -207,3 +207,14 @@ fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
     let said = world.forebay(&line).ok().stderr;
     assert!(said.contains("is in memory"), "{said}");
 }
+
+#[test]
+fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
+    let sandbox = Sandbox::new();
+    for lane in [0, 64 << 10] {
+        fs::write(sandbox.file("flash"), vec![0; 14 << 20]).unwrap();
+        fs::write(sandbox.file("flash.lane"), vec![0; lane]).unwrap();
+        let words = ["was not made to the end", "Remove it"];
+        sandbox.run("flush --flash flash").fails(1, &words);
+    }
+}
