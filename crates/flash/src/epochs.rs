@@ -16,4 +16,51 @@ impl Epochs {
     pub fn is(&self, epoch: u32) -> bool {
         epoch == self.current || self.next != 0 && epoch == self.next
     }
+
+    /// What is noted before the owner, which has noted `noted`, begins the epoch `next`. An owner that was cut before may have noted what was next then, so
+    /// that is what counts, whatever the cache was in.
+    #[must_use]
+    pub fn about_to_begin(next: u32, noted: u32) -> Self {
+        Self {
+            current: noted,
+            next,
+        }
+    }
+
+    /// What is noted when the owner has noted `epoch`.
+    #[must_use]
+    pub fn begun(epoch: u32) -> Self {
+        Self {
+            current: epoch,
+            next: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wherever_one_start_after_the_other_is_cut_the_cache_and_its_owner_are_of_the_same_time() {
+        for cuts in 0..4_u32.pow(4) {
+            let (mut cache, mut noted) = (Epochs::begun(1), 1);
+            for start in 0..4 {
+                let steps = cuts / 4_u32.pow(start) % 4;
+                let next = start + 2;
+                if steps > 0 {
+                    cache = Epochs::about_to_begin(next, noted);
+                }
+                assert!(cache.is(noted), "{cuts}: {cache:?}, {noted}");
+                if steps > 1 {
+                    noted = next;
+                }
+                assert!(cache.is(noted), "{cuts}: {cache:?}, {noted}");
+                if steps > 2 {
+                    cache = Epochs::begun(next);
+                }
+                assert!(cache.is(noted), "{cuts}: {cache:?}, {noted}");
+            }
+        }
+    }
 }

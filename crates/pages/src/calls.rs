@@ -5,7 +5,7 @@
 mod by_name;
 mod who;
 
-pub use by_name::{Leaving, renamed, renaming, truncate_path, truncating, unlinking};
+pub use by_name::{Leaving, exporting, renamed, renaming, truncate_path, truncating, unlinking};
 
 use crate::{
     PAGE_BYTES,
@@ -24,7 +24,7 @@ use rustix::{
     io::Errno,
 };
 use std::{ffi::c_int, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
-use who::who_is;
+use who::{say_unborn, who_is};
 
 /// A page file was opened as `fd`, by `path`: from now on its pages may be in the cache.
 ///
@@ -36,6 +36,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         return Ok(());
     }
     let Some(known) = who_is(fd, path)? else {
+        say_unborn(fd);
         return Ok(());
     };
     if session::is_forked() {
@@ -272,6 +273,7 @@ pub fn exiting() {
         {
             complain(&error.to_string());
         }
+        session.turn_epoch();
         session.write_status(Vec::new());
     }
 }

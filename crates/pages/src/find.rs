@@ -1,11 +1,15 @@
 //! Where the files of a cache are: by the names that they were registered with, or, since files are renamed, by looking through the data directory.
 
+mod moved;
+
 use crate::{
     descriptor::{path_of, reopen},
     home::Homes,
-    identity, names, naming,
+    identity::{self, Known},
+    names, naming,
 };
 use forebay_flash::{Cache, CachedFile, FlashError, Identity};
+use moved::Moved;
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{Mode, OFlags},
@@ -44,6 +48,23 @@ pub enum HomesError {
         pages: usize,
         /// There is a file of that name, another one.
         replaced: bool,
+    },
+    /// A file outside a data directory that is a snapshot.
+    #[error(
+        "{name}, of which the flash cache has {pages} pages that are newer than in the file, is outside of {}, which is a snapshot: what it was made of is there as well, in {}, and \
+         the file may be that one's. Say where the snapshot's is: forebay flush --flash CACHE --data DIR. Nothing was changed",
+        is.display(),
+        was.display()
+    )]
+    Outside {
+        /// Its name.
+        name: String,
+        /// How many pages.
+        pages: usize,
+        /// The snapshot.
+        is: PathBuf,
+        /// The original.
+        was: PathBuf,
     },
     /// What is to be given up is there, or not known.
     #[error("no file of which the flash cache has pages is missing at {}: there is nothing to give up. Nothing was changed", .0.display())]
@@ -89,7 +110,7 @@ impl HomesError {
 ///
 /// # Errors
 /// Whether it is one that is looked for cannot be told: nothing may be taken for deleted.
-fn hold(path: &Path) -> Result<Option<(OwnedFd, Identity)>, HomesError> {
+fn hold(path: &Path) -> Result<Option<(OwnedFd, Known)>, HomesError> {
     let unseen = |source| HomesError::unseen(path, source);
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let held = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -98,7 +119,7 @@ fn hold(path: &Path) -> Result<Option<(OwnedFd, Identity)>, HomesError> {
         Err(errno) => return Err(unseen(errno)),
     };
     let known = identity::of(&held).map_err(unseen)?;
-    Ok(known.map(|known| (held, known.identity)))
+    Ok(known.map(|known| (held, known)))
 }
 
 /// What is in a directory; nothing if it is not there, or this process could use no file in it.
@@ -157,8 +178,8 @@ pub(crate) fn look_through(
                 match hold(&path) {
                     // There may be more of them than this process may have open.
                     Ok(held) => found.extend(
-                        held.filter(|(_, identity)| wanted.contains(identity))
-                            .map(|(held, identity)| (identity, held)),
+                        held.filter(|(_, known)| wanted.contains(&known.identity))
+                            .map(|(held, known)| (known.identity, held)),
                     ),
                     // A file system that does not say when files were born has none of a cache.
                     Err(HomesError::Unseen { source, .. }) if source == Errno::OPNOTSUPP => {}
@@ -217,22 +238,30 @@ impl Whereabouts<'_> {
         &self,
         cache: &Cache,
         file: &CachedFile,
-        was: &Path,
+        moved: &Moved<'_>,
     ) -> Result<bool, HomesError> {
         let path = naming::path_of(file);
-        if naming::is_leaving(file) || self.given_up.contains(&path) {
+        let places = moved.places(&path);
+        let place = places.first().unwrap_or(&path);
+        if naming::is_leaving(file) || [&path, place].iter().any(|at| self.given_up.contains(at)) {
             return Ok(true);
         }
-        let name = path.display().to_string();
-        if !is_gone(&path, was, self.data) {
+        let name = place.display().to_string();
+        if !is_gone(&path, moved.was, moved.is) {
             return Err(HomesError::Missing(name));
         }
         match cache.newer_pages_of(file) {
             0 => Ok(true),
+            pages if places.is_empty() => Err(HomesError::Outside {
+                name,
+                pages,
+                is: moved.is.to_owned(),
+                was: moved.was.to_owned(),
+            }),
             pages => Err(HomesError::Gone {
                 name,
                 pages,
-                replaced: path.symlink_metadata().is_ok(),
+                replaced: place.symlink_metadata().is_ok(),
             }),
         }
     }
@@ -252,20 +281,21 @@ pub(crate) fn attach_all(
     let paths = || files.iter().map(|file| naming::path_of(file));
     let system = paths().find(|path| names::is_system(path.as_os_str().as_bytes()));
     let was = system.as_deref().and_then(Path::parent).unwrap_or(at.data);
+    let dirs = Moved::new(was, at.data)?;
     let mut missing = Vec::new();
     let mut moved = Vec::new();
     for (file, path) in files.iter().zip(paths()) {
-        let identity = file.id().identity;
-        if at.skip == Some(identity) {
+        if at.skip == Some(file.id().identity) {
             continue;
         }
-        match hold(&path)?.filter(|(_, found)| *found == identity) {
-            Some((held, _)) => {
+        let places = dirs.places(&path);
+        match first_of(&places, file)? {
+            Some((held, place)) => {
                 attach(homes, file, &held)?;
-                moved.push((file, path));
+                moved.push((file, place));
             }
             None => {
-                at.look_beside(&path);
+                places.iter().for_each(|place| at.look_beside(place));
                 missing.push(file);
             }
         }
@@ -279,15 +309,21 @@ pub(crate) fn attach_all(
                 attach(homes, file, held)?;
                 moved.extend(path_of(held.as_fd()).ok().map(|path| (file, path)));
             }
-            None if at.is_forgotten(cache, file, was)? => gone.push(file),
+            None if at.is_forgotten(cache, file, &dirs)? => gone.push(file),
             None => {}
         }
     }
-    for path in at.given_up {
-        if !gone.iter().any(|file| naming::path_of(file) == *path) {
-            return Err(HomesError::NotMissing(path.clone()));
+    for given in at.given_up {
+        let is_it = |file: &CachedFile| {
+            let path = naming::path_of(file);
+            path == *given || dirs.places(&path).first() == Some(given)
+        };
+        if !gone.iter().any(|file| is_it(file)) {
+            return Err(HomesError::NotMissing(given.clone()));
         }
     }
+    // The system tablespace's last: by its name it is known where the others were.
+    moved.sort_by_key(|(_, path)| names::is_system(path.as_os_str().as_bytes()));
     for (file, path) in moved {
         naming::is_at(cache, file, &path)?;
     }
@@ -295,6 +331,20 @@ pub(crate) fn attach_all(
         cache.drop_file(file)?;
     }
     Ok(())
+}
+
+/// The first of these places where the file is.
+fn first_of(
+    places: &[PathBuf],
+    file: &CachedFile,
+) -> Result<Option<(OwnedFd, PathBuf)>, HomesError> {
+    for place in places {
+        let found = hold(place)?.filter(|(_, known)| known.identity == file.id().identity);
+        if let Some((held, _)) = found {
+            return Ok(Some((held, place.clone())));
+        }
+    }
+    Ok(None)
 }
 
 fn attach(homes: &Homes, file: &CachedFile, held: &OwnedFd) -> Result<(), HomesError> {

@@ -16,10 +16,15 @@
 //! | laying, lifting | no text | in the tablespace |
 
 mod mismatch;
+mod running;
+mod standing;
 
 pub(crate) use mismatch::Mismatch;
+pub(crate) use running::claim;
+pub use standing::{Standing, standing};
+pub(crate) use standing::{beside_system, is_of};
 
-use crate::{PAGE_BYTES, identity};
+use crate::PAGE_BYTES;
 use forebay_flash::{Epochs, Identity};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
@@ -303,6 +308,11 @@ impl Guard {
         self.set(self.header.state)
     }
 
+    /// The epoch that it notes.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.header.epoch
+    }
+
     fn set(&mut self, state: State) -> io::Result<()> {
         self.header.state = state;
         self.file.write_all_at(&self.header.encode(), 0)?;
@@ -336,54 +346,6 @@ pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
     Ok(rustix::fs::fsync(dir)?)
-}
-
-/// What guards a data directory.
-#[derive(Clone, Debug, Serialize)]
-pub struct Standing {
-    /// The flash file whose cache may have newer pages.
-    pub flash: PathBuf,
-    /// The cache.
-    pub cache: Uuid,
-    /// True if the guard is of the tablespace that lies there, not of one that this is a copy of.
-    pub is_its_own: bool,
-}
-
-/// True if this file is a system tablespace that is guarded, with newer pages in the cache `owner`.
-pub(crate) fn is_of(path: &Path, owner: Uuid) -> bool {
-    let is_system = crate::names::is_system(path.as_os_str().as_encoded_bytes());
-    let dir = path.parent().filter(|_| is_system);
-    let found = dir.and_then(|dir| standing(dir).ok().flatten());
-    found.is_some_and(|found| found.is_its_own && found.cache == owner)
-}
-
-/// The guard in a data directory, if there is one.
-///
-/// # Errors
-/// What the operating system says.
-pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(dir.join(GUARD_FILE), flags, Mode::empty());
-    let file = match opened {
-        Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(e) => return Err(e.into()),
-    };
-    let Some(header) = read_header(&file)? else {
-        return Ok(None);
-    };
-    let tablespace = rustix::fs::open(dir.join("ibdata1"), flags, Mode::empty())?;
-    let mut page = vec![0; PAGE_BYTES];
-    let read = rustix::io::pread(&tablespace, &mut page, 0)?;
-    if header.state != State::Laid && !has_text(&page[..read]) {
-        return Ok(None);
-    }
-    let of = identity::of(&tablespace)?.map(|known| known.identity);
-    Ok(Some(Standing {
-        flash: header.flash,
-        cache: header.owner,
-        is_its_own: of == Some(header.of),
-    }))
 }
 
 #[cfg(test)]

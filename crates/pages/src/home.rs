@@ -3,7 +3,7 @@
 use crate::{copies::Copies, guard::Guard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
 use parking_lot::RwLock;
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 /// Writes that are under way at a time: a disk array is as fast as it has requests.
 const IN_FLIGHT: usize = 8;
@@ -48,6 +48,19 @@ impl Homes {
 
     pub(crate) fn take_guard(&self) -> Option<Guard> {
         self.guarded.write().take().map(|(_, guard)| guard)
+    }
+
+    /// The epoch that the guard notes, if there is one.
+    pub(crate) fn epoch(&self) -> Option<u32> {
+        self.guarded.read().as_ref().map(|(_, guard)| guard.epoch())
+    }
+
+    /// The guard notes another epoch, durably.
+    pub(crate) fn begin_epoch(&self, epoch: u32, flash: &Path) -> io::Result<()> {
+        match &mut *self.guarded.write() {
+            Some((_, guard)) => guard.begin(epoch, flash),
+            None => Ok(()),
+        }
     }
 
     /// Reads what is in the guard file instead of the tablespace. None if it is in the tablespace. Within a page.

@@ -42,8 +42,8 @@ mod status;
 mod table;
 
 pub use calls::{
-    Leaving, allocate, closing, duplicated, exiting, forked, leave, opened, read, renamed,
-    renaming, sync, sync_all, truncate, truncate_path, truncating, unlinking, write,
+    Leaving, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
+    renamed, renaming, sync, sync_all, truncate, truncate_path, truncating, unlinking, write,
 };
 pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};

@@ -95,6 +95,7 @@ pub fn resize_running(
                         pages: answer.kept,
                         dirty: answer.dirty,
                         slots: answer.slots,
+                        ..Warm::default()
                     },
                     complete: true,
                 }),

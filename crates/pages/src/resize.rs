@@ -62,7 +62,7 @@ pub fn resize_found(
 }
 
 /// True if it is the rest of a cache that the version before ended, to make one of another size; or of one that was being made. Nothing is in it.
-fn is_ended(flash: &Path) -> Result<bool, SetupError> {
+pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     let fail = |e| SetupError::io("looking at", flash)(e);
     let file = File::open(flash).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;

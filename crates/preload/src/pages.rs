@@ -180,6 +180,15 @@ pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), Fa
     client(|| forebay_pages::truncating(directory(dir), path))
 }
 
+/// Before a file of this path is made by a stream.
+pub(crate) fn exporting(path: *const libc::c_char) -> Result<(), Failed> {
+    // SAFETY: our caller does not change the path while it is used.
+    match unsafe { memory::path(path) }.filter(|_| is_configured()) {
+        Some(path) => client(|| forebay_pages::exporting(CWD, path)),
+        None => Ok(()),
+    }
+}
+
 /// Truncates a file by name, by `real`.
 pub(crate) fn truncate_path(
     path: *const libc::c_char,

@@ -9,7 +9,7 @@ use crate::{
     change::retire,
     client_call::{client, tell_client},
     execute::before_shell,
-    layer, memory,
+    layer, memory, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -35,7 +35,7 @@ hooks! {
     plain if is_client();
     else |real| {
         if !is_plain(mode)
-            && let Err(failed) = retire_path(path)
+            && let Err(failed) = retire_path(path).and_then(|()| pages::exporting(path))
         {
             return failed.with(ptr::null_mut());
         }

@@ -1,5 +1,8 @@
 //! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what is left in it at the end.
 
+mod arguments;
+
+use self::arguments::check_arguments;
 use super::{program::Program, run_dir::run_dir};
 use crate::{failure::Failure, flush, size};
 use clap::{Args, ValueEnum};
@@ -100,6 +103,8 @@ pub struct Flash {
     settings: Settings,
     /// Names this run's cache to `forebay status`.
     note: PathBuf,
+    /// The one that the cache was in when the run began.
+    epoch: u32,
 }
 
 /// Where the process that has the cache says how it is.
@@ -164,6 +169,7 @@ impl Options {
             path,
             settings,
             note,
+            epoch: warm.epoch,
         }))
     }
 }
@@ -183,58 +189,6 @@ fn check_profile(program: &Program, profile: Option<&str>, config: &Config) -> R
             program.name().to_string_lossy()
         ))),
     }
-}
-
-/// Refuses a server that is told not to sync its pages, or that calls its system tablespace otherwise.
-fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
-    /// By name, or by number.
-    const NOT_SYNCED: [(&str, &str); 3] = [
-        ("littlesync", "2"),
-        ("nosync", "3"),
-        ("o-direct-no-fsync", "5"),
-    ];
-    for (argument, value) in values_of("innodb-flush-method", "innodb-flush-m", arguments) {
-        let is_meant = |(name, number): (&str, &str)| {
-            value == number || value != "o-direct" && !value.is_empty() && name.starts_with(&value)
-        };
-        if NOT_SYNCED.into_iter().any(is_meant) {
-            return Err(Failure::Usage(format!(
-                "{argument}: the server does not sync its pages then, and what it did not sync is not durable in a flash cache. Use O_DIRECT"
-            )));
-        }
-    }
-    for (argument, value) in values_of("innodb-data-file-path", "innodb-data-f", arguments) {
-        if !value.starts_with("ibdata1:") {
-            return Err(Failure::Usage(format!(
-                "{argument}: a flash cache knows the system tablespace by its name, ibdata1, which has to come first"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The values that arguments give a server's option, in lower case and with hyphens, behind the argument that names it: `--NAME=VALUE`, or two
-/// arguments. A name may be shortened to `least`, and loose.
-fn values_of(name: &str, least: &str, arguments: &[OsString]) -> Vec<(String, String)> {
-    let plain = |text: &str| text.to_lowercase().replace('_', "-");
-    let texts: Vec<_> = arguments
-        .iter()
-        .map(|argument| argument.to_string_lossy())
-        .collect();
-    let mut values = Vec::new();
-    for (at, text) in texts.iter().enumerate() {
-        let (given, value) = match text.split_once('=') {
-            Some((given, value)) => (given, value),
-            None => (&**text, texts.get(at + 1).map_or("", |next| next)),
-        };
-        let given = plain(given);
-        let given = given.strip_prefix("--").unwrap_or_default();
-        let given = given.strip_prefix("loose-").unwrap_or(given);
-        if given.starts_with(least) && name.starts_with(given) {
-            values.push((text.to_string(), plain(value)));
-        }
-    }
-    values
 }
 
 /// True of a device, or a link to one, that has no metadata beside it.
@@ -271,6 +225,14 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
         warm.slots,
         warm.dirty
     );
+    /// `tmpfs`, `ramfs`.
+    const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    if rustix::fs::statfs(path).is_ok_and(|found| IN_MEMORY.contains(&found.f_type)) {
+        eprintln!(
+            "forebay: the flash cache {} is in memory: a power cut takes it, and with it what only it has. Put it on a disk",
+            path.display()
+        );
+    }
     let mentions = |argument: &OsString| {
         let text = argument.to_string_lossy().replace('_', "-");
         text.contains("innodb-doublewrite")
@@ -303,6 +265,11 @@ impl Flash {
                 .for_each(|line| eprintln!("forebay: {line}"));
         }
         match forebay_pages::look(&self.path) {
+            Ok(Warm { epoch, .. }) if epoch == self.epoch => eprintln!(
+                "forebay: no server has used the flash cache {} in this run: page files were read and written as without it, and nothing protected them from being torn. A server \
+                 that was up did not have the library: it is started with an environment of its own (sudo, env -i), or its file has capabilities",
+                self.path.display()
+            ),
             Ok(Warm { dirty: 0, .. }) => {}
             Ok(warm) => eprintln!(
                 "forebay: {0} pages are newer in the flash cache {1} than in the files. Go on with --flash {1}; before the server is started without: forebay flush --flash {1}",
@@ -350,42 +317,4 @@ pub fn running(dir: &Path) -> Vec<Status> {
         found.extend(status.and_then(|flash| Status::read(&status_file(&flash))));
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(arguments: &str) -> Result<(), Failure> {
-        let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
-        check_arguments(&arguments)
-    }
-
-    #[test]
-    fn a_server_that_is_told_not_to_sync_its_pages_is_refused_however_that_is_said() {
-        for refused in [
-            "--innodb-flush-method=O_DIRECT_NO_FSYNC",
-            "--innodb_flush_method=nosync",
-            "--innodb-flush-method nosync",
-            "--innodb-flush-meth=LittleSync",
-            "--loose-innodb-flush-method=nos",
-            "--port 7 --innodb-flush-method=5",
-            "--innodb-flush-method=3",
-            "--innodb-data-file-path=system:12M:autoextend",
-            "--innodb_data_file_path tables:1G",
-        ] {
-            assert!(check(refused).is_err(), "{refused}");
-        }
-        for allowed in [
-            "--innodb-flush-method=O_DIRECT",
-            "--innodb-flush-method o_direct",
-            "--innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=2",
-            "--innodb-flush-neighbors=2",
-            "--innodb-data-file-path=ibdata1:12M:autoextend",
-            "--innodb-data-home-dir=/srv",
-            "nosync",
-        ] {
-            assert!(check(allowed).is_ok(), "{allowed}");
-        }
-    }
 }

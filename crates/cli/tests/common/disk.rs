@@ -38,6 +38,8 @@ impl Disk {
         let path = image.to_str().unwrap();
         match kind {
             "xfs" => run("mkfs.xfs", &["-q", path])?,
+            // Its inodes have no room for when a file was born.
+            "ext4-128" => run("mkfs.ext4", &["-q", "-F", "-I", "128", path])?,
             _ => run("mkfs.ext4", &["-q", "-F", path])?,
         };
         let mut disk = Self {

@@ -124,3 +124,23 @@ fn a_copy_of_the_cache_on_another_disk_is_flushed_as_well_as_the_cache() {
         "{said}"
     );
 }
+
+#[test]
+fn a_guard_is_beside_what_a_system_tablespace_is_a_link_to() {
+    let Some(world) = World::new() else { return };
+    let [data, system] = [world.launch.data(), world.launch.dir.join("system")];
+    fs::create_dir(&system).unwrap();
+    fs::rename(data.join("ibdata1"), system.join("ibdata1")).unwrap();
+    std::os::unix::fs::symlink(system.join("ibdata1"), data.join("ibdata1")).unwrap();
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    let doctor = world.forebay("doctor data");
+    assert_eq!(doctor.code, Some(1));
+    assert!(doctor.text().contains("forebay flush --flash"));
+    // Given up by the name of the data directory.
+    fs::remove_file(world.flash()).unwrap();
+    world.forebay("flush --cache-is-lost --data data").ok();
+    assert!(!system.join("forebay.guard").exists());
+    assert_eq!(world.forebay("doctor data").code, Some(0));
+}

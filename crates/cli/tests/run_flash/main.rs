@@ -13,5 +13,6 @@ mod misplaced;
 mod place;
 mod policies;
 mod resize;
+mod snapshots;
 mod tables;
 mod world;

@@ -204,3 +204,50 @@ fn a_file_beside_the_cache_with_its_name_and_another_ending_is_left_alone() {
         assert_eq!(fs::read(path).unwrap(), b"mine", "{}", path.display());
     }
 }
+
+#[test]
+fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
+    let Some(world) = World::new() else { return };
+    let mut server = world.start();
+    fill(&server);
+    copy(&world, "flash", "copy");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let after = sum(&server);
+    world
+        .forebay("flush --flash copy")
+        .fails(1, &["a server runs with"]);
+    // Nor does another server begin with it. Aria's log has a lock of its own, which is not to come before.
+    let data = world.launch.data();
+    let second = format!(
+        "run --no-pool --flash copy -- mariadbd --no-defaults --user=root --datadir={} --aria-log-dir-path={} --skip-networking --socket=second",
+        data.display(),
+        world.sandbox.path().display()
+    );
+    world.forebay(&second).fails(1, &["a server runs with"]);
+    assert!(data.join("forebay.guard").exists());
+    server.server().signal(rustix::process::Signal::KILL);
+    let _ = server.wait();
+    let server = world.start();
+    has_flushed(&world, server, &after);
+}
+
+#[test]
+fn a_copy_of_the_cache_that_was_made_while_its_server_ran_is_refused_once_that_has_ended() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    copy(&world, "flash", "older");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let after = sum(&server);
+    server.stop().unwrap();
+    world
+        .forebay("flush --flash older")
+        .fails(1, &["not of the same time"]);
+    copy(&world, "flash", "newer");
+    copy(&world, "older", "flash");
+    let said = world.refused();
+    assert!(said.contains("not of the same time"), "{said}");
+    copy(&world, "newer", "flash");
+    let server = world.start();
+    has_flushed(&world, server, &after);
+}

@@ -1,7 +1,11 @@
 //! What the cache is kept in: a file of its size, or a device that holds nothing else. Anything else is refused in a sentence, and not changed.
 
 use crate::{
-    common::{Ran, Sandbox, databases::Strike, disk::Loop},
+    common::{
+        Ran, Sandbox,
+        databases::Strike,
+        disk::{Disk, Loop},
+    },
     world::{FLASH, World, fill, sound, sum},
 };
 use forebay_bench::mariadb::server;
@@ -125,4 +129,92 @@ fn resized(world: &World, before: &str) {
     assert_eq!(sum(&server), before);
     sound(&server, "stock.s");
     server.stop().unwrap();
+}
+
+/// A page of another size could not come in, and the system tablespace not be used as it is.
+#[test]
+fn a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let pages = "--innodb-page-size=4k".to_owned();
+    fs::remove_dir_all(world.launch.data()).unwrap();
+    let made = std::process::Command::new("mariadb-install-db")
+        .args(["--no-defaults", "--user=root", "--skip-test-db", &pages])
+        .arg("--auth-root-authentication-method=normal")
+        .arg(format!("--datadir={}", world.launch.data().display()))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    world.launch.options.push(pages);
+    let said = world.refused();
+    assert!(said.contains("innodb_page_size"), "{said}");
+    assert!(!world.launch.data().join("forebay.guard").exists());
+    world.plain().unwrap().stop().unwrap();
+}
+
+#[test]
+fn page_files_of_which_nobody_knows_when_they_were_born_stay_plain_and_that_is_said() {
+    let sandbox = Sandbox::new();
+    let Some(disk) = Disk::make(sandbox.path(), "ext4-128") else {
+        return;
+    };
+    let dir = disk.at.join("mariadb");
+    fs::create_dir(&dir).unwrap();
+    let Some(world) = World::within(sandbox, &dir) else {
+        return;
+    };
+    let server = world.start();
+    fill(&server);
+    let said = server.stop().unwrap();
+    for words in [
+        "does not say when a file was born",
+        "no server has used the flash cache",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_server_that_did_not_get_the_library_is_missed_at_the_end_of_the_run() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let used = world.start();
+    let said = used.stop().unwrap();
+    assert!(!said.contains("no server has used"), "{said}");
+    world.flush().ok();
+    let mut wrapper = world.wrapper(&["--profile", "mariadb"]);
+    wrapper.extend(["env", "-u", "LD_PRELOAD"].map(Into::into));
+    world.launch.wrapper = wrapper;
+    let said = world.start().stop().unwrap();
+    assert!(
+        said.contains("no server has used the flash cache"),
+        "{said}"
+    );
+}
+
+#[test]
+fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let Some(world) = World::new() else { return };
+    let line = format!(
+        "run --flash {} --flash-size 14MiB -- mariadbd --no-defaults --help",
+        memory.path().join("flash").display()
+    );
+    let said = world.forebay(&line).ok().stderr;
+    assert!(said.contains("is in memory"), "{said}");
+}
+
+#[test]
+fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
+    let sandbox = Sandbox::new();
+    for lane in [0, 64 << 10] {
+        fs::write(sandbox.file("flash"), vec![0; 14 << 20]).unwrap();
+        fs::write(sandbox.file("flash.lane"), vec![0; lane]).unwrap();
+        let words = ["was not made to the end", "Remove it"];
+        sandbox.run("flush --flash flash").fails(1, &words);
+    }
 }

@@ -4,7 +4,10 @@ use crate::{
     common::databases::Strike,
     world::{World, fill, sound, sum},
 };
-use forebay_bench::mariadb::server::Server;
+use forebay_bench::{
+    mariadb::{client::Connection, server::Server},
+    sql::Client,
+};
 use std::fs;
 
 #[test]
@@ -107,5 +110,42 @@ fn a_table_that_is_imported_is_read_as_it_was_copied_in_also_after_a_kill() {
     world.flush().ok();
     let server = world.plain().unwrap();
     imported(&server);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_table_that_is_exported_is_copied_from_its_file_as_the_server_has_it() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let before = sum(&server);
+    assert_ne!(world.status()["dirty_pages"], 0);
+    let mut holder = Connection::connect(server.socket()).unwrap();
+    holder.query("FLUSH TABLES stock.s FOR EXPORT").unwrap();
+    // By a process that knows nothing of the cache.
+    let data = world.launch.data().join("stock");
+    for kind in ["ibd", "cfg"] {
+        let name = format!("s.{kind}");
+        fs::copy(data.join(&name), world.launch.dir.join(&name)).unwrap();
+    }
+    drop(holder);
+    server.sql("UPDATE stock.s SET k = 0", "").unwrap();
+    server.stop().unwrap();
+    world.flush().ok();
+    let server = world.plain().unwrap();
+    server
+        .sql(
+            "CREATE TABLE i LIKE s; ALTER TABLE i DISCARD TABLESPACE",
+            "stock",
+        )
+        .unwrap();
+    for kind in ["ibd", "cfg"] {
+        let from = world.launch.dir.join(format!("s.{kind}"));
+        fs::copy(from, data.join(format!("i.{kind}"))).unwrap();
+    }
+    let rows = "ALTER TABLE stock.i IMPORT TABLESPACE; SELECT COUNT(*), SUM(k) FROM stock.i";
+    assert_eq!(server.sql(rows, "").unwrap().trim(), before);
+    sound(&server, "stock.i");
     server.stop().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use super::who::who_is;
 use crate::{
-    complain::complain,
+    complain::{complain, said},
     descriptor::path_of,
     file::{PageFile, State},
     identity, names, naming, session, table,
@@ -13,7 +13,11 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use std::{ffi::CStr, os::unix::ffi::OsStrExt, sync::Arc};
+use std::{
+    ffi::{CStr, CString},
+    os::unix::ffi::OsStrExt,
+    sync::Arc,
+};
 
 /// A file whose name is about to be taken away, which is noted.
 pub struct Leaving {
@@ -143,6 +147,27 @@ fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
         && let Ok(path) = path_of(file.held.as_fd())
     {
         note(naming::is_at(&session.cache, &file.cached, &path));
+    }
+}
+
+/// Before the description of a table is made that is to be exported (`FLUSH TABLES … FOR EXPORT`), `t.cfg` beside `t.ibd`: the server has written the table's
+/// pages, and changes none until the export ends; meanwhile somebody copies the file past the cache. So the file has everything first.
+///
+/// # Errors
+/// `EIO` if it has not: then there is nothing to be copied.
+pub fn exporting(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
+    let Some(table) = path.to_bytes().strip_suffix(b".cfg") else {
+        return Ok(());
+    };
+    let Ok(tablespace) = CString::new([table, b".ibd"].concat()) else {
+        return Ok(());
+    };
+    match (named(dir, &tablespace), session::current()) {
+        (Some(file), Some(session)) => {
+            let brought = session.cache.bring_home(&file.cached, 0, u32::MAX);
+            brought.map_err(|e| said(&e))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     complain::complain,
+    descriptor::path_of,
     identity::{self, Known},
     session,
 };
@@ -21,4 +22,18 @@ pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Known>,
             String::from_utf8_lossy(path)
         ));
     })
+}
+
+/// A page file can be in no cache. Of one whose file system does not say when it was born that is said, once for all of them.
+pub(super) fn say_unborn(file: BorrowedFd<'_>) {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if matches!(identity::of(file), Err(Errno::OPNOTSUPP)) && !SAID.swap(true, Relaxed) {
+        let path = path_of(file).unwrap_or_default();
+        complain(&format!(
+            "{} stays plain, and so does every page file like it: their file system does not say when a file was born, and the flash cache does not know them. Nothing protects \
+             their pages from being torn: keep innodb_doublewrite on",
+            path.display()
+        ));
+    }
 }

@@ -18,12 +18,16 @@ pub(crate) enum Mismatch {
 
 impl Mismatch {
     /// What to say of this tablespace, and of a cache with so many newer pages.
-    pub(crate) fn told(&self, path: &Path, flash: &Path, newer: u64) -> String {
-        let (path, flash) = (path.display(), flash.display());
+    pub(crate) fn told(&self, path: &Path, at: &Path, newer: u64) -> String {
+        let (path, flash) = (path.display(), at.display());
         match self {
             Self::Copy => format!(
                 "{path} is guarded, and not the one that the flash cache {flash} has pages of: it is a copy that was made while newer pages were in a flash cache. Copy the \
                  data directory after forebay flush; nothing was changed"
+            ),
+            Self::OtherCache(other, uuid) if other.as_os_str() == at.as_os_str() => format!(
+                "newer pages of {path} are in a flash cache that was at {flash} ({uuid}), and another one is there now: its file system may not be mounted, or it was made anew. \
+                 Put that one back; nothing was changed"
             ),
             Self::OtherCache(other, uuid) => format!(
                 "newer pages of {path} are in another flash cache, {} ({uuid}), not in {flash}. Give that one with --flash; nothing was changed",

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use super::*;
+use crate::identity;
 use std::fs;
 use tempfile::TempDir;
 

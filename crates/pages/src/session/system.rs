@@ -8,6 +8,7 @@ use crate::{
     find::{self, Whereabouts},
     guard::{self, Found, Guard, Mismatch},
     identity::Known,
+    innodb::{self, Pages},
     naming,
 };
 use forebay_flash::Epochs;
@@ -16,10 +17,30 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io,
+    os::unix::fs::FileExt,
     path::Path,
     sync::atomic::Ordering::{Relaxed, Release},
 };
 use uuid::Uuid;
+
+/// Before anything is laid over a tablespace: its pages must be such that the cache can take them, since it cannot become plain.
+fn check_pages(tablespace: &File, path: &Path) -> Result<(), String> {
+    let mut start = [0; innodb::LOOKED_AT];
+    (tablespace.read_exact_at(&mut start, 0))
+        .map_err(|e| format!("reading {}: {e}", path.display()))?;
+    match innodb::pages(&start) {
+        None | Some(Pages::Whole) => Ok(()),
+        Some(Pages::OtherSize | Pages::Compressed) => Err(format!(
+            "the pages of {} are not of 16 KiB (innodb_page_size), and a flash cache has no others: start this server without --flash. Nothing was changed",
+            path.display()
+        )),
+    }
+}
+
+/// An epoch: any number but none. What it is like says nothing.
+fn drawn() -> u32 {
+    (Uuid::new_v4().as_u128() as u32).max(1)
+}
 
 impl Session {
     /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data directory is being made. Everything the cache has is
@@ -48,6 +69,7 @@ impl Session {
         let tablespace =
             reopen(fd, false).map_err(|e| format!("opening {}: {e}", path.display()))?;
         let tablespace = std::mem::ManuallyDrop::new(tablespace);
+        guard::claim(&tablespace, path, self.place.flash())?;
         let failed = |e: io::Error| format!("guarding {}: {e}", path.display());
         let owner = self.cache.owner();
         let cache = (owner, Some(self.cache.epochs()));
@@ -56,6 +78,7 @@ impl Session {
             Found::Here(guard) => Some(guard),
             Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
             Found::None => {
+                check_pages(&tablespace, path)?;
                 self.take_over(known, path)?;
                 self.warn_of_same_disk(known);
                 None
@@ -79,6 +102,7 @@ impl Session {
             given_up: &[],
         };
         find::attach_all(&self.cache, &self.homes, at).map_err(|e| e.to_string())?;
+        naming::is_at(&self.cache, &file, path).map_err(|e| e.to_string())?;
         let copies = Copies::new(dir, owner);
         match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
             0 => {}
@@ -103,12 +127,10 @@ impl Session {
         failed: impl Fn(io::Error) -> String,
     ) -> Result<Guard, String> {
         let enter = |epochs| self.cache.set_epochs(epochs).map_err(|e| e.to_string());
-        // Any number but none: what it is like says nothing.
-        let next = (Uuid::new_v4().as_u128() as u32).max(1);
-        enter(Epochs {
-            next,
-            ..self.cache.epochs()
-        })?;
+        let next = drawn();
+        let noted = laid.as_ref().map(Guard::epoch);
+        let noted = noted.unwrap_or(self.cache.epochs().current);
+        enter(Epochs::about_to_begin(next, noted))?;
         let flash = self.place.flash();
         let guard = match laid {
             Some(mut guard) => {
@@ -121,11 +143,31 @@ impl Session {
                 Guard::lay(dir, tablespace, known.identity, cache, flash).map_err(failed)?
             }
         };
-        enter(Epochs {
-            current: next,
-            next: 0,
-        })?;
+        enter(Epochs::begun(next))?;
         Ok(guard)
+    }
+
+    /// Begins another epoch, while the server goes on or as it ends: a copy of the cache or of the data directory that was made before is an older one from
+    /// now on. If that cannot be noted it is said, and not tried again: which of the two the guard has is not known then.
+    pub(crate) fn turn_epoch(&self) {
+        let mut turns = self.turns.lock();
+        let Some(noted) = self.homes.epoch().filter(|_| *turns) else {
+            return;
+        };
+        let next = drawn();
+        let enter = |epochs| self.cache.set_epochs(epochs).map_err(|e| e.to_string());
+        let turned = enter(Epochs::about_to_begin(next, noted))
+            .and_then(|()| {
+                let begun = self.homes.begin_epoch(next, self.place.flash());
+                begun.map_err(|e| e.to_string())
+            })
+            .and_then(|()| enter(Epochs::begun(next)));
+        if let Err(why) = turned {
+            *turns = false;
+            complain(&format!(
+                "older copies of the flash cache cannot be told from it until the server is started again: {why}"
+            ));
+        }
     }
 
     /// The tablespace has no guard: the cache must have nothing that is newer than files, and what it has of others is let go.

@@ -89,6 +89,19 @@ pub enum SetupError {
         /// Which pages.
         pages: Vec<PageName>,
     },
+    /// Its making was cut.
+    #[error(
+        "the flash cache {} was not made to the end: its headers are blank. Nothing is in it, unless something has written zeros over it since. Remove it, and {}, and begin again. \
+         Nothing was changed",
+        flash.display(),
+        pool.display()
+    )]
+    Unmade {
+        /// The flash file.
+        flash: PathBuf,
+        /// Where its metadata is to be.
+        pool: PathBuf,
+    },
     /// A data directory's guard says that it is of another.
     #[error("{0}")]
     Guard(String),

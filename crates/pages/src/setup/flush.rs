@@ -57,7 +57,7 @@ pub(crate) fn attach_guarded(
     (data, given_up): (&[PathBuf], &[PathBuf]),
 ) -> Result<Option<(File, PathBuf)>, SetupError> {
     let roots: BTreeSet<PathBuf> = data.iter().cloned().collect();
-    let guarded = find_guarded(place.flash(), cache, homes, roots.clone())?;
+    let guarded = find_guarded(place.flash(), cache, homes, data)?;
     if let Some((_, path)) = &guarded {
         let data = path.parent().unwrap_or(Path::new("/"));
         let at = Whereabouts {

@@ -5,7 +5,7 @@ use crate::{
     copies::Copies,
     descriptor::reopen,
     find,
-    guard::{Found, Guard, standing},
+    guard::{self, Found, Guard, standing},
     home::Homes,
     identity, names,
 };
@@ -30,6 +30,7 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
     for dir in data {
         let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
         let io = |doing| SetupError::io(doing, &path);
+        let dir = &guard::beside_system(dir).map_err(io("looking for the guard of"))?;
         let found = standing(dir).map_err(io("looking at the guard of"))?;
         let Some(guarded) = found.filter(|guarded| guarded.is_its_own) else {
             return Err(SetupError::Guard(format!(
@@ -43,6 +44,7 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
         let known = identity::of(&held).map_err(|e| io("looking at")(e.into()))?;
         let tablespace = reopen(&held, false).map_err(|e| io("opening")(e.into()))?;
         let Some(known) = known else { continue };
+        guard::claim(&tablespace, &path, &guarded.flash).map_err(SetupError::Guard)?;
         check_lost(&guarded.flash, dir, known.identity)?;
         let found = Guard::find(dir, &tablespace, known.identity, (guarded.cache, None))
             .map_err(io("looking at the guard of"))?;

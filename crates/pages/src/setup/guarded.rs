@@ -3,14 +3,13 @@
 use super::error::SetupError;
 use crate::{
     descriptor::reopen,
-    guard::{Found, Guard, Mismatch},
+    guard::{self, Found, Guard, Mismatch},
     home::Homes,
     identity, names, naming,
 };
 use forebay_flash::{Cache, CachedFile};
 use rustix::fs::{Mode, OFlags};
 use std::{
-    collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,7 +20,7 @@ pub(super) fn find_guarded(
     flash: &Path,
     cache: &Cache,
     homes: &Homes,
-    mut roots: BTreeSet<PathBuf>,
+    given: &[PathBuf],
 ) -> Result<Option<(std::fs::File, PathBuf)>, SetupError> {
     let files = cache.files();
     let is_system = |file: &&Arc<CachedFile>| names::is_system(file.name().as_bytes());
@@ -29,8 +28,10 @@ pub(super) fn find_guarded(
         return Ok(None);
     };
     let registered = naming::path_of(system);
-    roots.extend(registered.parent().map(Path::to_owned));
-    for dir in roots {
+    // A snapshot that is named goes before what it was made of, which has the same identity.
+    let mut dirs = given.to_vec();
+    dirs.extend(registered.parent().map(Path::to_owned));
+    for dir in dirs {
         let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
@@ -43,6 +44,7 @@ pub(super) fn find_guarded(
         }
         let tablespace =
             reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
+        guard::claim(&tablespace, &path, flash).map_err(SetupError::Guard)?;
         let of = (cache.owner(), Some(cache.epochs()));
         let found = Guard::find(&dir, &tablespace, system.id().identity, of)
             .map_err(SetupError::io("looking at the guard of", &path))?;

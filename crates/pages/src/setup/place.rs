@@ -3,7 +3,7 @@
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
 
 use super::error::SetupError;
-use crate::{PAGE_BYTES, beside::beside, home::Homes};
+use crate::{PAGE_BYTES, beside::beside, home::Homes, resize::is_ended};
 use forebay_flash::{Cache, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
     Pool, PoolErrorKind, PoolOptions,
@@ -104,7 +104,15 @@ impl Place {
         options: &Options,
     ) -> Result<(Cache, Opened), SetupError> {
         let flash = FlashFile::open(&self.flash).map_err(|e| self.busy(e))?;
-        let pool = self.pool()?;
+        // Looked at only if it is no cache: why.
+        let unmade = |error| match is_ended(&self.flash) {
+            Ok(true) => SetupError::Unmade {
+                flash: self.flash.clone(),
+                pool: self.pool.clone(),
+            },
+            _ => error,
+        };
+        let pool = self.pool().map_err(unmade)?;
         let opened = Cache::open(
             Arc::new(flash),
             Arc::clone(homes) as Arc<dyn forebay_flash::Home>,
@@ -118,7 +126,7 @@ impl Place {
                     flash: self.flash.clone(),
                 }
             }
-            _ => error.into(),
+            _ => unmade(error.into()),
         })
     }
 }

@@ -14,6 +14,8 @@ pub struct Warm {
     pub dirty: u64,
     /// Slots.
     pub slots: u64,
+    /// Another one each time that a server begins to use it.
+    pub epoch: u32,
 }
 
 impl Warm {
@@ -24,6 +26,7 @@ impl Warm {
             pages: stats.pages,
             dirty: stats.dirty_pages,
             slots: stats.slots,
+            epoch: cache.epochs().current,
         }
     }
 }

@@ -1,0 +1,58 @@
+//! Where a data directory was when the cache was used last, and where it is: it may have been moved, or be a snapshot beside the one it was made of.
+//!
+//! A snapshot of a file system has each file with the identity that it has in the original. So a file that is found where it was may be the original's,
+//! and nothing of the snapshot's cache must be written there.
+
+use super::{HomesError, hold};
+use crate::names;
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+pub(super) struct Moved<'a> {
+    /// Where the system tablespace was, as it is registered.
+    pub(super) was: &'a Path,
+    /// Where it is.
+    pub(super) is: &'a Path,
+    /// There is another one where it was, of the same identity: the original.
+    pub(super) has_original: bool,
+}
+
+impl<'a> Moved<'a> {
+    pub(super) fn new(was: &'a Path, is: &'a Path) -> Result<Self, HomesError> {
+        let system = OsStr::from_bytes(names::SYSTEM);
+        let has_original = was != is
+            && match (hold(&was.join(system)), hold(&is.join(system))?) {
+                (Ok(Some((_, there))), Some((_, here))) => {
+                    there.identity == here.identity && there.key != here.key
+                }
+                _ => false,
+            };
+        Ok(Self {
+            was,
+            is,
+            has_original,
+        })
+    }
+
+    /// Where a file may be that was at `path`: in the data directory, where that is now, first.
+    pub(super) fn places(&self, path: &Path) -> Vec<PathBuf> {
+        let mut places = Vec::new();
+        if self.was != self.is
+            && let Ok(rest) = path.strip_prefix(self.was)
+        {
+            places.push(self.is.join(rest));
+        }
+        if !self.is_originals(path) {
+            places.push(path.to_owned());
+        }
+        places
+    }
+
+    /// True if what is at `path` may be the original's.
+    pub(super) fn is_originals(&self, path: &Path) -> bool {
+        self.has_original && !path.starts_with(self.is)
+    }
+}
