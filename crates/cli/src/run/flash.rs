@@ -10,6 +10,7 @@ use forebay_files::policy::{self, Config};
 use forebay_pages::{
     ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings, SetupError, Status, Warm, What,
 };
+use forebay_pool::media::volatile;
 use std::{
     ffi::OsString,
     fs, io,
@@ -225,9 +226,7 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
         warm.slots,
         warm.dirty
     );
-    /// `tmpfs`, `ramfs`.
-    const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-    if rustix::fs::statfs(path).is_ok_and(|found| IN_MEMORY.contains(&found.f_type)) {
+    if rustix::fs::statfs(path).is_ok_and(|found| volatile(&found).is_some()) {
         eprintln!(
             "forebay: the flash cache {} is in memory: a power cut takes it, and with it what only it has. Put it on a disk",
             path.display()
