@@ -7,12 +7,12 @@ mod common;
 use common::{Ran, Sandbox, cut::put_back, databases::boot_anew, disk::Disk};
 use std::{fs, path::PathBuf, thread, time::Duration};
 
-/// Writes a hundred of a byte to the beginning of `a.log` and syncs them; then, if it is to, ends with its run as in a power cut.
+/// Writes a hundred of a byte to the beginning of `a.log` and syncs them, and not the time at which they were written where others were before; then, if it is to, ends with its run as in a power cut.
 const PROGRAM: &str = r#"
 import os, signal, sys
 fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
 os.pwrite(fd, sys.argv[1].encode() * 100, 0)
-os.fsync(fd)
+os.fdatasync(fd)
 if sys.argv[2] == "cut":
     os.kill(os.getppid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

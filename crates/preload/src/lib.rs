@@ -33,6 +33,7 @@ mod map;
 mod memory;
 mod message;
 mod name;
+mod named;
 mod next;
 mod open;
 mod pages;

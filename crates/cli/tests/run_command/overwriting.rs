@@ -78,6 +78,45 @@ fn a_range_that_was_zeroed_by_an_ioctl_is_not_written_again() {
     assert!(fs::read(sandbox.file("a.log")).unwrap() == expected);
 }
 
+/// Absorbs `a.log`, and has a loop device write to it, which is told of it in one of two ways.
+const BELOW: &str = r#"
+import fcntl, os, signal, struct, sys
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 65536)
+os.fdatasync(fd)
+LOOP_CTL_GET_FREE, LOOP_SET_FD, LOOP_CLR_FD, LOOP_CONFIGURE = 0x4C82, 0x4C00, 0x4C01, 0x4C0A
+number = fcntl.ioctl(os.open("/dev/loop-control", os.O_RDWR), LOOP_CTL_GET_FREE)
+device = os.open(f"/dev/loop{number}", os.O_RDWR)
+if WAY == "set":
+    fcntl.ioctl(device, LOOP_SET_FD, fd)
+else:
+    fcntl.ioctl(device, LOOP_CONFIGURE, struct.pack("=I300x", fd))
+os.pwrite(device, b"b" * 4096, 4096)
+os.fsync(device)
+fcntl.ioctl(device, LOOP_CLR_FD)
+os.pwrite(fd, b"c", 0)
+os.fdatasync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn what_a_loop_device_over_a_log_wrote_is_not_written_over() {
+    for way in ["set", "configure"] {
+        let sandbox = Sandbox::on_disk();
+        let pool = small_pool();
+        let ran = sandbox.python(pool.path(), &format!("WAY = {way:?}\n{BELOW}"));
+        if ran.code.is_some() {
+            println!("skipped: no loop device is to be had: {}", ran.stderr);
+            return;
+        }
+        sandbox.recover_in_another_boot(pool.path());
+        let found = fs::read(sandbox.file("a.log")).unwrap();
+        assert!(found[4096..8192] == [b'b'; 4096], "{way}");
+        assert_eq!((found[0], found.len()), (b'c', 65536), "{way}");
+    }
+}
+
 /// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.
 const PASSED_ON: &str = r#"
 import os, signal, socket

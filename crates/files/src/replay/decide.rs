@@ -38,7 +38,7 @@ pub(super) struct Situation<'a> {
     pub(super) pool_is_whole: bool,
     /// The pool has what was committed, and the page cache of the same boot what was not.
     pub(super) on_disk: bool,
-    /// The device that the pool's file is on, if it is emulated.
+    /// The file system that the pool's file is on, if it is emulated.
     pub(super) emulated_on: Option<u64>,
     pub(super) pool: &'a Path,
     pub(super) mark: Mark,
@@ -151,7 +151,7 @@ impl Situation<'_> {
         let is_other_mount = matches!((file.mount, mount), (Some(then), Some(now)) if then != now);
         let lost_with_it = !is_same_mount
             && self.emulated_on.is_some()
-            && self.emulated_on == target.file.metadata().ok().map(|meta| meta.dev());
+            && self.emulated_on == identity::file_system(target.file.as_fd()).ok();
         if !self.pool_is_whole || lost_with_it {
             return Plan::Refuse(self.may_be_older(file));
         }
