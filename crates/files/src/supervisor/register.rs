@@ -248,6 +248,7 @@ impl Run {
         let mount = identity::mount(candidate.theirs.as_fd()).unwrap_or(0);
         file.mount.store(mount, Relaxed);
         file.set_named_in(None);
+        file.set_had(None);
         file.set_newer(0..0);
         file.set_gone(Gone::No);
         for count in [
