@@ -21,6 +21,7 @@ mod change;
 mod checkpoint;
 mod child;
 mod client_call;
+mod clone;
 mod descriptor;
 mod directory;
 mod dprintf;

@@ -5,8 +5,8 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, child, descriptor, execute, identity, layer, map, message, name, named, open, pages,
-    plain, position, process,
+    change, child, clone, descriptor, execute, identity, layer, map, message, name, named, open,
+    pages, plain, position, process,
     real::hooks,
     sync, times, write,
 };
@@ -23,6 +23,7 @@ hooks! {
         match unsafe { translate(number, [a, b, c, d, e, f]) } {
             Break(result) => result,
             Continue(()) if may_fork(number) => {
+                clone::before_system_call(number, a);
                 process::forking();
                 // SAFETY: as above.
                 let result = unsafe { real(number, a, b, c, d, e, f) };
