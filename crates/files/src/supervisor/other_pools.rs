@@ -13,6 +13,7 @@ use crate::{
     sys, void,
     waiting::{self, Look, Waiting},
 };
+use forebay_pool::media::volatile;
 use rustix::fs::Stat;
 use std::{os::fd::OwnedFd, path::Path, thread, time::SystemTime};
 
@@ -146,16 +147,10 @@ fn look_into(
 /// True if a pool was in memory that is another one since: the machine was started again, and it is gone with what it had. In the boot in which it was
 /// there, a table says so.
 fn is_past(pool: &Path) -> bool {
-    const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
     let is_missing = matches!(pool.try_exists(), Ok(false));
     let directory = pool.parent().unwrap_or(Path::new("/"));
-    let kind = rustix::fs::statfs(directory).map(|stat| stat.f_type);
-    is_missing
-        && kind.is_ok_and(|kind| {
-            IN_MEMORY
-                .iter()
-                .any(|it| i128::from(*it) == i128::from(kind))
-        })
+    let file_system = rustix::fs::statfs(directory);
+    is_missing && file_system.is_ok_and(|found| volatile(&found).is_some())
 }
 
 /// Returns a silence after the last record, by the clock that it has its time from.

@@ -7,7 +7,7 @@ use crate::{PAGE_BYTES, beside::beside, home::Homes};
 use forebay_flash::{Cache, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
     Pool, PoolErrorKind, PoolOptions,
-    media::{Synced, open_emulated},
+    media::{Synced, open_emulated, volatile},
 };
 use std::{
     io,
@@ -31,9 +31,7 @@ pub(super) fn name_of(flash: &Path) -> Result<PathBuf, SetupError> {
     }
     let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = dir.unwrap_or(Path::new(".")).canonicalize().map_err(fail)?;
-    /// tmpfs, which /dev is as well.
-    const IN_MEMORY: i64 = 0x0102_1994;
-    if rustix::fs::statfs(&dir).is_ok_and(|found| found.f_type == IN_MEMORY) {
+    if rustix::fs::statfs(&dir).is_ok_and(|found| volatile(&found).is_some()) {
         return Err(SetupError::InDev {
             flash: flash.to_owned(),
         });

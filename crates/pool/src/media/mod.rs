@@ -15,6 +15,7 @@ mod mapping;
 pub(crate) mod sector;
 mod sim;
 mod synced;
+mod volatile;
 mod window;
 
 pub(crate) use disk::DiskMedia;
@@ -24,6 +25,7 @@ pub(crate) use held::Guard;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use synced::Synced;
+pub use volatile::volatile;
 pub(crate) use window::{OwnLine, Pin, Window};
 
 use crate::checksum::Checksum;

@@ -18,7 +18,7 @@ use crate::{
         layout::{Geometry, LANE_TABLE, PAGE},
         superblock::Superblock,
     },
-    media::{DiskMedia, FileMedia, Media, open_dax, open_emulated},
+    media::{DiskMedia, FileMedia, Media, open_dax, open_emulated, volatile},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -108,7 +108,8 @@ impl PoolOptions {
                 .map_err(|e| PoolError::io(path, "opening the pool", e))?,
         };
         // Of a device it says where its node is.
-        if !is_device && let Some(file_system) = in_memory(&file) {
+        let file_system = rustix::fs::fstatfs(&file).ok();
+        if !is_device && let Some(file_system) = file_system.as_ref().and_then(volatile) {
             return Err(PoolError::new(
                 path,
                 PoolErrorKind::NotOnADisk { file_system },
@@ -167,17 +168,6 @@ impl PoolOptions {
     fn geometry(&self, path: &Path) -> Result<Geometry, PoolError> {
         Geometry::fit(self.bytes, self.segment_bytes, self.lanes)
             .map_err(|kind| PoolError::new(path, kind))
-    }
-}
-
-/// The type of the file system, if it is one that has no disk.
-fn in_memory(file: &fs::File) -> Option<&'static str> {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58f6;
-    match rustix::fs::fstatfs(file).map(|found| found.f_type) {
-        Ok(TMPFS) => Some("tmpfs"),
-        Ok(RAMFS) => Some("ramfs"),
-        _ => None,
     }
 }
 
