@@ -256,6 +256,7 @@ setup() {
         need_rust
         need_debian cc build-essential pkg-config pkg-config \
             /sbin/mkfs.ext4 e2fsprogs /sbin/mkfs.xfs xfsprogs /usr/sbin/xfs_io xfsprogs mount mount \
+            /sbin/mkfs.btrfs btrfs-progs bindfs bindfs \
             redis-benchmark redis-tools db_bench rocksdb-tools sqlite3 sqlite3 strace strace \
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \

@@ -335,3 +335,41 @@ fn a_handler_that_jumps_out_of_a_write_holds_up_no_process_and_loses_nothing() {
     let count = |byte| found.iter().filter(|found| **found == byte).count();
     assert_eq!(b"abcd".map(count), [100, 500, 10_000, 10_100]);
 }
+
+/// A log, and a child that shares its descriptors, and puts another file in its place.
+const SHARED_DESCRIPTORS: &str = r#"
+CLONE_FILES = 0x400
+fd = opened("a.log")
+logged(fd, b"a", 5)
+def replaced(*_):
+    os.close(fd)
+    assert os.open("other", os.O_RDWR | os.O_CREAT, 0o600) == fd
+    os._exit(0)
+def by_number():
+    child = libc.syscall(56 if os.uname().machine == "x86_64" else 220, CLONE_FILES | signal.SIGCHLD, 0, 0, 0, 0)
+    return child or replaced()
+def by_function():
+    libc.clone.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+    stack = ctypes.create_string_buffer(1 << 20)
+    work = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(replaced)
+    return libc.clone(ctypes.cast(work, ctypes.c_void_p), ctypes.addressof(stack) + (1 << 20) - 64, CLONE_FILES | signal.SIGCHLD, None)
+def waited(child):
+    assert os.waitpid(child, 0)[1] == 0
+"#;
+
+#[test]
+fn what_is_written_to_what_a_child_put_in_a_logs_place_is_not_taken_for_the_logs() {
+    for way in ["by_number()", "by_function()"] {
+        nothing_is_lost(
+            Disk::All,
+            &format!(
+                r#"{SHARED_DESCRIPTORS}
+waited({way})
+assert os.pwrite(fd, b"n" * 100, 0) == 100
+assert synced_by_the_kernel(fd)
+cut()
+"#
+            ),
+        );
+    }
+}

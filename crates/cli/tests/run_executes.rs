@@ -52,6 +52,8 @@ fn what_a_program_without_our_environment_writes_is_not_undone_however_it_is_exe
         "waited(os.posix_spawn(sys.executable, python, {'LD_PRELOAD': os.environ['LD_PRELOAD']}))",
         "spawned(code, LD_PRELOAD=0)",
         "spawned(code, FOREBAY_SOCKET=0)",
+        // The library is not where it is said to be.
+        "waited(os.posix_spawn(sys.executable, python, dict(os.environ, LD_PRELOAD='/nowhere/libforebay.so')))",
     ] {
         is_not_undone(how);
     }
@@ -153,4 +155,32 @@ fn what_a_program_writes_that_is_executed_where_no_proc_is_is_not_undone() {
     let program = ["python3", "-c", &script];
     let recovered = same(run_and_recovered(Disk::All, &sandbox, run, &program));
     assert!(recovered.starts_with(&[b'n'; 50]));
+}
+
+#[test]
+fn what_a_program_writes_that_the_dynamic_linker_takes_for_a_privileged_one_is_not_undone() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be of a group that it was not of");
+        return;
+    }
+    // The group alone moves no file's owner, and this process stays a member.
+    for how in ["os.setegid(12345)", "libc.setresgid(-1, 12345, -1)"] {
+        is_not_undone(&format!(
+            "def other():\n    {how}; os.execv(sys.executable, python)\nforked(other)"
+        ));
+    }
+}
+
+#[test]
+fn what_a_program_writes_in_whose_mounts_the_library_is_not_is_not_undone() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can mount");
+        return;
+    }
+    is_not_undone(
+        "library = os.path.dirname(os.environ['LD_PRELOAD'].split(':')[0]).encode()\n\
+         def elsewhere():\n    assert libc.unshare(0x20000) == 0 and libc.mount(b'none', b'/', None, 0x44000, None) == 0\n    \
+         assert libc.mount(b'none', library, b'tmpfs', 0, None) == 0; os.execv(sys.executable, python)\n\
+         forked(elsewhere)",
+    );
 }

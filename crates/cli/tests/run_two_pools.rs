@@ -7,12 +7,12 @@ mod common;
 use common::{Ran, Sandbox, cut::put_back, databases::boot_anew, disk::Disk};
 use std::{fs, path::PathBuf, thread, time::Duration};
 
-/// Writes a hundred of a byte to the beginning of `a.log` and syncs them; then, if it is to, ends with its run as in a power cut.
+/// Writes a hundred of a byte to the beginning of `a.log` and syncs them, and not when they were written; then, if it is to, ends with its run as in a power cut.
 const PROGRAM: &str = r#"
 import os, signal, sys
 fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
 os.pwrite(fd, sys.argv[1].encode() * 100, 0)
-os.fsync(fd)
+os.fdatasync(fd)
 if sys.argv[2] == "cut":
     os.kill(os.getppid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -135,6 +135,9 @@ fn what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_anot
             return;
         };
         place.data.clone_from(&disk.at);
+        // With its space: what is written to that in place, and synced by `fdatasync`, moves no time on the disk for a while.
+        fs::write(place.data.join("a.log"), [b'0'; 100]).unwrap();
+        disk.sync();
         for name in ["z.pool", "a.pool"] {
             place.pool(name, kind);
         }

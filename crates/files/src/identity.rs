@@ -2,6 +2,10 @@
 //!
 //! The identity is the file system's handle of the inode (`name_to_handle_at`), which has the inode's generation in it: a file that
 //! was made later at the same inode has another one. On a file system without handles it is the inode's number and birth time.
+//!
+//! Not every file system makes handles that stay one file's. FUSE's have a number in them that its server gives a file when it is looked at first, another one at each
+//! mount: there they say nothing. Btrfs counts inodes and generations from the same numbers on, so the first logs of two such file systems have the same handle: there
+//! the file system belongs to the identity.
 
 use crate::sys;
 use rustix::{
@@ -19,6 +23,12 @@ use std::{
 const HANDLE: u8 = 1;
 /// Leads an identity that is inode number and birth time.
 const INODE: u8 = 2;
+/// Leads an identity that is the file system's own, and a file handle.
+const HANDLE_ON: u8 = 3;
+
+/// `f_type` of file systems.
+const FUSE: i64 = 0x6573_5546;
+const BTRFS: i64 = 0x9123_683E;
 
 /// The identity of an open file.
 ///
@@ -32,8 +42,20 @@ pub fn of(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
 }
 
 fn by_handle(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    match sys::kind_of_file_system(fd)? {
+        FUSE => Err(Errno::OPNOTSUPP),
+        BTRFS => {
+            let number = rustix::fs::fstatvfs(fd)?.f_fsid;
+            let mut identity = vec![HANDLE_ON];
+            identity.extend(number.to_le_bytes());
+            add_handle(identity, fd)
+        }
+        _ => add_handle(vec![HANDLE], fd),
+    }
+}
+
+fn add_handle(mut identity: Vec<u8>, fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let (kind, handle) = sys::handle_of(fd)?;
-    let mut identity = vec![HANDLE];
     identity.extend(kind.to_le_bytes());
     identity.extend(handle);
     Ok(identity)
@@ -64,7 +86,9 @@ pub(crate) fn all_of(fd: BorrowedFd<'_>) -> Vec<Vec<u8>> {
 /// True if the open file is the one with this identity, of whichever kind that is.
 pub(crate) fn is(fd: BorrowedFd<'_>, identity: &[u8]) -> bool {
     let found = match identity.first() {
-        Some(&HANDLE) => by_handle(fd),
+        // As an earlier version had it, on whatever file system with handles that last.
+        Some(&HANDLE) => by_handle(fd).and_then(|_| add_handle(vec![HANDLE], fd)),
+        Some(&HANDLE_ON) => by_handle(fd),
         Some(&INODE) => by_birth(fd),
         _ => return false,
     };
@@ -78,6 +102,20 @@ pub(crate) fn mount(fd: BorrowedFd<'_>) -> Option<u64> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, UNIQUE).ok()?;
     (stat.stx_mask & UNIQUE.bits() != 0 && stat.stx_mnt_id != 0).then_some(stat.stx_mnt_id)
+}
+
+/// Which file system a file is on, as long as the machine is up: its device; of btrfs, whose subvolumes have each a device of their own, the part of its number that is
+/// the same in all.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn file_system(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    /// No device has it.
+    const NO_DEVICE: u64 = 1 << 63;
+    match sys::kind_of_file_system(fd)? {
+        BTRFS => Ok(NO_DEVICE | rustix::fs::fstatvfs(fd)?.f_fsid & u64::from(u32::MAX)),
+        _ => Ok(sys::stat_of(fd)?.st_dev),
+    }
 }
 
 /// The identity of the file with this name.
@@ -122,8 +160,13 @@ enum NotThere {
 
 fn ask_by_handle(identity: &[u8], paths: &[&Path]) -> Result<OwnedFd, NotThere> {
     let split = identity.split_first().and_then(|(kind, rest)| {
-        let (handle_kind, handle) = rest.split_first_chunk()?;
-        (*kind == HANDLE).then_some((i32::from_le_bytes(*handle_kind), handle))
+        let rest = match *kind {
+            HANDLE => rest,
+            HANDLE_ON => rest.split_first_chunk::<8>()?.1,
+            _ => return None,
+        };
+        let (kind, handle) = rest.split_first_chunk()?;
+        Some((i32::from_le_bytes(*kind), handle))
     });
     let (kind, handle) = split.ok_or(NotThere::Unknown)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -178,4 +221,94 @@ pub(crate) fn open(identity: &[u8], paths: &[&Path], device: u64) -> Result<Opti
         return Ok(None);
     }
     reopen(seen.as_fd(), OFlags::RDWR).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use std::process::Command;
+
+    /// Mounted at a directory of a test's own, until that ends.
+    struct Mounted(tempfile::TempDir);
+
+    impl Mounted {
+        /// By a program that is given what is to be mounted, and where; none where that cannot be done.
+        fn by(words: &[&str], what: &Path) -> Option<Self> {
+            let dir = tempfile::tempdir().unwrap();
+            let mut mount = Command::new(words[0]);
+            mount.args(&words[1..]).arg(what).arg(dir.path());
+            let done = mount
+                .output()
+                .ok()
+                .filter(|mounted| mounted.status.success());
+            if done.is_none() {
+                println!("skipped: {} is not to be had here", words[0]);
+            }
+            done.map(|_| Self(dir))
+        }
+
+        fn log(&self) -> File {
+            File::create(self.0.path().join("a.log")).unwrap()
+        }
+    }
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+        }
+    }
+
+    #[test]
+    fn the_logs_of_two_file_systems_that_were_made_alike_are_two() {
+        let identities = [(); 2].map(|()| {
+            let image = tempfile::NamedTempFile::new().unwrap();
+            image.as_file().set_len(256 << 20).unwrap();
+            let mut make = Command::new("mkfs.btrfs");
+            let made = make.args(["-q", "-f"]).arg(image.path()).output();
+            if !made.is_ok_and(|made| made.status.success()) {
+                println!("skipped: mkfs.btrfs is not to be had here");
+                return None;
+            }
+            let disk = Mounted::by(&["mount", "-o", "loop"], image.path())?;
+            let (file, again) = (disk.log(), disk.0.path().join("a.log"));
+            let part = disk.0.path().join("part");
+            let mut make = Command::new("btrfs");
+            make.args(["subvolume", "create"]).arg(&part);
+            assert!(make.output().unwrap().status.success());
+            let part = File::open(part).unwrap();
+            assert_ne!(
+                sys::stat_of(&part).unwrap().st_dev,
+                sys::stat_of(&file).unwrap().st_dev
+            );
+            assert_eq!(file_system(part.as_fd()), file_system(file.as_fd()));
+            assert_ne!(
+                file_system(image.as_file().as_fd()),
+                file_system(file.as_fd())
+            );
+            let identity = of(file.as_fd()).unwrap();
+            assert!(look(&again, &identity).unwrap().is_some());
+            assert!(ask_by_handle(&identity, &[&again]).is_ok());
+            // As an earlier version wrote it.
+            let earlier = add_handle(vec![HANDLE], file.as_fd()).unwrap();
+            assert!(is(file.as_fd(), &earlier) && ask_by_handle(&earlier, &[&again]).is_ok());
+            Some(identity)
+        });
+        if let [Some(one), Some(other)] = identities {
+            assert_ne!(one, other);
+        }
+    }
+
+    #[test]
+    fn a_number_that_a_server_gave_a_file_for_as_long_as_it_is_mounted_is_no_identity() {
+        let shown = tempfile::tempdir().unwrap();
+        let Some(fuse) = Mounted::by(&["bindfs"], shown.path()) else {
+            return;
+        };
+        let file = fuse.log();
+        assert_eq!(by_handle(file.as_fd()), Err(Errno::OPNOTSUPP));
+        let earlier = add_handle(vec![HANDLE], file.as_fd()).unwrap();
+        assert!(!is(file.as_fd(), &earlier));
+    }
 }

@@ -215,8 +215,12 @@ impl Log<'_> {
             appended.map_err(errno).map(|lsn| lsn.is_some())
         };
         // The newest name is the last.
+        let had = file.had();
         for path in paths(file) {
-            if !append(KIND_FILE, &self.named(number, &path))? {
+            let mut named = self.named(number, &path);
+            had.iter()
+                .for_each(|had| record::add_size(&mut named, *had));
+            if !append(KIND_FILE, &named)? {
                 return Ok(false);
             }
         }
@@ -229,6 +233,7 @@ impl Log<'_> {
         }
         // Before anything else of it is there: who drains the segment goes by this.
         file.set_named_in(Some(segment));
+        file.set_had(None);
         Ok(true)
     }
 

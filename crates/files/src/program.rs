@@ -34,7 +34,7 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
             scripts > 0 && is_followed_within(Path::new(interpreter), scripts - 1)
         });
     }
-    if !matches!(gains_privileges(&file), Ok(None)) {
+    if is_secure() || !matches!(gains_privileges(&file), Ok(None)) {
         return false;
     }
     let elf = File::open("/proc/self/exe").and_then(|own| Elf::read(&file, &own));
@@ -45,6 +45,12 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
         }
         Err(error) => error.kind() == io::ErrorKind::InvalidData,
     }
+}
+
+/// True if whatever this process executes is taken for a program that gains privileges: its effective user or group is not its real one.
+fn is_secure() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    geteuid() != getuid() || getegid() != getgid()
 }
 
 /// The words of a script's first line, behind `#!`.

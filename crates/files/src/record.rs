@@ -17,6 +17,7 @@
 //! 42  path len       2
 //! 44  identity           file handle (`identity`)
 //!     path               absolute
+//!     size               8, or nothing: the file's, before the first write to it in this segment
 //! ```
 //! and a `write` record with the bytes written. Each segment names a file before it writes to it, so that a segment can be understood
 //! without those before it, which may be drained.
@@ -112,6 +113,8 @@ pub enum Change<'a> {
         identity: &'a [u8],
         /// Its path.
         path: &'a Path,
+        /// The size that it had before the first write to it in this segment, if that is known.
+        had: Option<u64>,
     },
     /// Bytes were written at the head's offset.
     Write(&'a [u8]),
@@ -162,6 +165,11 @@ pub fn encode_file(head: Head, boot: [u8; 16], identity: &[u8], path: &Path) -> 
     bytes
 }
 
+/// Says in the payload of a `file` record which size the file had before it was written to in this segment.
+pub(crate) fn add_size(named: &mut Vec<u8>, had: u64) {
+    named.extend(had.to_le_bytes());
+}
+
 /// Reads a record's payload; what is wrong with it, if anything is.
 ///
 /// # Errors
@@ -179,11 +187,14 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
                 };
                 let middle = NAME_HEAD + length(HEAD + 16)?;
                 let identity = payload.get(NAME_HEAD..middle)?;
-                let path = payload.get(middle..middle + length(HEAD + 18)?)?;
+                let end = middle + length(HEAD + 18)?;
+                let path = payload.get(middle..end)?;
+                let had = payload[end..].first_chunk().copied();
                 Some(Change::File {
                     boot,
                     identity,
                     path: Path::new(OsStr::from_bytes(path)),
+                    had: had.map(u64::from_le_bytes),
                 })
             };
             parts().ok_or("its lengths do not fit")?
@@ -225,8 +236,15 @@ mod tests {
             boot: [5; 16],
             identity: b"handle",
             path,
+            had: None,
         };
         assert_eq!(decode(KIND_FILE, &file), Ok((head, change)));
+        let mut sized = file.clone();
+        add_size(&mut sized, 77);
+        let Ok((_, Change::File { had, .. })) = decode(KIND_FILE, &sized) else {
+            panic!("a record with a size is not read");
+        };
+        assert_eq!(had, Some(77));
         for cut in 0..file.len() {
             assert!(decode(KIND_FILE, &file[..cut]).is_err(), "{cut}");
         }

@@ -25,7 +25,7 @@ pub(crate) use process::{
 };
 pub(crate) use rights::{groups_of, may_write, take_rights};
 pub(crate) use signals::mask;
-pub(crate) use stat::{stat_at, stat_of};
+pub(crate) use stat::{kind_of_file_system, stat_at, stat_of};
 pub(crate) use truncate::truncate_open;
 
 use rustix::{

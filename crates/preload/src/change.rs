@@ -6,7 +6,7 @@ use crate::{
     call_context::{Failed, checked, missing},
     client_call::client,
     layer::{self, Done},
-    memory, pages,
+    memory, named, pages,
     plain::is_plain,
     real::hooks,
     times,
@@ -123,8 +123,8 @@ hooks! {
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd) || !changes(request);
-    else |real| match retire(fd) {
+    plain if (is_plain(fd) || !changes(request)) && !named::may_concern(request);
+    else |real| match before_request(fd, request, argument) {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, request, argument) },
         Err(failed) => failed.with(-1),
@@ -212,6 +212,14 @@ fn transfer(
         }
     }
     bytes
+}
+
+/// Makes plain what an `ioctl` may change.
+fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), Failed> {
+    if changes(request) {
+        retire(fd)?;
+    }
+    named::retire_named(request, argument)
 }
 
 /// Whether an `ioctl` may change a file's contents: cloning, punching and zeroing ranges, exchanging files, atomic writes. That is any request of

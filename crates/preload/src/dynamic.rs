@@ -195,11 +195,12 @@ fn hooks() -> impl Iterator<Item = &'static Hook> {
 /// Those whose hidden functions are looked for when the library starts. libaio's and liburing's, and `readdir`, are looked for when they are called.
 fn found_at_start() -> impl Iterator<Item = &'static Hook> {
     use crate::{
-        change, descriptor, dprintf, execute, identity, map, message, name, open, position,
+        change, clone, descriptor, dprintf, execute, identity, map, message, name, open, position,
         process, stdio, sync, system_call, times, write,
     };
     [
         change::HOOKS,
+        clone::HOOKS,
         descriptor::HOOKS,
         dprintf::HOOKS,
         execute::HOOKS,

@@ -14,6 +14,7 @@ use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client, progra
 use libc::{c_char, c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::{
     ffi::{CStr, OsStr},
+    fs::File,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr,
@@ -190,8 +191,7 @@ fn has_library(environment: Strings) -> bool {
         for (has, name) in has.iter_mut().zip(names) {
             *has |= value(name).is_some();
         }
-        has[4] |= value("LD_PRELOAD")
-            .is_some_and(|libraries| libraries.windows(LIBRARY.len()).any(|part| part == LIBRARY));
+        has[4] |= value("LD_PRELOAD").is_some_and(loads_library);
         // SAFETY: it was not the last.
         at = unsafe { at.add(1) };
     }
@@ -200,6 +200,16 @@ fn has_library(environment: Strings) -> bool {
 
 /// Begins the name of this library, and of the laboratory's.
 const LIBRARY: &[u8] = b"libforebay";
+
+/// Whether a list of libraries has this one, where the dynamic linker finds it. In a process that has changed its root, or its mounts, or who it is, it may be
+/// nowhere, and then the program goes on without it.
+fn loads_library(list: &[u8]) -> bool {
+    let mut libraries = list.split(|byte| matches!(byte, b':' | b' '));
+    libraries.any(|path| {
+        let begun = path.windows(LIBRARY.len()).any(|part| part == LIBRARY);
+        begun && (!path.contains(&b'/') || File::open(OsStr::from_bytes(path)).is_ok())
+    })
+}
 
 /// Before a program is executed, by this process or a child of it.
 ///

@@ -5,8 +5,8 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, child, descriptor, execute, identity, layer, map, message, name, open, pages, plain,
-    position, process,
+    change, child, clone, descriptor, execute, identity, layer, map, message, name, named, open,
+    pages, plain, position, process,
     real::hooks,
     sync, times, write,
 };
@@ -23,6 +23,7 @@ hooks! {
         match unsafe { translate(number, [a, b, c, d, e, f]) } {
             Break(result) => result,
             Continue(()) if may_fork(number) => {
+                clone::before_system_call(number, a);
                 process::forking();
                 // SAFETY: as above.
                 let result = unsafe { real(number, a, b, c, d, e, f) };
@@ -99,7 +100,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_copy_file_range if is_ours(c) || is_ours(a) => call!(change::copy_file_range, a, b, c, d, e, f),
         libc::SYS_sendfile if is_ours(a) || is_ours(b) => call!(change::sendfile, a, b, c, d),
         libc::SYS_splice if is_ours(c) || is_ours(a) => call!(change::splice, a, b, c, d, e, f),
-        libc::SYS_ioctl if is_ours(a) => call!(change::ioctl, a, b, c),
+        libc::SYS_ioctl if is_ours(a) || named::may_concern(b as _) => call!(change::ioctl, a, b, c),
         libc::SYS_munmap => call!(map::munmap, a, b),
         libc::SYS_mprotect => call!(map::mprotect, a, b, c),
         libc::SYS_mremap => call!(map::mremap, a, b, c, d, e),

@@ -1,7 +1,10 @@
 //! A recovery overwrites nothing that is newer than the pool's records: a new file with an old inode, a range that an `ioctl` zeroed, what another
 //! process wrote. And a buffer that changes while it is absorbed leaves no damaged record.
 
-use crate::common::{Sandbox, databases::small_pool};
+use crate::common::{
+    Ran, Sandbox,
+    databases::{boot_anew, small_pool},
+};
 use std::fs;
 
 /// Absorbs `a.log`; then its supervisor is killed, it is unlinked, and new files are made until one has the inode it had.
@@ -78,6 +81,45 @@ fn a_range_that_was_zeroed_by_an_ioctl_is_not_written_again() {
     assert!(fs::read(sandbox.file("a.log")).unwrap() == expected);
 }
 
+/// Absorbs `a.log`, and has a loop device write to it, which is told of it in one of two ways.
+const BELOW: &str = r#"
+import fcntl, os, signal, struct, sys
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 65536)
+os.fdatasync(fd)
+LOOP_CTL_GET_FREE, LOOP_SET_FD, LOOP_CLR_FD, LOOP_CONFIGURE = 0x4C82, 0x4C00, 0x4C01, 0x4C0A
+number = fcntl.ioctl(os.open("/dev/loop-control", os.O_RDWR), LOOP_CTL_GET_FREE)
+device = os.open(f"/dev/loop{number}", os.O_RDWR)
+if WAY == "set":
+    fcntl.ioctl(device, LOOP_SET_FD, fd)
+else:
+    fcntl.ioctl(device, LOOP_CONFIGURE, struct.pack("=I300x", fd))
+os.pwrite(device, b"b" * 4096, 4096)
+os.fsync(device)
+fcntl.ioctl(device, LOOP_CLR_FD)
+os.pwrite(fd, b"c", 0)
+os.fdatasync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn what_a_loop_device_over_a_log_wrote_is_not_written_over() {
+    for way in ["set", "configure"] {
+        let sandbox = Sandbox::on_disk();
+        let pool = small_pool();
+        let ran = sandbox.python(pool.path(), &format!("WAY = {way:?}\n{BELOW}"));
+        if ran.code.is_some() {
+            println!("skipped: no loop device is to be had: {}", ran.stderr);
+            return;
+        }
+        sandbox.recover_in_another_boot(pool.path());
+        let found = fs::read(sandbox.file("a.log")).unwrap();
+        assert!(found[4096..8192] == [b'b'; 4096], "{way}");
+        assert_eq!((found[0], found.len()), (b'c', 65536), "{way}");
+    }
+}
+
 /// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.
 const PASSED_ON: &str = r#"
 import os, signal, socket
@@ -135,4 +177,54 @@ fn a_program_that_changes_its_buffer_while_it_is_absorbed_leaves_no_damaged_pool
     assert_eq!(ran.code, None, "{}", ran.stderr);
     let report = sandbox.recover_in_another_boot(pool.path());
     assert!(!report["lanes"].as_array().unwrap().is_empty(), "{report}");
+}
+
+/// Absorbs `a.log`, of which a thousand bytes are at home before the last hundred are written.
+const GROWN: &str = r#"
+import os, signal, time
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 1000)
+os.fdatasync(fd)
+time.sleep(2)
+os.write(fd, b"z" * 100)
+os.fdatasync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+#[test]
+fn an_older_copy_of_a_log_gets_no_records_that_belong_behind_what_it_lacks() {
+    let sandbox = Sandbox::on_disk();
+    let pool = small_pool();
+    let ran = sandbox.python(pool.path(), GROWN);
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    // As its file system was a while ago, of which somebody had a snapshot.
+    let log = fs::File::options()
+        .write(true)
+        .open(sandbox.file("a.log"))
+        .unwrap();
+    log.set_len(400).unwrap();
+    log.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(60))
+        .unwrap();
+    let mut environment = Vec::new();
+    boot_anew(&mut environment, 2);
+    let recover = |more: &str| {
+        let mut command = sandbox.command(&format!("recover {more} --pool"));
+        Ran::of(
+            command
+                .arg(pool.path())
+                .envs(environment.clone())
+                .output()
+                .unwrap(),
+        )
+    };
+    let refused = recover("");
+    let said = format!("{}{}", refused.text(), refused.stderr);
+    assert!(
+        refused.code == Some(1) && said.contains("is an older copy: it had 1000 bytes"),
+        "{said}"
+    );
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), [b'a'; 400]);
+    recover("--force").ok();
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap().len(), 1100);
 }

@@ -28,6 +28,14 @@ pub fn unsharing() {
     }
 }
 
+/// Before a child is made that shares this process's descriptors, but not its memory: what it closes and opens is not heard of here. As [`unsharing`].
+pub fn sharing() {
+    if !sys::in_vforked_child() {
+        SPLIT.store(true, Relaxed);
+        give_up("a child shares its descriptors");
+    }
+}
+
 /// Notes what is known of `fd`. Where its number may be another descriptor in another thread, nothing that is known of it is forgotten: to be synced too
 /// often costs time only.
 fn note(fd: c_int, entry: Option<Entry>) {

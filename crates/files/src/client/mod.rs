@@ -37,7 +37,7 @@ mod write;
 pub use crate::sys::Frame;
 pub use depth::{Inside, is_inside};
 pub use descriptors::{
-    changing_flags, closing, duplicated, given, hidden_flags, is_in_pool, replacing,
+    changing_flags, closing, duplicated, given, hidden_flags, is_in_pool, replacing, sharing,
     stream_closing, stream_opened, unsharing,
 };
 pub use mappings::{around_own_memory, is_own_memory};

@@ -30,7 +30,7 @@ use rustix::{
 };
 use std::{
     ffi::{CStr, c_int},
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
@@ -132,9 +132,25 @@ impl Config {
         if !self.any_absorbed() {
             return Ok(());
         }
-        match sys::borrow(fd).map(regular) {
-            Some(Ok((_, key))) => self.claim(key),
-            _ => Ok(()),
+        let Some(raw) = sys::borrow(fd) else {
+            return Ok(());
+        };
+        match regular(raw) {
+            Ok((_, key)) => self.claim(key).and_then(|()| self.outlast(raw, key)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// A file that is changed though the lane is not settled has the time of now on its disk, before it is: what is written in place, and synced by `fdatasync`, moves that
+    /// later only, and a recovery would not see that it was changed.
+    fn outlast(&self, fd: BorrowedFd<'_>, key: Key) -> Result<(), Errno> {
+        if self.orphaned().is_none() || !self.is_absorbed(key) || SETTLED.load(Relaxed) {
+            return Ok(());
+        }
+        match sys::set_changed_now(fd) {
+            Ok(()) => rustix::fs::fsync(fd),
+            // Who may write to a file of another user's has its time moved by that, or it is not to be had.
+            Err(_) => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     above,
     depth::interrupted,
     others::{claim_inherited, join_inherited},
-    process::{self, hold_open, lock, make_plain, mark_range_unknown},
+    process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
     session,
     table::{self, Entry},
@@ -82,6 +82,7 @@ pub fn write(
             session.wait_for_room(bytes)?;
             continue;
         }
+        note_size(&held, raw);
         let written =
             kernel_write(raw, parts, offset, flags).inspect_err(|_| failed_write(&held, raw))?;
         if written == 0 {
@@ -117,6 +118,16 @@ pub fn write(
             sync(fd)?;
         }
         return Ok(written);
+    }
+}
+
+/// Before the first write to a file in a segment: the size that it has. All that it has is on the disk when the segments before are released, so a
+/// recovery knows an older copy of the file by it.
+#[inline]
+fn note_size(held: &Held, raw: BorrowedFd<'_>) {
+    if held.session.log().segment().ok() != held.shared.named_in() {
+        let size = sys::stat_of(raw).map(|stat| stat.st_size.unsigned_abs());
+        held.shared.set_had(size.ok());
     }
 }
 

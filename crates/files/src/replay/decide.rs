@@ -7,6 +7,7 @@
 //! | holds something else, in this boot, its mount was there all the time, and the pool is on a disk | it is the truth: synced |
 //! | was changed later, in this boot, and its mount was there all the time | it is the truth: synced |
 //! | was changed later | refused |
+//! | is shorter than it was before the first record, and was not cut | refused: it is an older copy |
 //! | is in no directory any more, as the lane says | nothing |
 //! | is not found | refused |
 
@@ -38,7 +39,7 @@ pub(super) struct Situation<'a> {
     pub(super) pool_is_whole: bool,
     /// The pool has what was committed, and the page cache of the same boot what was not.
     pub(super) on_disk: bool,
-    /// The device that the pool's file is on, if it is emulated.
+    /// The file system that the pool's file is on, if it is emulated.
     pub(super) emulated_on: Option<u64>,
     pub(super) pool: &'a Path,
     pub(super) mark: Mark,
@@ -151,7 +152,7 @@ impl Situation<'_> {
         let is_other_mount = matches!((file.mount, mount), (Some(then), Some(now)) if then != now);
         let lost_with_it = !is_same_mount
             && self.emulated_on.is_some()
-            && self.emulated_on == target.file.metadata().ok().map(|meta| meta.dev());
+            && self.emulated_on == identity::file_system(target.file.as_fd()).ok();
         if !self.pool_is_whole || lost_with_it {
             return Plan::Refuse(self.may_be_older(file));
         }
@@ -186,7 +187,14 @@ impl Situation<'_> {
             return Plan::Sync(target, Again::No);
         }
         let Some(later) = later else {
-            return Plan::Write(target);
+            let size = target.file.metadata().map(|meta| meta.len());
+            let had = size.ok().and_then(|size| file.is_cut_from(size));
+            return had.map_or(Plan::Write(target), |had| {
+                Plan::Refuse(format!(
+                    "{path} is an older copy: it had {had} bytes before the pool's first write. Put the newest one back and recover again; or \
+                     `forebay recover --discard` drops the pool's writes, `forebay recover --force` writes them to this one"
+                ))
+            });
         };
         if was_there && target.is_readable {
             return Plan::Sync(target, Again::No);

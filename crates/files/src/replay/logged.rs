@@ -32,6 +32,8 @@ pub(super) struct Logged<'a> {
     /// The mount that it was on, if that is known.
     pub(super) mount: Option<u64>,
     pub(super) gone: Gone,
+    /// The size that it had before the first of its records, if the lane says so.
+    had: Option<u64>,
     /// Writes and truncations, in order.
     pub(super) changes: Vec<(Head, Change<'a>)>,
     /// Wall clock of the last record.
@@ -50,6 +52,7 @@ impl<'a> Logged<'a> {
             boot,
             mount: None,
             gone: Gone::No,
+            had: None,
             changes: Vec::new(),
             last: Duration::ZERO,
             left: None,
@@ -90,6 +93,12 @@ impl<'a> Logged<'a> {
         let near = modified.saturating_sub(slack)..=modified + LATE;
         let is_known = self.known.range(near).next().is_some();
         (!is_known).then(|| modified - self.last)
+    }
+
+    /// The size that it had already, if it is shorter now, with this size, and the program has not cut it since: then it is an older copy.
+    pub(super) fn is_cut_from(&self, size: u64) -> Option<u64> {
+        let is_cut = (self.changes.iter()).any(|(_, change)| *change == Change::Truncate);
+        self.had.filter(|had| size < *had && !is_cut)
     }
 
     fn add(&mut self, head: Head, change: Change<'a>) {
@@ -139,10 +148,21 @@ pub(super) fn read<'a>(
         let known = numbers.get(&head.file).copied();
         let at = match (known, change) {
             // A number is given to another file when nothing of the first is left.
-            (known, Change::File { boot, identity, .. }) => {
+            (
+                known,
+                Change::File {
+                    boot,
+                    identity,
+                    had,
+                    ..
+                },
+            ) => {
                 let known = known.filter(|at| files[*at].identity == identity);
                 let at = known.unwrap_or_else(|| {
-                    files.push(Logged::new(identity, boot));
+                    files.push(Logged {
+                        had,
+                        ..Logged::new(identity, boot)
+                    });
                     files.len() - 1
                 });
                 numbers.insert(head.file, at);

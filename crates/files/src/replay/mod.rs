@@ -27,7 +27,7 @@ pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
-use crate::{FilesError, boot, guard, sys, void};
+use crate::{FilesError, boot, guard, identity, sys, void};
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
 use forebay_pool::{ClaimOptions, LaneStatus, Pool, media::Durability};
@@ -184,7 +184,7 @@ fn recover_locked(
                 same_boot,
                 pool_is_whole: same_boot || !emulated,
                 on_disk: pool.needs_commit(),
-                emulated_on: device(pool).filter(|_| emulated),
+                emulated_on: file_system(pool).filter(|_| emulated),
                 pool: pool.path(),
                 mark,
                 takes_over,
@@ -221,9 +221,9 @@ fn recover_locked(
     Ok(report)
 }
 
-/// The device that the pool's file is on.
-fn device(pool: &Pool) -> Option<u64> {
-    Some(rustix::fs::fstat(pool.descriptor()?).ok()?.st_dev)
+/// The file system that the pool's file is on.
+fn file_system(pool: &Pool) -> Option<u64> {
+    identity::file_system(pool.descriptor()?).ok()
 }
 
 /// The recovery of one lane's files, by a thread with its owner's rights.

@@ -65,6 +65,8 @@ pub struct SharedFile {
     pub touched: AtomicU64,
     /// The size that it is about to get and that is or will be logged, plus one; 0 for none.
     resizing: AtomicU64,
+    /// The size that it had before the write that names it in a segment, plus one; 0 where that is not known.
+    had: AtomicU64,
     /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
     newer: [AtomicU64; 2],
     /// Writes absorbed.
@@ -186,6 +188,17 @@ impl SharedFile {
     /// Notes that: before it is logged, until the kernel has it or has refused it.
     pub fn set_resizing(&self, bytes: Option<u64>) {
         self.resizing
+            .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
+    }
+
+    /// The size that it had before the write that names it in a segment.
+    pub fn had(&self) -> Option<u64> {
+        self.had.load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes that, before the kernel writes; or that it is said.
+    pub fn set_had(&self, bytes: Option<u64>) {
+        self.had
             .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
     }
 

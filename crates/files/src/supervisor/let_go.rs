@@ -1,11 +1,37 @@
 //! Files that are to be plain, because a process that is no member is to write to them. docs/files-protocol.md, "Whoever else writes".
 
 use super::Shared;
-use crate::{absorbed::Key, record::silence, sys};
-use std::{path::PathBuf, thread, time::Duration};
+use crate::{absorbed::Key, identity, record::silence, sys};
+use rustix::fs::OFlags;
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
 
 /// How long a member that is in the middle of a write is waited for, and the disk.
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
+
+/// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
+/// file. So it hinders no lease.
+pub(super) const UNCOUNTED: OFlags = OFlags::from_bits_retain(libc::O_ACCMODE.unsigned_abs());
+
+/// After a silence: has the file the time of now, on its disk. What is written over what it has, and synced by `fdatasync`, moves its time there only when the file
+/// system commits for itself (ext4 after 5 s, XFS after 30), and a recovery before that would not see that the file was changed later than the lane.
+///
+/// By an open file of its own: another one would hear no more of an error that this is told of.
+pub(super) fn outlast(file: BorrowedFd<'_>) {
+    let set = identity::reopen(file, UNCOUNTED).and_then(|again| {
+        sys::set_changed_now(again.as_fd())?;
+        rustix::fs::fsync(again)
+    });
+    if let Err(errno) = set {
+        sys::complain(&format!(
+            "the time of a file that is written to past the pool cannot be set ({errno}): a power cut in the next seconds may undo that"
+        ));
+    }
+}
 
 impl Shared {
     /// Makes the file plain, if the run absorbs it, and returns when it is. Or else, since a member that is stopped in the middle of a write cannot be waited
@@ -19,6 +45,9 @@ impl Shared {
             if retired.is_err() {
                 run.page.files[number].stray(stamp.generation);
                 thread::sleep(silence(self.pool.needs_commit()));
+                if let Some(file) = run.known(number).and_then(|known| known.file.clone()) {
+                    outlast(file.as_fd());
+                }
             }
         }
     }

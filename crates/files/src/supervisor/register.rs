@@ -3,6 +3,7 @@
 use super::{
     Shared,
     elsewhere::{self, Elsewhere},
+    let_go::{UNCOUNTED, outlast},
     other_pools::{self, Wanted},
     run::{Known, Run},
     watch::Watched,
@@ -247,6 +248,7 @@ impl Run {
         let mount = identity::mount(candidate.theirs.as_fd()).unwrap_or(0);
         file.mount.store(mount, Relaxed);
         file.set_named_in(None);
+        file.set_had(None);
         file.set_newer(0..0);
         file.set_gone(Gone::No);
         for count in [
@@ -317,12 +319,17 @@ impl Run {
         let wanted = candidate.wanted();
         match elsewhere::let_go(shared, (candidate.key(), candidate.born), wanted) {
             Elsewhere::Nobody => {}
-            Elsewhere::LetGo(why) => return Err(why.into()),
+            Elsewhere::LetGo(why) => {
+                outlast(candidate.theirs.as_fd());
+                return Err(why.into());
+            }
             Elsewhere::Unheard(why) => return Err(Refusal::Unheard(why)),
         }
         let directory = candidate.path.parent().unwrap_or(Path::new("/"));
-        other_pools::check_marked(shared, directory, wanted)
-            .inspect_err(|why| sys::complain(&format!("{}: {why}", candidate.path.display())))?;
+        other_pools::check_marked(shared, directory, wanted).inspect_err(|why| {
+            sys::complain(&format!("{}: {why}", candidate.path.display()));
+            outlast(candidate.theirs.as_fd());
+        })?;
         match alone {
             Ok(true) => {}
             Ok(false) => return Err("it is open elsewhere, perhaps to be written to".into()),
@@ -348,10 +355,6 @@ impl Run {
         Ok(())
     }
 }
-
-/// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
-/// file. So it hinders no lease.
-const UNCOUNTED: OFlags = OFlags::from_bits_retain(libc::O_ACCMODE.unsigned_abs());
 
 /// Opens what is open as `theirs` anew, for the supervisor.
 fn open_own(theirs: &OwnedFd, access: OFlags) -> Result<File, Errno> {

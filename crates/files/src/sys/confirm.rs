@@ -30,8 +30,7 @@ pub(crate) fn confirm_sync(fd: impl AsFd) -> Result<(), Errno> {
 pub(crate) fn confirm_sync_of(file: impl AsFd, path: &Path) -> Result<(), Errno> {
     // XFS refuses this. It would not refuse to sync a directory that did not change.
     let device = super::stat_of(&file)?.st_dev;
-    #[allow(clippy::unnecessary_cast, reason = "its type is the architecture's")]
-    match rustix::fs::fstatfs(&file)?.f_type as i64 {
+    match super::kind_of_file_system(&file)? {
         XFS => Ok(()),
         EXT4 => match directory_on(device, path) {
             Some(directory) => confirm_sync(directory),

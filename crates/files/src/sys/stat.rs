@@ -36,6 +36,15 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> Resul
     }
 }
 
+/// Which file system a descriptor's file is on: the kernel's number for its kind (`f_type`).
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn kind_of_file_system(fd: impl AsFd) -> Result<i64, Errno> {
+    #[allow(clippy::unnecessary_cast, reason = "its type is the architecture's")]
+    Ok(rustix::fs::fstatfs(fd)?.f_type as i64)
+}
+
 #[expect(
     unsafe_code,
     reason = "the kernel's structure has fields that are not set here"

@@ -124,7 +124,7 @@ pub fn close_range(world: &mut World) {
         let first = FIRST + world.rng.below(20) as c_uint;
         (first, first + world.rng.below(4) as c_uint)
     };
-    match world.spelling(&["close_range", "closefrom", "unshare"]) {
+    match world.spelling(&["close_range", "closefrom", "unshare", "clone"]) {
         "closefrom" => {
             call!(world, "closefrom", first.to_string(), (first.cast_signed() => c_int) -> ());
             return;
@@ -134,6 +134,18 @@ pub fn close_range(world: &mut World) {
             world.is_unshared |= files;
             let flags = if files { libc::CLONE_FILES } else { 0 };
             call!(world, "unshare", flags.to_string(), (flags => c_int) -> c_int);
+            return;
+        }
+        // Without anything to do for the child there is none; what it would have shared counts all the same.
+        "clone" => {
+            let files = world.is_complete && world.rng.once_in(8);
+            world.is_unshared |= files;
+            let flags = if files { libc::CLONE_FILES } else { 0 };
+            let nothing = std::ptr::null_mut::<libc::c_void>();
+            call!(
+                world, "clone", flags.to_string(),
+                (nothing => *mut libc::c_void, nothing => *mut libc::c_void, flags => c_int, nothing => *mut libc::c_void) -> c_int
+            );
             return;
         }
         _ => {}

@@ -41,6 +41,7 @@ pub const SYMBOLS: &[&str] = &[
     "aio_return64",
     "aio_write",
     "aio_write64",
+    "clone",
     "close",
     "close_range",
     "closefrom",

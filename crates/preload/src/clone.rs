@@ -1,0 +1,49 @@
+//! `clone`: a child that shares this process's descriptors and not its memory makes other descriptors of their numbers, and this process does not hear of that. So before
+//! it is made, nothing is absorbed any more.
+#![expect(unsafe_code, reason = "exports a C function")]
+
+use crate::{
+    client_call::tell_client,
+    memory,
+    real::{Hook, Real, c_name},
+    variadic::{Target, forward, go_on},
+};
+use forebay_files::client;
+use libc::{c_int, c_long, c_void};
+use std::ptr;
+
+// SAFETY: jumped to, with all arguments in place.
+static CLONE: Real<Target> = unsafe { Real::new(c_name!(clone)) };
+
+/// The function of this module.
+pub(crate) static HOOKS: &[Hook] = &[Hook::new(&CLONE.hidden, clone as *const ())];
+
+extern "C-unwind" fn before_clone(_: *const c_void, _: *const c_void, flags: c_int) -> Target {
+    go_on(&CLONE, || {
+        before(flags);
+        Ok(())
+    })
+}
+
+forward!(clone, before_clone);
+
+fn before(flags: c_int) {
+    if flags & libc::CLONE_FILES != 0 && flags & libc::CLONE_VM == 0 {
+        tell_client(client::sharing);
+    }
+}
+
+/// Before the system call with this number, if it is `clone` or `clone3`; with its first argument.
+pub(crate) fn before_system_call(number: c_long, first: c_long) {
+    match number {
+        libc::SYS_clone => before(first as c_int),
+        libc::SYS_clone3 => {
+            let flags = ptr::with_exposed_provenance::<u64>(first as usize);
+            // SAFETY: our caller does not change it meanwhile; any bytes are a number. What cannot be read the kernel refuses.
+            if let Some(flags) = unsafe { memory::read(flags) } {
+                before(flags as c_int);
+            }
+        }
+        _ => {}
+    }
+}
