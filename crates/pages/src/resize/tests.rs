@@ -113,9 +113,9 @@ fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
     // Ended, and not shortened: it is no cache, and says so. Its headers are blank to every reader.
     ended(false);
     let e = look(&flash).unwrap_err().to_string();
-    assert!(e.contains("is not a flash cache"), "{e}");
+    assert!(e.contains("its headers are blank"), "{e}");
     let e = found(&flash, LARGE).unwrap_err().to_string();
-    assert!(e.contains("is not a flash cache"), "{e}");
+    assert!(e.contains("its headers are blank"), "{e}");
     assert!(again(&flash, LARGE).now.slots > 0, "not shortened");
     ended(true);
     assert!(again(&flash, LARGE).now.slots > 0, "shortened");
