@@ -14,8 +14,6 @@ use std::{
 const IDLE: Duration = Duration::from_millis(5);
 const SETTINGS: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
-/// A copy that is older than this is known to be one.
-const EPOCH: Duration = Duration::from_secs(60);
 const WINDOWS: [u64; 4] = [10, 60, 600, 3600];
 /// Samples that a window is made of.
 const SAMPLES: u64 = 10;
@@ -50,7 +48,6 @@ fn run(session: &Session) {
     let mut lost = 0;
     let mut pays = true;
     let mut looked = Instant::now();
-    let mut turned = (Instant::now(), session.cache.stats().enqueued);
     windows.say(session);
     loop {
         match session.cache.step() {
@@ -71,13 +68,6 @@ fn run(session: &Session) {
         }
         if windows.looked.elapsed() >= SECOND {
             windows.say(session);
-        }
-        if turned.0.elapsed() >= EPOCH {
-            let enqueued = session.cache.stats().enqueued;
-            if enqueued != turned.1 {
-                session.turn_epoch();
-            }
-            turned = (Instant::now(), enqueued);
         }
     }
 }

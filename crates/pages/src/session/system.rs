@@ -147,8 +147,7 @@ impl Session {
         Ok(guard)
     }
 
-    /// Begins another epoch, while the server goes on or as it ends: a copy of the cache or of the data directory that was made before is an older one from
-    /// now on. If that cannot be noted it is said, and not tried again: which of the two the guard has is not known then.
+    /// Begins another epoch as the server ends: a copy of the cache or of the data directory that was made while it ran is an older one from now on. If that cannot be noted it is said, and not tried again: which of the two the guard has is not known then.
     pub(crate) fn turn_epoch(&self) {
         let mut turns = self.turns.lock();
         let Some(noted) = self.homes.epoch().filter(|_| *turns) else {
