@@ -228,52 +228,16 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::mounted::Mounted;
     use std::process::Command;
-
-    /// Mounted at a directory of a test's own, until that ends.
-    struct Mounted(tempfile::TempDir);
-
-    impl Mounted {
-        /// By a program that is given what is to be mounted, and where; none where that cannot be done.
-        fn by(words: &[&str], what: &Path) -> Option<Self> {
-            let dir = tempfile::tempdir().unwrap();
-            let mut mount = Command::new(words[0]);
-            mount.args(&words[1..]).arg(what).arg(dir.path());
-            let done = mount
-                .output()
-                .ok()
-                .filter(|mounted| mounted.status.success());
-            if done.is_none() {
-                println!("skipped: {} is not to be had here", words[0]);
-            }
-            done.map(|_| Self(dir))
-        }
-
-        fn log(&self) -> File {
-            File::create(self.0.path().join("a.log")).unwrap()
-        }
-    }
-
-    impl Drop for Mounted {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
-        }
-    }
 
     #[test]
     fn the_logs_of_two_file_systems_that_were_made_alike_are_two() {
         let identities = [(); 2].map(|()| {
-            let image = tempfile::NamedTempFile::new().unwrap();
-            image.as_file().set_len(256 << 20).unwrap();
-            let mut make = Command::new("mkfs.btrfs");
-            let made = make.args(["-q", "-f"]).arg(image.path()).output();
-            if !made.is_ok_and(|made| made.status.success()) {
-                println!("skipped: mkfs.btrfs is not to be had here");
-                return None;
-            }
-            let disk = Mounted::by(&["mount", "-o", "loop"], image.path())?;
-            let (file, again) = (disk.log(), disk.0.path().join("a.log"));
-            let part = disk.0.path().join("part");
+            let disk = Mounted::made(&["mkfs.btrfs", "-q", "-f"])?;
+            let again = disk.path().join("a.log");
+            let file = File::create(&again).unwrap();
+            let part = disk.path().join("part");
             let mut make = Command::new("btrfs");
             make.args(["subvolume", "create"]).arg(&part);
             assert!(make.output().unwrap().status.success());
@@ -283,10 +247,8 @@ mod tests {
                 sys::stat_of(&file).unwrap().st_dev
             );
             assert_eq!(file_system(part.as_fd()), file_system(file.as_fd()));
-            assert_ne!(
-                file_system(image.as_file().as_fd()),
-                file_system(file.as_fd())
-            );
+            let image = disk.image.as_ref().unwrap().as_file();
+            assert_ne!(file_system(image.as_fd()), file_system(file.as_fd()));
             let identity = of(file.as_fd()).unwrap();
             assert!(look(&again, &identity).unwrap().is_some());
             assert!(ask_by_handle(&identity, &[&again]).is_ok());
@@ -306,7 +268,7 @@ mod tests {
         let Some(fuse) = Mounted::by(&["bindfs"], shown.path()) else {
             return;
         };
-        let file = fuse.log();
+        let file = File::create(fuse.path().join("a.log")).unwrap();
         assert_eq!(by_handle(file.as_fd()), Err(Errno::OPNOTSUPP));
         let earlier = add_handle(vec![HANDLE], file.as_fd()).unwrap();
         assert!(!is(file.as_fd(), &earlier));

@@ -15,6 +15,8 @@ pub mod guard;
 pub mod identity;
 mod log;
 pub mod marks;
+#[cfg(test)]
+mod mounted;
 pub mod policy;
 mod processes;
 pub mod program;

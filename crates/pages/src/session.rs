@@ -93,8 +93,6 @@ pub(crate) struct Session {
     active: AtomicBool,
     /// The data directory is being made.
     making: AtomicBool,
-    /// False once another epoch could not be begun.
-    turns: Mutex<bool>,
 }
 
 /// The session, if there is one already.
@@ -169,7 +167,6 @@ impl Session {
             opening: Mutex::new(()),
             active: AtomicBool::new(false),
             making: AtomicBool::new(false),
-            turns: Mutex::new(true),
         })
     }
 

@@ -53,48 +53,16 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use std::{
-        fs::File,
-        io::Write,
-        process::{Command, Output},
-    };
-
-    fn run(command: &mut Command) -> Option<Output> {
-        command.output().ok().filter(|done| done.status.success())
-    }
-
-    /// A file system on a loop device, unmounted whatever becomes of the test.
-    struct Mounted(tempfile::TempDir);
-
-    impl Drop for Mounted {
-        fn drop(&mut self) {
-            run(Command::new("umount").arg("-l").arg(self.0.path()));
-        }
-    }
-
-    fn mounted(make: &[&str], image: &File, at: &Path) -> Option<Mounted> {
-        image.set_len(320 << 20).unwrap();
-        run(Command::new(make[0]).args(&make[1..]).arg(at))?;
-        let dir = tempfile::tempdir().unwrap();
-        run(Command::new("mount")
-            .args(["-o", "loop"])
-            .arg(at)
-            .arg(dir.path()))?;
-        Some(Mounted(dir))
-    }
+    use crate::mounted::Mounted;
+    use std::{fs::File, io::Write, process::Command};
 
     #[test]
     fn a_sync_is_not_confirmed_by_a_file_system_that_was_shut_down() {
         for make in [&["mkfs.ext4", "-q"][..], &["mkfs.xfs", "-q", "-f"]] {
-            let image = tempfile::NamedTempFile::new().unwrap();
-            let Some(disk) = mounted(make, image.as_file(), image.path()) else {
-                println!(
-                    "skipped: {} on a loop device is not to be had here",
-                    make[0]
-                );
+            let Some(disk) = Mounted::made(make) else {
                 continue;
             };
-            let path = disk.0.path().join("a.log");
+            let path = disk.path().join("a.log");
             let mut file = File::create(&path).unwrap();
             file.write_all(b"written").unwrap();
             file.sync_data().unwrap();
@@ -102,7 +70,9 @@ mod tests {
             file.write_all(b"not synced").unwrap();
             confirm_sync_of(&file, &path).unwrap();
             let shut_down = ["-x", "-c", "shutdown"];
-            run(Command::new("xfs_io").args(shut_down).arg(disk.0.path())).unwrap();
+            let mut shutting = Command::new("xfs_io");
+            shutting.args(shut_down).arg(disk.path());
+            assert!(shutting.output().unwrap().status.success());
             let said = confirm_sync_of(&file, &path).unwrap_err();
             assert_eq!(said, Errno::IO, "{}", make[0]);
             // The path may lead elsewhere by now.

@@ -17,7 +17,7 @@ pub(super) struct Moved<'a> {
     /// Where it is.
     pub(super) is: &'a Path,
     /// There is another one where it was, of the same identity: the original.
-    pub(super) has_original: bool,
+    has_original: bool,
 }
 
 impl<'a> Moved<'a> {
@@ -52,7 +52,7 @@ impl<'a> Moved<'a> {
     }
 
     /// True if what is at `path` may be the original's.
-    pub(super) fn is_originals(&self, path: &Path) -> bool {
+    fn is_originals(&self, path: &Path) -> bool {
         self.has_original && !path.starts_with(self.is)
     }
 }

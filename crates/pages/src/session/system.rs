@@ -147,10 +147,9 @@ impl Session {
         Ok(guard)
     }
 
-    /// Begins another epoch as the server ends: a copy of the cache or of the data directory that was made while it ran is an older one from now on. If that cannot be noted it is said, and not tried again: which of the two the guard has is not known then.
+    /// Begins another epoch as the server ends: a copy of the cache or of the data directory that was made while it ran is an older one from now on. If that cannot be noted it is said.
     pub(crate) fn turn_epoch(&self) {
-        let mut turns = self.turns.lock();
-        let Some(noted) = self.homes.epoch().filter(|_| *turns) else {
+        let Some(noted) = self.homes.epoch() else {
             return;
         };
         let next = drawn();
@@ -162,7 +161,6 @@ impl Session {
             })
             .and_then(|()| enter(Epochs::begun(next)));
         if let Err(why) = turned {
-            *turns = false;
             complain(&format!(
                 "older copies of the flash cache cannot be told from it until the server is started again: {why}"
             ));
