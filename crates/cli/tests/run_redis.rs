@@ -347,7 +347,12 @@ fn a_redis_that_goes_into_the_background_is_absorbed_there() {
         let mut connection = None;
         for _ in 0..600 {
             thread::sleep(Duration::from_millis(100));
-            connection = Connection::new(port).ok();
+            // It takes connections before it has read its log.
+            let serving = |mut connection: Connection| {
+                let size = connection.line("DBSIZE").ok()?;
+                matches!(size, Reply::Integer(_)).then_some(connection)
+            };
+            connection = Connection::new(port).ok().and_then(serving);
             if connection.is_some() && pid_file.exists() {
                 break;
             }
