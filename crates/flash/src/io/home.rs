@@ -1,18 +1,17 @@
 //! Home files of the operating system.
 
-use super::{Home, HomePage};
+use super::{Home, HomePage, workers::Workers};
 use crate::file::FileId;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::{
     collections::HashMap,
     fs::File,
     io,
     os::unix::fs::FileExt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    thread,
 };
 
 /// Writes fewer than this are not worth threads.
@@ -27,16 +26,16 @@ struct Attached {
 /// Open files by their number. Each batch is written by several threads, in order: a disk array is as fast as it has requests.
 pub struct HomeFiles {
     files: RwLock<HashMap<u32, Arc<Attached>>>,
-    in_flight: usize,
+    workers: Workers,
 }
 
 impl HomeFiles {
-    /// None yet, and at most `in_flight` writes at a time.
+    /// None yet, and at most `in_flight` writes and syncs at a time.
     #[must_use]
     pub fn new(in_flight: usize) -> Self {
         Self {
             files: RwLock::default(),
-            in_flight: in_flight.max(1),
+            workers: Workers::new(in_flight),
         }
     }
 
@@ -81,29 +80,24 @@ impl Home for HomeFiles {
     }
 
     fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
-        if pages.len() < PARALLEL_MIN || self.in_flight == 1 {
+        if pages.len() < PARALLEL_MIN || self.workers.is_one() {
             return pages.iter().try_for_each(|page| self.write_one(page));
         }
-        let next = AtomicUsize::new(0);
-        let failed = Mutex::new(None);
-        let write = || {
-            while let Some(page) = pages.get(next.fetch_add(1, Relaxed)) {
-                if let Err(e) = self.write_one(page) {
-                    failed.lock().get_or_insert(e);
-                    next.store(pages.len(), Relaxed);
-                }
+        let (written, failed) = (AtomicUsize::new(0), OnceLock::new());
+        self.workers.each(pages.len(), &|at| {
+            if failed.get().is_some() {
+                return;
             }
-        };
-        thread::scope(|scope| {
-            for _ in 1..self.in_flight.min(pages.len()) {
-                // Where the system has no thread left, the others do it, this one at least.
-                if thread::Builder::new().spawn_scoped(scope, write).is_err() {
-                    break;
-                }
+            match self.write_one(&pages[at]) {
+                Ok(()) => _ = written.fetch_add(1, Relaxed),
+                Err(e) => _ = failed.set(e),
             }
-            write();
         });
-        failed.into_inner().map_or(Ok(()), Err)
+        match failed.into_inner() {
+            Some(failed) => Err(failed),
+            None if written.into_inner() < pages.len() => Err((pages[0].file, ended())),
+            None => Ok(()),
+        }
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
@@ -111,29 +105,16 @@ impl Home for HomeFiles {
     }
 
     fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
-        let [others @ .., last] = files else {
-            return Vec::new();
-        };
-        if self.in_flight == 1 {
-            return files.iter().map(|&file| self.sync(file)).collect();
-        }
-        thread::scope(|scope| {
-            let begin = |&file| {
-                let sync = move || self.sync(file);
-                // Where the system has no thread left, this one does it.
-                match thread::Builder::new().spawn_scoped(scope, sync) {
-                    Ok(thread) => Ok(thread),
-                    Err(_) => Err(self.sync(file)),
-                }
-            };
-            let begun: Vec<_> = others.iter().map(begin).collect();
-            let last = self.sync(*last);
-            let ended = begun.into_iter().map(|begun| match begun {
-                Ok(thread) => (thread.join())
-                    .unwrap_or_else(|_| Err(io::Error::other("a thread that synced it ended"))),
-                Err(synced) => synced,
-            });
-            ended.chain([last]).collect()
-        })
+        let synced: Vec<_> = files.iter().map(|_| OnceLock::new()).collect();
+        (self.workers).each(files.len(), &|at| _ = synced[at].set(self.sync(files[at])));
+        let results = synced.into_iter().map(OnceLock::into_inner);
+        results
+            .map(|synced| synced.unwrap_or_else(|| Err(ended())))
+            .collect()
     }
+}
+
+/// What should have been done was not.
+fn ended() -> io::Error {
+    io::Error::other("a thread that was to do it ended")
 }

@@ -5,6 +5,7 @@
 
 mod home;
 mod real;
+mod workers;
 
 pub use home::HomeFiles;
 pub use real::FlashFile;
