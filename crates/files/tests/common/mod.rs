@@ -18,6 +18,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -49,6 +50,8 @@ pub struct Lab {
     pub home: tempfile::TempDir,
     /// Whose processes they are, if not this one's.
     pub user: Option<u32>,
+    /// Files were put back by hand to what the disk had: their inodes are as if nothing had changed them.
+    is_put_back: AtomicBool,
 }
 
 /// A user that owns nothing else.
@@ -88,7 +91,11 @@ impl Lab {
         for directory in ["data", "synced", "run"] {
             fs::create_dir(home.path().join(directory)).unwrap();
         }
-        Self { home, user: None }
+        Self {
+            home,
+            user: None,
+            is_put_back: AtomicBool::new(false),
+        }
     }
 
     /// With a pool on a disk, in an ordinary file.
@@ -171,6 +178,9 @@ impl Lab {
     pub fn recover_command(&self, options: &[&str]) -> Command {
         let mut command = self.command();
         command.arg("recover").arg(self.pool()).args(options);
+        if self.is_put_back.load(Relaxed) {
+            command.env("FOREBAY_TEST_PUT_BACK", "1");
+        }
         command
     }
 
@@ -221,6 +231,7 @@ impl Lab {
 
     /// What a power cut does: every absorbed file is put back to what was really synced last.
     pub fn power_cut(&self) {
+        self.is_put_back.store(true, Relaxed);
         for entry in fs::read_dir(self.home.path().join("data")).unwrap() {
             let path = entry.unwrap().path();
             let synced = self.synced(&path);
