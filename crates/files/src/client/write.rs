@@ -121,13 +121,16 @@ pub fn write(
     }
 }
 
-/// Before the first write to a file in a segment: the size that it has. All that it has is on the disk when the segments before are released, so a
+/// Before the first write to a file in a segment: the size that it has, and its time if that lies ahead. All that it has is on the disk when the segments before are released, so a
 /// recovery knows an older copy of the file by it.
 #[inline]
 fn note_size(held: &Held, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
-        let size = sys::stat_of(raw).map(|stat| stat.st_size.unsigned_abs());
-        held.shared.set_had(size.ok());
+        let stat = sys::stat_of(raw).ok();
+        stat.iter()
+            .for_each(|stat| held.shared.note_modified(sys::modified(stat)));
+        held.shared
+            .set_had(stat.map(|stat| stat.st_size.unsigned_abs()));
     }
 }
 
