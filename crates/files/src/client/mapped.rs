@@ -6,6 +6,7 @@
 
 use super::{config::CONFIG, lookup::regular};
 use crate::sys;
+use rustix::io::Errno;
 use std::{
     ffi::c_int,
     io::IoSlice,
@@ -104,32 +105,25 @@ fn overlaps(range: &Range<usize>) -> bool {
     TOO_MANY.load(Acquire) || KNOWN.iter().any(is_in)
 }
 
-/// What a write is to take.
-pub(super) enum Source {
-    /// The program's memory as it is.
-    Itself,
-    /// A copy.
-    Copy(Vec<u8>),
-    /// It cannot be copied: the file is to be plain.
-    Unknown,
-}
-
-/// What a write of `parts` is to take.
+/// A copy of what is to be written, if any of it lies in a mapping of an absorbed file.
+///
+/// # Errors
+/// It cannot be copied: the file is to be plain.
 #[inline]
-pub(super) fn source(parts: &[IoSlice<'_>]) -> Source {
+pub(super) fn copied(parts: &[IoSlice<'_>]) -> Result<Option<Vec<u8>>, Errno> {
     match has_mapped() && parts.iter().any(|part| overlaps(&sys::range_of(part))) {
-        false => Source::Itself,
-        true => copied(parts),
+        false => Ok(None),
+        true => copy_of(parts).map(Some),
     }
 }
 
 #[cold]
-fn copied(parts: &[IoSlice<'_>]) -> Source {
+fn copy_of(parts: &[IoSlice<'_>]) -> Result<Vec<u8>, Errno> {
     let lengths = parts.iter().map(|part| part.len());
     let bytes = lengths.fold(0, usize::saturating_add);
     if bytes > COPY_MAX {
-        return Source::Unknown;
+        return Err(Errno::NOMEM);
     }
     // Pages behind the file's end, or that are mapped no more, are the kernel's to refuse.
-    sys::copy_of(parts, bytes).map_or(Source::Unknown, Source::Copy)
+    sys::copy_of(parts, bytes)
 }

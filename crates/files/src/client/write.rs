@@ -5,7 +5,7 @@
 use super::{
     above,
     depth::interrupted,
-    mapped::{self, Source},
+    mapped,
     others::{claim_inherited, join_inherited},
     process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
@@ -83,21 +83,13 @@ pub fn write(
             session.wait_for_room(bytes)?;
             continue;
         }
-        let copy;
-        let copied;
-        let parts = match mapped::source(parts) {
-            Source::Itself => parts,
-            Source::Copy(bytes) => {
-                copy = bytes;
-                copied = [IoSlice::new(&copy)];
-                &copied
-            }
-            Source::Unknown => {
-                drop(held);
-                leave(raw, number)?;
-                continue;
-            }
+        let Ok(copy) = mapped::copied(parts) else {
+            drop(held);
+            leave(raw, number)?;
+            continue;
         };
+        let copy = copy.as_deref().map(IoSlice::new);
+        let parts = copy.as_ref().map_or(parts, std::slice::from_ref);
         note_size(&held, raw);
         let written =
             kernel_write(raw, parts, offset, flags).inspect_err(|_| failed_write(&held, raw))?;

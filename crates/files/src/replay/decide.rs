@@ -86,7 +86,7 @@ pub(super) struct Target {
     changed: Duration,
 }
 
-/// Set in tests only: their files were put back to what the disk had by hand, which changes the inode.
+/// Set in tests only: while there is this file, theirs were put back to what the disk had by hand, which changes the inode.
 const PUT_BACK: &str = "FOREBAY_TEST_PUT_BACK";
 
 impl Target {
@@ -106,9 +106,10 @@ impl Target {
             Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0))
         };
         let modified = time(meta.mtime(), meta.mtime_nsec());
-        let changed = match std::env::var_os(PUT_BACK) {
-            None => time(meta.ctime(), meta.ctime_nsec()),
-            Some(_) => modified,
+        let is_put_back = std::env::var_os(PUT_BACK).is_some_and(|at| Path::new(&at).exists());
+        let changed = match is_put_back {
+            true => modified,
+            false => time(meta.ctime(), meta.ctime_nsec()),
         };
         Ok(Self {
             seen,
@@ -201,18 +202,8 @@ impl Situation<'_> {
             return Plan::Sync(target, Again::No);
         }
         let Some(later) = later else {
-            // The kernel dropped what it could not write, and left the times; or another program wrote, and set the time to an earlier one.
-            let is_set_back = was_there
-                && !self.mark.made(target.changed)
-                && file
-                    .changed_later(target.changed, slack(self.on_disk))
-                    .is_some();
-            if is_set_back {
-                return Plan::Refuse(format!(
-                    "{path} holds something else than the pool says, and something was done to it after the last write that the pool knows of, though its time \
-                     says otherwise: was a copy put in its place (cp -p, rsync --times)? If what the file holds now is right, `forebay recover --discard` drops \
-                     the pool's writes; if the pool's are, `forebay recover --force` writes them"
-                ));
+            if was_there && self.is_set_back(file, &target) {
+                return Plan::Refuse(set_back(file));
             }
             let size = target.file.metadata().map(|meta| meta.len());
             let had = size.ok().and_then(|size| file.is_cut_from(size));
@@ -231,6 +222,13 @@ impl Situation<'_> {
              file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
             later.as_secs_f64()
         ))
+    }
+
+    /// The inode was changed after the last record, though the file's time says that the file was not. The kernel leaves both as they are when it drops what it could not write; another
+    /// program that writes, and sets the time to an earlier one, does not.
+    fn is_set_back(&self, file: &Logged<'_>, target: &Target) -> bool {
+        let is_later = file.changed_later(target.changed, slack(self.on_disk));
+        is_later.is_some() && !self.mark.made(target.changed)
     }
 
     /// The pool may have lost records, and the file may have what they said.
@@ -308,6 +306,16 @@ impl Situation<'_> {
              in other places too); or go on without it by `forebay recover --force`"
         ))
     }
+}
+
+/// Something was done to the file after the last record, and its time is an earlier one.
+fn set_back(file: &Logged<'_>) -> String {
+    format!(
+        "{} holds something else than the pool says, and something was done to it after the last write that the pool knows of, though its time says \
+         otherwise: was a copy put in its place (cp -p, rsync --times)? If what the file holds now is right, `forebay recover --discard` drops the pool's \
+         writes; if the pool's are, `forebay recover --force` writes them",
+        file.path().display()
+    )
 }
 
 /// A sync of the file failed, and it cannot be written again because of `why`.

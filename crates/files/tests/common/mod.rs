@@ -18,7 +18,6 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -50,8 +49,6 @@ pub struct Lab {
     pub home: tempfile::TempDir,
     /// Whose processes they are, if not this one's.
     pub user: Option<u32>,
-    /// Files were put back by hand to what the disk had: their inodes are as if nothing had changed them.
-    is_put_back: AtomicBool,
 }
 
 /// A user that owns nothing else.
@@ -91,11 +88,7 @@ impl Lab {
         for directory in ["data", "synced", "run"] {
             fs::create_dir(home.path().join(directory)).unwrap();
         }
-        Self {
-            home,
-            user: None,
-            is_put_back: AtomicBool::new(false),
-        }
+        Self { home, user: None }
     }
 
     /// With a pool on a disk, in an ordinary file.
@@ -178,9 +171,7 @@ impl Lab {
     pub fn recover_command(&self, options: &[&str]) -> Command {
         let mut command = self.command();
         command.arg("recover").arg(self.pool()).args(options);
-        if self.is_put_back.load(Relaxed) {
-            command.env("FOREBAY_TEST_PUT_BACK", "1");
-        }
+        command.env("FOREBAY_TEST_PUT_BACK", self.home.path().join("put-back"));
         command
     }
 
@@ -231,11 +222,10 @@ impl Lab {
 
     /// What a power cut does: every absorbed file is put back to what was really synced last.
     pub fn power_cut(&self) {
-        self.is_put_back.store(true, Relaxed);
+        fs::write(self.home.path().join("put-back"), "").unwrap();
         for entry in fs::read_dir(self.home.path().join("data")).unwrap() {
             let path = entry.unwrap().path();
-            let synced = self.synced(&path);
-            if let Ok(bytes) = fs::read(synced) {
+            if let Ok(bytes) = fs::read(self.synced(&path)) {
                 let times = fs::metadata(&path).unwrap().modified().unwrap();
                 let mut file = fs::File::options()
                     .write(true)
