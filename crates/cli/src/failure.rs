@@ -1,5 +1,6 @@
 //! How a command fails: its message and its exit status.
 
+use crate::output::complain;
 use forebay_files::{FilesError, policy::PolicyError};
 use forebay_measure::MeasureError;
 use forebay_pool::PoolError;
@@ -28,15 +29,15 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         match self {
             Self::Usage(message) => {
-                eprintln!("error: {message}");
+                complain!("error: {message}");
                 ExitCode::from(2)
             }
             Self::Failed(message) => {
-                eprintln!("error: {message}");
+                complain!("error: {message}");
                 ExitCode::FAILURE
             }
             Self::NotRun(status, message) => {
-                eprintln!("error: {message}");
+                complain!("error: {message}");
                 ExitCode::from(status)
             }
             Self::Reported => ExitCode::FAILURE,

@@ -1,6 +1,9 @@
 //! `forebay flush`.
 
-use crate::{failure::Failure, output};
+use crate::{
+    failure::Failure,
+    output::{self, complain},
+};
 use clap::Args;
 use forebay_pages::Progress;
 use serde::Serialize;
@@ -85,7 +88,7 @@ pub fn progress() -> impl FnMut(Progress) -> ControlFlow<()> {
     move |progress| {
         if said.elapsed() >= OFTEN {
             said = Instant::now();
-            eprintln!("forebay: {} of {} pages", progress.done, progress.of);
+            complain!("forebay: {} of {} pages", progress.done, progress.of);
         }
         ControlFlow::Continue(())
     }

@@ -1,8 +1,25 @@
-//! Standard output, which may be closed at any time (`| head`).
+//! Standard output, which may be closed at any time (`| head`), and standard error, which may be full.
 
 use crate::failure::Failure;
 use serde::Serialize;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::{
+    fmt,
+    io::{self, BufWriter, StdoutLock, Write},
+};
+
+/// Says a line on standard error. Unlike `eprintln!` it does not panic where nothing can be said (a reader that is gone, a full disk): the program that is
+/// run goes on.
+macro_rules! complain {
+    ($($words:tt)*) => {
+        $crate::output::say(format_args!("{}\n", format_args!($($words)*)))
+    };
+}
+pub(crate) use complain;
+
+/// Says it on standard error, if that can be.
+pub(crate) fn say(what: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(what);
+}
 
 /// Buffered standard output.
 pub(crate) struct Output(BufWriter<StdoutLock<'static>>);

@@ -30,6 +30,7 @@ mod waiting;
 mod wire;
 
 pub use error::FilesError;
+pub use sys::ignore_signals;
 pub use wire::VERSION as WIRE_VERSION;
 
 /// Files that a run absorbs at a time, at most. More stay plain.

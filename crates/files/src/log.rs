@@ -154,6 +154,7 @@ impl Log<'_> {
         if file.touched.load(Relaxed) != modified {
             self.append_head(number, KIND_TOUCHED, modified)?;
             file.touched.store(modified, Relaxed);
+            file.note_modified(modified);
         }
         Ok(())
     }
@@ -215,11 +216,10 @@ impl Log<'_> {
             appended.map_err(errno).map(|lsn| lsn.is_some())
         };
         // The newest name is the last.
-        let had = file.had();
+        let (had, ahead) = (file.had(), file.ahead());
         for path in paths(file) {
             let mut named = self.named(number, &path);
-            had.iter()
-                .for_each(|had| record::add_size(&mut named, *had));
+            record::add_before(&mut named, had, ahead);
             if !append(KIND_FILE, &named)? {
                 return Ok(false);
             }

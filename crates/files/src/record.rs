@@ -17,7 +17,8 @@
 //! 42  path len       2
 //! 44  identity           file handle (`identity`)
 //!     path               absolute
-//!     size               8, or nothing: the file's, before the first write to it in this segment
+//!     size               8, or nothing: the file's, before the first write to it in this segment; 2^64-1 if that is not known
+//!     ahead              8, or nothing: a modification time ahead of the clock that the file has had, ns since 1970
 //! ```
 //! and a `write` record with the bytes written. Each segment names a file before it writes to it, so that a segment can be understood
 //! without those before it, which may be drained.
@@ -61,6 +62,9 @@ pub const KIND_KEPT: u16 = 6;
 pub const KIND_REFUSED: u16 = 7;
 /// The largest size of a file, and its largest offset.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// In the place of a size that is not known.
+const UNKNOWN: u64 = u64::MAX;
 
 /// Bytes of the head of every payload.
 pub const HEAD: usize = 24;
@@ -115,6 +119,8 @@ pub enum Change<'a> {
         path: &'a Path,
         /// The size that it had before the first write to it in this segment, if that is known.
         had: Option<u64>,
+        /// A modification time that the file on the disk may have though it lies ahead of the clock, ns since 1970.
+        ahead: Option<u64>,
     },
     /// Bytes were written at the head's offset.
     Write(&'a [u8]),
@@ -165,9 +171,12 @@ pub fn encode_file(head: Head, boot: [u8; 16], identity: &[u8], path: &Path) -> 
     bytes
 }
 
-/// Says in the payload of a `file` record which size the file had before it was written to in this segment.
-pub(crate) fn add_size(named: &mut Vec<u8>, had: u64) {
-    named.extend(had.to_le_bytes());
+/// Says in the payload of a `file` record which size the file had before it was written to in this segment, and which time ahead of the clock it may have.
+pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u64>) {
+    if had.is_some() || ahead.is_some() {
+        named.extend(had.unwrap_or(UNKNOWN).to_le_bytes());
+        named.extend(ahead.into_iter().flat_map(u64::to_le_bytes));
+    }
 }
 
 /// Reads a record's payload; what is wrong with it, if anything is.
@@ -189,12 +198,15 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
                 let identity = payload.get(NAME_HEAD..middle)?;
                 let end = middle + length(HEAD + 18)?;
                 let path = payload.get(middle..end)?;
-                let had = payload[end..].first_chunk().copied();
+                let mut words = payload[end..].chunks_exact(8);
+                let mut word = || Some(u64::from_le_bytes(words.next()?.try_into().ok()?));
+                let (had, ahead) = (word(), word());
                 Some(Change::File {
                     boot,
                     identity,
                     path: Path::new(OsStr::from_bytes(path)),
-                    had: had.map(u64::from_le_bytes),
+                    had: had.filter(|had| *had != UNKNOWN),
+                    ahead,
                 })
             };
             parts().ok_or("its lengths do not fit")?
@@ -237,14 +249,17 @@ mod tests {
             identity: b"handle",
             path,
             had: None,
+            ahead: None,
         };
         assert_eq!(decode(KIND_FILE, &file), Ok((head, change)));
-        let mut sized = file.clone();
-        add_size(&mut sized, 77);
-        let Ok((_, Change::File { had, .. })) = decode(KIND_FILE, &sized) else {
-            panic!("a record with a size is not read");
-        };
-        assert_eq!(had, Some(77));
+        for before in [(Some(77), None), (Some(77), Some(88)), (None, Some(88))] {
+            let mut sized = file.clone();
+            add_before(&mut sized, before.0, before.1);
+            let Ok((_, Change::File { had, ahead, .. })) = decode(KIND_FILE, &sized) else {
+                panic!("a record with a size is not read");
+            };
+            assert_eq!((had, ahead), before);
+        }
         for cut in 0..file.len() {
             assert!(decode(KIND_FILE, &file[..cut]).is_err(), "{cut}");
         }

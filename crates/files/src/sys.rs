@@ -8,22 +8,27 @@ mod confirm;
 mod frames;
 mod handles;
 mod leases;
+mod memory;
 mod process;
 mod rights;
 mod signals;
 mod stat;
 mod truncate;
 
+pub(crate) use forebay_pool::complain;
+
 pub(crate) use confirm::{confirm_sync, confirm_sync_of};
 pub use frames::Frame;
 pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};
-pub(crate) use leases::{alone, give_lease, ignore_lease_breaks, take_lease};
+pub(crate) use leases::{alone, give_lease, take_lease};
+pub(crate) use memory::{copy_of, range_of};
 pub(crate) use process::{
     begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
     own_descriptors,
 };
 pub(crate) use rights::{groups_of, may_write, take_rights};
+pub use signals::ignore_signals;
 pub(crate) use signals::mask;
 pub(crate) use stat::{kind_of_file_system, stat_at, stat_of};
 pub(crate) use truncate::truncate_open;
@@ -36,7 +41,6 @@ use rustix::{
 };
 use std::{
     ffi::c_int,
-    io::IoSlice,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
 };
@@ -118,19 +122,10 @@ fn set_time(fd: BorrowedFd<'_>, last_modification: Timespec) -> Result<(), Errno
     rustix::fs::futimens(fd, &times)
 }
 
-/// As [`complain`], the first time that `said` is handed in.
+/// As [`complain`](forebay_pool::complain), the first time that `said` is handed in.
 pub(crate) fn complain_once(said: &AtomicBool, what: &str) {
     if !said.swap(true, Relaxed) {
         complain(what);
-    }
-}
-
-/// Says something on the database's standard error. Does not allocate.
-pub(crate) fn complain(what: &str) {
-    if let Some(stderr) = borrow(2) {
-        // If that fails, there is nowhere to say so.
-        let line = ["forebay: ", what, "\n"].map(|part| IoSlice::new(part.as_bytes()));
-        let _ = rustix::io::writev(stderr, &line);
     }
 }
 
@@ -310,6 +305,11 @@ pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
     seconds
         .saturating_mul(1_000_000_000)
         .saturating_add(stat.st_mtime_nsec)
+}
+
+/// True if the file's times are whole seconds. That of its inode no program sets, so it says what the file system can.
+pub(crate) fn has_coarse_times(stat: &rustix::fs::Stat) -> bool {
+    (stat.st_ctime_nsec, stat.st_mtime_nsec) == (0, 0)
 }
 
 /// True if a file is open to be written to by these flags.

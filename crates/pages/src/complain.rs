@@ -1,15 +1,9 @@
 //! What the database's administrator has to hear: one line on standard error, which is the server's log.
 
 use forebay_flash::FlashError;
+pub(crate) use forebay_pool::complain;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-
-/// Says it.
-pub(crate) fn complain(what: &str) {
-    let line = format!("forebay: {what}\n");
-    // If that fails, there is nowhere to say so. Not by the standard library: it would wait for a lock that a killed thread may have had at a fork.
-    let _ = rustix::io::write(std::io::stderr(), line.as_bytes());
-}
 
 /// Says it once, however often it happens.
 pub(crate) fn complain_once(what: &str) {

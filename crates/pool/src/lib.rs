@@ -32,6 +32,7 @@
 
 mod checksum;
 mod commit;
+mod complain;
 pub mod contents;
 mod core;
 mod error;
@@ -82,6 +83,7 @@ macro_rules! fault_enabled {
 }
 
 pub use checksum::{Checksum, crc32c};
+pub use complain::{complain, note_standard_error};
 pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use format::{
     layout::{FORMAT_VERSION, Geometry, PAGE, SEGMENTS_MAX},

@@ -1,5 +1,5 @@
-//! `clone`: a child that shares this process's descriptors and not its memory makes other descriptors of their numbers, and this process does not hear of that. So before
-//! it is made, nothing is absorbed any more.
+//! `clone`: a child that shares this process's descriptors and not its memory makes other descriptors of their numbers, and this process does not hear of that; of one that
+//! shares its memory and not its descriptors what is heard is taken for this process's. So before either is made, nothing is absorbed any more.
 #![expect(unsafe_code, reason = "exports a C function")]
 
 use crate::{
@@ -28,7 +28,11 @@ extern "C-unwind" fn before_clone(_: *const c_void, _: *const c_void, flags: c_i
 forward!(clone, before_clone);
 
 fn before(flags: c_int) {
-    if flags & libc::CLONE_FILES != 0 && flags & libc::CLONE_VM == 0 {
+    let has = |flag| flags & flag != 0;
+    let (files, memory) = (has(libc::CLONE_FILES), has(libc::CLONE_VM));
+    // The thread that makes it waits for the child of a vfork, which is known by its number.
+    let is_vforks = has(libc::CLONE_VFORK) && !has(libc::CLONE_THREAD);
+    if files && !memory || memory && !files && !is_vforks {
         tell_client(client::sharing);
     }
 }

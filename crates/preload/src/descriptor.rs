@@ -86,7 +86,7 @@ hooks! {
 
     fn [dup2 __dup2] (from: c_int, to: c_int) -> c_int;
     missing missing(-1);
-    plain if !concerns(from, to) || from == to && !client::is_own(to);
+    plain if !is_standard_error(to) && (!concerns(from, to) || from == to && !client::is_own(to));
     else |real| replace(from, to, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -94,7 +94,7 @@ hooks! {
 
     fn [dup3] (from: c_int, to: c_int, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !concerns(from, to) || from == to || flags & !libc::O_CLOEXEC != 0;
+    plain if !is_standard_error(to) && !concerns(from, to) || from == to || flags & !libc::O_CLOEXEC != 0;
     else |real| replace(from, to, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to, flags) }
@@ -174,6 +174,20 @@ pub(crate) fn standard_replaced() {
             layer::closing(fd);
         }
     }
+    note_standard_error();
+}
+
+/// Whether Forebay's words go to what has this number, if the program put it there on purpose.
+fn is_standard_error(fd: c_int) -> bool {
+    fd == libc::STDERR_FILENO
+}
+
+/// Standard error is what the program has put there.
+pub(crate) fn note_standard_error() {
+    // A vforked child shares our memory, but not our descriptors.
+    if !client::in_vforked_child() {
+        client::note_standard_error();
+    }
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {
@@ -182,6 +196,20 @@ fn concerns(from: c_int, to: c_int) -> bool {
 
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    let done = match concerns(from, to) && (from != to || client::is_own(to)) {
+        true => replace_ours(from, to, real),
+        false => real(),
+    };
+    if done >= 0 && is_standard_error(to) {
+        let before = errno();
+        note_standard_error();
+        set_errno(before);
+    }
+    done
+}
+
+/// The same, where one of the two is not plain.
+fn replace_ours(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if client::is_own(to) && (!is_open(from) || !is_allowed(to)) {
         return bad_descriptor();
     }

@@ -8,19 +8,21 @@ use crate::{
     call_context::{missing, set_errno},
     change::retire,
     checkpoint,
+    client_call::tell_client,
     layer::{self, Done},
     pages, plain,
     real::hooks,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t};
-use std::ptr;
+use std::{ops::Range, ptr};
 
 hooks! {
     fn [mmap mmap64] (address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
+        // What a program writes from a mapping of the file that it writes to changes meanwhile: the client knows of those.
         if is_shared(flags) && (layer::refuses_mapping(fd, protection, flags) || checkpoint::refuses_mapping(fd, protection)) {
             set_errno(libc::EOPNOTSUPP);
             return libc::MAP_FAILED;
@@ -52,6 +54,9 @@ hooks! {
         let begun = layer::begin(fd).filter(|_| !is_anonymous(flags));
         // SAFETY: our caller's arguments.
         let mapped = unsafe { real(address, bytes, protection, flags, fd, offset) };
+        if mapped != libc::MAP_FAILED && may_be_log(flags) {
+            tell_client(|| client::mapped(fd, mapped.addr(), bytes));
+        }
         if mapped != libc::MAP_FAILED
             && let Some(begun) = begun
         {
@@ -62,11 +67,15 @@ hooks! {
 
     fn [munmap] (address: *mut c_void, bytes: size_t) -> c_int;
     missing missing(-1);
-    plain if is_plain(address, bytes);
+    plain if is_plain(address, bytes) && !client::has_mapped();
     else |real| {
         layer::release(address.addr(), bytes);
         // SAFETY: our caller's arguments.
-        around_own(address, bytes, |address, bytes| unsafe { real(address, bytes) })
+        let done = around_own(address, bytes, |address, bytes| unsafe { real(address, bytes) });
+        if done == 0 {
+            client::unmapped(range(address, bytes));
+        }
+        done
     };
 
     fn [mprotect] (address: *mut c_void, bytes: size_t, protection: c_int) -> c_int;
@@ -80,7 +89,7 @@ hooks! {
 
     fn [mremap] (address: *mut c_void, bytes: size_t, new_bytes: size_t, flags: c_int, new_address: *mut c_void) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
-    plain if is_plain(address, bytes) && (flags & libc::MREMAP_FIXED == 0 || is_plain(new_address, new_bytes));
+    plain if is_plain(address, bytes) && !client::has_mapped() && (flags & libc::MREMAP_FIXED == 0 || is_plain(new_address, new_bytes));
     else |real| {
         let lands_on_own = flags & libc::MREMAP_FIXED != 0 && client::is_own_memory(new_address.addr(), new_bytes);
         if lands_on_own || client::is_own_memory(address.addr(), bytes) {
@@ -91,7 +100,11 @@ hooks! {
             layer::release(new_address.addr(), new_bytes);
         }
         // SAFETY: our caller's arguments.
-        unsafe { real(address, bytes, new_bytes, flags, new_address) }
+        let moved = unsafe { real(address, bytes, new_bytes, flags, new_address) };
+        if moved != libc::MAP_FAILED {
+            client::remapped(range(address, bytes), range(moved, new_bytes));
+        }
+        moved
     };
 }
 
@@ -128,9 +141,19 @@ fn is_anonymous(flags: c_int) -> bool {
     flags & libc::MAP_ANONYMOUS != 0
 }
 
+fn range(address: *mut c_void, bytes: usize) -> Range<usize> {
+    address.addr()..address.addr().saturating_add(bytes)
+}
+
+/// Whether a mapping may be of a file that the run absorbs, by whatever descriptor.
+fn may_be_log(flags: c_int) -> bool {
+    !is_anonymous(flags) && client::any_absorbed()
+}
+
 /// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
     !is_anonymous(flags) && !plain::is_plain(fd)
+        || may_be_log(flags)
         || is_shared(flags) && checkpoint::may_come()
         || flags & libc::MAP_FIXED != 0 && !is_plain(address, bytes)
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
 use crate::{child, client_call::tell_client, dynamic, layer, process};
-use forebay_files::client;
+use forebay_files::client::{self, note_standard_error};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -13,6 +13,7 @@ static START: extern "C" fn() = start;
 static END: extern "C" fn() = end;
 
 extern "C" fn start() {
+    note_standard_error();
     dynamic::find_all();
     child::begin();
     if process::hear_of_forks() {

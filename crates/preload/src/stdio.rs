@@ -8,6 +8,7 @@ use crate::{
     call_context::{Failed, is_client, missing},
     change::retire,
     client_call::{client, tell_client},
+    descriptor::note_standard_error,
     execute::before_shell,
     layer, memory, pages,
     real::hooks,
@@ -53,6 +54,9 @@ hooks! {
             // SAFETY: our caller's arguments.
             let stream = unsafe { real(path, mode, stream) };
             note_new(stream);
+            if !stream.is_null() && number(stream) == libc::STDERR_FILENO {
+                note_standard_error();
+            }
             claimed(mode, stream)
         }
         Err(failed) => failed.with(ptr::null_mut()),

@@ -1,6 +1,12 @@
 //! `forebay flash resize`.
 
-use crate::{failure::Failure, flush, output, run::status_file, size};
+use crate::{
+    failure::Failure,
+    flush,
+    output::{self, complain},
+    run::status_file,
+    size,
+};
 use clap::Args;
 use forebay_pages::{Place, Resized};
 use serde::Serialize;
@@ -56,7 +62,7 @@ impl Resize {
         forebay_pages::resize_running(&flash, &status_file(&flash), self.size, |resizing| {
             if said.elapsed() >= Duration::from_secs(1) {
                 said = Instant::now();
-                eprintln!("forebay: {} of {} pages", resizing.done, resizing.of);
+                complain!("forebay: {} of {} pages", resizing.done, resizing.of);
             }
         })
         .map_err(Failure::Failed)

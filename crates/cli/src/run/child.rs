@@ -6,8 +6,8 @@
 //! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
 //! not sent again. A signal that is sent to this process only is passed on.
 
-use super::program::Program;
-use crate::failure::Failure;
+use super::{limit, program::Program};
+use crate::{failure::Failure, output::complain};
 use nix::{
     errno::Errno,
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
@@ -85,7 +85,7 @@ pub fn run(
         match reap()? {
             Some((ended, status)) if ended == leader => match (status, oldest_child()) {
                 (0, Some(next)) => {
-                    eprintln!(
+                    complain!(
                         "forebay: {} went into the background as process {next}; forebay stays until that ends",
                         program.name().to_string_lossy()
                     );
@@ -152,8 +152,10 @@ fn start(
         PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
     )?;
     attributes.set_sigmask(blocked)?;
-    // This process ignores them: any Rust program the first, the supervisor the second.
-    attributes.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE, Signal::SIGIO]))?;
+    // This process ignores them: any Rust program the first, the supervisor the others.
+    let mut ignored = SigSet::from_iter([Signal::SIGPIPE, Signal::SIGIO]);
+    ignored.extend(limit::ignored_here());
+    attributes.set_sigdefault(&ignored)?;
     posix_spawn(
         program.path(),
         &PosixSpawnFileActions::init()?,
@@ -191,7 +193,7 @@ fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
         match kill(child, signal) {
             // It has just ended: the next look at it says so.
             Ok(()) | Err(Errno::ESRCH) => {}
-            Err(error) => eprintln!("forebay: passing {signal} on: {error}"),
+            Err(error) => complain!("forebay: passing {signal} on: {error}"),
         }
     }
     if signal == Signal::SIGTSTP {

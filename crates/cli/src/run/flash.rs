@@ -4,7 +4,7 @@ mod arguments;
 
 use self::arguments::check_arguments;
 use super::{program::Program, run_dir::run_dir};
-use crate::{failure::Failure, flush, size};
+use crate::{failure::Failure, flush, output::complain, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
@@ -205,7 +205,7 @@ fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
     let (before, resized) = forebay_pages::resize_found(path, wanted, &[], flush::progress())?;
     let now = resized.now;
     if now.slots != before.slots {
-        eprintln!(
+        complain!(
             "forebay: flash cache {}: {} now, room for {} pages instead of {}; {} pages are still in it, and {} were written to the files",
             path.display(),
             size::show(wanted),
@@ -219,7 +219,7 @@ fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
 }
 
 fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
-    eprintln!(
+    complain!(
         "forebay: flash cache {}: {} pages of its {} slots, of them {} newer than in the files",
         path.display(),
         warm.pages,
@@ -227,7 +227,7 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
         warm.dirty
     );
     if rustix::fs::statfs(path).is_ok_and(|found| volatile(&found).is_some()) {
-        eprintln!(
+        complain!(
             "forebay: the flash cache {} is in memory: a power cut takes it, and with it what only it has. Put it on a disk",
             path.display()
         );
@@ -237,7 +237,7 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
         text.contains("innodb-doublewrite")
     };
     if !arguments.iter().any(mentions) {
-        eprintln!(
+        complain!(
             "forebay: with a flash cache no page is torn: innodb_doublewrite=0 is safe, and saves half of the writes. Keep it on only if tables are page-compressed, or \
              have a KEY_BLOCK_SIZE"
         );
@@ -261,23 +261,23 @@ impl Flash {
             status
                 .lines()
                 .iter()
-                .for_each(|line| eprintln!("forebay: {line}"));
+                .for_each(|line| complain!("forebay: {line}"));
         }
         match forebay_pages::look(&self.path) {
-            Ok(Warm { epoch, .. }) if epoch == self.epoch => eprintln!(
+            Ok(Warm { epoch, .. }) if epoch == self.epoch => complain!(
                 "forebay: no server has used the flash cache {} in this run: page files were read and written as without it, and nothing protected them from being torn. A server \
                  that was up did not have the library: it is started with an environment of its own (sudo, env -i), or its file has capabilities",
                 self.path.display()
             ),
             Ok(Warm { dirty: 0, .. }) => {}
-            Ok(warm) => eprintln!(
+            Ok(warm) => complain!(
                 "forebay: {0} pages are newer in the flash cache {1} than in the files. Go on with --flash {1}; before the server is started without: forebay flush --flash {1}",
                 warm.dirty,
                 self.path.display()
             ),
             // A server in the background has it.
             Err(error) if error.is_in_use() => {}
-            Err(error) => eprintln!("forebay: {error}"),
+            Err(error) => complain!("forebay: {error}"),
         }
     }
 }

@@ -9,6 +9,7 @@ mod explain;
 mod flash;
 mod layer;
 mod library;
+mod limit;
 mod pool;
 mod program;
 mod run_dir;
@@ -21,7 +22,11 @@ pub use library::Library;
 pub use pool::open_default;
 pub use run_dir::run_dir;
 
-use crate::{failure::Failure, size};
+use crate::{
+    failure::Failure,
+    output::{complain, say},
+    size,
+};
 use child::Signals;
 use clap::Args;
 use forebay_files::{
@@ -183,13 +188,15 @@ impl Run {
         })?;
         program.check()?;
         let library = layer.library.find()?;
-        let pool = source.open()?;
+        limit::ignore_signal();
+        limit::check()?;
+        let pool = source.open().map_err(limit::beside)?;
         recover_first(&pool)?;
         room_for_lane(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
         if let Some(holes) = pool.holes().filter(|bytes| *bytes > 0) {
             let (path, bytes) = (pool.path().display(), pool.geometry().pool_bytes);
-            eprintln!(
+            complain!(
                 "forebay: {path} has holes of {}: until they are filled, commits cost the file system's own work too, and fail when it is full. \
                  Fill them while no program uses the pool: fallocate -l {bytes} {path}",
                 size::show(holes)
@@ -215,7 +222,7 @@ impl Run {
                 layer: layer.supervisor.clone(),
             },
         )?;
-        eprintln!("forebay: {}", explain::outside(supervisor.outside()));
+        complain!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
         environment.extend(beside);
         environment.extend(sanitizer::environment(program));
@@ -233,7 +240,7 @@ impl Run {
     ) -> Result<(), Failure> {
         let status = absorbed?;
         if self.explain {
-            eprint!("{}", explain::summary(policy, &status));
+            say(format_args!("{}", explain::summary(policy, &status)));
         }
         Ok(())
     }
@@ -250,7 +257,7 @@ fn plainly(
         environment.push(preload(&library.find()?));
         environment.extend(sanitizer::environment(program));
     }
-    eprintln!("forebay: no pool: nothing is absorbed");
+    complain!("forebay: no pool: nothing is absorbed");
     child::run(program, environment, &mut Signals::block()?)
 }
 
@@ -258,7 +265,7 @@ fn plainly(
 fn recover_first(pool: &Pool) -> Result<(), Failure> {
     let reports = replay::recover(pool, &RecoverOptions::default())?;
     for line in lanes(&reports) {
-        eprintln!("forebay: {line}");
+        complain!("forebay: {line}");
     }
     if reports.iter().any(is_refused) {
         return Err(Failure::Failed(format!(
@@ -285,7 +292,7 @@ fn room_for_lane(pool: &Pool, buffers: u16) -> Result<(), Failure> {
 }
 
 fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
-    eprintln!(
+    complain!(
         "forebay: profile {}, absorbing {} into {}, which {}; {buffers} buffers of {}",
         policy.profile,
         policy::patterns_in_short(&policy.patterns),
@@ -305,7 +312,7 @@ fn announce_neighbours(pool: &Pool) -> Result<(), Failure> {
         .map(|status| format!("{} (forebay {})", status.program, status.pid))
         .collect();
     if !neighbours.is_empty() {
-        eprintln!(
+        complain!(
             "forebay: the pool is shared with {}: each run has segments of its own",
             neighbours.join(", ")
         );

@@ -1,6 +1,6 @@
 //! The program to be run: where it is, and whether a library can be put before it.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::complain};
 use forebay_files::program::{Elf, SCRIPTS_MAX, gains_privileges, words};
 use rustix::fs::Access;
 use std::{
@@ -162,7 +162,7 @@ fn check_elf(elf: &Elf, path: &Path) -> Result<(), Failure> {
         );
     }
     if elf.go {
-        eprintln!(
+        complain!(
             "forebay: warning: {} is a Go program: what it writes without the C library stays as it is, not absorbed",
             path.display()
         );

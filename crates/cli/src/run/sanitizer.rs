@@ -3,6 +3,7 @@
 //! It can be: of a function that both have, Forebay's calls the runtime's, which checks the arguments and calls the C library's.
 
 use super::program::Program;
+use crate::output::complain;
 use forebay_files::program::{u16_at, u32_at, u64_at};
 use std::{
     env,
@@ -31,7 +32,7 @@ pub fn environment(program: &Program) -> Option<(OsString, OsString)> {
     if is_set(&options) {
         return None;
     }
-    eprintln!(
+    complain!(
         "forebay: {} is built with AddressSanitizer, whose runtime is not the first library then: it gets {OPTION}=0 in {VARIABLE}",
         program.name().to_string_lossy()
     );

@@ -4,6 +4,7 @@
 use crate::common::{
     Ran, Sandbox,
     databases::{boot_anew, small_pool},
+    recovered::{Disk, nothing_is_lost},
 };
 use std::fs;
 
@@ -227,4 +228,58 @@ fn an_older_copy_of_a_log_gets_no_records_that_belong_behind_what_it_lacks() {
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), [b'a'; 400]);
     recover("--force").ok();
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap().len(), 1100);
+}
+
+/// A log of 40,000 bytes that are all different from those 3,000 bytes on; its first 3,000 are dropped in place, by a write from a mapping of it.
+const COMPACTED: &str = r#"
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"".join(b"%07d\n" % n for n in range(5000))); os.fsync(fd)
+reader, flags = (os.open("a.log", os.O_RDONLY), 1) if HOW != "private" else (fd, 2)
+mmap = libc.mmap
+mmap.restype, mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+at = mmap(None, 40000, 1, flags, reader, 0)
+if HOW == "moved":
+    libc.mremap.restype, libc.mremap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    room = mmap(None, 1 << 20, 0, 0x22, -1, 0)
+    at = libc.mremap(at, 40000, 40000, 3, room)
+if HOW == "many":
+    others = [mmap(None, 4096, 1, flags, reader, 0) for _ in range(100)]
+    at = mmap(None, 40000, 1, flags, reader, 0)
+if HOW == "unmapped":
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    for _ in range(100):
+        libc.munmap(mmap(None, 40000, 1, flags, reader, 0), 40000)
+assert libc.pwrite(fd, at + 3000, 37000, 0) == 37000
+os.ftruncate(fd, 37000); os.fsync(fd)
+cut()
+"#;
+
+#[test]
+fn what_is_written_to_a_log_from_a_mapping_of_it_is_recovered_as_the_kernel_had_it() {
+    for how in ["shared", "private", "moved", "many", "unmapped"] {
+        let script = format!("HOW = {how:?}\n{COMPACTED}");
+        let recovered = nothing_is_lost(Disk::All, &script);
+        assert_eq!(recovered.len(), 37_000, "{how}");
+        assert_eq!(&recovered[..8], b"0000375\n", "{how}");
+    }
+}
+
+/// More than is there is written from such a mapping: what is refused, and how much is written, is the kernel's to say.
+const BEYOND: &str = r#"
+fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b"a" * 5000); os.fsync(fd)
+reader = os.open("a.log", os.O_RDONLY)
+mmap = libc.mmap
+mmap.restype, mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+at = mmap(None, 65536, 1, 1, reader, 0)
+assert libc.pwrite(fd, at, 65536, 5000) > 0
+os.fsync(fd)
+cut()
+"#;
+
+#[test]
+fn a_write_from_behind_the_end_of_a_mapped_log_is_as_long_as_the_kernel_makes_it() {
+    nothing_is_lost(Disk::All, BEYOND);
 }

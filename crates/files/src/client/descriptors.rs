@@ -28,11 +28,12 @@ pub fn unsharing() {
     }
 }
 
-/// Before a child is made that shares this process's descriptors, but not its memory: what it closes and opens is not heard of here. As [`unsharing`].
+/// Before a child is made that shares this process's descriptors, but not its memory: what it closes and opens is not heard of here; or its memory, but not its descriptors,
+/// and goes on beside it: what a number is then depends on who asks. As [`unsharing`].
 pub fn sharing() {
     if !sys::in_vforked_child() {
         SPLIT.store(true, Relaxed);
-        give_up("a child shares its descriptors");
+        give_up("a child shares its descriptors, or its memory, and not both");
     }
 }
 
@@ -53,6 +54,7 @@ pub fn closing(fd: c_int) {
     };
     // A vforked child shares our memory, but not our descriptors.
     if sys::in_vforked_child() {
+        table::differs_in_child(fd);
         return;
     }
     let Some(number) = entry.file() else {
@@ -91,6 +93,7 @@ pub fn replacing(
     real: impl FnOnce() -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
     if sys::in_vforked_child() || to < 0 {
+        table::differs_in_child(to);
         return real();
     }
     let known = session::there().filter(|_| !interrupted());
@@ -135,7 +138,11 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
 /// # Errors
 /// As [`retire`]: then nothing must be written to `to`.
 pub fn duplicated(from: c_int, to: c_int) -> Result<(), Errno> {
-    if from == to || sys::in_vforked_child() {
+    if from == to {
+        return Ok(());
+    }
+    if sys::in_vforked_child() {
+        table::differs_in_child(to);
         return Ok(());
     }
     if table::must_be_plain(to) && table::entry(from).is_some_and(Entry::is_followed) {

@@ -5,8 +5,8 @@
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
-//! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor; `write`, `open`, `descriptors`, `names`, `times` and `retire` are
-//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another. `own` and `mappings` keep the
+//! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names`, `times` and `retire` are
+//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -15,7 +15,9 @@ mod config;
 mod copies;
 mod depth;
 mod descriptors;
+mod limit;
 mod lookup;
+mod mapped;
 mod mappings;
 mod names;
 mod open;
@@ -40,6 +42,8 @@ pub use descriptors::{
     changing_flags, closing, duplicated, given, hidden_flags, is_in_pool, replacing, sharing,
     stream_closing, stream_opened, unsharing,
 };
+pub use forebay_pool::note_standard_error;
+pub use mapped::{has_mapped, mapped, remapped, unmapped};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;

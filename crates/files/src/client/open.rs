@@ -52,10 +52,9 @@ pub fn open(
     };
     let is_vforked = sys::in_vforked_child();
     let mut real = |flags| {
-        real(flags).inspect(|fd| {
-            if !is_vforked {
-                is_new(*fd)
-            }
+        real(flags).inspect(|fd| match is_vforked {
+            true => table::differs_in_child(*fd),
+            false => is_new(*fd),
         })
     };
     if interrupted() {

@@ -4,6 +4,7 @@ use super::{
     address::Address,
     config::{CONFIG, Config},
     depth::interrupted,
+    limit,
     mappings::{self, Of},
     own,
     renewed::Renewed,
@@ -168,7 +169,7 @@ impl Session {
         let (Some(pool_fd), Some(lane), Some(page)) = (fds.next(), fds.next(), fds.next()) else {
             return Err("the supervisor sent no pool".to_owned());
         };
-        let memory = fds.next();
+        let memory = limit::checked(fds.next(), &pool_fd)?;
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
         // As the pool is. A forked child, which may become another user, maps both anew when it is a member.
         sys::keep_from_children(page.memory()).map_err(|e| format!("the shared page: {e}"))?;

@@ -1,9 +1,11 @@
 //! What the client knows of descriptors: a fixed table, so that nothing is allocated where a write goes through.
 
+use super::{lookup, session};
+use crate::sys;
 use std::{
     ffi::c_int,
     sync::atomic::{
-        AtomicU32, AtomicU64,
+        AtomicBool, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -103,11 +105,38 @@ impl Entry {
 
 static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
+/// A child of `vfork` has put others in the place of descriptors that are known: it shares this table, and not the descriptors.
+static CHILDS: AtomicBool = AtomicBool::new(false);
+
 /// What is known of `fd`.
 #[inline]
 pub(super) fn entry(fd: c_int) -> Option<Entry> {
     let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
-    (word != 0).then_some(Entry(word))
+    if word == 0 || CHILDS.load(Relaxed) && is_childs_own(fd, Entry(word)) {
+        return None;
+    }
+    Some(Entry(word))
+}
+
+/// In a child of `vfork`: `fd` is about to be another descriptor in it, or is.
+pub(super) fn differs_in_child(fd: c_int) {
+    if ENTRIES
+        .get(usize::try_from(fd).unwrap_or(usize::MAX))
+        .is_some_and(|word| word.load(Relaxed) != 0)
+    {
+        CHILDS.store(true, Relaxed);
+    }
+}
+
+/// True in a child of `vfork` in which `fd` is not the descriptor that is known. What is hidden of a plain one costs time only.
+#[cold]
+fn is_childs_own(fd: c_int, entry: Entry) -> bool {
+    let Some(number) = entry.file().filter(|_| sys::in_vforked_child()) else {
+        return false;
+    };
+    let key = sys::borrow(fd).and_then(|raw| sys::stat_of(raw).ok());
+    let key = key.map(|stat| lookup::key(&stat));
+    session::there().is_some_and(|session| key != Some(session.page.files[number].key()))
 }
 
 /// Whether anything can be noted of `fd`.

@@ -5,6 +5,7 @@
 use super::{
     above,
     depth::interrupted,
+    mapped,
     others::{claim_inherited, join_inherited},
     process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
@@ -82,6 +83,13 @@ pub fn write(
             session.wait_for_room(bytes)?;
             continue;
         }
+        let Ok(copy) = mapped::copied(parts) else {
+            drop(held);
+            leave(raw, number)?;
+            continue;
+        };
+        let copy = copy.as_deref().map(IoSlice::new);
+        let parts = copy.as_ref().map_or(parts, std::slice::from_ref);
         note_size(&held, raw);
         let written =
             kernel_write(raw, parts, offset, flags).inspect_err(|_| failed_write(&held, raw))?;
@@ -121,13 +129,16 @@ pub fn write(
     }
 }
 
-/// Before the first write to a file in a segment: the size that it has. All that it has is on the disk when the segments before are released, so a
+/// Before the first write to a file in a segment: the size that it has, and its time if that lies ahead. All that it has is on the disk when the segments before are released, so a
 /// recovery knows an older copy of the file by it.
 #[inline]
 fn note_size(held: &Held, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
-        let size = sys::stat_of(raw).map(|stat| stat.st_size.unsigned_abs());
-        held.shared.set_had(size.ok());
+        let stat = sys::stat_of(raw).ok();
+        stat.iter()
+            .for_each(|stat| held.shared.note_modified(sys::modified(stat)));
+        held.shared
+            .set_had(stat.map(|stat| stat.st_size.unsigned_abs()));
     }
 }
 

@@ -7,6 +7,7 @@
 //! | holds something else, in this boot, its mount was there all the time, and the pool is on a disk | it is the truth: synced |
 //! | was changed later, in this boot, and its mount was there all the time | it is the truth: synced |
 //! | was changed later | refused |
+//! | was not, but its inode was, in this boot, and its mount was there all the time | refused: its time was set back, as a copy that is put in its place is |
 //! | is shorter than it was before the first record, and was not cut | refused: it is an older copy |
 //! | is in no directory any more, as the lane says | nothing |
 //! | is not found | refused |
@@ -81,7 +82,12 @@ pub(super) struct Target {
     pub(super) is_readable: bool,
     pub(super) accessed: (i64, i64),
     pub(super) modified: Duration,
+    /// When the inode was changed last: no program sets that.
+    changed: Duration,
 }
+
+/// Set in tests only: while there is this file, theirs were put back to what the disk had by hand, which changes the inode.
+const PUT_BACK: &str = "FOREBAY_TEST_PUT_BACK";
 
 impl Target {
     fn open(seen: OwnedFd) -> Result<Self, Errno> {
@@ -95,14 +101,23 @@ impl Target {
         let meta = file
             .metadata()
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-        let seconds = u64::try_from(meta.mtime()).unwrap_or(0);
-        let nanoseconds = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
+        let time = |seconds: i64, nanoseconds: i64| {
+            let seconds = u64::try_from(seconds).unwrap_or(0);
+            Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0))
+        };
+        let modified = time(meta.mtime(), meta.mtime_nsec());
+        let is_put_back = std::env::var_os(PUT_BACK).is_some_and(|at| Path::new(&at).exists());
+        let changed = match is_put_back {
+            true => modified,
+            false => time(meta.ctime(), meta.ctime_nsec()),
+        };
         Ok(Self {
             seen,
             file,
             is_readable,
             accessed: (meta.atime(), meta.atime_nsec()),
-            modified: Duration::new(seconds, nanoseconds),
+            modified,
+            changed,
         })
     }
 }
@@ -187,6 +202,9 @@ impl Situation<'_> {
             return Plan::Sync(target, Again::No);
         }
         let Some(later) = later else {
+            if was_there && self.is_set_back(file, &target) {
+                return Plan::Refuse(set_back(file));
+            }
             let size = target.file.metadata().map(|meta| meta.len());
             let had = size.ok().and_then(|size| file.is_cut_from(size));
             return had.map_or(Plan::Write(target), |had| {
@@ -204,6 +222,13 @@ impl Situation<'_> {
              file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
             later.as_secs_f64()
         ))
+    }
+
+    /// The inode was changed after the last record, though the file's time says that the file was not. The kernel leaves both as they are when it drops what it could not write; another
+    /// program that writes, and sets the time to an earlier one, does not.
+    fn is_set_back(&self, file: &Logged<'_>, target: &Target) -> bool {
+        let is_later = file.changed_later(target.changed, slack(self.on_disk));
+        is_later.is_some() && !self.mark.made(target.changed)
     }
 
     /// The pool may have lost records, and the file may have what they said.
@@ -281,6 +306,16 @@ impl Situation<'_> {
              in other places too); or go on without it by `forebay recover --force`"
         ))
     }
+}
+
+/// Something was done to the file after the last record, and its time is an earlier one.
+fn set_back(file: &Logged<'_>) -> String {
+    format!(
+        "{} holds something else than the pool says, and something was done to it after the last write that the pool knows of, though its time says \
+         otherwise: was a copy put in its place (cp -p, rsync --times)? If what the file holds now is right, `forebay recover --discard` drops the pool's \
+         writes; if the pool's are, `forebay recover --force` writes them",
+        file.path().display()
+    )
 }
 
 /// A sync of the file failed, and it cannot be written again because of `why`.

@@ -106,7 +106,8 @@ impl<'a> Logged<'a> {
         self.last = time;
         self.known.insert(time);
         match change {
-            Change::File { path, .. } => {
+            Change::File { path, ahead, .. } => {
+                self.known.extend(ahead.map(Duration::from_nanos));
                 self.mount = (head.at != 0).then_some(head.at).or(self.mount);
                 // Any other would be looked for where the recovering process happens to be.
                 if path.is_absolute() {

@@ -98,7 +98,7 @@ pub struct LaneReport {
 /// Of the pool; if others than its owner may write to it; if this process may not act for its owner. What was not finished is found again by the
 /// next recovery.
 pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>, FilesError> {
-    sys::ignore_lease_breaks();
+    sys::ignore_signals();
     Rights::to(pool)?;
     let mut reports = Vec::new();
     for lane in pool.lanes() {

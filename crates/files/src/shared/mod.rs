@@ -16,7 +16,7 @@ pub use settling::Turn;
 pub use stamp::{Stamp, State};
 pub use text::Text;
 
-use crate::FILES_MAX;
+use crate::{FILES_MAX, sys};
 use forebay_pool::{
     Lsn,
     media::{Atomics, Mapped},
@@ -67,6 +67,8 @@ pub struct SharedFile {
     resizing: AtomicU64,
     /// The size that it had before the write that names it in a segment, plus one; 0 where that is not known.
     had: AtomicU64,
+    /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
+    ahead: AtomicU64,
     /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
     newer: [AtomicU64; 2],
     /// Writes absorbed.
@@ -200,6 +202,25 @@ impl SharedFile {
     pub fn set_had(&self, bytes: Option<u64>) {
         self.had
             .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
+    }
+
+    /// It was seen to have this modification time, which may stay on the disk for a while though it is written to.
+    pub fn note_modified(&self, modified: u64) {
+        if modified > sys::file_time_now() {
+            self.ahead.fetch_max(modified, Relaxed);
+        }
+    }
+
+    /// A modification time ahead of the clock that it may have on the disk: it was set to that, or the clock was set back.
+    pub fn ahead(&self) -> Option<u64> {
+        Some(self.ahead.load(Relaxed)).filter(|ahead| *ahead > sys::file_time_now())
+    }
+
+    /// Supervisor: it is another file from now on, with this modification time.
+    pub fn begin_times(&self, modified: u64) {
+        self.touched.store(0, Relaxed);
+        self.ahead.store(0, Relaxed);
+        self.note_modified(modified);
     }
 
     /// Why it cannot be synced, if it cannot.

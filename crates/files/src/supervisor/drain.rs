@@ -61,7 +61,7 @@ pub(super) fn prepare(shared: &Shared, run: &Run) {
         if committed.elapsed() >= COMMIT_EVERY {
             // If it cannot be, the next sync finds that out.
             let _ = run.lane.commit();
-            if run.is_damaged() {
+            if run.has_lost_pool() || run.is_damaged() {
                 // If it fails, so does every sync, and each tries again.
                 let _ = run.settle(shared);
             }

@@ -127,7 +127,7 @@ impl Supervisor {
     /// # Errors
     /// Of the socket and of the note in the run directory.
     pub fn start(pool: Pool, options: SupervisorOptions) -> Result<Self, FilesError> {
-        sys::ignore_lease_breaks();
+        sys::ignore_signals();
         let socket_name = format!("forebay-{}", Uuid::new_v4()).into_bytes();
         let listening = || -> rustix::io::Result<OwnedFd> {
             let socket = rustix::net::socket_with(

@@ -164,6 +164,9 @@ impl Run {
     ) -> Result<(usize, u32), Refusal> {
         let _one = self.registering.lock();
         let stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
+        if sys::has_coarse_times(&stat) {
+            return Err("its file system keeps times in seconds, so a recovery could not tell a change of another process from its own".into());
+        }
         let candidate = Candidate {
             path,
             theirs,
@@ -251,15 +254,10 @@ impl Run {
         file.set_had(None);
         file.set_newer(0..0);
         file.set_gone(Gone::No);
-        for count in [
-            &file.end,
-            &file.touched,
-            &file.writes,
-            &file.bytes,
-            &file.syncs,
-        ] {
+        for count in [&file.end, &file.writes, &file.bytes, &file.syncs] {
             count.store(0, Relaxed);
         }
+        file.begin_times(sys::modified(&candidate.stat));
         file.last_write.forget();
         file.link.clear();
         if !file.path.set(candidate.path.as_os_str().as_bytes())

@@ -97,6 +97,8 @@ pub(super) struct Run {
     pub(super) sync_ns: AtomicU64,
     /// Why the lane was left in the pool, if it was.
     pub(super) left: Mutex<Option<String>>,
+    /// The pool's file has no name any more.
+    pub(super) is_pool_gone: AtomicBool,
 }
 
 impl Run {
@@ -156,6 +158,7 @@ impl Run {
             syncs: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
             left: Mutex::default(),
+            is_pool_gone: AtomicBool::new(false),
         })
     }
 
@@ -268,6 +271,18 @@ impl Run {
             }
             self.changed.wait_for(&mut drained, LOOK);
         }
+    }
+
+    /// True if the pool's file was removed, and the lane is needed still: a power cut would take along what only it has. Nothing is logged from then on.
+    pub(super) fn has_lost_pool(&self) -> bool {
+        let stat = self.pool.descriptor().map(rustix::fs::fstat);
+        let is_gone = matches!(stat, Some(Ok(stat)) if stat.st_nlink == 0);
+        if !is_gone || self.lane.is_settled() {
+            return false;
+        }
+        self.is_pool_gone.store(true, Relaxed);
+        self.lane.close();
+        true
     }
 
     /// True if a process has written over what the page says of a file, or of who has its lock: it cannot be.

@@ -1,4 +1,4 @@
-//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk".
+//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When somebody is gone".
 
 use super::{Shared, run::Run};
 use crate::{
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 impl Run {
-    /// The lane has ended before the run, because the pool's disk failed or a process damaged the memory that all share: syncs every file really, after
+    /// The lane has ended before the run, because the pool's disk failed, the pool was removed, or a process damaged the memory that all share: syncs every file really, after
     /// which nothing in the lane is needed.
     ///
     /// # Errors
@@ -26,12 +26,20 @@ impl Run {
         if let Some(errno) = self.page.failure() {
             return Err(errno);
         }
+        let path = self.pool.path().display();
         let (why, remedy) = match self.lane.failure() {
-            Some(error) => (
+            _ if self.is_pool_gone.load(Relaxed) => (
+                format!("the pool {path} was removed while it is used"),
+                "Restart the program with a pool that stays",
+            ),
+            Some(error) if error.raw_os_error() == Some(Errno::FBIG.raw_os_error()) => (
                 format!(
-                    "the disk of the pool {} failed ({error})",
-                    self.pool.path().display()
+                    "a process of the run may not write to the pool {path}, because of its limit on the size of files (ulimit -f)"
                 ),
+                "Raise that above the size of the pool, and restart the program",
+            ),
+            Some(error) => (
+                format!("the disk of the pool {path} failed ({error})"),
                 "See to that disk, and restart the program",
             ),
             None => (

@@ -55,9 +55,3 @@ pub(crate) fn give_lease(fd: BorrowedFd<'_>) {
     // SAFETY: the command takes an integer.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
 }
-
-/// Ignores the signal by which the kernel says that a process waits for a lease: it is given up soon anyway.
-pub(crate) fn ignore_lease_breaks() {
-    // SAFETY: ignoring a signal installs no handler.
-    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
-}

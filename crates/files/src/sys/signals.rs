@@ -36,3 +36,12 @@ impl Drop for Masked {
         };
     }
 }
+
+/// In a process of Forebay's own: ignores the signal by which the kernel says that a process waits for a lease, which is given up soon anyway, and the one by which
+/// it ends who writes beyond the limit on the size of files: the write fails, and that is said.
+pub fn ignore_signals() {
+    for signal in [libc::SIGIO, libc::SIGXFSZ] {
+        // SAFETY: ignoring a signal installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}

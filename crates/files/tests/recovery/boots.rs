@@ -1,7 +1,7 @@
 //! Which boot it was: what the page cache lost in this one is written from the pool; a pool of another is written nowhere without force.
 
 use crate::{
-    LATER, OTHER_BOOT,
+    APPEND, LATER, OTHER_BOOT,
     common::{Lab, content},
     modified, same_time, set_modified, succeed, why, written,
 };
@@ -143,6 +143,28 @@ fn a_file_system_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged
 #[test]
 fn an_xfs_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
     survives_a_shutdown_of(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+#[test]
+fn a_file_whose_times_are_whole_seconds_stays_plain() {
+    let lab = Lab::new();
+    let make = ["mkfs.ext4", "-q", "-I", "128"];
+    let Some((image, at)) = file_system(&lab, &make, 64) else {
+        return;
+    };
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    assert_eq!(run.open("a", &path, APPEND), 0);
+    run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
+    run.kill_both();
+    shut_down(&at.0);
+    if mount_again(&image, &at.0) {
+        // It was really synced.
+        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        lab.recover(None, &[]);
+        assert_eq!(lab.lanes(), 0);
+    }
 }
 
 /// Its files can neither be opened nor looked for, and a sync of the whole may be said to have succeeded.

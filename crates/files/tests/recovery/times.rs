@@ -2,13 +2,15 @@
 //! And the end of a file's client keeps no opener out.
 
 use crate::{
-    LATER, OTHER_BOOT,
+    APPEND, LATER, OTHER_BOOT,
     common::{Lab, content},
-    modified, same_time, written,
+    modified, same_time, set_modified, why, written,
 };
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::{
     fs,
     os::unix::fs::OpenOptionsExt,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -33,6 +35,86 @@ fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed
         assert!(fs::read(&path).unwrap() == content(1, 3000));
         same_time(&path, then);
     }
+}
+
+/// Its time is one of a clock that was ahead, or was set so before the run: on the disk it stays so until what was written is synced.
+#[test]
+fn a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed() {
+    let ahead = SystemTime::now() + Duration::from_secs(86_400);
+    for call in ["write a 2 100", "truncate a 10"] {
+        let lab = Lab::new();
+        let path = lab.data("a.log");
+        fs::write(&path, content(1, 3000)).unwrap();
+        set_modified(&path, ahead);
+        let mut run = lab.run();
+        assert_eq!(run.open("a", &path, APPEND), 1);
+        run.call(call).unwrap();
+        run.call("sync a").unwrap();
+        let expected = fs::read(&path).unwrap();
+        run.kill_both();
+        lab.power_cut();
+        set_modified(&path, ahead);
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        assert_eq!(reports[0]["outcome"], "replayed", "{call}: {reports:?}");
+        assert!(fs::read(&path).unwrap() == expected, "{call}");
+        assert!(
+            modified(&path) < ahead - Duration::from_secs(3600),
+            "{call}"
+        );
+    }
+}
+
+/// The program itself gave it such a time; what it writes then is in another segment.
+#[test]
+fn a_time_ahead_of_the_clock_that_a_program_gave_its_file_long_ago_is_still_its_own() {
+    let lab = Lab::new();
+    let mut run = written(&lab);
+    let path = lab.data("a.log");
+    run.call("touch a 5000").unwrap();
+    let ahead = modified(&path);
+    // The segment with the record of that is released.
+    thread::sleep(Duration::from_secs(3));
+    run.call("write a 2 100").unwrap();
+    run.call("sync a").unwrap();
+    let expected = fs::read(&path).unwrap();
+    run.kill_both();
+    lab.power_cut();
+    set_modified(&path, ahead);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+/// From Linux 6.8 on. Before, it is not known that the page cache was there all the time.
+fn numbers_mounts(path: &Path) -> bool {
+    let unique = StatxFlags::from_bits_retain(0x4000);
+    let stat = statx(CWD, path, AtFlags::empty(), unique).unwrap();
+    stat.stx_mask & unique.bits() != 0
+}
+
+/// As `cp -p`, `rsync --inplace --times` and the like do: the inode is the same, and so the file, and its time says that nothing was changed.
+#[test]
+fn a_copy_that_is_put_in_a_files_place_with_its_earlier_time_is_not_written_over() {
+    let lab = Lab::new();
+    let run = written(&lab);
+    run.kill_both();
+    thread::sleep(LATER);
+    let path = lab.data("a.log");
+    let copy = content(9, 5000);
+    fs::write(&path, &copy).unwrap();
+    set_modified(&path, SystemTime::now() - Duration::from_secs(86_400));
+    let reports = lab.recover(None, &[]);
+    assert_eq!(lab.lanes(), 1);
+    if numbers_mounts(&path) {
+        assert!(
+            why(&reports).contains("was a copy put in its place"),
+            "{reports:?}"
+        );
+        assert!(fs::read(&path).unwrap() == copy);
+    }
+    lab.recover(None, &["--discard"]);
+    assert!(fs::read(&path).unwrap() == copy);
+    assert_eq!(lab.lanes(), 0);
 }
 
 #[test]

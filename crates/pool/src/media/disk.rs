@@ -15,6 +15,7 @@
 use super::{
     Durability, Media,
     held::HeldLocks,
+    limit::size_limit_below,
     mapping::{Kind, Lock, Mapping, lock_byte},
     sector,
 };
@@ -120,8 +121,13 @@ impl DiskMedia {
 
     /// Writes what is at `offset` in memory, whole blocks, and returns when the disk has it.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = offset.saturating_add(bytes.len() as u64);
         let written = match fault() {
             Some(error) => Err(error),
+            // The kernel would end the process, which may be any program.
+            None if size_limit_below(self.disk(), end).is_some() => {
+                Err(io::Error::from_raw_os_error(libc::EFBIG))
+            }
             None => write_durably(self.disk(), offset, bytes),
         };
         written.inspect_err(|e| self.fail(e))

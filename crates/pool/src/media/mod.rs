@@ -10,6 +10,7 @@
 mod disk;
 mod file;
 mod held;
+mod limit;
 mod mapped;
 mod mapping;
 pub(crate) mod sector;
@@ -22,6 +23,7 @@ pub(crate) use disk::DiskMedia;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
+pub use limit::size_limit_below;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use synced::Synced;

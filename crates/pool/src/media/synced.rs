@@ -5,7 +5,7 @@
 //! lines that no fence covers, so the formats stand it.
 
 use super::{Durability, FileMedia, Media};
-use crate::checksum::Checksum;
+use crate::{checksum::Checksum, complain};
 use parking_lot::Mutex;
 use std::{
     io::{self, IoSlice},
@@ -89,11 +89,11 @@ impl Media for Synced {
         // SAFETY: it takes any number. By the C library, as every sync that an emulated device is to hear of.
         if unsafe { libc::fdatasync(fd) } < 0 {
             let error = io::Error::last_os_error();
-            eprintln!(
-                "forebay: syncing {}: {error}. Nothing more can be made durable there, so this process ends. What was synced before is in it: look at its disk, or copy it to another, \
+            complain(&format!(
+                "syncing {}: {error}. Nothing more can be made durable there, so this process ends. What was synced before is in it: look at its disk, or copy it to another, \
                  and start again",
                 self.inner.describe()
-            );
+            ));
             std::process::abort();
         }
     }

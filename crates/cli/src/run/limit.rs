@@ -1,0 +1,62 @@
+//! The limit on the size of files (`ulimit -f`, `LimitFSIZE=`): it holds for what Forebay makes, too.
+
+use crate::{failure::Failure, size};
+use nix::sys::signal::Signal;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// The largest of what a run makes for itself beside the pool's memory: the table of absorbed files, the page that its processes share.
+const OWN_BYTES: u64 = 8 << 20;
+
+/// This process was started with the signal ignored.
+static WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Ignores the signal by which the kernel ends who goes beyond the limit, and notes whether it was so before.
+pub(super) fn ignore_signal() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    let bit = 1 << (Signal::SIGXFSZ as u32 - 1);
+    WAS_IGNORED.store(ignored.is_some_and(|set| set & bit != 0), Relaxed);
+    forebay_files::ignore_signals();
+}
+
+/// The signals that a program is to have as they were before, if this process has ignored them.
+pub(super) fn ignored_here() -> Option<Signal> {
+    (!WAS_IGNORED.load(Relaxed)).then_some(Signal::SIGXFSZ)
+}
+
+/// Refuses a limit under which the run's own files cannot be made.
+pub(super) fn check() -> Result<(), Failure> {
+    match limit().filter(|limit| *limit < OWN_BYTES) {
+        Some(limit) => Err(Failure::Failed(format!(
+            "{}, and forebay needs {} for files of its own. {REMEDY}",
+            said(limit),
+            size::show(OWN_BYTES)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Says it beside what kept a pool from being opened: the memory of one on a disk is a file as large.
+pub(super) fn beside(failure: Failure) -> Failure {
+    match (failure, limit()) {
+        (Failure::Failed(why), Some(limit)) => {
+            Failure::Failed(format!("{why} ({}. {REMEDY})", said(limit)))
+        }
+        (failure, _) => failure,
+    }
+}
+
+const REMEDY: &str =
+    "One of the program alone may be lower: forebay run … -- sh -c 'ulimit -f …; exec …'";
+
+fn limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
+fn said(limit: u64) -> String {
+    format!(
+        "the limit on the size of files (ulimit -f, LimitFSIZE=) is {}",
+        size::show(limit)
+    )
+}

@@ -1,0 +1,33 @@
+//! A child that shares its parent's memory has descriptors of its own: what it does to another file, which has the number of a log of its parent's, is not taken for
+//! the log's.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Sandbox,
+    recovered::{Disk, RUN, run_and_recovered, same},
+};
+
+fn is_not_the_logs(kind: &str) {
+    for way in ["dup2", "dup3", "open", "dup", "range", "fcntl"] {
+        println!("{kind}: {way}");
+        let sandbox = Sandbox::new();
+        common::build("vforked", sandbox.path());
+        let run = sandbox.command(RUN);
+        let found = run_and_recovered(Disk::All, &sandbox, run, &["./vforked", way, kind]);
+        assert_eq!(same(found), [[b'a'; 100], [b'b'; 100]].concat());
+        let other = std::fs::read(sandbox.file("other.txt")).unwrap();
+        assert_eq!((&other[..6], other.len()), (&b"otXerv"[..], 200));
+    }
+}
+
+#[test]
+fn what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_the_logs() {
+    is_not_the_logs("vfork");
+}
+
+#[test]
+fn nor_what_one_does_that_shares_the_memory_and_goes_on_beside_its_parent() {
+    is_not_the_logs("clone");
+}

@@ -1,0 +1,129 @@
+//! Mappings of absorbed files, from which a program may write to the same file: a compaction in place does (`pwrite(fd, map + head, rest, 0)`). While the kernel copies
+//! such bytes they change, and when they are logged they are others. So they are copied first, and the kernel and the lane get the copy.
+//!
+//! A file is not absorbed while it is mapped, and a shared mapping that can be written to makes it plain; what is noted here are the others, as they are made. Neither
+//! allocates nor locks, but for the copy.
+
+use super::{config::CONFIG, lookup::regular};
+use crate::sys;
+use rustix::io::Errno;
+use std::{
+    ffi::c_int,
+    io::IoSlice,
+    ops::Range,
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+/// Mappings that are known at a time; with more, whatever is written counts as mapped.
+const MANY: usize = 32;
+/// Larger writes from a mapping are not copied: their file is made plain.
+const COPY_MAX: usize = 16 << 20;
+
+/// A mapping; none while its end is 0.
+struct Mapping {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+static KNOWN: [Mapping; MANY] = [const {
+    Mapping {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+    }
+}; MANY];
+static ANY: AtomicBool = AtomicBool::new(false);
+static TOO_MANY: AtomicBool = AtomicBool::new(false);
+
+impl Mapping {
+    fn range(&self) -> Range<usize> {
+        let end = self.end.load(Acquire);
+        self.start.load(Relaxed)..end
+    }
+
+    /// False if it is another already.
+    fn set(&self, range: &Range<usize>) -> bool {
+        let free = self
+            .start
+            .compare_exchange(0, range.start, AcqRel, Relaxed)
+            .is_ok();
+        if free {
+            self.end.store(range.end, Release);
+        }
+        free
+    }
+}
+
+/// True if what changes mappings has to be told to [`remapped`] and [`unmapped`].
+#[inline]
+#[must_use]
+pub fn has_mapped() -> bool {
+    ANY.load(Relaxed)
+}
+
+/// The program has mapped what is open as `fd`.
+pub fn mapped(fd: c_int, address: usize, bytes: usize) {
+    let key = sys::borrow(fd).and_then(|raw| regular(raw).ok());
+    let is_absorbed = |key| CONFIG.get().is_some_and(|config| config.is_absorbed(key));
+    if key.is_some_and(|(_, key)| is_absorbed(key)) {
+        note(address..address.saturating_add(bytes));
+    }
+}
+
+/// It has moved a mapping.
+pub fn remapped(from: Range<usize>, to: Range<usize>) {
+    if overlaps(&from) {
+        note(to);
+    }
+}
+
+/// It has nothing mapped there any more.
+pub fn unmapped(range: Range<usize>) {
+    for mapping in &KNOWN {
+        let known = mapping.range();
+        if known.end != 0 && range.start <= known.start && known.end <= range.end {
+            mapping.end.store(0, Release);
+            mapping.start.store(0, Release);
+        }
+    }
+}
+
+fn note(range: Range<usize>) {
+    ANY.store(true, Relaxed);
+    if !KNOWN.iter().any(|mapping| mapping.set(&range)) {
+        TOO_MANY.store(true, Release);
+    }
+}
+
+fn overlaps(range: &Range<usize>) -> bool {
+    let is_in = |mapping: &Mapping| {
+        let known = mapping.range();
+        range.start < known.end && known.start < range.end
+    };
+    TOO_MANY.load(Acquire) || KNOWN.iter().any(is_in)
+}
+
+/// A copy of what is to be written, if any of it lies in a mapping of an absorbed file.
+///
+/// # Errors
+/// It cannot be copied: the file is to be plain.
+#[inline]
+pub(super) fn copied(parts: &[IoSlice<'_>]) -> Result<Option<Vec<u8>>, Errno> {
+    match has_mapped() && parts.iter().any(|part| overlaps(&sys::range_of(part))) {
+        false => Ok(None),
+        true => copy_of(parts).map(Some),
+    }
+}
+
+#[cold]
+fn copy_of(parts: &[IoSlice<'_>]) -> Result<Vec<u8>, Errno> {
+    let lengths = parts.iter().map(|part| part.len());
+    let bytes = lengths.fold(0, usize::saturating_add);
+    if bytes > COPY_MAX {
+        return Err(Errno::NOMEM);
+    }
+    // Pages behind the file's end, or that are mapped no more, are the kernel's to refuse.
+    sys::copy_of(parts, bytes)
+}
