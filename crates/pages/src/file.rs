@@ -20,8 +20,8 @@ use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 pub use real::{RealRead, RealWrite};
 use rustix::{fd::BorrowedFd, io::Errno};
-use state::say_unprotected;
-pub(crate) use state::{State, cached_or_plain};
+use state::cached_or_plain;
+pub(crate) use state::{State, say_unprotected};
 use std::{
     ops::ControlFlow,
     path::PathBuf,
@@ -318,7 +318,7 @@ impl PageFile {
             complain(&format!("{lost} is damaged on flash"));
             return Err(Errno::IO);
         }
-        session.forget(&file).map_err(|e| said(&e))?;
+        session.let_go(&file).map_err(|e| said(&e))?;
         self.say_left(why);
         *state = State::Plain;
         Ok(())

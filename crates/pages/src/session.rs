@@ -3,8 +3,11 @@
 //! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is before InnoDB opens any other. What the cache has is
 //! read through it from the first moment.
 
+mod closed;
 mod sizes;
 mod system;
+
+pub(crate) use closed::Unregistered;
 
 use crate::{
     ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
@@ -16,7 +19,7 @@ use crate::{
     setup::{self, Place},
     status::{Status, Window},
 };
-use forebay_flash::{Cache, CachedFile, Options};
+use forebay_flash::{Cache, CachedFile, FlashError, Options};
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use sizes::Sizes;
@@ -196,21 +199,27 @@ impl Session {
         fd: BorrowedFd<'_>,
         known: &Known,
         path: &Path,
-    ) -> Result<Arc<CachedFile>, String> {
-        let home = reopen(fd, true).map_err(|e| format!("opening it once more: {e}"))?;
+    ) -> Result<Arc<CachedFile>, Unregistered> {
+        let home = reopen(fd, true)?;
         let name = path.to_string_lossy();
-        let file = (self.cache.register(known.identity, &name)).map_err(|e| e.to_string())?;
+        let file = self.cache.register(known.identity, &name)?;
         self.homes.attach(file.id(), home);
         let of = known.identity;
         self.registered.lock().insert(of, Arc::clone(&file));
         Ok(file)
     }
 
-    /// The file is gone, or plain: the cache has nothing of it any more.
-    pub(crate) fn forget(&self, file: &CachedFile) -> Result<(), forebay_flash::FlashError> {
+    /// The file is gone: the cache has nothing of it any more.
+    pub(crate) fn forget(&self, file: &CachedFile) -> Result<(), FlashError> {
         self.cache.drop_file(file)?;
         self.registered.lock().remove(&file.id().identity);
         Ok(())
+    }
+
+    /// The file, which has everything, is changed past the cache from now on: the copies that may have pages of it are given up too. Its home stays open.
+    pub(crate) fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
+        self.cache.forget_pages(file, 0, u32::MAX)?;
+        self.forget(file)
     }
 
     /// What was changed by the command since it was looked at last is so from now on.

@@ -203,6 +203,8 @@ pub fn truncate_path(
         return real();
     };
     let session = session::begin()?;
+    // Meanwhile it is not let go of.
+    let _opening = session.opening.lock();
     let Some(cached) = session.known(known.identity) else {
         return real();
     };

@@ -91,7 +91,7 @@ impl Session {
                 self.homes.attach(file.id(), home);
                 file
             }
-            None => self.register(fd, known, path)?,
+            None => self.register(fd, known, path).map_err(|e| e.to_string())?,
         };
         let guard = self.begin_epoch(laid, (dir, &tablespace), known, failed)?;
         self.homes.guard(file.id(), guard);
