@@ -14,7 +14,7 @@ use crate::{
     file::{PageFile, RealRead, RealWrite, State, say_unprotected},
     identity::Known,
     innodb::{self, Pages},
-    keeper, names,
+    keeper, names, others,
     session::{self, Session, Unregistered},
     table,
 };
@@ -34,6 +34,9 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     use rustix::fd::AsRawFd;
     if !names::is_page_file(path) {
         return Ok(());
+    }
+    if session::other().is_some() {
+        return others::check(path);
     }
     let Some(known) = who_is(fd, path)? else {
         say_unborn(fd);

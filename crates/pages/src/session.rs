@@ -10,11 +10,12 @@ mod system;
 pub(crate) use closed::Unregistered;
 
 use crate::{
-    ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::{complain, complain_once},
     descriptor::reopen,
     home::Homes,
     identity::Known,
+    others,
     settings::{Settings, Watched, settings_of},
     setup::{self, Place},
     status::{Status, Window},
@@ -42,6 +43,13 @@ struct Environment {
     wanted: Settings,
 }
 
+/// A program of the run that is no server: the cache is not its.
+pub(crate) struct Other {
+    pub(crate) program: PathBuf,
+    pub(crate) flash: PathBuf,
+}
+
+static OTHER: OnceLock<Other> = OnceLock::new();
 static SETTINGS: OnceLock<Environment> = OnceLock::new();
 static SESSION: OnceLock<Session> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
@@ -54,6 +62,14 @@ pub fn start() {
     let Some(flash) = std::env::var_os(ENV_FLASH).filter(|path| !path.is_empty()) else {
         return;
     };
+    let run = std::env::var_os(ENV_FLASH_PROGRAM);
+    if let Ok(program) = std::fs::read_link("/proc/self/exe")
+        && !others::is_server(&program, run.as_deref())
+    {
+        let flash = flash.into();
+        let _ = OTHER.set(Other { program, flash });
+        return;
+    }
     let wanted = std::env::var(ENV_FLASH_SETTINGS).ok();
     let wanted = wanted.and_then(|wanted| serde_json::from_str(&wanted).ok());
     let _ = SETTINGS.set(Environment {
@@ -63,11 +79,16 @@ pub fn start() {
     });
 }
 
+/// What this process is, if it is no server.
+pub(crate) fn other() -> Option<&'static Other> {
+    OTHER.get()
+}
+
 /// True if this run has a flash cache.
 #[inline]
 #[must_use]
 pub fn is_configured() -> bool {
-    SETTINGS.get().is_some()
+    SETTINGS.get().is_some() || other().is_some()
 }
 
 pub(crate) fn set_forked() {

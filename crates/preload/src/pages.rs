@@ -208,7 +208,7 @@ pub(crate) fn unlink(
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let leaving = forebay_pages::unlinking(directory(dir), path);
+    let leaving = forebay_pages::unlinking(directory(dir), path)?;
     if let Err(errno) = real() {
         leaving.into_iter().for_each(Leaving::stays);
         return Err(errno);
@@ -227,9 +227,10 @@ pub(crate) fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let replaced = is_configured()
-        .then(|| forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1)))
-        .flatten();
+    let replaced = match is_configured() {
+        true => forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1))?,
+        false => None,
+    };
     if let Err(errno) = real() {
         replaced.into_iter().for_each(Leaving::stays);
         return Err(errno);

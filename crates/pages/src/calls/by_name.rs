@@ -5,7 +5,7 @@ use crate::{
     complain::{complain, said},
     descriptor::path_of,
     file::{PageFile, State},
-    identity, names, naming, session, table,
+    identity, names, naming, others, session, table,
 };
 use forebay_flash::CachedFile;
 use rustix::{
@@ -86,14 +86,28 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
 }
 
 /// Before a file is unlinked.
-#[must_use]
-pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
-    named(dir, path).map(Leaving::noted)
+///
+/// # Errors
+/// `EBUSY`: this process is no server, and the cache has newer pages.
+pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<Option<Leaving>, Errno> {
+    others::check(path.to_bytes())?;
+    Ok(named(dir, path).map(Leaving::noted))
 }
 
 /// Before `to` is taken by another file, which was `from`: none if both are the same.
-#[must_use]
-pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Leaving> {
+///
+/// # Errors
+/// As [`unlinking`].
+pub fn renaming(
+    from: (BorrowedFd<'_>, &CStr),
+    to: (BorrowedFd<'_>, &CStr),
+) -> Result<Option<Leaving>, Errno> {
+    others::check(from.1.to_bytes())?;
+    others::check(to.1.to_bytes())?;
+    Ok(replacing(from, to))
+}
+
+fn replacing(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Leaving> {
     let replaced = named(to.0, to.1)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;
@@ -190,6 +204,10 @@ pub fn truncate_path(
     real: &mut dyn FnMut() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     if !session::is_configured() || !names::is_page_file(path.to_bytes()) {
+        return real();
+    }
+    if session::other().is_some() {
+        others::check(path.to_bytes())?;
         return real();
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
