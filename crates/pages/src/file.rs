@@ -177,6 +177,9 @@ impl PageFile {
         let Some(pages) = innodb::pages(from) else {
             return Ok(());
         };
+        // A file becomes known while none is opened, or loses its name.
+        let is_new = matches!(&*self.state.read(), State::Undecided);
+        let _opening = is_new.then(|| session.opening.lock());
         let state = self.state.upgradable_read();
         match (&*state, pages) {
             (State::Cached(_), Pages::Whole) | (State::Plain, _) => Ok(()),

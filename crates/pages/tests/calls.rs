@@ -11,6 +11,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    ffi::CString,
     fs::{self, OpenOptions},
     os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
 };
@@ -73,6 +74,35 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
     let Some(world) = after else { return };
     world.flush();
     assert_eq!(world.home(5), page(50));
+}
+
+#[test]
+fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
+    let name = "a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill";
+    let after = World::after(name, "{}", |server| {
+        let path = server.dir.join("data/new.ibd");
+        fs::copy(&server.path, &path).unwrap();
+        let link = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.unwrap();
+        // A thread that unlinks it finds that the cache does not know it, and another one, which has opened it, has the cache know it.
+        let leaving = forebay_pages::unlinking(CWD, &link).unwrap();
+        std::thread::scope(|threads| {
+            let fd = file.as_fd();
+            let opening =
+                threads.spawn(move || forebay_pages::opened(fd, path.as_os_str().as_bytes()));
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            fs::remove_file(server.dir.join("data/new.ibd")).unwrap();
+            leaving.gone();
+            opening.join().unwrap().unwrap();
+        });
+        let at = (5 * PAGE_BYTES) as u64;
+        let written = forebay_pages::write(file.as_fd(), &page(50), at, &mut |_, _| Ok(PAGE_BYTES));
+        assert_eq!(written, Ok(PAGE_BYTES));
+        forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+    });
+    let Some(world) = after else { return };
+    world.flush();
 }
 
 #[test]
