@@ -6,6 +6,7 @@
 //! docs/files-protocol.md has the messages, records and rules; docs/durability.md the promises.
 
 mod absorbed;
+pub mod activation;
 pub mod boot;
 pub mod client;
 mod directories;

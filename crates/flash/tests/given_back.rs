@@ -62,6 +62,21 @@ fn a_page_that_cannot_be_brought_home_is_named_and_kept() {
     assert_eq!(machine.cache.stats().dirty_pages, 1);
 }
 
+#[test]
+fn of_files_that_are_brought_home_the_pages_that_cannot_be_are_named_and_the_others_go() {
+    let machine = Machine::new(60, &options());
+    machine.write(3, 33);
+    machine.write(4, 44);
+    machine.sync();
+    assert_eq!(machine.world.damage(33), 1);
+    let files = [Arc::clone(&machine.file)];
+    let lost = machine.cache.bring_files_home(&files).unwrap();
+    let pages: Vec<u32> = lost.iter().map(|lost| lost.page).collect();
+    assert_eq!(pages, [3]);
+    assert_eq!(machine.home(4), 44);
+    assert_eq!(machine.cache.stats().dirty_pages, 1);
+}
+
 /// Homes that keep copies, and whose writes wait until they are told to go on.
 struct Slow {
     homes: SimHome,

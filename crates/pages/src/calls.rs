@@ -9,13 +9,13 @@ pub use by_name::{Leaving, exporting, renamed, renaming, truncate_path, truncati
 
 use crate::{
     PAGE_BYTES,
-    complain::{complain, said},
+    complain::{complain, complain_once, said},
     descriptor::path_of,
-    file::{PageFile, RealRead, RealWrite, State, cached_or_plain},
+    file::{PageFile, RealRead, RealWrite, State, say_unprotected},
     identity::Known,
     innodb::{self, Pages},
-    keeper, names,
-    session::{self, Session},
+    keeper, names, others,
+    session::{self, Session, Unregistered},
     table,
 };
 use rustix::{
@@ -34,6 +34,9 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     use rustix::fd::AsRawFd;
     if !names::is_page_file(path) {
         return Ok(());
+    }
+    if session::other().is_some() {
+        return others::check(path);
     }
     let Some(known) = who_is(fd, path)? else {
         say_unborn(fd);
@@ -86,15 +89,31 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
             session.say_unserved();
             State::Plain
         }
-        None => match first_page(fd, known.bytes) {
-            None => State::Undecided,
-            Some(Pages::Whole) => cached_or_plain(session, fd, &known, &path),
-            Some(pages) => {
-                let file = PageFile::new(known, path, is_system, State::Plain);
-                file.say_plain(pages);
-                return Ok(file);
+        None => {
+            session.make_room();
+            let pages = first_page(fd, known.bytes).inspect_err(|errno| {
+                complain_once(&format!(
+                    "reading {}: {errno}. It is not opened",
+                    path.display()
+                ));
+            });
+            match pages? {
+                None => State::Undecided,
+                Some(Pages::Whole) => match session.register(fd, &known, &path) {
+                    Ok(file) => State::Cached(file),
+                    Err(why @ Unregistered::Full(_)) => {
+                        complain_once(&format!("{} is not opened: {why}", path.display()));
+                        return Err(Errno::MFILE);
+                    }
+                    Err(why) => say_unprotected(&path, &why.to_string()),
+                },
+                Some(pages) => {
+                    let file = PageFile::new(known, path, is_system, State::Plain);
+                    file.say_plain(pages);
+                    return Ok(file);
+                }
             }
-        },
+        }
     };
     Ok(PageFile::new(known, path, is_system, state))
 }
@@ -114,19 +133,19 @@ fn begin_system(
 }
 
 /// What page 0 of a file says that the cache does not know. None if there is none yet.
-fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Option<Pages> {
+fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<Pages>, Errno> {
     if bytes < PAGE_BYTES as u64 {
-        return None;
+        return Ok(None);
     }
     // Without direct I/O, which would want aligned memory, and whatever the descriptor may be used for.
     use rustix::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     // Its system tablespace is known already: no lock is lost by closing this.
-    let file = rustix::fs::open(link, flags, Mode::empty()).ok()?;
+    let file = rustix::fs::open(link, flags, Mode::empty())?;
     let mut start = [0; innodb::LOOKED_AT];
-    rustix::io::pread(&file, &mut start, 0).ok()?;
-    innodb::pages(&start)
+    rustix::io::pread(&file, &mut start, 0)?;
+    Ok(innodb::pages(&start))
 }
 
 /// The file of a descriptor and the session; an error in a child of the process that has it.

@@ -4,6 +4,7 @@ use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd},
     fs::OFlags,
     io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use std::{
     ffi::OsStr,
@@ -38,4 +39,22 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
         false => open(OFlags::empty()),
     };
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
+/// How many descriptors this process may have.
+pub(crate) fn descriptors_max() -> usize {
+    let most = getrlimit(Resource::Nofile).current;
+    usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
+}
+
+/// Lets this process have so many files open beside those that it needs in any case, as far as it may decide that.
+pub(crate) fn allow(files: usize) {
+    const BESIDE: u64 = 256;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = files as u64 + BESIDE;
+    if limit.current.is_some_and(|most| most < wanted) {
+        let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+        // Opening them says what is missing.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    }
 }

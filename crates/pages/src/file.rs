@@ -20,8 +20,8 @@ use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 pub use real::{RealRead, RealWrite};
 use rustix::{fd::BorrowedFd, io::Errno};
-use state::say_unprotected;
-pub(crate) use state::{State, cached_or_plain};
+use state::cached_or_plain;
+pub(crate) use state::{State, say_unprotected};
 use std::{
     ops::ControlFlow,
     path::PathBuf,
@@ -177,6 +177,9 @@ impl PageFile {
         let Some(pages) = innodb::pages(from) else {
             return Ok(());
         };
+        // A file becomes known while none is opened, or loses its name.
+        let is_new = matches!(&*self.state.read(), State::Undecided);
+        let _opening = is_new.then(|| session.opening.lock());
         let state = self.state.upgradable_read();
         match (&*state, pages) {
             (State::Cached(_), Pages::Whole) | (State::Plain, _) => Ok(()),
@@ -318,7 +321,7 @@ impl PageFile {
             complain(&format!("{lost} is damaged on flash"));
             return Err(Errno::IO);
         }
-        session.forget(&file).map_err(|e| said(&e))?;
+        session.let_go(&file).map_err(|e| said(&e))?;
         self.say_left(why);
         *state = State::Plain;
         Ok(())

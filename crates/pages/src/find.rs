@@ -3,7 +3,7 @@
 mod moved;
 
 use crate::{
-    descriptor::{path_of, reopen},
+    descriptor::{self, path_of, reopen},
     home::Homes,
     identity::{self, Known},
     names, naming,
@@ -278,6 +278,7 @@ pub(crate) fn attach_all(
 ) -> Result<(), HomesError> {
     at.roots.insert(at.data.to_owned());
     let files = cache.files();
+    descriptor::allow(files.len());
     let paths = || files.iter().map(|file| naming::path_of(file));
     let system = paths().find(|path| names::is_system(path.as_os_str().as_bytes()));
     let was = system.as_deref().and_then(Path::parent).unwrap_or(at.data);

@@ -7,6 +7,7 @@
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages home;
 //! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is which file; `file`: a page file in use;
 //! * `descriptor`: the path of what is open, and the same opened once more; `page`: a page in memory;
+//! * `others`: programs of a run that are no server;
 //! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
 //! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
@@ -32,6 +33,7 @@ mod keeper;
 mod lost;
 mod names;
 mod naming;
+mod others;
 mod page;
 mod request;
 mod resize;
@@ -63,6 +65,8 @@ pub use table::is_cached;
 pub const ENV_FLASH: &str = "FOREBAY_FLASH";
 /// Where the process that has the cache says how it is.
 pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
+/// The program that was run, by its whole path: it may have the cache, whatever it is called.
+pub const ENV_FLASH_PROGRAM: &str = "FOREBAY_FLASH_PROGRAM";
 /// [`Settings`] of this run, as JSON: they go before those that are kept beside the cache.
 pub const ENV_FLASH_SETTINGS: &str = "FOREBAY_FLASH_SETTINGS";
 

@@ -3,20 +3,24 @@
 //! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is before InnoDB opens any other. What the cache has is
 //! read through it from the first moment.
 
+mod closed;
 mod sizes;
 mod system;
 
+pub(crate) use closed::Unregistered;
+
 use crate::{
-    ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::{complain, complain_once},
     descriptor::reopen,
     home::Homes,
     identity::Known,
+    others,
     settings::{Settings, Watched, settings_of},
     setup::{self, Place},
     status::{Status, Window},
 };
-use forebay_flash::{Cache, CachedFile, Options};
+use forebay_flash::{Cache, CachedFile, FlashError, Options};
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use sizes::Sizes;
@@ -39,6 +43,13 @@ struct Environment {
     wanted: Settings,
 }
 
+/// A program of the run that is no server: the cache is not its.
+pub(crate) struct Other {
+    pub(crate) program: PathBuf,
+    pub(crate) flash: PathBuf,
+}
+
+static OTHER: OnceLock<Other> = OnceLock::new();
 static SETTINGS: OnceLock<Environment> = OnceLock::new();
 static SESSION: OnceLock<Session> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
@@ -51,6 +62,14 @@ pub fn start() {
     let Some(flash) = std::env::var_os(ENV_FLASH).filter(|path| !path.is_empty()) else {
         return;
     };
+    let run = std::env::var_os(ENV_FLASH_PROGRAM);
+    if let Ok(program) = std::fs::read_link("/proc/self/exe")
+        && !others::is_server(&program, run.as_deref())
+    {
+        let flash = flash.into();
+        let _ = OTHER.set(Other { program, flash });
+        return;
+    }
     let wanted = std::env::var(ENV_FLASH_SETTINGS).ok();
     let wanted = wanted.and_then(|wanted| serde_json::from_str(&wanted).ok());
     let _ = SETTINGS.set(Environment {
@@ -60,11 +79,16 @@ pub fn start() {
     });
 }
 
+/// What this process is, if it is no server.
+pub(crate) fn other() -> Option<&'static Other> {
+    OTHER.get()
+}
+
 /// True if this run has a flash cache.
 #[inline]
 #[must_use]
 pub fn is_configured() -> bool {
-    SETTINGS.get().is_some()
+    SETTINGS.get().is_some() || other().is_some()
 }
 
 pub(crate) fn set_forked() {
@@ -196,21 +220,27 @@ impl Session {
         fd: BorrowedFd<'_>,
         known: &Known,
         path: &Path,
-    ) -> Result<Arc<CachedFile>, String> {
-        let home = reopen(fd, true).map_err(|e| format!("opening it once more: {e}"))?;
+    ) -> Result<Arc<CachedFile>, Unregistered> {
+        let home = reopen(fd, true)?;
         let name = path.to_string_lossy();
-        let file = (self.cache.register(known.identity, &name)).map_err(|e| e.to_string())?;
+        let file = self.cache.register(known.identity, &name)?;
         self.homes.attach(file.id(), home);
         let of = known.identity;
         self.registered.lock().insert(of, Arc::clone(&file));
         Ok(file)
     }
 
-    /// The file is gone, or plain: the cache has nothing of it any more.
-    pub(crate) fn forget(&self, file: &CachedFile) -> Result<(), forebay_flash::FlashError> {
+    /// The file is gone: the cache has nothing of it any more.
+    pub(crate) fn forget(&self, file: &CachedFile) -> Result<(), FlashError> {
         self.cache.drop_file(file)?;
         self.registered.lock().remove(&file.id().identity);
         Ok(())
+    }
+
+    /// The file, which has everything, is changed past the cache from now on: the copies that may have pages of it are given up too. Its home stays open.
+    pub(crate) fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
+        self.cache.forget_pages(file, 0, u32::MAX)?;
+        self.forget(file)
     }
 
     /// What was changed by the command since it was looked at last is so from now on.

@@ -22,7 +22,6 @@ use rustix::{
 };
 use std::{ffi::CStr, slice};
 
-use forebay_pages::Leaving;
 pub(crate) use forebay_pages::{is_cached, is_configured};
 
 /// The program's descriptor, for system calls, which say `EBADF` if it is none.
@@ -208,14 +207,14 @@ pub(crate) fn unlink(
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let leaving = forebay_pages::unlinking(directory(dir), path);
+    let leaving = forebay_pages::unlinking(directory(dir), path)?;
     if let Err(errno) = real() {
-        leaving.into_iter().for_each(Leaving::stays);
+        leaving.stays();
         return Err(errno);
     }
     // If that fails the file may be back after a power cut: it keeps its pages.
     let durable = client(|| forebay_pages::renamed(&[(directory(dir), path)]));
-    if let (Some(leaving), Ok(())) = (leaving, durable) {
+    if durable.is_ok() {
         leaving.gone();
     }
     Ok(())
@@ -227,16 +226,14 @@ pub(crate) fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let replaced = is_configured()
-        .then(|| forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1)))
-        .flatten();
+    let replaced = forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1))?;
     if let Err(errno) = real() {
-        replaced.into_iter().for_each(Leaving::stays);
+        replaced.stays();
         return Err(errno);
     }
     let names = [from, to].map(|(dir, path)| (directory(dir), path));
     let durable = client(|| forebay_pages::renamed(&names));
-    if let (Some(replaced), Ok(())) = (replaced, durable) {
+    if durable.is_ok() {
         replaced.gone();
     }
     Ok(())

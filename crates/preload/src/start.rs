@@ -2,7 +2,10 @@
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
 use crate::{child, client_call::tell_client, dynamic, layer, process};
-use forebay_files::client::{self, note_standard_error};
+use forebay_files::{
+    activation,
+    client::{self, note_standard_error},
+};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -15,12 +18,23 @@ static END: extern "C" fn() = end;
 extern "C" fn start() {
     note_standard_error();
     dynamic::find_all();
+    activated();
     child::begin();
     if process::hear_of_forks() {
         // Without it a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
         layer::start();
         tell_client(forebay_pages::start);
+    }
+}
+
+/// This process is the program that a service manager means, if the supervisor says so.
+fn activated() {
+    for name in activation::NAMING {
+        if std::env::var(name).is_ok_and(|value| value == activation::PROGRAM) {
+            // SAFETY: before `main` there is no other thread that could read the environment.
+            unsafe { std::env::set_var(name, std::process::id().to_string()) };
+        }
     }
 }
 

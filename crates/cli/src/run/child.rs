@@ -8,6 +8,7 @@
 
 use super::{limit, program::Program};
 use crate::{failure::Failure, output::complain};
+use forebay_files::activation;
 use nix::{
     errno::Errno,
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
@@ -134,6 +135,7 @@ fn start(
     let bytes = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
     let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
     variables.extend(environment);
+    activation::hand_over(&mut variables, std::process::id());
     let variables: Vec<CString> = variables
         .into_iter()
         .map(|(mut name, value)| {

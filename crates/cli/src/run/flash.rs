@@ -8,7 +8,8 @@ use crate::{failure::Failure, flush, output::complain, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
-    ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings, SetupError, Status, Warm, What,
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings, SetupError,
+    Status, Warm, What,
 };
 use forebay_pool::media::volatile;
 use std::{
@@ -101,6 +102,8 @@ pub struct Options {
 /// The flash cache of a run.
 pub struct Flash {
     path: PathBuf,
+    /// What is run.
+    program: PathBuf,
     settings: Settings,
     /// Names this run's cache to `forebay status`.
     note: PathBuf,
@@ -168,6 +171,7 @@ impl Options {
             .map_err(Failure::io("writing", note.display()))?;
         Ok(Some(Flash {
             path,
+            program: program.real().to_owned(),
             settings,
             note,
             epoch: warm.epoch,
@@ -251,6 +255,7 @@ impl Flash {
         vec![
             (ENV_FLASH_SETTINGS.into(), settings.into()),
             (ENV_FLASH.into(), self.path.clone().into()),
+            (ENV_FLASH_PROGRAM.into(), self.program.clone().into()),
             (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
         ]
     }

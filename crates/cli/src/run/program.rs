@@ -47,6 +47,11 @@ impl Program {
         &self.path
     }
 
+    /// Where that leads, through all links.
+    pub fn real(&self) -> &Path {
+        &self.real
+    }
+
     /// Its file name.
     pub fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or(self.typed())

@@ -42,6 +42,27 @@ fn a_program_that_cannot_be_run_has_the_status_that_shells_give() {
 }
 
 #[test]
+fn sockets_that_a_service_manager_gives_to_the_supervisor_are_the_programs() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    // The program's own child is not meant.
+    let program = "echo $LISTEN_PID $$ $LISTEN_FDS; sh -c 'echo $LISTEN_PID'";
+    let activated = format!(
+        "LISTEN_FDS=1 LISTEN_PID=$$ exec {FOREBAY} run --pool p --absorb x -- sh -c \"$1\""
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &activated, "sh", program]);
+    command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = command.current_dir(sandbox.path()).output().unwrap();
+    let said = Ran::of(ran).ok().text();
+    let said: Vec<&str> = said.split_whitespace().collect();
+    assert!(
+        matches!(said[..], [named, pid, "1", below] if named == pid && below == pid),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_static_program_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool();

@@ -10,6 +10,7 @@ mod faults;
 mod guard;
 mod killed;
 mod misplaced;
+mod others;
 mod place;
 mod policies;
 mod resize;

@@ -2,14 +2,14 @@
 
 use crate::{
     common::{
-        Ran, Sandbox,
+        FOREBAY, Ran, Sandbox,
         databases::Strike,
         disk::{Disk, Loop},
     },
     world::{FLASH, World, fill, sound, sum},
 };
 use forebay_bench::mariadb::server;
-use std::{fs, os::unix::fs::FileExt};
+use std::{fs, os::unix::fs::FileExt, process::Command};
 
 #[test]
 fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
@@ -217,4 +217,27 @@ fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
         let words = ["was not made to the end", "Remove it"];
         sandbox.run("flush --flash flash").fails(1, &words);
     }
+}
+
+#[test]
+fn a_data_directory_of_other_pages_is_made_with_a_cache_as_without_it() {
+    let Some(world) = World::new() else { return };
+    let data = world.launch.data();
+    fs::remove_dir_all(&data).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["120", FOREBAY, "run", "--profile", "mariadb", "--flash"]);
+    command
+        .arg(world.flash())
+        .args(["--flash-size", FLASH, "--"]);
+    command.args([
+        "mariadb-install-db",
+        "--no-defaults",
+        "--innodb-page-size=4k",
+    ]);
+    command.args(["--user=root", "--auth-root-authentication-method=normal"]);
+    command.arg(format!("--datadir={}", data.display()));
+    command.env("FOREBAY_RUN_DIR", world.sandbox.file("run"));
+    let made = Ran::of(command.output().unwrap()).ok();
+    assert!(made.stderr.contains("is being made"), "{}", made.stderr);
+    assert!(!data.join("forebay.guard").exists());
 }

@@ -118,6 +118,12 @@ impl Cache {
         self.files.read().iter().cloned().collect()
     }
 
+    /// How many may be registered at a time.
+    #[must_use]
+    pub fn files_max(&self) -> u32 {
+        self.geometry().files_max
+    }
+
     /// True if what came in at `position` has been recorded, durably.
     #[must_use]
     pub fn is_recorded(&self, position: u64) -> bool {

@@ -11,7 +11,7 @@ use crate::{
     options::WritePolicy,
     record::{CLEAN, DIRTY, FRONT, LOST, VOID},
 };
-use std::{io::IoSlice, ops::ControlFlow};
+use std::{collections::BTreeSet, io::IoSlice, ops::ControlFlow, sync::Arc};
 
 /// Slots that are looked at before readers get the map again.
 const LOOKED_AT_ONCE: u64 = 4096;
@@ -129,17 +129,29 @@ impl Cache {
     /// # Errors
     /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if one of them cannot be read. They are kept, and must not be forgotten.
     pub fn bring_home(&self, file: &CachedFile, first: u32, last: u32) -> Result<(), FlashError> {
-        let rear = self.state.lock().map.rear;
         let pages = self.dirty_pages_of(file.id().number, [first, last]);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        self.make_durable(rear)?;
+        none_lost(self.bring(&pages)?)
+    }
+
+    /// The same of all pages of several files, by one look through the queue: those that cannot be read, which are kept.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn bring_files_home(&self, files: &[Arc<CachedFile>]) -> Result<Vec<PageName>, FlashError> {
+        let numbers: BTreeSet<u32> = files.iter().map(|file| file.id().number).collect();
+        self.bring(&self.dirty_pages(|version| numbers.contains(&version.entry.file)))
+    }
+
+    /// Brings these home, none of which is written meanwhile: those that cannot be read.
+    fn bring(&self, pages: &[(u32, u32)]) -> Result<Vec<PageName>, FlashError> {
         let mut flushed = Flushed::default();
+        if !pages.is_empty() {
+            self.sync_pages()?;
+        }
         for batch in pages.chunks(self.options.group_pages as usize) {
             self.flush_batch(batch, &mut self.homing.lock(), &mut flushed)?;
         }
-        none_lost(flushed.lost)
+        Ok(flushed.lost)
     }
 
     /// No slot is free, because lost pages have nearly all.
@@ -203,12 +215,15 @@ impl Cache {
             let pages = (first..=last).filter(|&page| self.is_dirty(file, page));
             return pages.map(|page| (file, page)).collect();
         }
-        let rear = self.state.lock().map.rear;
         let is_there = |page| (first..=last).contains(&page);
-        let is_wanted =
-            |v: &Version| v.newest && v.is(DIRTY) && v.entry.file == file && is_there(v.entry.page);
-        let dirty = self.versions_below(rear, is_wanted);
-        let mut pages: Vec<_> = dirty.iter().map(|v| (file, v.entry.page)).collect();
+        self.dirty_pages(|v| v.entry.file == file && is_there(v.entry.page))
+    }
+
+    /// The pages that home may not have, of those whose versions are `wanted`.
+    fn dirty_pages(&self, wanted: impl Fn(&Version) -> bool) -> Vec<(u32, u32)> {
+        let rear = self.state.lock().map.rear;
+        let dirty = self.versions_below(rear, |v| v.newest && v.is(DIRTY) && wanted(v));
+        let mut pages: Vec<_> = (dirty.iter().map(|v| (v.entry.file, v.entry.page))).collect();
         pages.sort_unstable();
         pages
     }

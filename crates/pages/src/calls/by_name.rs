@@ -5,9 +5,10 @@ use crate::{
     complain::{complain, said},
     descriptor::path_of,
     file::{PageFile, State},
-    identity, names, naming, session, table,
+    identity, names, naming, others, session, table,
 };
 use forebay_flash::CachedFile;
+use parking_lot::MutexGuard;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{Mode, OFlags},
@@ -19,8 +20,14 @@ use std::{
     sync::Arc,
 };
 
-/// A file whose name is about to be taken away, which is noted.
+/// A name that is about to be taken away. Until this is gone no file becomes known: one that did, by this name, would be missed at the next start.
 pub struct Leaving {
+    file: Option<Named>,
+    _opening: Option<MutexGuard<'static, ()>>,
+}
+
+/// A page file that the cache knows, by its name.
+struct Named {
     cached: Arc<CachedFile>,
     held: OwnedFd,
     /// It has no other name.
@@ -28,26 +35,38 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Notes it, before the kernel does it.
-    fn noted(self) -> Self {
-        if let Some(session) = session::current() {
-            note(naming::leaves(&session.cache, &self.cached));
+    /// Notes that the name goes of what `find` finds, before the kernel takes it.
+    fn noted(path: &CStr, find: impl FnOnce() -> Option<Named>) -> Self {
+        let session = session::current().filter(|_| names::is_page_file(path.to_bytes()));
+        let Some(session) = session.filter(|_| !session::is_forked()) else {
+            return Self {
+                file: None,
+                _opening: None,
+            };
+        };
+        let opening = session.opening.lock();
+        let file = find();
+        if let Some(file) = &file {
+            note(naming::leaves(&session.cache, &file.cached));
         }
-        self
+        Self {
+            file,
+            _opening: Some(opening),
+        }
     }
 
     /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that,
     /// and one that is not keeps its pages. Of a file with other names it is only noted that no server needs it where it was.
     pub fn gone(self) {
-        let Some(session) = session::current().filter(|_| self.is_last) else {
+        let file = self.file.as_ref().filter(|file| file.is_last);
+        let (Some(session), Some(file)) = (session::current(), file) else {
             return;
         };
-        let _opening = session.opening.lock();
-        let id = self.cached.id();
+        let id = file.cached.id();
         if let Some(file) = table::find(|file| file.known.identity == id.identity) {
             *file.state.write() = State::Plain;
         }
-        match session.forget(&self.cached) {
+        match session.forget(&file.cached) {
             Ok(()) => session.homes.detach(id),
             // Its slots are written to a file that is in no directory.
             Err(error) => complain(&error.to_string()),
@@ -56,8 +75,10 @@ impl Leaving {
 
     /// The kernel left it where it is.
     pub fn stays(self) {
-        if let (Some(session), Ok(path)) = (session::current(), path_of(self.held.as_fd())) {
-            note(naming::is_at(&session.cache, &self.cached, &path));
+        if let (Some(session), Some(file)) = (session::current(), &self.file)
+            && let Ok(path) = path_of(file.held.as_fd())
+        {
+            note(naming::is_at(&session.cache, &file.cached, &path));
         }
     }
 }
@@ -70,7 +91,7 @@ fn note(noted: Result<(), forebay_flash::FlashError>) {
 }
 
 /// The page file of this name, if the cache knows it.
-fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
+fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Named> {
     if !session::is_configured() || !names::is_page_file(path.to_bytes()) || session::is_forked() {
         return None;
     }
@@ -78,7 +99,7 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::openat(dir, path, flags, Mode::empty()).ok()?;
     let known = identity::of(&held).ok()??;
-    Some(Leaving {
+    Some(Named {
         cached: session.known(known.identity)?,
         held,
         is_last: known.links == 1,
@@ -86,19 +107,34 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
 }
 
 /// Before a file is unlinked.
-#[must_use]
-pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Option<Leaving> {
-    named(dir, path).map(Leaving::noted)
+///
+/// # Errors
+/// `EBUSY`: this process is no server, and the cache has newer pages.
+pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<Leaving, Errno> {
+    others::check(path.to_bytes())?;
+    Ok(Leaving::noted(path, || named(dir, path)))
 }
 
-/// Before `to` is taken by another file, which was `from`: none if both are the same.
-#[must_use]
-pub fn renaming(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Leaving> {
+/// Before `to` is taken by another file, which was `from`.
+///
+/// # Errors
+/// As [`unlinking`].
+pub fn renaming(
+    from: (BorrowedFd<'_>, &CStr),
+    to: (BorrowedFd<'_>, &CStr),
+) -> Result<Leaving, Errno> {
+    others::check(from.1.to_bytes())?;
+    others::check(to.1.to_bytes())?;
+    Ok(Leaving::noted(to.1, || replaced(from, to)))
+}
+
+/// The page file that loses its name; none if both are the same.
+fn replaced(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Named> {
     let replaced = named(to.0, to.1)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;
     let moved = identity::of(&moved).ok()??;
-    (moved.identity != replaced.cached.id().identity).then(|| replaced.noted())
+    (moved.identity != replaced.cached.id().identity).then_some(replaced)
 }
 
 /// After page files got these names, or lost them: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
@@ -192,6 +228,10 @@ pub fn truncate_path(
     if !session::is_configured() || !names::is_page_file(path.to_bytes()) {
         return real();
     }
+    if session::other().is_some() {
+        others::check(path.to_bytes())?;
+        return real();
+    }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let held = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(held) => held,
@@ -203,6 +243,8 @@ pub fn truncate_path(
         return real();
     };
     let session = session::begin()?;
+    // Meanwhile it is not let go of.
+    let _opening = session.opening.lock();
     let Some(cached) = session.known(known.identity) else {
         return real();
     };

@@ -17,7 +17,7 @@ pub(crate) enum State {
 }
 
 /// Registers a file that is open as `fd`. If it cannot be, that is said, and it is plain.
-pub(crate) fn cached_or_plain(
+pub(super) fn cached_or_plain(
     session: &Session,
     fd: BorrowedFd<'_>,
     known: &Known,
@@ -25,7 +25,7 @@ pub(crate) fn cached_or_plain(
 ) -> State {
     match session.register(fd, known, path) {
         Ok(file) => State::Cached(file),
-        Err(why) => say_unprotected(path, &why),
+        Err(why) => say_unprotected(path, &why.to_string()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::{
-    complain::complain,
+    complain::{complain, complain_once},
     copies::Copies,
     descriptor::reopen,
     find::{self, Whereabouts},
@@ -24,12 +24,14 @@ use std::{
 use uuid::Uuid;
 
 /// Before anything is laid over a tablespace: its pages must be such that the cache can take them, since it cannot become plain.
-fn check_pages(tablespace: &File, path: &Path) -> Result<(), String> {
+/// False if there are none yet.
+fn has_pages(tablespace: &File, path: &Path) -> Result<bool, String> {
     let mut start = [0; innodb::LOOKED_AT];
     (tablespace.read_exact_at(&mut start, 0))
         .map_err(|e| format!("reading {}: {e}", path.display()))?;
     match innodb::pages(&start) {
-        None | Some(Pages::Whole) => Ok(()),
+        None => Ok(false),
+        Some(Pages::Whole) => Ok(true),
         Some(Pages::OtherSize | Pages::Compressed) => Err(format!(
             "the pages of {} are not of 16 KiB (innodb_page_size), and a flash cache has no others: start this server without --flash. Nothing was changed",
             path.display()
@@ -56,14 +58,7 @@ impl Session {
     ) -> Result<(), String> {
         let dir = path.parent().unwrap_or(Path::new("/"));
         if known.bytes < guard::bytes_min() {
-            if self.cache.stats().dirty_pages > 0 {
-                return Err(self.other_directory(path));
-            }
-            self.making.store(true, Relaxed);
-            complain(
-                "the data directory is being made: its page files stay plain, and go through the flash cache from the server's next start on",
-            );
-            return Ok(());
+            return self.begin_making(path);
         }
         // Never closed: that would drop the lock that the server takes on it.
         let tablespace =
@@ -78,7 +73,9 @@ impl Session {
             Found::Here(guard) => Some(guard),
             Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
             Found::None => {
-                check_pages(&tablespace, path)?;
+                if !has_pages(&tablespace, path)? {
+                    return self.begin_making(path);
+                }
                 self.take_over(known, path)?;
                 self.warn_of_same_disk(known);
                 None
@@ -91,7 +88,7 @@ impl Session {
                 self.homes.attach(file.id(), home);
                 file
             }
-            None => self.register(fd, known, path)?,
+            None => self.register(fd, known, path).map_err(|e| e.to_string())?,
         };
         let guard = self.begin_epoch(laid, (dir, &tablespace), known, failed)?;
         self.homes.guard(file.id(), guard);
@@ -115,6 +112,18 @@ impl Session {
         *self.registered.lock() = left.into_iter().map(|f| (f.id().identity, f)).collect();
         self.active.store(true, Release);
         self.say_warm();
+        Ok(())
+    }
+
+    /// The tablespace has no page 0 yet: nobody knows how long its pages will be.
+    fn begin_making(&self, path: &Path) -> Result<(), String> {
+        if self.cache.stats().dirty_pages > 0 {
+            return Err(self.other_directory(path));
+        }
+        self.making.store(true, Relaxed);
+        complain_once(
+            "the data directory is being made: its page files stay plain, and go through the flash cache from the server's next start on",
+        );
         Ok(())
     }
 

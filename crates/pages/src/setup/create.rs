@@ -103,9 +103,9 @@ fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
     Ok(device.shortened(bytes))
 }
 
-/// Files that a cache of this size may know: a KiB of flash each.
+/// Files that a cache of this size may know, for a KiB of flash each: of a small one, too, more than a server has open at a time.
 fn files_max(bytes: u64) -> u32 {
-    u32::try_from(bytes / (256 << 10))
-        .unwrap_or(u32::MAX)
-        .clamp(256, 1 << 16)
+    const SMALL: u64 = 4096;
+    let files = (bytes / (64 << 10)).min(SMALL).max(bytes / (256 << 10));
+    u32::try_from(files).unwrap_or(u32::MAX).clamp(256, 1 << 16)
 }

@@ -1,0 +1,102 @@
+//! Programs of a run that are no server: those that a server starts (the scripts of a state transfer, `rsync`, `mariadb-backup`), or a script before it.
+//!
+//! The cache is never theirs. If it has nothing of any file, they use page files as they are. Else they are refused: what they read would be older than what
+//! the server wrote, and the cache would go on with what they wrote over, or removed. docs/flash-tier.md, "Programs that are no server".
+
+use crate::{
+    complain::{complain, complain_once},
+    copies::COPIES_FILE,
+    guard::{self, GUARD_FILE},
+    names, naming,
+    session::{self, Other},
+    setup::Place,
+};
+use forebay_flash::{Cache, Options};
+use rustix::io::Errno;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+
+/// File names of servers begin so.
+const SERVERS: [&[u8]; 2] = [b"mariadbd", b"mysqld"];
+
+/// True if the program at this path is a server by its name, or the one that was `run`. One that cannot be told is.
+pub(crate) fn is_server(program: &Path, run: Option<&OsStr>) -> bool {
+    let name = program.file_name().unwrap_or_default().as_bytes();
+    run.is_none_or(|run| run == program) || SERVERS.iter().any(|server| name.starts_with(server))
+}
+
+/// Before this process, if it is another program than the server, opens, changes or removes the file of this path.
+///
+/// # Errors
+/// `EBUSY`: it is a page file, and it must not. The reason was said.
+pub(crate) fn check(path: &[u8]) -> Result<(), Errno> {
+    match session::other() {
+        Some(other) if is_of_database(path) => refuse(other, &String::from_utf8_lossy(path)),
+        _ => Ok(()),
+    }
+}
+
+/// Page files, and what the guard keeps of them.
+fn is_of_database(path: &[u8]) -> bool {
+    let beside = [GUARD_FILE, COPIES_FILE].map(str::as_bytes);
+    let name = path.rsplit(|&byte| byte == b'/').next();
+    names::is_page_file(path) || name.is_some_and(|name| beside.contains(&name))
+}
+
+fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
+    let (program, flash) = (other.program.display(), other.flash.display());
+    let homes = Arc::new(crate::home::Homes::new());
+    let opened = Place::of(&other.flash).and_then(|place| place.open(&homes, &Options::default()));
+    let why = match opened {
+        Ok((cache, _)) if !is_needed(&cache) => {
+            complain_once(&format!(
+                "{program} is no MariaDB server, by its name: it uses page files as they are, past the flash cache"
+            ));
+            return Ok(());
+        }
+        Ok(_) => format!(
+            "the flash cache {flash} has newer pages than the files of its data directory. Before another program than the server uses them (a state transfer to this node, a \
+             backup, a restore): forebay flush --flash {flash}"
+        ),
+        Err(error) if error.is_in_use() => format!(
+            "a server has its pages in the flash cache {flash}. Copy them by that server (mariadb-dump, FLUSH TABLES … FOR EXPORT), or stop it, and then: forebay flush --flash {flash}"
+        ),
+        Err(error) => error.to_string(),
+    };
+    complain(&format!("{path} is refused to {program}: {why}"));
+    Err(Errno::BUSY)
+}
+
+/// Whether the files are no database without it.
+fn is_needed(cache: &Cache) -> bool {
+    let files = cache.files();
+    let mut paths = files.iter().map(|file| naming::path_of(file));
+    cache.stats().dirty_pages > 0 || paths.any(|path| guard::is_of(&path, cache.owner()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_known_by_their_names_or_by_being_what_was_run() {
+        let run = Some(OsStr::new("/opt/db/own-server"));
+        let is = |program: &str| is_server(Path::new(program), run);
+        for server in [
+            "/usr/sbin/mariadbd",
+            "/usr/sbin/mysqld",
+            "/opt/mariadbd-debug",
+            "/opt/db/own-server",
+        ] {
+            assert!(is(server), "{server}");
+        }
+        for other in [
+            "/usr/bin/rsync",
+            "/usr/bin/mariadb-backup",
+            "/usr/bin/mysql",
+            "/bin/own-server",
+        ] {
+            assert!(!is(other), "{other}");
+        }
+        assert!(is_server(Path::new("/usr/bin/rsync"), None));
+    }
+}

@@ -1,0 +1,86 @@
+//! More page files than the cache has room for, or than a process may have open: those that the server has closed are let go of.
+//!
+//! A file that the cache knows takes a place in its metadata, and a descriptor, that of its home. A server has more tables than it has open at a time
+//! (`innodb_open_files`). So before one more file becomes known, and there is hardly room, of the files that no descriptor of the program's leads to, the ones that are known
+//! longest are let go of: what is newer goes home, and the cache forgets them. One that is opened again is a new one.
+//! docs/flash-tier.md, "More files than there is room for".
+
+use super::Session;
+use crate::{complain::complain_once, descriptor::descriptors_max, table};
+use forebay_flash::{CachedFile, FlashError};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Files that are let go of at a time: the queue is looked through once for all of them.
+const AT_ONCE: usize = 32;
+/// Places that are kept free: a file is known when its first page is written, which may be after others were opened.
+const SPARE: usize = 16;
+
+/// Why a file is not known to the cache.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unregistered {
+    /// There is no room for it, until the server closes others.
+    #[error(
+        "{0}. The server is told that too many files are open, and closes others where it can. Each page file that is in use takes two descriptors: allow it more of them \
+         (open_files_limit, LimitNOFILE), or have it keep fewer open (innodb_open_files)"
+    )]
+    Full(String),
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<Errno> for Unregistered {
+    fn from(errno: Errno) -> Self {
+        let why = format!("opening it once more: {errno}");
+        match errno {
+            Errno::MFILE => Self::Full(why),
+            _ => Self::Failed(why),
+        }
+    }
+}
+
+impl From<FlashError> for Unregistered {
+    fn from(error: FlashError) -> Self {
+        match error {
+            FlashError::TooManyFiles(_) => Self::Full(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Session {
+    /// Before one more file becomes known. The caller has `opening`: no file is opened meanwhile.
+    pub(crate) fn make_room(&self) {
+        let known = self.registered.lock().len();
+        // The other half of the descriptors is the program's own.
+        let most = (self.cache.files_max() as usize).min(descriptors_max() / 2);
+        if known + SPARE < most {
+            return;
+        }
+        if let Err(error) = self.let_go_of_closed() {
+            complain_once(&format!("files that are closed stay in the cache: {error}"));
+        }
+    }
+
+    fn let_go_of_closed(&self) -> Result<(), FlashError> {
+        let open = table::open();
+        let known: Vec<Arc<CachedFile>> = self.registered.lock().values().cloned().collect();
+        let is_closed = |file: &Arc<CachedFile>| !open.contains(&file.id().identity);
+        let mut closed: Vec<_> = known.into_iter().filter(is_closed).collect();
+        closed.sort_unstable_by_key(|file| file.id().number);
+        closed.truncate(AT_ONCE);
+        let lost = self.cache.bring_files_home(&closed)?;
+        for file in closed {
+            // Pages that flash cannot give are kept, and so is what is known of them.
+            if lost.iter().any(|page| *page.file == *file.name()) {
+                continue;
+            }
+            table::remove(file.id().identity);
+            self.let_go(&file)?;
+            // No lock of the program's on it is lost by that: it has it not open.
+            self.homes.detach(file.id());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! More page files than a cache knows, or than a process may have open: as long as the server has few of them open at a time, all go through the cache.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use forebay_pages::PAGE_BYTES;
+use rustix::{
+    fd::{AsFd, AsRawFd},
+    io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::{ffi::OsStrExt, fs::FileExt},
+    path::{Path, PathBuf},
+};
+use support::{PAGES, World, blank_file, page};
+
+/// Beside the one that is there.
+const TABLES: usize = 320;
+
+fn table(dir: &Path, number: usize) -> PathBuf {
+    dir.join("data").join(format!("many{number}.ibd"))
+}
+
+fn open(path: &Path) -> Result<File, Errno> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|e| Errno::from_io_error(&e).unwrap())?;
+    forebay_pages::opened(file.as_fd(), path.as_os_str().as_bytes())?;
+    Ok(file)
+}
+
+fn close(file: File) {
+    forebay_pages::closing(file.as_raw_fd());
+    drop(file);
+}
+
+/// What a table has in page 5.
+fn content(number: usize) -> u8 {
+    (number % 250 + 1) as u8
+}
+
+/// Makes tables, writes a page of each by the cache, and reads all of them again, a few open at a time.
+fn use_tables(dir: &Path) {
+    let at = (5 * PAGE_BYTES) as u64;
+    let mut few = Vec::new();
+    for number in 0..TABLES {
+        let path = table(dir, number);
+        fs::write(&path, blank_file(PAGES * PAGE_BYTES)).unwrap();
+        let file = open(&path).unwrap();
+        let bytes = page(content(number));
+        let written = forebay_pages::write(file.as_fd(), &bytes, at, &mut |_, _| Err(Errno::NXIO));
+        assert_eq!(
+            written,
+            Ok(PAGE_BYTES),
+            "table {number} went past the cache"
+        );
+        forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+        few.push(file);
+        if few.len() == 4 {
+            few.drain(..).for_each(close);
+        }
+    }
+    for number in 0..TABLES {
+        let file = open(&table(dir, number)).unwrap();
+        let mut to = page(0);
+        let read = forebay_pages::read(file.as_raw_fd(), &mut to, at, &mut |to, at| {
+            Ok(file.read_at(to, at).unwrap())
+        });
+        assert_eq!(read, Ok(PAGE_BYTES));
+        assert!(to == page(content(number)), "table {number}");
+        close(file);
+    }
+}
+
+fn every_table_has_its_page(world: &World) {
+    for number in 0..TABLES {
+        let bytes = fs::read(table(world.dir.path(), number)).unwrap();
+        let found = &bytes[5 * PAGE_BYTES..][..PAGE_BYTES];
+        assert!(found == page(content(number)), "table {number}");
+    }
+}
+
+#[test]
+fn more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time() {
+    let name = "more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time";
+    let after = World::after(name, "{}", |server| use_tables(&server.dir));
+    let Some(world) = after else { return };
+    world.flush();
+    every_table_has_its_page(&world);
+}
+
+#[test]
+fn more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time() {
+    let name = "more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time";
+    let after = World::after(name, "{}", |server| {
+        allow(100);
+        use_tables(&server.dir);
+    });
+    let Some(world) = after else { return };
+    world.flush();
+    every_table_has_its_page(&world);
+}
+
+#[test]
+fn a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one() {
+    let name = "a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one";
+    let after = World::after(name, "{}", |server| {
+        let tables = 0..100;
+        for number in tables.clone() {
+            let path = table(&server.dir, number);
+            fs::write(path, blank_file(PAGES * PAGE_BYTES)).unwrap();
+        }
+        allow(100);
+        let mut open_ones = Vec::new();
+        let refused =
+            tables
+                .into_iter()
+                .find_map(|number| match open(&table(&server.dir, number)) {
+                    Ok(file) => {
+                        open_ones.push(file);
+                        None
+                    }
+                    Err(errno) => Some((number, errno)),
+                });
+        let (number, errno) = refused.unwrap();
+        assert_eq!(errno, Errno::MFILE);
+        open_ones.drain(..4).for_each(close);
+        close(open(&table(&server.dir, number)).unwrap());
+    });
+    let Some(world) = after else { return };
+    world.flush();
+}
+
+/// So many descriptors, and no more.
+fn allow(descriptors: u64) {
+    let limit = Rlimit {
+        current: Some(descriptors),
+        ..getrlimit(Resource::Nofile)
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+}

@@ -1,0 +1,144 @@
+//! A server's process that uses page files by way of a cache, and is killed at its end.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use forebay_pages::{ENV_FLASH, ENV_FLASH_SETTINGS, PAGE_BYTES};
+use rustix::{
+    fd::{AsFd, AsRawFd},
+    io::Errno,
+};
+use std::{
+    ffi::CString,
+    fs::{self, File, OpenOptions},
+    os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+/// Names the directory to the process that is a server.
+const ENV_DIR: &str = "FOREBAY_TEST_PAGES_DIR";
+pub const PAGES: usize = 16;
+
+/// A data directory with a table, and a flash cache beside it.
+pub struct World {
+    pub dir: TempDir,
+}
+
+/// A server's process that has opened its page files.
+pub struct Server {
+    pub table: File,
+    pub path: PathBuf,
+    pub dir: PathBuf,
+    _system: File,
+}
+
+/// Page 0 says that pages are of 16 KiB and whole.
+pub fn blank_file(bytes: usize) -> Vec<u8> {
+    let mut file = vec![0; bytes];
+    file[0] = 1;
+    file[54..58].copy_from_slice(&0x15u32.to_be_bytes());
+    file
+}
+
+pub fn page(byte: u8) -> Vec<u8> {
+    vec![byte; PAGE_BYTES]
+}
+
+impl World {
+    /// Runs `server` as the test `name` in a process that knows the cache, and kills it: what is left behind. None in that process itself.
+    pub fn after(name: &str, settings: &str, server: fn(Server)) -> Option<Self> {
+        if let Some(dir) = std::env::var_os(ENV_DIR) {
+            forebay_pages::start();
+            server(Server::start(Path::new(&dir)));
+            // As SIGKILL: nothing is synced at the end.
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+                .unwrap();
+        }
+        let world = Self {
+            dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        };
+        let data = world.dir.path().join("data");
+        fs::create_dir(&data).unwrap();
+        for name in ["ibdata1", "t.ibd"] {
+            fs::write(data.join(name), blank_file(PAGES * PAGE_BYTES)).unwrap();
+        }
+        forebay_pages::create(&world.flash(), 8 << 20).unwrap();
+        let ran = Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(ENV_DIR, world.dir.path())
+            .env(ENV_FLASH, world.flash())
+            .env(ENV_FLASH_SETTINGS, settings)
+            .output()
+            .unwrap();
+        use std::os::unix::process::ExitStatusExt;
+        let killed = ran.status.signal() == Some(9);
+        assert!(killed, "{ran:?}");
+        Some(world)
+    }
+
+    pub fn flash(&self) -> PathBuf {
+        self.dir.path().join("flash")
+    }
+
+    pub fn flush(&self) {
+        let flushed = forebay_pages::flush(&self.flash(), &[], &[], |_| {
+            std::ops::ControlFlow::Continue(())
+        });
+        assert!(flushed.unwrap().complete);
+    }
+
+    /// What the table's file has.
+    pub fn home(&self, number: usize) -> Vec<u8> {
+        let bytes = fs::read(self.dir.path().join("data/t.ibd")).unwrap();
+        bytes[number * PAGE_BYTES..][..PAGE_BYTES].to_vec()
+    }
+}
+
+impl Server {
+    fn start(dir: &Path) -> Self {
+        let open = |name: &str, flags| {
+            let path = dir.join("data").join(name);
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).custom_flags(flags);
+            let file = file.open(&path).unwrap();
+            forebay_pages::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
+            (file, path)
+        };
+        let (system, _) = open("ibdata1", 0);
+        let (table, path) = open("t.ibd", 0);
+        Self {
+            table,
+            path,
+            dir: dir.to_owned(),
+            _system: system,
+        }
+    }
+
+    pub fn write(&self, number: usize, byte: u8) {
+        let at = (number * PAGE_BYTES) as u64;
+        let table = self.table.as_fd();
+        let written = forebay_pages::write(table, &page(byte), at, &mut |_, _| Err(Errno::NXIO));
+        assert_eq!(written, Ok(PAGE_BYTES), "it went past the cache");
+    }
+
+    pub fn sync(&self) {
+        let fd = self.table.as_raw_fd();
+        forebay_pages::sync(fd, &mut || Ok(())).unwrap();
+    }
+
+    /// What the program reads.
+    pub fn read(&self, number: usize) -> u8 {
+        let mut to = page(0);
+        let at = (number * PAGE_BYTES) as u64;
+        let read = forebay_pages::read(self.table.as_raw_fd(), &mut to, at, &mut |to, at| {
+            Ok(self.table.read_at(to, at).unwrap())
+        });
+        assert_eq!(read, Ok(PAGE_BYTES));
+        assert!(to.iter().all(|byte| *byte == to[0]), "a torn page");
+        to[0]
+    }
+
+    pub fn path(&self) -> CString {
+        CString::new(self.path.as_os_str().as_bytes()).unwrap()
+    }
+}
