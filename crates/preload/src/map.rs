@@ -70,10 +70,11 @@ hooks! {
     plain if is_plain(address, bytes) && !client::has_mapped();
     else |real| {
         layer::release(address.addr(), bytes);
+        let was_known = client::unmapping(range(address, bytes));
         // SAFETY: our caller's arguments.
         let done = around_own(address, bytes, |address, bytes| unsafe { real(address, bytes) });
-        if done == 0 {
-            client::unmapped(range(address, bytes));
+        if done != 0 && was_known {
+            client::still_mapped(range(address, bytes));
         }
         done
     };

@@ -56,7 +56,7 @@ impl Mapping {
     }
 }
 
-/// True if what changes mappings has to be told to [`remapped`] and [`unmapped`].
+/// True if what changes mappings has to be told to [`remapped`] and [`unmapping`].
 #[inline]
 #[must_use]
 pub fn has_mapped() -> bool {
@@ -79,15 +79,25 @@ pub fn remapped(from: Range<usize>, to: Range<usize>) {
     }
 }
 
-/// It has nothing mapped there any more.
-pub fn unmapped(range: Range<usize>) {
+/// It is about to unmap what is there: afterwards another thread's mapping may be. True if anything was known of it, which is to be [told](still_mapped) if the
+/// kernel refuses.
+#[must_use]
+pub fn unmapping(range: Range<usize>) -> bool {
+    let mut was_known = false;
     for mapping in &KNOWN {
         let known = mapping.range();
         if known.end != 0 && range.start <= known.start && known.end <= range.end {
             mapping.end.store(0, Release);
             mapping.start.store(0, Release);
+            was_known = true;
         }
     }
+    was_known
+}
+
+/// What it was about to unmap is there still.
+pub fn still_mapped(range: Range<usize>) {
+    note(range);
 }
 
 fn note(range: Range<usize>) {
