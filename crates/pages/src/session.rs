@@ -239,6 +239,8 @@ impl Session {
 
     /// The file, which has everything, is changed past the cache from now on: the copies that may have pages of it are given up too. Its home stays open.
     pub(crate) fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
+        // No checkpoint waits for what was written past the cache to a file that it does not know any more.
+        self.cache.sync(file)?;
         self.cache.forget_pages(file, 0, u32::MAX)?;
         self.forget(file)
     }

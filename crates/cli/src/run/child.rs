@@ -134,8 +134,12 @@ fn start(
 ) -> Result<Pid, Errno> {
     let bytes = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
     let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
+    // The library tells the program that it is meant.
+    let has_library = environment.iter().any(|(name, _)| name == "LD_PRELOAD");
     variables.extend(environment);
-    activation::hand_over(&mut variables, std::process::id());
+    if has_library {
+        activation::hand_over(&mut variables, std::process::id());
+    }
     let variables: Vec<CString> = variables
         .into_iter()
         .map(|(mut name, value)| {

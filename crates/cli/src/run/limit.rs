@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The largest of what a run makes for itself beside the pool's memory: the table of absorbed files, the page that its processes share.
 const OWN_BYTES: u64 = 8 << 20;
 
-/// This process was started with the signal ignored.
-static WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// This process ignores the signal, and was not started so.
+static IGNORED_HERE: AtomicBool = AtomicBool::new(false);
 
 /// Ignores the signal by which the kernel ends who goes beyond the limit, and notes whether it was so before.
 pub(super) fn ignore_signal() {
@@ -16,13 +16,13 @@ pub(super) fn ignore_signal() {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
     let bit = 1 << (Signal::SIGXFSZ as u32 - 1);
-    WAS_IGNORED.store(ignored.is_some_and(|set| set & bit != 0), Relaxed);
+    IGNORED_HERE.store(ignored.is_none_or(|set| set & bit == 0), Relaxed);
     forebay_files::ignore_signals();
 }
 
 /// The signals that a program is to have as they were before, if this process has ignored them.
 pub(super) fn ignored_here() -> Option<Signal> {
-    (!WAS_IGNORED.load(Relaxed)).then_some(Signal::SIGXFSZ)
+    (IGNORED_HERE.load(Relaxed)).then_some(Signal::SIGXFSZ)
 }
 
 /// Refuses a limit under which the run's own files cannot be made.

@@ -74,7 +74,7 @@ pub fn mapped(fd: c_int, address: usize, bytes: usize) {
 
 /// It has moved a mapping.
 pub fn remapped(from: Range<usize>, to: Range<usize>) {
-    if overlaps(&from) {
+    if unmapping(from.clone()) || overlaps(&from) {
         note(to);
     }
 }

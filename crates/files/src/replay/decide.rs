@@ -202,7 +202,7 @@ impl Situation<'_> {
             return Plan::Sync(target, Again::No);
         }
         let Some(later) = later else {
-            if was_there && self.is_set_back(file, &target) {
+            if was_there && !is_ours && self.is_set_back(file, &target) {
                 return Plan::Refuse(set_back(file));
             }
             let size = target.file.metadata().map(|meta| meta.len());

@@ -11,7 +11,12 @@ use crate::{
     options::WritePolicy,
     record::{CLEAN, DIRTY, FRONT, LOST, VOID},
 };
-use std::{collections::BTreeSet, io::IoSlice, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::IoSlice,
+    ops::ControlFlow,
+    sync::Arc,
+};
 
 /// Slots that are looked at before readers get the map again.
 const LOOKED_AT_ONCE: u64 = 4096;
@@ -186,6 +191,16 @@ impl Cache {
     #[must_use]
     pub fn newer_pages_of(&self, file: &CachedFile) -> usize {
         self.dirty_pages_of(file.id().number, [0, u32::MAX]).len()
+    }
+
+    /// The same of each file that has any, by its number.
+    #[must_use]
+    pub fn newer_pages_by_file(&self) -> BTreeMap<u32, usize> {
+        let mut pages = BTreeMap::new();
+        for version in self.dirty_versions() {
+            *pages.entry(version.entry.file).or_default() += 1;
+        }
+        pages
     }
 
     /// The newest versions that are dirty, by file and page.

@@ -232,6 +232,9 @@ pub fn truncate_path(
         others::check(path.to_bytes())?;
         return real();
     }
+    if session::is_forked() {
+        return Err(Errno::BUSY);
+    }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let held = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(held) => held,

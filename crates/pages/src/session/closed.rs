@@ -1,18 +1,20 @@
 //! More page files than the cache has room for, or than a process may have open: those that the server has closed are let go of.
 //!
 //! A file that the cache knows takes a place in its metadata, and a descriptor, that of its home. A server has more tables than it has open at a time
-//! (`innodb_open_files`). So before one more file becomes known, and there is hardly room, of the files that no descriptor of the program's leads to, the ones that are known
-//! longest are let go of: what is newer goes home, and the cache forgets them. One that is opened again is a new one.
+//! (`innodb_open_files`). So before one more file becomes known, and there is hardly room, of the files that no descriptor of the program's leads to, those of which flash has the
+//! fewest newer pages are let go of: these go home, and the cache forgets them. One that is opened again is a new one.
 //! docs/flash-tier.md, "More files than there is room for".
 
 use super::Session;
-use crate::{complain::complain_once, descriptor::descriptors_max, table};
+use crate::{complain::complain_once, descriptor::descriptors_max, names, table};
 use forebay_flash::{CachedFile, FlashError};
 use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Files that are let go of at a time: the queue is looked through once for all of them.
 const AT_ONCE: usize = 32;
+/// Pages that go home for it, unless the first file has more: nothing is opened or removed meanwhile.
+const PAGES_AT_ONCE: usize = 1024;
 /// Places that are kept free: a file is known when its first page is written, which may be after others were opened.
 const SPARE: usize = 16;
 
@@ -66,10 +68,26 @@ impl Session {
     fn let_go_of_closed(&self) -> Result<(), FlashError> {
         let open = table::open();
         let known: Vec<Arc<CachedFile>> = self.registered.lock().values().cloned().collect();
-        let is_closed = |file: &Arc<CachedFile>| !open.contains(&file.id().identity);
+        let is_closed = |file: &Arc<CachedFile>| {
+            // The system tablespace carries the guard.
+            !open.contains(&file.id().identity) && !names::is_system(file.name().as_bytes())
+        };
         let mut closed: Vec<_> = known.into_iter().filter(is_closed).collect();
-        closed.sort_unstable_by_key(|file| file.id().number);
+        if closed.is_empty() {
+            return Ok(());
+        }
+        let newer = self.cache.newer_pages_by_file();
+        let pages_of =
+            |file: &Arc<CachedFile>| newer.get(&file.id().number).copied().unwrap_or_default();
+        closed.sort_by_cached_key(|file| (pages_of(file), file.id().number));
         closed.truncate(AT_ONCE);
+        let mut pages = 0;
+        let few = closed.iter().take_while(|file| {
+            pages += pages_of(file);
+            pages <= PAGES_AT_ONCE
+        });
+        let few = few.count().max(1);
+        closed.truncate(few);
         let lost = self.cache.bring_files_home(&closed)?;
         for file in closed {
             // Pages that flash cannot give are kept, and so is what is known of them.
