@@ -103,6 +103,23 @@ fn more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time()
 }
 
 #[test]
+fn the_system_tablespace_is_not_let_go_of_though_the_server_has_it_closed() {
+    let name = "the_system_tablespace_is_not_let_go_of_though_the_server_has_it_closed";
+    let after = World::after(name, "{}", |server| {
+        close(server.system);
+        use_tables(&server.dir);
+    });
+    let Some(world) = after else { return };
+    assert!(world.dir.path().join("data/forebay.guard").exists());
+    // It is found by the guard's tablespace, which is as it was when that is lifted.
+    world.flush();
+    every_table_has_its_page(&world);
+    let system = fs::read(world.dir.path().join("data/ibdata1")).unwrap();
+    assert!(system == blank_file(PAGES * PAGE_BYTES));
+    assert!(!world.dir.path().join("data/forebay.guard").exists());
+}
+
+#[test]
 fn a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one() {
     let name = "a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one";
     let after = World::after(name, "{}", |server| {

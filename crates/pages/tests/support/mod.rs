@@ -29,7 +29,7 @@ pub struct Server {
     pub table: File,
     pub path: PathBuf,
     pub dir: PathBuf,
-    _system: File,
+    pub system: File,
 }
 
 /// Page 0 says that pages are of 16 KiB and whole.
@@ -110,7 +110,7 @@ impl Server {
             table,
             path,
             dir: dir.to_owned(),
-            _system: system,
+            system,
         }
     }
 
