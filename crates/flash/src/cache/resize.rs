@@ -4,7 +4,7 @@
 //! 2. *Home*: what only the slots that go have is written there, and recorded as clean. Pages come in meanwhile; what they leave is little, and goes home while
 //!    none comes in.
 //! 3. *Checkpoint*: the queue as the new layout has it, to both of its regions; synced. Neither region is over anything that the layout before needs.
-//! 4. *Header* A, synced: from here on the new layout counts. In memory, too.
+//! 4. *Header* B as it is, and then A as it will be, each synced: from here on the new layout counts. In memory, too.
 //! 5. *Record* in the lane of which layout what follows is. *Header* B, synced.
 //! 6. *Shorten* the flash file, if it is to be shorter.
 //!
@@ -71,6 +71,8 @@ impl Cache {
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Resized, FlashError> {
         let _one_at_a_time = self.resizing.lock();
+        // Flash may be the length of either layout only as long as it has all of both.
+        self.check_resized()?;
         let length = |e| self.flash_error("changing its length", e);
         let there = Device(&*self.flash).bytes()?;
         let mut resized = Resized {
@@ -305,6 +307,12 @@ impl Cache {
             ..before
         };
         let device = Device(&*self.flash);
+        let failed = |error| match error {
+            FlashError::Flash { doing, source, .. } => self.flash_failed(doing, source),
+            other => other,
+        };
+        // It is all there is while A is written, and may be older: flash did not take it at an earlier resize.
+        (device.write_headers(&before, &HEADERS[1..])).map_err(failed)?;
         let Err(error) = device.write_headers(&after, &HEADERS[..1]) else {
             return Ok(());
         };
@@ -312,10 +320,7 @@ impl Cache {
             self.half_resized.store(true, Relaxed);
             return self.check_resized();
         }
-        match error {
-            FlashError::Flash { doing, source, .. } => Err(self.flash_failed(doing, source)),
-            other => Err(other),
-        }
+        Err(failed(error))
     }
 
     /// An error once it is not known which layout counts: what is on flash and in the lane is whole in both of them, and stays so.
