@@ -70,11 +70,12 @@ hooks! {
     plain if is_plain(address, bytes) && !client::has_mapped();
     else |real| {
         layer::release(address.addr(), bytes);
-        let was_known = client::unmapping(range(address, bytes));
+        let known = range(address, bytes);
+        let is_known = client::unmapping(&known);
         // SAFETY: our caller's arguments.
         let done = around_own(address, bytes, |address, bytes| unsafe { real(address, bytes) });
-        if done != 0 && was_known {
-            client::still_mapped(range(address, bytes));
+        if done != 0 && is_known {
+            client::stays_mapped(known);
         }
         done
     };
@@ -100,10 +101,15 @@ hooks! {
         if flags & libc::MREMAP_FIXED != 0 {
             layer::release(new_address.addr(), new_bytes);
         }
+        let known = range(address, bytes);
+        let is_known = client::unmapping(&known);
         // SAFETY: our caller's arguments.
         let moved = unsafe { real(address, bytes, new_bytes, flags, new_address) };
-        if moved != libc::MAP_FAILED {
-            client::remapped(range(address, bytes), range(moved, new_bytes));
+        if is_known {
+            client::stays_mapped(match moved {
+                libc::MAP_FAILED => known,
+                moved => range(moved, new_bytes),
+            });
         }
         moved
     };

@@ -56,7 +56,7 @@ impl Mapping {
     }
 }
 
-/// True if what changes mappings has to be told to [`remapped`] and [`unmapping`].
+/// True if what changes mappings has to be told to [`unmapping`].
 #[inline]
 #[must_use]
 pub fn has_mapped() -> bool {
@@ -72,31 +72,23 @@ pub fn mapped(fd: c_int, address: usize, bytes: usize) {
     }
 }
 
-/// It has moved a mapping.
-pub fn remapped(from: Range<usize>, to: Range<usize>) {
-    if unmapping(from.clone()) || overlaps(&from) {
-        note(to);
-    }
-}
-
-/// It is about to unmap what is there: afterwards another thread's mapping may be. True if anything was known of it, which is to be [told](still_mapped) if the
-/// kernel refuses.
+/// It is about to unmap what is there, or to move it: afterwards another thread's mapping may be. True if anything is known of it: then [where it is](stays_mapped)
+/// afterwards is to be told, if it is anywhere.
 #[must_use]
-pub fn unmapping(range: Range<usize>) -> bool {
-    let mut was_known = false;
+pub fn unmapping(range: &Range<usize>) -> bool {
+    let is_known = overlaps(range);
     for mapping in &KNOWN {
         let known = mapping.range();
         if known.end != 0 && range.start <= known.start && known.end <= range.end {
             mapping.end.store(0, Release);
             mapping.start.store(0, Release);
-            was_known = true;
         }
     }
-    was_known
+    is_known
 }
 
-/// What it was about to unmap is there still.
-pub fn still_mapped(range: Range<usize>) {
+/// What it was about to unmap or to move is here now.
+pub fn stays_mapped(range: Range<usize>) {
     note(range);
 }
 

@@ -43,7 +43,7 @@ pub use descriptors::{
     stream_closing, stream_opened, unsharing,
 };
 pub use forebay_pool::note_standard_error;
-pub use mapped::{has_mapped, mapped, remapped, still_mapped, unmapping};
+pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;

@@ -135,8 +135,9 @@ pub fn write(
 fn note_size(held: &Held, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
         let stat = sys::stat_of(raw).ok();
-        stat.iter()
-            .for_each(|stat| held.shared.note_modified(sys::modified(stat)));
+        if let Some(stat) = &stat {
+            held.shared.note_modified(sys::modified(stat));
+        }
         held.shared
             .set_had(stat.map(|stat| stat.st_size.unsigned_abs()));
     }
