@@ -2,7 +2,7 @@
 
 use crate::paper::{catalogue, size::Size};
 use serde::Deserialize;
-use std::{fmt, sync::LazyLock};
+use std::{fmt, iter, sync::LazyLock};
 
 /// What the pages go through, and where the redo log is.
 #[derive(Debug, Deserialize)]
@@ -36,6 +36,8 @@ pub(super) struct Ground {
     pub data: String,
     /// The place of its rows.
     pub flash: String,
+    /// How often its rows take turns, each time a server of their own: between rows that follow each other a disk that others use too may change.
+    pub turns: usize,
     /// Variants at toy size.
     #[serde(default)]
     toy: Vec<String>,
@@ -61,13 +63,14 @@ pub(super) struct InGuest {
 }
 
 #[derive(Deserialize)]
-struct Table {
+pub(super) struct Table {
     variants: Vec<Variant>,
     grounds: Vec<Ground>,
-    guest: InGuest,
+    pub guest: InGuest,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| catalogue::measured("P2"));
+/// As P2's file has it.
+pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| catalogue::measured("P2"));
 
 /// What a row is of.
 #[derive(Clone, Copy, Debug)]
@@ -89,36 +92,25 @@ impl Case {
 
     /// What is measured, in this order.
     pub fn all(size: Size) -> Vec<Self> {
-        let mut all = Vec::new();
-        for ground in &TABLE.grounds {
-            let is_measured =
-                |variant: &&Variant| size != Size::Toy || ground.toy.contains(&variant.name);
-            all.extend(
-                TABLE
-                    .variants
-                    .iter()
-                    .filter(is_measured)
-                    .map(|variant| Self {
-                        variant,
-                        ground,
-                        percent: PERCENT,
-                    }),
-            );
-        }
-        all
+        let is_toy = size == Size::Toy;
+        let is_measured = |of: &Self| !is_toy || of.ground.toy.contains(&of.variant.name);
+        let of = |ground: &'static Ground| {
+            let turn = TABLE.variants.iter().map(move |variant| Self {
+                variant,
+                ground,
+                percent: PERCENT,
+            });
+            let turns = if is_toy { 1 } else { ground.turns };
+            iter::repeat_n(turn, turns).flatten()
+        };
+        let all = TABLE.grounds.iter().flat_map(of);
+        all.filter(is_measured).collect()
     }
 
     /// True if it is the variant of this name where the paper has it: its data on the array, its flash on the SSD.
     pub fn is_the_papers(&self, variant: &str) -> bool {
         (&*self.ground.panel, &*self.ground.flash) == (ON_ARRAY, SSD)
             && self.variant.name == variant
-    }
-}
-
-impl InGuest {
-    /// As P2's file has it.
-    pub fn table() -> &'static Self {
-        &TABLE.guest
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     X,
-    case::{InGuest, PERCENT, Variant},
+    case::{PERCENT, TABLE, Variant},
     steady::{Counts, Row, Tpcc},
 };
 use crate::{
@@ -65,7 +65,7 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     );
     let tpcc = Tpcc::load(lab, scratch.path(), pace)?;
     let kernel = cached::kernel(lab.forebay, scratch.path()).map_err(failed)?;
-    let table = InGuest::table();
+    let table = &TABLE.guest;
     let limits = [&table.data, &table.flash].map(|name| {
         let limits = Limits::of(name, table.slower);
         limits.unwrap_or_else(|| unreachable!("P2 names {name}"))
@@ -111,7 +111,7 @@ fn row(
     // One client opens the tables: sysbench does not wait as long as sixteen take for it at once.
     tpcc.scripts.run(row.address(), 1, 1)?;
     let steady = tpcc.measure(&row)?;
-    let (place, series) = (&InGuest::table().flash, &variant.name);
+    let (place, series) = (&TABLE.guest.flash, &variant.name);
     measured.add("guest", place, series, X, &steady.tpmc);
     measured.add("guest_p99", place, series, X, &steady.new_order_p99_ms);
     measured.note(format!("{}: {}", row.name(), steady.told));

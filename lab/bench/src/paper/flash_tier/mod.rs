@@ -1,8 +1,8 @@
 //! P2: MariaDB with a small buffer pool, without and with a flash cache before its page files (FaCE).
 //!
 //! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower; [`guest`] is TPC-C beside Linux's own cache. Each row has a server of its own on a copy of one data
-//! directory, which works until the queue on flash has turned twice, and is measured then: rows cannot take turns, since a queue that stands still
-//! does not get into its steady state. A killed server is started again, cold and warm. The database of each row is checked in the end, by a server
+//! directory, which works until the queue on flash has turned twice, and is measured then: rows cannot take turns while their servers run, since a queue
+//! that stands still does not get into its steady state. A killed server is started again, cold and warm. The database of each row is checked in the end, by a server
 //! without emulated devices.
 
 mod case;

@@ -26,6 +26,10 @@ pub(super) trait Row {
     fn address(&self) -> Address;
     /// What it has counted.
     fn counts(&self) -> Result<Counts, BenchError>;
+    /// How often its like are measured, so its rounds are fewer.
+    fn turns(&self) -> usize {
+        1
+    }
 }
 
 /// What a row has counted since its server started.
@@ -54,6 +58,10 @@ impl Row for Standing {
             flash: self.flash(),
             guest: None,
         })
+    }
+
+    fn turns(&self) -> usize {
+        self.case.ground.turns
     }
 }
 
@@ -133,7 +141,7 @@ impl Tpcc<'_> {
             }
         };
         let settling_s = begun.elapsed().as_secs_f64();
-        let is_unused = |flash: &Status| flash.slots_used == 0;
+        let is_unused = |flash: &Status| turns_of(flash) == 0.0;
         if before.flash.as_ref().is_some_and(is_unused) {
             let what =
                 "no page came into the flash cache: does the file system say when a file was born?";
@@ -141,7 +149,8 @@ impl Tpcc<'_> {
         }
         let work = |_| self.work(row, round_s);
         let begun = Instant::now();
-        let done = (0..rounds).map(work).collect::<Result<Vec<_>, _>>()?;
+        let rounds = 0..rounds.div_ceil(row.turns());
+        let done = rounds.map(work).collect::<Result<Vec<_>, _>>()?;
         let counts = (before, row.counts()?);
         let mut steady = Steady::of(&done, begun.elapsed().as_secs_f64(), counts)?;
         steady.told = format!("after {settling_s:.0} s: {}", steady.told);
