@@ -27,7 +27,7 @@ use std::{
 type Measure = fn(&Lab<'_>) -> Result<Measured, BenchError>;
 
 /// How figures are measured, by the names that the catalogue has for it.
-const MEASUREMENTS: [(&str, Measure); 17] = [
+const MEASUREMENTS: [(&str, Measure); 18] = [
     ("puts", puts::variants),
     ("peers", puts::peers),
     ("buffers", puts::buffers),
@@ -40,6 +40,7 @@ const MEASUREMENTS: [(&str, Measure); 17] = [
     ("flash_tier", flash_tier::run),
     ("flash_loads", flash_tier::loads::run),
     ("flash_in_guest", flash_tier::guest::run),
+    ("flash_restart", flash_tier::restart::run),
     ("link_bench", write_ahead::link_bench),
     ("tpcc", write_ahead::tpcc),
     ("random_writes", fabric::random_writes),

@@ -22,7 +22,13 @@ pub fn p2_is_complete(get: impl Fn(&str) -> Value) {
     );
     on_ssd("sizes", &["FaCE dirty"], &["20 %"]);
     let restarts = ["original", "FaCE dirty, warm", "FaCE dirty, cold"];
-    on_ssd("restart", &restarts, &["serves"]);
+    assert_on(
+        &get("p2-restart"),
+        "sata-ssd",
+        "restart",
+        &restarts,
+        &["serves"],
+    );
     let pages = ["page found", "page that comes in"];
     on_ssd("cost", &["the device"], &pages);
     // At toy size noise may hide what the cache takes.

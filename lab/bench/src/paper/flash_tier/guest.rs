@@ -63,7 +63,8 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         ([20, 60, 300, 40], 3),
         ([60, 300, 3600, 120], 3),
     );
-    let tpcc = Tpcc::load(lab, scratch.path(), pace)?;
+    let warehouses = lab.size.pick(1, 4, 20);
+    let tpcc = Tpcc::load(lab, scratch.path(), warehouses, pace)?;
     let kernel = cached::kernel(lab.forebay, scratch.path()).map_err(failed)?;
     let table = &TABLE.guest;
     let limits = [&table.data, &table.flash].map(|name| {

@@ -74,12 +74,14 @@ pub(super) struct Tpcc<'a> {
 
 impl<'a> Tpcc<'a> {
     /// Loads the tables.
-    pub fn load(lab: &'a Lab<'a>, scratch: &Path, pace: Pace) -> Result<Self, BenchError> {
-        let workload = Workload::Tpcc {
-            // Of some 100 MB each.
-            warehouses: lab.size.pick(1, 4, 20),
-            roam: true,
-        };
+    pub fn load(
+        lab: &'a Lab<'a>,
+        scratch: &Path,
+        warehouses: u64,
+        pace: Pace,
+    ) -> Result<Self, BenchError> {
+        let roam = true;
+        let workload = Workload::Tpcc { warehouses, roam };
         let scripts = Scripts::unpack(&scratch.join("scripts"), "innodb", workload)?;
         let stage = Stage::load(lab, scratch, |server| scripts.prepare(server))?;
         Ok(Self {
