@@ -77,13 +77,15 @@ impl Mapping {
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         // A forked child must not write to its parent's lanes, nor keep their locks, which the mapping holds as well as the
-        // descriptor does.
-        // SAFETY: the range was mapped just now; only children are affected.
-        if unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_DONTFORK) } != 0 {
-            let error = io::Error::last_os_error();
-            // SAFETY: mapped just now, and there is no other pointer into it.
-            unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
-            return Err(error);
+        // descriptor does. And a core dump is of the program, not of what its files were about to be: a pool on a disk is ordinary memory here.
+        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+            // SAFETY: the range was mapped just now; only children and core dumps are affected.
+            if unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice) } != 0 {
+                let error = io::Error::last_os_error();
+                // SAFETY: mapped just now, and there is no other pointer into it.
+                unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
+                return Err(error);
+            }
         }
         let mapping = Self {
             base,
@@ -298,6 +300,7 @@ pub(super) enum Lock {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -321,5 +324,22 @@ mod tests {
             drop(allowed);
             assert_eq!(get(), disabled as libc::c_int);
         }
+    }
+
+    #[test]
+    fn a_mapping_is_in_no_core_dump_and_no_child_has_it() {
+        if cfg!(target_arch = "aarch64") {
+            println!("skipped: qemu-user does not tell");
+            return;
+        }
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let mapping = Mapping::new(&file, 1 << 20, Kind::Shared).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", mapping.memory().start);
+        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let flags = lines.find(|line| line.starts_with("VmFlags"));
+        let flags: Vec<&str> = flags.unwrap().split(' ').collect();
+        assert!(flags.contains(&"dd") && flags.contains(&"dc"), "{flags:?}");
     }
 }
