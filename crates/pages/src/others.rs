@@ -9,11 +9,20 @@ use crate::{
     guard::{self, GUARD_FILE},
     names, naming,
     session::{self, Other},
-    setup::Place,
+    setup::{Place, pool_of},
 };
 use forebay_flash::{Cache, Options};
+use parking_lot::Mutex;
 use rustix::io::Errno;
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc, thread, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs::Metadata,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 /// File names of servers begin so.
 const SERVERS: [&[u8]; 2] = [b"mariadbd", b"mysqld"];
@@ -46,7 +55,28 @@ fn is_of_database(path: &[u8]) -> bool {
     names::is_page_file(path) || name.is_some_and(|name| beside.contains(&name))
 }
 
+/// Which files a cache's two are, and when each was changed last. A server that opens the cache writes to both.
+type Changed = [(u64, [i64; 2]); 2];
+
+/// As they were when they were found to have nothing that is needed: a backup opens thousands of files.
+static UNNEEDED: Mutex<Option<Changed>> = Mutex::new(None);
+
+/// None of a device, which does not tell.
+fn changed(flash: &Path) -> Option<Changed> {
+    let of = |path: &Path| {
+        let found = path.metadata().ok().filter(Metadata::is_file)?;
+        Some((found.ino(), [found.ctime(), found.ctime_nsec()]))
+    };
+    let flash = flash.canonicalize().ok()?;
+    Some([of(&flash)?, of(&pool_of(&flash))?])
+}
+
 fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
+    let now = changed(&other.flash);
+    // Locked for ever in a child of a process of which another thread had it.
+    if now.is_some() && UNNEEDED.try_lock().is_some_and(|then| *then == now) {
+        return Ok(());
+    }
     let (program, flash) = (other.program.display(), other.flash.display());
     let homes = Arc::new(crate::home::Homes::new());
     let open = || Place::of(&other.flash).and_then(|place| place.open(&homes, &Options::default()));
@@ -61,6 +91,10 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
     }
     let why = match opened {
         Ok((cache, _)) if !is_needed(&cache) => {
+            drop(cache);
+            if let Some(mut unneeded) = UNNEEDED.try_lock() {
+                *unneeded = changed(&other.flash);
+            }
             complain_once(&format!(
                 "{program} is no MariaDB server, by its name: it uses page files as they are, past the flash cache"
             ));

@@ -4,7 +4,7 @@ use crate::{
     common::{FOREBAY, Ran, databases::Strike},
     world::{World, fill, has_flushed, sum},
 };
-use std::{fs, process::Command};
+use std::{fs, process::Command, thread, time::Duration};
 
 /// A shell that is run with the cache, and is what was run: it uses no page file itself.
 fn shell(world: &World, script: &str) -> Ran {
@@ -53,4 +53,48 @@ fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed(
     let server = world.start();
     assert_eq!(sum(&server), expected);
     has_flushed(&world, server, &expected);
+}
+
+#[test]
+fn a_program_that_is_no_server_gets_no_more_page_files_once_a_server_runs() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    let [has, goes_on] = ["has", "goes-on"].map(|name| world.launch.data().join(name));
+    let script = "bash -c '
+        exec 3<stock/s.ibd && exec 4<stock/s.ibd && : >has
+        until test -e goes-on; do sleep 0.01; done
+        exec 5<stock/s.ibd'";
+    let refused = thread::scope(|scope| {
+        let program = scope.spawn(|| shell(&world, script));
+        while !has.exists() && !program.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(has.exists(), "{}", program.join().unwrap().stderr);
+        let server = world.start();
+        fs::write(&goes_on, "").unwrap();
+        let refused = program.join().unwrap().stderr;
+        server.stop().unwrap();
+        refused
+    });
+    assert!(refused.contains("a server has its pages"), "{refused}");
+}
+
+#[test]
+fn programs_that_are_no_server_and_look_at_the_same_time_do_not_refuse_each_other() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    let script = "for n in 1 2 3 4 5 6 7 8; do cp stock/s.ibd ../copy$n & done; wait";
+    let said = shell(&world, script).ok().stderr;
+    assert!(!said.contains("refused"), "{said}");
+    let table = fs::read(world.launch.data().join("stock/s.ibd")).unwrap();
+    for n in 1..=8 {
+        let copy = fs::read(world.launch.dir.join(format!("copy{n}"))).unwrap();
+        assert!(copy == table, "copy {n}");
+    }
 }
