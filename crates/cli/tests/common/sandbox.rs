@@ -14,6 +14,17 @@ pub struct Sandbox {
     dir: TempDir,
 }
 
+/// What is mounted in it is not any more: or it could not be removed, and what is mounted may be another's that lives a little longer.
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        for place in places.filter(|place| Path::new(place).starts_with(self.dir.path())) {
+            let _ = Command::new("umount").args(["-l", place]).output();
+        }
+    }
+}
+
 /// What a run of the program left behind.
 pub struct Ran {
     pub stdout: Vec<u8>,
