@@ -7,8 +7,14 @@ mod common;
 use common::{Ran, Sandbox};
 use std::fs;
 
+const ANOTHER_BOOT: &str = "00000000-0000-4000-8000-000000000001";
+
 /// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had been started anew: the recovery, and the log.
 fn recovered_after(kind: &str) -> (Ran, String) {
+    recovered_in(Some(ANOTHER_BOOT), kind)
+}
+
+fn recovered_in(boot: Option<&str>, kind: &str) -> (Ran, String) {
     let sandbox = Sandbox::new();
     sandbox.pool();
     common::build("handler", sandbox.path());
@@ -25,10 +31,8 @@ fn recovered_after(kind: &str) -> (Ran, String) {
     );
     let recovery = sandbox
         .command("recover --json --pool p")
-        .env(
-            "FOREBAY_TEST_BOOT_ID",
-            "00000000-0000-4000-8000-000000000001",
-        )
+        .envs(boot.map(|boot| ("FOREBAY_TEST_BOOT_ID", boot)))
+        .envs(boot.map(|_| ("FOREBAY_TEST_POOL_SURVIVED", "1")))
         .output()
         .unwrap();
     let found = fs::read(sandbox.file("a.log")).unwrap();
@@ -58,6 +62,15 @@ fn what_a_handler_truncated_by_opening_does_not_come_back() {
 fn what_a_handler_wrote_by_the_programs_descriptor_is_not_overwritten() {
     let (_, found) = recovered_after("shared");
     assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
+}
+
+#[test]
+fn what_a_handler_wrote_above_a_write_that_has_no_record_yet_is_not_overwritten() {
+    for boot in [Some(ANOTHER_BOOT), None] {
+        let (_, found) = recovered_in(boot, "writing");
+        let begins = &found[..found.len().min(101)];
+        assert!(begins.starts_with(&"n".repeat(100)), "{begins}");
+    }
 }
 
 #[test]

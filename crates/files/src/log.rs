@@ -6,10 +6,10 @@
 use crate::{
     record::{
         self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_REFUSED, KIND_TOUCHED,
-        KIND_TRUNCATE, KIND_WRITE,
+        KIND_TRUNCATE, KIND_WRITE, NO_TIME,
     },
     replay::final_parts,
-    shared::{Gone, Page, SharedFile},
+    shared::{Gone, Page, SharedFile, State},
     sys,
 };
 use forebay_pool::{AppendError, Lsn, Member, Record, record_bytes};
@@ -19,7 +19,10 @@ use std::{
     io::IoSlice,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::atomic::Ordering::{Relaxed, Release},
+    sync::atomic::{
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
     time::Duration,
 };
 
@@ -94,7 +97,7 @@ impl Log<'_> {
         let mut parts = parts.iter();
         let mut part: &[u8] = &[];
         while left > 0 {
-            let head = head(number, at).encode();
+            let head = self.head(number, at).encode();
             let mut slices = [IoSlice::new(&[]); PARTS + 1];
             slices[0] = IoSlice::new(&head);
             let mut used = 1;
@@ -151,7 +154,9 @@ impl Log<'_> {
     /// The file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
     pub(crate) fn touched(&self, number: usize, modified: u64) -> Result<(), Errno> {
         let file = &self.page.files[number];
-        if file.touched.load(Relaxed) != modified {
+        // It may be that of a change past the lane.
+        let has_strayed = file.stamp().state == State::Strayed;
+        if !has_strayed && file.touched.load(Relaxed) != modified {
             self.append_head(number, KIND_TOUCHED, modified)?;
             file.touched.store(modified, Relaxed);
             file.note_modified(modified);
@@ -167,12 +172,34 @@ impl Log<'_> {
 
     fn named(&self, number: usize, path: &Path) -> Vec<u8> {
         let file = &self.page.files[number];
-        let head = head(number, file.mount.load(Relaxed));
+        let head = self.head(number, file.mount.load(Relaxed));
         record::encode_file(head, self.boot, &file.identity.get(), path)
     }
 
     fn append_head(&self, number: usize, kind: u16, at: u64) -> Result<(), Errno> {
-        self.append(number, kind, &[IoSlice::new(&head(number, at).encode())])
+        self.append(
+            number,
+            kind,
+            &[IoSlice::new(&self.head(number, at).encode())],
+        )
+    }
+
+    /// The head of a record of now; without a time if the file has strayed. A call that is under way then logs what the kernel has by it, and all else that the lane has of the file
+    /// must not become newer by that than what was changed past the lane.
+    #[inline]
+    fn head(&self, number: usize, at: u64) -> Head {
+        let now = sys::file_time_now();
+        // First the time, then the look: a file that strays after both is changed past the lane a silence later than the record says.
+        fence(Acquire);
+        let time = match self.page.files[number].stamp().state {
+            State::Strayed => NO_TIME,
+            _ => now,
+        };
+        Head {
+            file: number as u32,
+            at,
+            time,
+        }
     }
 
     /// Appends a record to a segment that names the file.
@@ -227,7 +254,7 @@ impl Log<'_> {
         let gone = file.gone();
         if gone != Gone::No {
             let (kind, at) = gone_record(gone);
-            if !append(kind, &head(number, at).encode())? {
+            if !append(kind, &self.head(number, at).encode())? {
                 return Ok(false);
             }
         }
@@ -309,15 +336,6 @@ impl Kept {
         }
         let newer: Vec<_> = file.newer().into_iter().collect();
         final_parts(&changes, &newer)
-    }
-}
-
-/// The head of a record of now.
-fn head(number: usize, at: u64) -> Head {
-    Head {
-        file: number as u32,
-        at,
-        time: sys::file_time_now(),
     }
 }
 

@@ -68,6 +68,8 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Bytes of the head of every payload.
 pub const HEAD: usize = 24;
+/// In place of a record's time, when its file had strayed: by it nothing is newer or older.
+pub const NO_TIME: u64 = 0;
 const NAME_HEAD: usize = HEAD + 20;
 
 /// The head of a payload.
@@ -77,7 +79,7 @@ pub struct Head {
     pub file: u32,
     /// File offset of a write; new size of a truncation; for the others see the module's head.
     pub at: u64,
-    /// Wall clock after the kernel had the change, of a truncation before it, ns since 1970.
+    /// Wall clock after the kernel had the change, of a truncation before it, ns since 1970; or [`NO_TIME`].
     pub time: u64,
 }
 

@@ -3,7 +3,7 @@
 //! The call may hold any of our locks and may have a record unfinished, so nothing here takes a lock, allocates, or appends a record. What the
 //! handler changes is in the kernel only, and is newer than the lane's records of that file. Before the handler hears that it is durable:
 //!
-//! 1. The file has *strayed*: nothing is logged of it any more, by any thread or process.
+//! 1. The file has *strayed*: no record of it has a time any more, of any thread or process.
 //! 2. The handler waits, [`Session::silence`] at most, for the supervisor to make it plain. Then the lane has nothing of it.
 //! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than that after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.

@@ -2,7 +2,7 @@
 
 use crate::{
     FilesError,
-    record::{self, Change, Head},
+    record::{self, Change, Head, NO_TIME},
 };
 use forebay_pool::{Pool, Recovered};
 use std::{
@@ -102,9 +102,11 @@ impl<'a> Logged<'a> {
     }
 
     fn add(&mut self, head: Head, change: Change<'a>) {
-        let time = Duration::from_nanos(head.time);
-        self.last = time;
-        self.known.insert(time);
+        let time = (head.time != NO_TIME).then(|| Duration::from_nanos(head.time));
+        if let Some(time) = time {
+            self.last = time;
+            self.known.insert(time);
+        }
         match change {
             Change::File { path, ahead, .. } => {
                 self.known.extend(ahead.map(Duration::from_nanos));
@@ -116,7 +118,7 @@ impl<'a> Logged<'a> {
                 }
             }
             Change::Write(_) | Change::Truncate | Change::Refused => {
-                self.left = Some(time);
+                self.left = time.or(self.left);
                 record::add_change(&mut self.changes, head, change);
             }
             Change::Touched(modified) => {
