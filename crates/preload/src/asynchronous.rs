@@ -20,6 +20,9 @@ use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent, size_t, ssize_t
 /// libaio's operations that write (`linux/aio_abi.h`).
 const IOCB_CMD_PWRITE: u16 = 1;
 const IOCB_CMD_PWRITEV: u16 = 8;
+/// Those that sync.
+const IOCB_CMD_FSYNC: u16 = 2;
+const IOCB_CMD_FDSYNC: u16 = 3;
 /// `RWF_DSYNC`, as a block has it.
 const RWF_DSYNC: libc::__kernel_rwf_t = libc::RWF_DSYNC;
 
@@ -219,6 +222,9 @@ pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<
             break;
         };
         let fd = block.aio_fildes.cast_signed();
+        if matches!(block.aio_lio_opcode, IOCB_CMD_FSYNC | IOCB_CMD_FDSYNC) && client::commits() {
+            client(client::commit)?;
+        }
         if matches!(block.aio_lio_opcode, IOCB_CMD_PWRITE | IOCB_CMD_PWRITEV) && client::absorbs(fd)
         {
             retire(fd)?;

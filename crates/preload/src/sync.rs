@@ -1,7 +1,7 @@
 //! `fsync`, `fdatasync`, `sync_file_range`: of an absorbed descriptor, by the client.
 //!
-//! `sync` and `syncfs` are left alone: the kernel has everything that was written, and does them in full. So is `msync`: an absorbed file has no
-//! shared mapping that could be written to ([`crate::map`]).
+//! `sync`, `syncfs`, `msync`, and an `fsync` by a descriptor that the client does not know (one that cannot write) are the kernel's: it has everything that was written, and does them in
+//! full. But what it makes durable, a pool on a disk has to have before: or a recovery would write over it what the pool has, which is older.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -13,12 +13,12 @@ use crate::{
     real::hooks,
 };
 use forebay_files::client;
-use libc::{c_int, c_uint, off_t};
+use libc::{c_int, c_uint, c_void, off_t, size_t};
 
 hooks! {
     fn [fsync] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd);
+    plain if is_plain(fd) && !client::is_to_be_committed(fd);
     else |real| synchronise(fd, false, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -26,7 +26,7 @@ hooks! {
 
     fn [fdatasync] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd);
+    plain if is_plain(fd) && !client::is_to_be_committed(fd);
     else |real| synchronise(fd, true, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -39,6 +39,34 @@ hooks! {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, offset, bytes, flags) }
     });
+
+    fn [sync] () -> ();
+    missing ();
+    plain if !client::commits();
+    else |real| {
+        // It says nothing of errors; the files whose pool failed are plain from now on.
+        let _ = client(client::commit);
+        // SAFETY: it takes nothing.
+        unsafe { real() }
+    };
+
+    fn [syncfs] (fd: c_int) -> c_int;
+    missing missing(-1);
+    plain if !client::commits();
+    else |real| match client(client::commit) {
+        // SAFETY: our caller's argument.
+        Ok(()) => unsafe { real(fd) },
+        Err(failed) => failed.with(-1),
+    };
+
+    fn [msync] (at: *mut c_void, bytes: size_t, flags: c_int) -> c_int;
+    missing missing(-1);
+    plain if flags & libc::MS_SYNC == 0 || !client::commits();
+    else |real| match client(client::commit) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(at, bytes, flags) },
+        Err(failed) => failed.with(-1),
+    };
 }
 
 /// Of an absorbed file the client knows what is durable. Of another that a layer sees the sync is `real`, and the layer hears of it.

@@ -55,6 +55,13 @@ fn is_ours(fd: c_long) -> bool {
     !plain::is_plain(fd as c_int)
 }
 
+/// As a system call, which returns 0.
+unsafe fn synced_all() -> c_int {
+    // SAFETY: it takes nothing.
+    unsafe { sync::sync() };
+    0
+}
+
 fn is_plain(fd: c_long) -> bool {
     write::is_plain(fd as c_int)
 }
@@ -92,8 +99,11 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_pread64 if is_ours(a) => call!(position::pread, a, b, c, d),
         libc::SYS_preadv if is_ours(a) => call!(position::preadv, a, b, c, d),
         libc::SYS_lseek if is_ours(a) => call!(position::lseek, a, b, c),
-        libc::SYS_fsync if is_ours(a) => call!(sync::fsync, a),
-        libc::SYS_fdatasync if is_ours(a) => call!(sync::fdatasync, a),
+        libc::SYS_fsync if is_ours(a) || client::commits() => call!(sync::fsync, a),
+        libc::SYS_fdatasync if is_ours(a) || client::commits() => call!(sync::fdatasync, a),
+        libc::SYS_sync if client::commits() => call!(synced_all,),
+        libc::SYS_syncfs if client::commits() => call!(sync::syncfs, a),
+        libc::SYS_msync if client::commits() => call!(sync::msync, a, b, c),
         libc::SYS_sync_file_range if is_ours(a) => call!(sync::sync_file_range, a, b, c, d),
         libc::SYS_ftruncate if is_ours(a) => call!(change::ftruncate, a, b),
         libc::SYS_fallocate if is_ours(a) => call!(change::fallocate, a, b, c, d),

@@ -8,6 +8,7 @@ mod locks;
 mod memory;
 mod numbers;
 mod opening;
+mod syncs;
 
 use common::{Ran, Sandbox};
 

@@ -6,11 +6,12 @@
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names`, `times` and `retire` are
-//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
+//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
 mod address;
+mod commit;
 mod config;
 mod copies;
 mod depth;
@@ -37,6 +38,7 @@ mod times;
 mod write;
 
 pub use crate::sys::Frame;
+pub use commit::{commit, commits, is_to_be_committed};
 pub use depth::{Inside, is_inside};
 pub use descriptors::{
     changing_flags, closing, duplicated, given, hidden_flags, is_in_pool, replacing, sharing,

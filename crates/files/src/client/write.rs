@@ -4,6 +4,7 @@
 
 use super::{
     above,
+    commit::commit_if_known,
     depth::interrupted,
     mapped,
     others::{claim_inherited, join_inherited},
@@ -100,8 +101,9 @@ pub fn write(
         match place(raw, entry, offset, flags, written) {
             Ok(at) => match tail::log_write(&mut held, at, parts, written) {
                 Ok(()) => {
-                    // Where an append alone is not durable.
-                    let commits = is_synced && session.lane.needs_commit();
+                    // Where an append alone is not durable, or the lane's records are not written to the file any more.
+                    let has_strayed = held.shared.stamp().state == State::Strayed;
+                    let commits = is_synced && (has_strayed || session.lane.needs_commit());
                     drop(held);
                     if commits {
                         sync(fd)?;
@@ -212,6 +214,7 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
         return sync(fd);
     }
     let Some(number) = entry.and_then(Entry::file) else {
+        commit_if_known(raw)?;
         return rustix::fs::fsync(raw);
     };
     if interrupted() {
@@ -224,6 +227,10 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
     let file = &session.page.files[number];
     let wanted = process::generation(number);
     let stamp = file.stamp();
+    if table::entry(fd) != entry {
+        // Its file is plain by now, and another has the number.
+        return sync(fd);
+    }
     match stamp.state {
         _ if session.is_orphan() => {
             let settled = session.settle(number);
