@@ -250,11 +250,11 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<(T, Vec<Ow
     if got.bytes == 0 {
         return Err(Errno::CONNRESET);
     }
-    if got
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    if got.flags.contains(ReturnFlags::TRUNC) {
         return Err(Errno::PROTO);
+    }
+    if got.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE);
     }
     let message = serde_json::from_slice(&bytes[..got.bytes]).map_err(|_| Errno::PROTO)?;
     Ok((message, fds))

@@ -170,6 +170,33 @@ fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
 }
 
 #[test]
+fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_a_file_of_it() {
+    let lab = Lab::new();
+    let (path, second) = (lab.data("a.log"), lab.data("b.log"));
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    let pid = rustix::process::Pid::from_child(&run.supervisor);
+    let limit = |current| {
+        let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let limits = rustix::process::Rlimit { current, ..limits };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limits).unwrap();
+    };
+    let is_open = |fd: &u64| Path::new(&format!("/proc/{}/fd/{fd}", pid.as_raw_pid())).exists();
+    let free = (0..).find(|fd| !is_open(fd)).unwrap();
+    limit(Some(free));
+    assert_eq!(run.open("b", &second, APPEND), 0);
+    limit(Some(256));
+    assert_eq!(run.open("other c", &lab.data("c.log"), APPEND), 1);
+    let all = forebay_files::supervisor::status_of_running(&lab.home.path().join("run")).unwrap();
+    let members = all[0].processes.iter().filter(|process| !process.ended);
+    assert_eq!(members.count(), 2);
+    run.call("write a 1 10").unwrap();
+    // It is served still.
+    run.call("retire a").unwrap();
+    run.end();
+}
+
+#[test]
 fn connections_that_say_nothing_keep_no_process_from_being_heard() {
     let lab = Lab::new();
     let path = lab.data("a.log");

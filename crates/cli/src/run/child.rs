@@ -82,6 +82,7 @@ pub fn run(
             format!("running {}: {error}", program.path().display()),
         )
     })?;
+    limit::raise_open_files();
     loop {
         match reap()? {
             Some((ended, status)) if ended == leader => match (status, oldest_child()) {

@@ -1,4 +1,4 @@
-//! The limit on the size of files (`ulimit -f`, `LimitFSIZE=`): it holds for what Forebay makes, too.
+//! Limits that hold for what Forebay makes, too: on the size of files (`ulimit -f`, `LimitFSIZE=`), and on how many are open.
 
 use crate::{failure::Failure, size};
 use nix::sys::signal::Signal;
@@ -45,6 +45,15 @@ pub(super) fn beside(failure: Failure) -> Failure {
         }
         (failure, _) => failure,
     }
+}
+
+/// As many files as may be open: this process has two of each process of the program's, and some of each log. The program was started with the limit that there was.
+pub(super) fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.maximum;
+    // Who then finds no descriptor says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
 }
 
 const REMEDY: &str =

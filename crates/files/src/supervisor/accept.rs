@@ -153,7 +153,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
     let answer = match first {
         Request::Hello { version, token } if known(token) => {
             if version == VERSION {
-                return member::handshake(shared, &connection, (pid, uid));
+                return member::handshake(shared, &Arc::new(connection), (pid, uid));
             }
             let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
             Answer::Refused { reason }

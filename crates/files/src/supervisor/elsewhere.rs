@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 5;
 /// What became of asking.
 pub(super) enum Elsewhere {
     /// No other run absorbs the file.
-    Nobody,
+    None,
     /// One did, or its lane waits for its recovery.
     LetGo(String),
     /// One does, and cannot be told.
@@ -100,7 +100,7 @@ impl Tables {
 
 /// Asks every other run that absorbs the file, given with the time when it was made, to let go of it, and waits.
 pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> Elsewhere {
-    let mut found = Elsewhere::Nobody;
+    let mut found = Elsewhere::None;
     for path in shared.tables.others(&shared.table.path).iter() {
         let Some((table, pid)) = absorber(path, shared.boot, file, wanted.stat) else {
             continue;

@@ -1,4 +1,4 @@
-//! Files that are to be plain, because a process that is no member is to write to them. docs/files-protocol.md, "Whoever else writes".
+//! Files that are to be plain, because a process that is no member is to write to them. docs/files-protocol.md, "Other writers".
 
 use super::Shared;
 use crate::{absorbed::Key, identity, record::silence, sys};

@@ -6,9 +6,9 @@ use crate::{
     wire::{self, Answer, Request},
 };
 use rustix::{
-    event::{PollFd, PollFlags},
+    event::{PollFd, PollFlags, Timespec},
     io::Errno,
-    net::sockopt,
+    net::{Shutdown, sockopt},
     process::{Pid, PidfdFlags},
 };
 use std::{
@@ -35,16 +35,30 @@ pub(super) struct Member {
     /// Its program's name.
     pub(super) program: String,
     pub(super) ended: bool,
+    /// None once it has ended.
+    connection: Option<Arc<OwnedFd>>,
+}
+
+impl Member {
+    /// True until it is dead or another program. A program that is executed has not got the connection from its first instruction on.
+    fn is_connected(&self) -> bool {
+        let Some(connection) = &self.connection else {
+            return false;
+        };
+        let mut wait = [PollFd::new(connection, PollFlags::empty())];
+        let found = rustix::event::poll(&mut wait, Some(&Timespec::default()));
+        found.is_ok() && wait[0].revents().is_empty()
+    }
 }
 
 /// Serves a process, whose secret is right, of this process id and user.
-pub(super) fn handshake(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): (u32, u32)) {
+pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, uid): (u32, u32)) {
     // Only the first message is waited for impatiently.
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
     }
     // Known before it is told, and before there is a lane: from now on the run does not end without it.
-    let joined = may_write(shared, uid).and_then(|()| shared.join(pid));
+    let joined = may_write(shared, uid).and_then(|()| shared.join(pid, connection));
     let joined = joined.and_then(|number| {
         let run = shared.run().inspect_err(|_| shared.take_back(number))?;
         Ok((number, run))
@@ -68,18 +82,43 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &OwnedFd, (pid, uid): 
     };
     let mut along = vec![pool, run.lane.state_fd(), run.page_fd.as_fd()];
     along.extend(run.pool.shared_memory());
+    let process = process(pid);
     if wire::send(connection.as_fd(), &welcome, &along).is_ok() {
-        let process = process(pid);
-        while is_there(connection, process.as_ref())
-            && let Ok((request, fds)) = wire::receive::<Request>(connection.as_fd())
-        {
-            if !handle_request(shared, &run, pid, connection, request, fds) {
-                break;
-            }
-        }
+        while is_there(connection, process.as_ref()) && serve(shared, &run, pid, connection) {}
     }
+    // Until then its threads append, though it is not served any more.
+    until_gone(connection, process.as_ref());
     run.bury(shared, number);
     shared.part(number);
+}
+
+/// Does what the next message asks. False if the member is gone, or cannot be served any more: then it hears that the connection is closed.
+fn serve(shared: &Shared, run: &Run, pid: u32, connection: &OwnedFd) -> bool {
+    let is_served = match wire::receive::<Request>(connection.as_fd()) {
+        Ok((request, fds)) => handle_request(shared, run, pid, connection, request, fds),
+        // It has sent a descriptor, and this process can have no more.
+        Err(Errno::MFILE) => {
+            let reason = "the supervisor has too many files open (ulimit -n)".to_owned();
+            wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]).is_ok()
+        }
+        Err(_) => false,
+    };
+    if !is_served {
+        let _ = rustix::net::shutdown(connection, Shutdown::Write);
+    }
+    is_served
+}
+
+/// Waits until the process is dead, or has closed its connection, which it does before it becomes another program or another member.
+fn until_gone(connection: &OwnedFd, process: Option<&OwnedFd>) {
+    loop {
+        let mut wait = vec![PollFd::new(connection, PollFlags::empty())];
+        wait.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
+        match rustix::event::poll(&mut wait, None) {
+            Err(Errno::INTR) => {}
+            Err(_) | Ok(_) => return,
+        }
+    }
 }
 
 /// By which the kernel tells that the process is dead, though a child may have its connection still.
@@ -219,7 +258,7 @@ impl Shared {
     ///
     /// # Errors
     /// In words: the run has ended.
-    fn join(&self, pid: u32) -> Result<u32, String> {
+    fn join(&self, pid: u32, connection: &Arc<OwnedFd>) -> Result<u32, String> {
         let mut members = self.members.lock();
         if self.over.load(Relaxed) {
             return Err("the run has ended".to_owned());
@@ -235,6 +274,7 @@ impl Shared {
             pid,
             program: processes::name_of_process(pid),
             ended: false,
+            connection: Some(Arc::clone(connection)),
         });
         Ok(number)
     }
@@ -252,8 +292,9 @@ impl Shared {
         /// More are as little to be read as these.
         const ENDED_MAX: usize = 1000;
         let mut members = self.members.lock();
-        for member in members.iter_mut() {
-            member.ended |= member.number == number;
+        for member in members.iter_mut().filter(|member| member.number == number) {
+            member.ended = true;
+            member.connection = None;
         }
         let ended = members.iter().filter(|member| member.ended).count();
         if ended > ENDED_MAX
@@ -272,12 +313,11 @@ impl Shared {
         living.map(|member| member.pid).collect()
     }
 
-    /// True if the process is a member now.
+    /// True if the process is a member now, and no other program yet.
     pub(super) fn is_member(&self, pid: u32) -> bool {
         let members = self.members.lock();
-        members
-            .iter()
-            .any(|member| member.pid == pid && !member.ended)
+        let mut its = members.iter().filter(|member| member.pid == pid);
+        its.any(Member::is_connected)
     }
 
     /// Notes that a file that a pattern names stays plain in a process.

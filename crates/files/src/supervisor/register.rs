@@ -316,7 +316,7 @@ impl Run {
         let alone = sys::alone(candidate.theirs.as_fd());
         let wanted = candidate.wanted();
         match elsewhere::let_go(shared, (candidate.key(), candidate.born), wanted) {
-            Elsewhere::Nobody => {}
+            Elsewhere::None => {}
             Elsewhere::LetGo(why) => {
                 outlast(candidate.theirs.as_fd());
                 return Err(why.into());

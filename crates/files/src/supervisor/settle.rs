@@ -1,4 +1,4 @@
-//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When somebody is gone".
+//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When a process dies".
 
 use super::{Shared, run::Run};
 use crate::{
