@@ -151,5 +151,5 @@ def run(
 
 
 def say(text: str) -> None:
-    """Progress, for whoever waits."""
+    """Progress, for who waits."""
     print(f"suites: {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

@@ -201,7 +201,7 @@ class Epoch:
         return []
 
     def keep(self, to: pathlib.Path, faults: list[str]) -> None:
-        """Copies what is there, for whoever looks for the reason."""
+        """Copies what is there, for who looks for the reason."""
         processes.stop_all()
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.data, to / "data")

@@ -247,7 +247,7 @@ class Epoch:
         return f"recover {pool.name}: status {done.returncode}: {' '.join((done.stdout + done.stderr).split())}"
 
     def keep(self, to: pathlib.Path, faults: list[str]) -> None:
-        """Copies what is there, for whoever looks for the reason."""
+        """Copies what is there, for who looks for the reason."""
         shutil.rmtree(to, ignore_errors=True)
         to.mkdir(parents=True)
         for path in [*set(self.pools), self.home / "errors", *self.disk.mounted.glob("a.db*")]:

@@ -37,7 +37,7 @@ class Epoch(Protocol):
         """Writes, cuts, recovers: what is wrong then."""
 
     def keep(self, to: pathlib.Path, faults: list[str]) -> None:
-        """Copies what is there, for whoever looks for the reason."""
+        """Copies what is there, for who looks for the reason."""
 
     def close(self) -> None:
         """Gives back what it has."""

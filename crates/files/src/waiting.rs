@@ -144,7 +144,7 @@ pub(crate) fn may_wait(place: &LanePlace) -> bool {
         return true;
     };
     if pool.uuid() != place.pool {
-        // It may have been moved: whoever comes across the table's files waits until a recovery tells its records from what came later.
+        // It may have been moved: who comes across the table's files waits until a recovery tells its records from what came later.
         return true;
     }
     let lane = lanes(&pool).find(|lane| lane.owner == place.owner);

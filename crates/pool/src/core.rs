@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// Takes the lock of who recovers `lane`, if nobody does. Before any other lock.
+    /// Takes the lock of who recovers `lane`, if no process does. Before any other lock.
     pub(crate) fn try_lock_recovery(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
         match Guard::take(&self.media, recovery_lock(lane), false) {
             Ok(guard) => Ok(Some(guard)),

@@ -199,7 +199,7 @@ fn an_older_copy_of_a_log_gets_no_records_that_belong_behind_what_it_lacks() {
     let pool = small_pool();
     let ran = sandbox.python(pool.path(), GROWN);
     assert_eq!(ran.code, None, "{}", ran.stderr);
-    // As its file system was a while ago, of which somebody had a snapshot.
+    // As its file system was a while ago, of which there was a snapshot.
     let log = fs::File::options()
         .write(true)
         .open(sandbox.file("a.log"))

@@ -95,7 +95,7 @@ fn a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_
     let Some(twins) = twins(|_, _| {}) else {
         return;
     };
-    // Where the snapshot is nobody has said: what is found is the original.
+    // Where the snapshot is was not said: what is found is the original.
     twins.flush("").fails(1, &["a server runs with", "--data"]);
     let data = twins.snapshot.launch.data();
     twins.flush(&format!("--data {}", data.display())).ok();

@@ -149,8 +149,16 @@ pub fn duplicated(from: c_int, to: c_int) -> Result<(), Errno> {
         // It would write round the lane.
         retire(from)?;
     }
-    note(to, table::entry(from));
-    Ok(())
+    let known = session::there().filter(|_| !interrupted());
+    loop {
+        let entry = table::entry(from);
+        let _held = known.map(|_| hold_in_turn([entry.and_then(Entry::file), None]));
+        // Its file may have become plain meanwhile, and another have the number.
+        if table::entry(from) == entry {
+            note(to, entry);
+            return Ok(());
+        }
+    }
 }
 
 /// `fd` was opened just now: what is known of its number is of a descriptor that was closed past the client.

@@ -85,19 +85,29 @@ pub fn rename(
     if let Some(Ours { number, .. }) = renamed {
         let path = absolute(to);
         // It may have either name after a crash.
+        let mut logged_in = None;
         with_file(session, number, |held| {
-            held.session.log().name(held.number, &path)
+            held.session.log().name(held.number, &path)?;
+            logged_in = held.shared.named_in();
+            Ok(())
         })?;
         commit(session);
         forebay_pool::failpoint!("files:rename");
-        target = Some((number, path));
+        target = Some((number, path, logged_in));
     }
     let done = real();
     forebay_pool::failpoint!("files:renamed");
-    if let Some((number, path)) = target {
+    if let Some((number, path, logged_in)) = target {
         let from = absolute(from);
         with_file(session, number, |held| match &done {
-            Ok(()) => named_anew(held, &from, &path),
+            Ok(()) => {
+                named_anew(held, &from, &path)?;
+                // Another write has named the file meanwhile, by its old name, in a segment that outlives that of the new one.
+                match held.shared.named_in() == logged_in {
+                    true => Ok(()),
+                    false => held.session.log().name(held.number, &path),
+                }
+            }
             Err(_) => held.session.log().name(held.number, &path_of(held)),
         })?;
     }
@@ -220,7 +230,7 @@ fn commit(session: &Session) {
 fn with_file(
     session: &'static Session,
     (number, generation): Number,
-    change: impl Fn(&mut Held) -> Result<(), Errno>,
+    mut change: impl FnMut(&mut Held) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     while let Some(mut held) = hold(session, number, generation)? {
         match change(&mut held) {

@@ -1,4 +1,4 @@
-//! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When somebody is gone".
+//! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When a process dies".
 //!
 //! 1. Who is in the middle of a change logs it. Then the lane is closed: no member appends any more, and what an earlier append waits for does not come.
 //! 2. One member syncs every file that the lane may hold something of. Then the lane is marked drained, so that no replay writes older

@@ -1,4 +1,4 @@
-//! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md, "When somebody is gone".
+//! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md, "When a process dies".
 
 use super::Page;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

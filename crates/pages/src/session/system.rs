@@ -115,7 +115,7 @@ impl Session {
         Ok(())
     }
 
-    /// The tablespace has no page 0 yet: nobody knows how long its pages will be.
+    /// The tablespace has no page 0 yet: how long its pages will be is not known.
     fn begin_making(&self, path: &Path) -> Result<(), String> {
         if self.cache.stats().dirty_pages > 0 {
             return Err(self.other_directory(path));
