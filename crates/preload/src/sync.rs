@@ -41,7 +41,9 @@ hooks! {
     });
 
     fn [sync] () -> ();
-    missing ();
+    missing {
+        missing(0);
+    };
     plain if !client::commits();
     else |real| {
         // It says nothing of errors; the files whose pool failed are plain from now on.

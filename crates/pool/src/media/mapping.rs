@@ -300,7 +300,6 @@ pub(super) enum Lock {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
