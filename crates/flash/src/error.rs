@@ -210,6 +210,16 @@ pub enum FlashError {
         "file number {0} is not registered with the flash cache: it was dropped. Register it again"
     )]
     NoSuchFile(u32),
+    /// A file of which the cache has newer pages was to be used without it.
+    #[error(
+        "{file}: {pages} pages in the flash cache are newer than in the file, which it therefore does not let go of. Bring them home first"
+    )]
+    StillNewer {
+        /// The file's name.
+        file: String,
+        /// How many pages.
+        pages: u64,
+    },
     /// Bytes that are no page.
     #[error("{found} bytes are no page of {wanted}")]
     NotAPage {

@@ -317,6 +317,13 @@ impl Map {
         self.slots[index].flags |= VOID;
     }
 
+    /// Pages of a file that its home has not.
+    pub(crate) fn dirty_of(&self, file: u32) -> u64 {
+        let versions = (self.front..self.rear).map(|position| self.version(position));
+        let dirty = versions.filter(|v| v.entry.file == file && v.newest && v.is(DIRTY));
+        dirty.count() as u64
+    }
+
     /// All versions of these pages before position `before` are needed no more.
     pub(crate) fn void(&mut self, file: u32, pages: [u32; 2], before: u64) {
         let [first, last] = pages;

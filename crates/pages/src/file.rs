@@ -9,7 +9,7 @@ mod state;
 
 use crate::{
     PAGE_BYTES,
-    complain::{complain, complain_once, said},
+    complain::{complain_once, said},
     descriptor::path_of,
     identity::{self, Known},
     innodb::{self, Pages},
@@ -23,7 +23,6 @@ use rustix::{fd::BorrowedFd, io::Errno};
 use state::cached_or_plain;
 pub(crate) use state::{State, say_unprotected};
 use std::{
-    ops::ControlFlow,
     path::PathBuf,
     sync::{
         Arc,
@@ -315,13 +314,10 @@ impl PageFile {
         if self.is_system {
             return Err(self.refused(why));
         }
-        let flushed = session.cache.flush(|_| ControlFlow::Continue(()));
-        let flushed = flushed.map_err(|e| said(&e))?;
-        if let Some(lost) = flushed.lost.iter().find(|lost| *lost.file == *file.name()) {
-            complain(&format!("{lost} is damaged on flash"));
-            return Err(Errno::IO);
-        }
-        session.let_go(&file).map_err(|e| said(&e))?;
+        // Most of it while other pages may go home, too.
+        (session.cache.bring_home(&file, 0, u32::MAX))
+            .and_then(|()| session.let_go(&file))
+            .map_err(|e| said(&e))?;
         self.say_left(why);
         *state = State::Plain;
         Ok(())

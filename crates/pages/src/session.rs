@@ -237,12 +237,13 @@ impl Session {
         Ok(())
     }
 
-    /// The file, which has everything, is changed past the cache from now on: the copies that may have pages of it are given up too. Its home stays open.
+    /// The file is changed past the cache from now on, and has everything: the copies that may have pages of it are given up too. Its home stays open.
     pub(crate) fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
         // No checkpoint waits for what was written past the cache to a file that it does not know any more.
         self.cache.sync(file)?;
-        self.cache.forget_pages(file, 0, u32::MAX)?;
-        self.forget(file)
+        self.cache.let_go(file)?;
+        self.registered.lock().remove(&file.id().identity);
+        Ok(())
     }
 
     /// What was changed by the command since it was looked at last is so from now on.

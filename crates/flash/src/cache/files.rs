@@ -5,6 +5,7 @@ use crate::{
     error::FlashError,
     file::{CachedFile, FileId, Identity},
     layout::NAME_MAX,
+    map::Map,
     record::{DROP, FILE, TOMBSTONE, encode_drop, encode_file, encode_tombstone},
 };
 use std::{
@@ -178,8 +179,37 @@ impl Cache {
     /// # Errors
     /// As [`forget_pages`](Self::forget_pages).
     pub fn drop_file(&self, file: &CachedFile) -> Result<(), FlashError> {
-        let number = file.id().number;
         let _no_home_write = self.homing.lock();
+        self.record_drop(file, |_| Ok(()))
+    }
+
+    /// The file is used past the cache from now on, and has everything when this returns: what is newer than home goes there first. As
+    /// [`drop_file`](Self::drop_file) otherwise. Nothing is written to it meanwhile.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush) and [`forget_pages`](Self::forget_pages); [`FlashError::DamagedPages`] if one of its pages cannot be read. The cache
+    /// has the file, then, and all its pages.
+    pub fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
+        let mut homing = self.homing.lock();
+        self.bring_file_within(file, &mut homing)?;
+        (self.home.unprotect())
+            .map_err(|e| self.home_error(file.id(), "giving up the copies of its pages", e))?;
+        self.record_drop(file, |map| match map.dirty_of(file.id().number) {
+            0 => Ok(()),
+            pages => Err(FlashError::StillNewer {
+                file: file.name().to_string(),
+                pages,
+            }),
+        })
+    }
+
+    /// Forgets the file, if the map says that it `may`. The caller holds `homing`.
+    fn record_drop(
+        &self,
+        file: &CachedFile,
+        may: impl Fn(&Map) -> Result<(), FlashError>,
+    ) -> Result<(), FlashError> {
+        let number = file.id().number;
         self.record(|cache, _| {
             // Nothing comes in from here on, so the tombstone means all there is.
             let before = {
@@ -187,6 +217,7 @@ impl Cache {
                 if file.is_dropped() {
                     return Ok(Some(()));
                 }
+                may(&state.map)?;
                 state.map.rear
             };
             forebay_pool::failpoint!("flash:drop");

@@ -9,19 +9,9 @@ use crate::{
     file::CachedFile,
     map::Version,
     options::WritePolicy,
-    record::{CLEAN, DIRTY, FRONT, LOST, VOID},
+    record::{CLEAN, DIRTY, FRONT, LOST},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::IoSlice,
-    ops::ControlFlow,
-    sync::Arc,
-};
-
-/// Slots that are looked at before readers get the map again.
-const LOOKED_AT_ONCE: u64 = 4096;
-/// Ranges of so many pages at most are looked up page by page.
-const LOOKED_UP_MAX: u32 = 256;
+use std::{collections::BTreeSet, io::IoSlice, ops::ControlFlow, sync::Arc};
 
 /// How far a flush is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +96,7 @@ impl Cache {
     ) -> Result<Flushed, FlashError> {
         let rear = self.state.lock().map.rear;
         self.make_durable(rear)?;
-        let pages = self.pages_below(rear);
+        let pages = self.dirty_pages(|_| true);
         let mut flushed = Flushed {
             complete: true,
             ..Flushed::default()
@@ -123,6 +113,7 @@ impl Cache {
         }
         if flushed.complete && flushed.lost.is_empty() {
             let map = &mut self.state.lock().map;
+            // If the cache was resized since, this lies before the front.
             map.clean_below = map.clean_below.max(rear);
         }
         Ok(flushed)
@@ -159,124 +150,23 @@ impl Cache {
         Ok(flushed.lost)
     }
 
-    /// No slot is free, because lost pages have nearly all.
-    pub(super) fn too_many_lost(&self) -> FlashError {
-        let lost = self.lost_pages();
-        let first = lost.first().cloned();
-        FlashError::DamagedPages {
-            count: lost.len().max(1),
-            first: first.unwrap_or_else(|| self.name(0, 0)),
-        }
-    }
-
-    /// The pages that were found damaged or unreadable when they were to leave flash, and that only it had the newest version of. They stay
-    /// so until they are written again or given up.
-    #[must_use]
-    pub fn lost_pages(&self) -> Vec<PageName> {
-        let dirty = self.dirty_versions();
-        let lost = dirty.iter().filter(|version| version.is(LOST));
-        lost.map(|v| self.name(v.entry.file, v.entry.page))
-            .collect()
-    }
-
-    /// The pages of which only the cache has the newest version: what a flash device that is broken takes with it.
-    #[must_use]
-    pub fn newer_than_home(&self) -> Vec<PageName> {
-        let dirty = self.dirty_versions();
-        let names = dirty.iter().map(|v| self.name(v.entry.file, v.entry.page));
-        names.collect()
-    }
-
-    /// How many pages of a file only the cache has the newest version of.
-    #[must_use]
-    pub fn newer_pages_of(&self, file: &CachedFile) -> usize {
-        self.dirty_pages_of(file.id().number, [0, u32::MAX]).len()
-    }
-
-    /// The same of each file that has any, by its number.
-    #[must_use]
-    pub fn newer_pages_by_file(&self) -> BTreeMap<u32, usize> {
-        let mut pages = BTreeMap::new();
-        for version in self.dirty_versions() {
-            *pages.entry(version.entry.file).or_default() += 1;
-        }
-        pages
-    }
-
-    /// The newest versions that are dirty, by file and page.
-    fn dirty_versions(&self) -> Vec<Version> {
-        let rear = self.state.lock().map.rear;
-        let mut dirty = self.versions_below(rear, |version| version.newest && version.is(DIRTY));
-        dirty.sort_unstable_by_key(|version| (version.entry.file, version.entry.page));
-        dirty
-    }
-
-    /// The pages with a dirty version below `rear`, in the order in which they go home: file and number. Also of one that was superseded since:
-    /// the newer one may be in memory only, and is not what was there when the flush began.
-    fn pages_below(&self, rear: u64) -> Vec<(u32, u32)> {
-        let dirty = self.versions_below(rear, |version| version.is(DIRTY) && !version.is(VOID));
-        let mut pages: Vec<_> = (dirty.iter())
-            .map(|version| (version.entry.file, version.entry.page))
-            .collect();
-        pages.sort_unstable();
-        pages.dedup();
-        pages.retain(|&(file, page)| self.is_dirty(file, page));
-        pages
-    }
-
-    /// The pages of a file from `first` to `last` that home may not have.
-    fn dirty_pages_of(&self, file: u32, [first, last]: [u32; 2]) -> Vec<(u32, u32)> {
-        if last.saturating_sub(first) < LOOKED_UP_MAX {
-            let pages = (first..=last).filter(|&page| self.is_dirty(file, page));
-            return pages.map(|page| (file, page)).collect();
-        }
-        let is_there = |page| (first..=last).contains(&page);
-        self.dirty_pages(|v| v.entry.file == file && is_there(v.entry.page))
-    }
-
-    /// The pages that home may not have, of those whose versions are `wanted`.
-    fn dirty_pages(&self, wanted: impl Fn(&Version) -> bool) -> Vec<(u32, u32)> {
-        let rear = self.state.lock().map.rear;
-        let dirty = self.versions_below(rear, |v| v.newest && v.is(DIRTY) && wanted(v));
-        let mut pages: Vec<_> = (dirty.iter().map(|v| (v.entry.file, v.entry.page))).collect();
-        pages.sort_unstable();
-        pages
-    }
-
-    fn is_dirty(&self, file: u32, page: u32) -> bool {
-        let newest = self.state.lock().map.find(file, page);
-        newest.is_some_and(|version| version.is(DIRTY))
-    }
-
-    /// Of the queue below `rear`, from where something may be dirty, what is `wanted`.
-    pub(super) fn versions_below(
+    /// Brings home what is newer than there of a file that is not written meanwhile. The caller holds `homing`, so no page gets a second chance, and with it
+    /// a newer version than home, until it gives that back.
+    pub(super) fn bring_file_within(
         &self,
-        mut rear: u64,
-        wanted: impl Fn(&Version) -> bool,
-    ) -> Vec<Version> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        let mut layout = self.geometry().layout();
-        while at < rear {
-            // Readers get the map in between. What changes meanwhile is seen when its batch begins.
-            let state = self.state.lock();
-            let map = &state.map;
-            let now = self.geometry().layout();
-            if now != layout {
-                // A resize has given everything another position.
-                (layout, at, rear) = (now, 0, map.rear);
-                found.clear();
-            }
-            at = at.max(map.front);
-            if map.lost == 0 {
-                at = at.max(map.clean_below);
-            }
-            let to = rear.min(at + LOOKED_AT_ONCE);
-            let versions = (at..to).map(|position| map.version(position));
-            found.extend(versions.filter(&wanted));
-            at = to.max(at);
+        file: &CachedFile,
+        homing: &mut Homing,
+    ) -> Result<(), FlashError> {
+        let pages = self.dirty_pages_of(file.id().number, [0, u32::MAX]);
+        if !pages.is_empty() {
+            let rear = self.state.lock().map.rear;
+            self.make_durable_within(rear, homing)?;
         }
-        found
+        let mut flushed = Flushed::default();
+        for batch in pages.chunks(self.options.group_pages as usize) {
+            self.flush_batch(batch, homing, &mut flushed)?;
+        }
+        none_lost(flushed.lost)
     }
 
     /// As [`flush`](Self::flush), and then there is nothing in the cache, durably: the files are all there is, and may be changed

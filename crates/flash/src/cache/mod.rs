@@ -3,7 +3,7 @@
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
 //! * `around`: the same at home, when flash fails or the policy says so;
 //! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering, tombstones;
-//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home;
+//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home, with `newer` (what is dirty);
 //! * `worth`: whether flash pays, by what reads take;
 //! * `resize`: another size, with what is in it;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
@@ -37,6 +37,7 @@ mod flush;
 mod group;
 mod intact;
 mod log;
+mod newer;
 mod open;
 mod read;
 mod rebuild;

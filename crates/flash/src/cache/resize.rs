@@ -162,8 +162,10 @@ impl Cache {
             let map = &self.state.lock().map;
             (map.rear, Plan::new(map, geometry, self.options.group_pages))
         };
-        let goes = |v: &Version| v.newest && v.is(DIRTY) && !plan.keeps(v.position);
-        let going = self.versions_below(rear, goes);
+        // What comes in behind is of the next round.
+        let goes =
+            |v: &Version| v.newest && v.is(DIRTY) && v.position < rear && !plan.keeps(v.position);
+        let going = self.versions(goes);
         let mut pages: Vec<_> = going.iter().map(|v| (v.entry.file, v.entry.page)).collect();
         pages.sort_unstable();
         pages

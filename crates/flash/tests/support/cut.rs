@@ -70,6 +70,8 @@ impl Devices {
                     .or_default()
                     .resize(*bytes, 0);
             }
+            Event::Copies(_, true) if rng.chance(2) => {}
+            Event::Copies(copies, _) => self.durable.copies = copies.clone(),
             Event::Model(_) => {}
         }
     }

@@ -7,12 +7,15 @@
 //!   sync says so;
 //! * a device says that it has synced and has not: a lie, which the cache cannot survive. The controls tell it.
 
+pub use super::homes::SimHome;
+
 use super::{
     Rng,
     cut::Devices,
+    homes::Copies,
     model::{PAGE, page_of},
 };
-use forebay_flash::{FileId, Flash, Home, HomePage};
+use forebay_flash::{FileId, Flash};
 use forebay_pool::media::Sim;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +48,8 @@ pub enum Event {
     HomeWrite(HomeKey, usize, Vec<u8>, bool),
     HomeSync(HomeKey),
     HomeSyncFailed(HomeKey),
+    /// These copies are kept instead of those before. If that failed, it is done or not.
+    Copies(Copies, bool),
     HomeLength(HomeKey, usize),
     /// Something that the test did or was promised.
     Model(super::model::Promise),
@@ -55,7 +60,7 @@ pub struct World {
     pub sim: Arc<Sim>,
     events: Mutex<Vec<Event>>,
     base: Contents,
-    live: Mutex<Contents>,
+    pub(super) live: Mutex<Contents>,
     fail_one_in: AtomicU64,
     random: Mutex<Rng>,
     pub flash_lies: AtomicBool,
@@ -71,8 +76,8 @@ pub struct World {
     /// From the operation with this number on, every operation on flash fails; 0 for none.
     pub flash_gone_at: AtomicU64,
     pub operations: AtomicU64,
-    /// Pages of which a copy is kept: written home, they are whole or not there.
-    protected: Mutex<BTreeSet<(HomeKey, usize)>>,
+    /// Copies are kept: not before what the ones that were found protect is whole.
+    pub(super) keeps_copies: AtomicBool,
 }
 
 /// What lies on the devices.
@@ -81,6 +86,7 @@ pub struct Contents {
     pub flash: Vec<u8>,
     pub homes: BTreeMap<HomeKey, Vec<u8>>,
     pub pool: Vec<u8>,
+    pub copies: Copies,
 }
 
 impl World {
@@ -100,7 +106,7 @@ impl World {
             fail_at: AtomicU64::new(0),
             flash_gone_at: AtomicU64::new(0),
             operations: AtomicU64::new(0),
-            protected: Mutex::default(),
+            keeps_copies: AtomicBool::new(false),
         })
     }
 
@@ -188,7 +194,7 @@ impl World {
         self.fails(&self.flash_gone)
     }
 
-    fn home_fails(&self) -> bool {
+    pub(super) fn home_fails(&self) -> bool {
         self.fails(&self.home_gone)
     }
 
@@ -202,11 +208,11 @@ impl World {
         writes.collect()
     }
 
-    /// Of the pages written home so far: where, and which version.
+    /// Of the pages written home so far, whole: where, and which version.
     pub fn home_writes(&self) -> Vec<(usize, u64)> {
         let events = self.events.lock().unwrap();
         let writes = events.iter().filter_map(|event| match event {
-            Event::HomeWrite(_, offset, bytes, _) => {
+            Event::HomeWrite(_, offset, bytes, _) if bytes.len() == PAGE => {
                 Some((*offset, super::model::version_of(bytes).unwrap()))
             }
             _ => None,
@@ -265,7 +271,7 @@ pub fn set_flash_length(flash: &mut Vec<u8>, bytes: usize) {
     }
 }
 
-fn eio() -> io::Error {
+pub(super) fn eio() -> io::Error {
     io::Error::from_raw_os_error(5)
 }
 
@@ -330,71 +336,5 @@ impl Flash for SimFlash {
 
     fn describe(&self) -> String {
         "simulated".to_owned()
-    }
-}
-
-pub struct SimHome(pub Arc<World>);
-
-impl Home for SimHome {
-    fn durable_bytes(&self, file: FileId) -> io::Result<u64> {
-        if self.0.home_fails() {
-            return Err(eio());
-        }
-        self.0.note(Event::HomeSync(key(file)));
-        let live = self.0.live.lock().unwrap();
-        let home = live.homes.get(&key(file));
-        Ok(home.map_or(0, |bytes| bytes.len() as u64))
-    }
-
-    fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
-        assert!(
-            pages.is_sorted_by_key(|page| (page.file.number, page.offset)),
-            "a batch is not sorted"
-        );
-        for page in pages {
-            let fails = self.0.home_fails();
-            let (key, offset) = (key(page.file), page.offset as usize);
-            let whole = self.0.protected.lock().unwrap().remove(&(key, offset));
-            let bytes = match (fails, whole) {
-                (true, true) => return Err((page.file, eio())),
-                (true, false) => &page.bytes[..SECTOR],
-                (false, _) => page.bytes,
-            };
-            self.0
-                .note(Event::HomeWrite(key, offset, bytes.to_vec(), whole));
-            let mut live = self.0.live.lock().unwrap();
-            let home = live.homes.entry(key).or_default();
-            assert!(
-                home.len() >= offset + page.bytes.len(),
-                "a page behind the end of its home"
-            );
-            put(home, offset, bytes);
-            if fails {
-                return Err((page.file, eio()));
-            }
-        }
-        Ok(())
-    }
-
-    fn protect(&self, _first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
-        let keys = pages
-            .iter()
-            .map(|page| (key(page.file), page.offset as usize));
-        *self.0.protected.lock().unwrap() = keys.collect();
-        match pages.first() {
-            Some(page) if self.0.home_fails() => Err((page.file, eio())),
-            _ => Ok(()),
-        }
-    }
-
-    fn sync(&self, file: FileId) -> io::Result<()> {
-        if self.0.home_fails() {
-            self.0.note(Event::HomeSyncFailed(key(file)));
-            return Err(eio());
-        }
-        if !self.0.home_lies.load(SeqCst) {
-            self.0.note(Event::HomeSync(key(file)));
-        }
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     devices::World,
+    held::{HeldFlash, HeldHome},
     model::{PAGE, page_of, version_of},
     session::{self, new_contents},
 };
@@ -36,6 +37,20 @@ impl Machine {
 
     pub fn open(world: Arc<World>, options: &Options) -> Self {
         let cache = session::open(&world, options).unwrap();
+        Self::of(world, cache)
+    }
+
+    /// By way of devices that hold a call.
+    pub fn held(slots: u64, options: &Options) -> (Self, Arc<HeldFlash>, Arc<HeldHome>) {
+        let world = World::new(new_contents(slots, 3));
+        world.set_length((0, 1), 1000 * PAGE);
+        let flash = Arc::new(HeldFlash::of(&world));
+        let home = Arc::new(HeldHome::of(&world));
+        let cache = session::open_on(&world, flash.clone(), home.clone(), options).unwrap();
+        (Self::of(world, cache), flash, home)
+    }
+
+    fn of(world: Arc<World>, cache: Cache) -> Self {
         let file = session::register(&cache, (0, 1)).unwrap();
         Self { world, cache, file }
     }

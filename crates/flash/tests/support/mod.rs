@@ -3,6 +3,8 @@
 
 mod cut;
 pub mod devices;
+pub mod held;
+mod homes;
 pub mod machine;
 pub mod model;
 pub mod session;

@@ -6,8 +6,8 @@ use super::{
     model::{ANYTHING, FILES, Model, PAGE, PAGES, Promise, page_of},
 };
 use forebay_flash::{
-    Cache, CachedFile, Contents as Kept, CreateOptions, Enqueued, FlashError, Identity, Options,
-    Read, Watermarks, WritePolicy, layout,
+    Cache, CachedFile, Contents as Kept, CreateOptions, Enqueued, Flash, FlashError, Home,
+    Identity, Options, Read, Watermarks, WritePolicy, layout,
 };
 use forebay_pool::{Pool, PoolOptions, media::Sim};
 use std::{
@@ -65,6 +65,7 @@ pub fn new_contents(slots: u64, lane_segments: u16) -> Contents {
         flash: vec![0; bytes as usize],
         homes: homes.collect(),
         pool: blank_pool(),
+        ..Contents::default()
     });
     drop(create(&world, lane_segments).unwrap());
     world.live()
@@ -99,14 +100,19 @@ pub fn create(world: &Arc<World>, lane_segments: u16) -> Result<Cache, FlashErro
 
 pub fn open(world: &Arc<World>, options: &Options) -> Result<Cache, FlashError> {
     let (flash, home) = (SimFlash(world.clone()), SimHome(world.clone()));
-    Cache::open(
-        Arc::new(flash),
-        Arc::new(home),
-        &pool(world),
-        PAGE as u32,
-        options,
-    )
-    .map(|(cache, _)| cache)
+    open_on(world, Arc::new(flash), Arc::new(home), options)
+}
+
+/// By way of these devices, which are the world's.
+pub fn open_on(
+    world: &World,
+    flash: Arc<dyn Flash>,
+    home: Arc<dyn Home>,
+    options: &Options,
+) -> Result<Cache, FlashError> {
+    let (cache, _) = Cache::open(flash, home, &pool(world), PAGE as u32, options)?;
+    world.restore(&cache)?;
+    Ok(cache)
 }
 
 pub fn register(

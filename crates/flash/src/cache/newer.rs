@@ -1,0 +1,124 @@
+//! What only the cache has the newest version of.
+
+use super::Cache;
+use crate::{
+    error::{FlashError, PageName},
+    file::CachedFile,
+    map::Version,
+    record::{DIRTY, LOST},
+};
+use std::collections::BTreeMap;
+
+/// Slots that are looked at before readers get the map again.
+const LOOKED_AT_ONCE: u64 = 4096;
+/// Ranges of so many pages at most are looked up page by page.
+const LOOKED_UP_MAX: u32 = 256;
+
+impl Cache {
+    /// No slot is free, because lost pages have nearly all.
+    pub(super) fn too_many_lost(&self) -> FlashError {
+        let lost = self.lost_pages();
+        let first = lost.first().cloned();
+        FlashError::DamagedPages {
+            count: lost.len().max(1),
+            first: first.unwrap_or_else(|| self.name(0, 0)),
+        }
+    }
+
+    /// The pages that were found damaged or unreadable when they were to leave flash, and that only it had the newest version of. They stay
+    /// so until they are written again or given up.
+    #[must_use]
+    pub fn lost_pages(&self) -> Vec<PageName> {
+        let dirty = self.dirty_versions();
+        let lost = dirty.iter().filter(|version| version.is(LOST));
+        lost.map(|v| self.name(v.entry.file, v.entry.page))
+            .collect()
+    }
+
+    /// The pages of which only the cache has the newest version: what a flash device that is broken takes with it.
+    #[must_use]
+    pub fn newer_than_home(&self) -> Vec<PageName> {
+        let dirty = self.dirty_versions();
+        let names = dirty.iter().map(|v| self.name(v.entry.file, v.entry.page));
+        names.collect()
+    }
+
+    /// How many pages of a file only the cache has the newest version of.
+    #[must_use]
+    pub fn newer_pages_of(&self, file: &CachedFile) -> usize {
+        self.dirty_pages_of(file.id().number, [0, u32::MAX]).len()
+    }
+
+    /// The same of each file that has any, by its number.
+    #[must_use]
+    pub fn newer_pages_by_file(&self) -> BTreeMap<u32, usize> {
+        let mut pages = BTreeMap::new();
+        for version in self.dirty_versions() {
+            *pages.entry(version.entry.file).or_default() += 1;
+        }
+        pages
+    }
+
+    /// The newest versions that are dirty, by file and page.
+    fn dirty_versions(&self) -> Vec<Version> {
+        let page = |version: &Version| (version.entry.file, version.entry.page);
+        let mut dirty = self.versions(|version| version.newest && version.is(DIRTY));
+        dirty.sort_unstable_by_key(page);
+        dirty.dedup_by_key(|version| page(version));
+        dirty
+    }
+
+    /// The pages of a file from `first` to `last` that home may not have.
+    pub(super) fn dirty_pages_of(&self, file: u32, [first, last]: [u32; 2]) -> Vec<(u32, u32)> {
+        if last.saturating_sub(first) < LOOKED_UP_MAX {
+            let pages = (first..=last).filter(|&page| self.is_dirty(file, page));
+            return pages.map(|page| (file, page)).collect();
+        }
+        let is_there = |page| (first..=last).contains(&page);
+        self.dirty_pages(|v| v.entry.file == file && is_there(v.entry.page))
+    }
+
+    /// The pages that home may not have, of those whose versions are `wanted`; in the order in which they go home: file and number.
+    pub(super) fn dirty_pages(&self, wanted: impl Fn(&Version) -> bool) -> Vec<(u32, u32)> {
+        let dirty = self.versions(|v| v.newest && v.is(DIRTY) && wanted(v));
+        let mut pages: Vec<_> = (dirty.iter().map(|v| (v.entry.file, v.entry.page))).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    fn is_dirty(&self, file: u32, page: u32) -> bool {
+        let newest = self.state.lock().map.find(file, page);
+        newest.is_some_and(|version| version.is(DIRTY))
+    }
+
+    /// Of the queue, from where something may be dirty, what is `wanted`. As far as it goes by then: so a page that gets a second chance meanwhile is
+    /// found at the rear, perhaps for the second time.
+    pub(super) fn versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        let mut layout = None;
+        loop {
+            // Readers get the map in between. What changes meanwhile is seen when its batch begins.
+            let state = self.state.lock();
+            let map = &state.map;
+            let now = Some(self.geometry().layout());
+            if now != layout {
+                // A resize gives everything another position.
+                (layout, at) = (now, 0);
+                found.clear();
+            }
+            at = at.max(map.front);
+            if map.lost == 0 {
+                at = at.max(map.clean_below);
+            }
+            if at >= map.rear {
+                return found;
+            }
+            let to = map.rear.min(at + LOOKED_AT_ONCE);
+            let versions = (at..to).map(|position| map.version(position));
+            found.extend(versions.filter(&wanted));
+            at = to;
+        }
+    }
+}

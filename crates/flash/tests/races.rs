@@ -1,0 +1,83 @@
+//! What another thread does in the one moment that counts.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use forebay_flash::{Cache, FlashError};
+use std::{ops::ControlFlow, thread, time::Duration};
+use support::{
+    held::HeldFlash,
+    machine::{GROUP, Machine, options},
+    session::bytes_for,
+};
+
+/// Until a thread waits that was just started.
+const A_WHILE: Duration = Duration::from_millis(200);
+
+/// Does `other` in a thread of its own while a resize has everything durable, and its new checkpoint is not: it waits for the resize.
+fn beside_a_resize(
+    machine: &Machine,
+    flash: &HeldFlash,
+    other: impl FnOnce(&Cache) -> Result<(), FlashError> + Send,
+) {
+    thread::scope(|scope| {
+        flash.writes.shut();
+        let go = |_| ControlFlow::Continue(());
+        let resize = scope.spawn(move || machine.cache.resize(bytes_for(200), go));
+        flash.writes.wait();
+        let other = scope.spawn(|| other(&machine.cache));
+        thread::sleep(A_WHILE);
+        flash.writes.open();
+        assert!(resize.join().unwrap().unwrap().complete);
+        other.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_flush_that_waits_for_a_resize_brings_all_pages_home() {
+    let (machine, flash, _) = Machine::held(60, &options());
+    for page in 0..3 * GROUP {
+        machine.write(page, u64::from(page) + 1);
+    }
+    machine.sync();
+    beside_a_resize(&machine, &flash, |cache| {
+        cache.flush(|_| ControlFlow::Continue(())).map(drop)
+    });
+    assert_eq!(machine.cache.newer_than_home(), []);
+    for page in 0..3 * GROUP {
+        assert_eq!(machine.home(page), u64::from(page) + 1);
+    }
+}
+
+#[test]
+fn a_file_that_is_let_go_of_has_every_page_whatever_came_between() {
+    let (machine, flash, _) = Machine::held(60, &options());
+    for page in 0..3 * GROUP {
+        machine.write(page, u64::from(page) + 1);
+    }
+    machine.sync();
+    beside_a_resize(&machine, &flash, |cache| cache.let_go(&machine.file));
+    assert_eq!(machine.cache.stats().pages, 0);
+    for page in 0..3 * GROUP {
+        assert_eq!(machine.home(page), u64::from(page) + 1);
+    }
+}
+
+#[test]
+fn a_file_with_a_page_that_cannot_be_read_is_not_let_go_of() {
+    let machine = Machine::new(60, &options());
+    machine.write(3, 33);
+    machine.write(4, 44);
+    machine.sync();
+    assert_eq!(machine.world.damage(33), 1);
+    let e = machine.cache.let_go(&machine.file).unwrap_err();
+    assert!(
+        matches!(&e, FlashError::DamagedPages { count: 1, first } if first.page == 3),
+        "{e}"
+    );
+    let dirty = machine.cache.stats().dirty_pages;
+    assert_eq!((machine.home(4), dirty), (44, 1));
+    machine.write(3, 34);
+    machine.cache.let_go(&machine.file).unwrap();
+    assert_eq!(machine.home(3), 34);
+}

@@ -1,0 +1,140 @@
+//! Devices that hold a call, so that a test does something in just that moment.
+
+use super::devices::{SimFlash, SimHome, World};
+use forebay_flash::{FileId, Flash, Home, HomePage};
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Is {
+    #[default]
+    Open,
+    Shut,
+    Holding,
+}
+
+/// Holds one call, from when it is shut until it is opened. Others pass.
+#[derive(Default)]
+pub struct Gate {
+    is: Mutex<Is>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// The next call is held.
+    pub fn shut(&self) {
+        *self.is.lock().unwrap() = Is::Shut;
+    }
+
+    /// Waits until a call is held.
+    pub fn wait(&self) {
+        const LONG: Duration = Duration::from_secs(60);
+        let is = self.is.lock().unwrap();
+        let waits = |is: &mut Is| *is != Is::Holding;
+        let (is, _) = self.changed.wait_timeout_while(is, LONG, waits).unwrap();
+        assert!(*is == Is::Holding, "no call came");
+    }
+
+    /// The call that is held goes on.
+    pub fn open(&self) {
+        *self.is.lock().unwrap() = Is::Open;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut is = self.is.lock().unwrap();
+        if *is == Is::Shut {
+            *is = Is::Holding;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(is, |is| *is == Is::Holding));
+        }
+    }
+}
+
+pub struct HeldFlash {
+    flash: SimFlash,
+    /// Before a read.
+    pub reads: Gate,
+    /// After a write, before it returns.
+    pub writes: Gate,
+}
+
+impl HeldFlash {
+    pub fn of(world: &Arc<World>) -> Self {
+        Self {
+            flash: SimFlash(Arc::clone(world)),
+            reads: Gate::default(),
+            writes: Gate::default(),
+        }
+    }
+}
+
+impl Flash for HeldFlash {
+    fn bytes(&self) -> io::Result<u64> {
+        self.flash.bytes()
+    }
+
+    fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        self.reads.pass();
+        self.flash.read_at(to, offset)
+    }
+
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        let written = self.flash.write_at(from, offset);
+        self.writes.pass();
+        written
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.flash.sync()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.flash.set_bytes(bytes)
+    }
+
+    fn describe(&self) -> String {
+        self.flash.describe()
+    }
+}
+
+pub struct HeldHome {
+    home: SimHome,
+    /// After copies were kept, before the pages are written.
+    pub writes: Gate,
+}
+
+impl HeldHome {
+    pub fn of(world: &Arc<World>) -> Self {
+        Self {
+            home: SimHome(Arc::clone(world)),
+            writes: Gate::default(),
+        }
+    }
+}
+
+impl Home for HeldHome {
+    fn durable_bytes(&self, file: FileId) -> io::Result<u64> {
+        self.home.durable_bytes(file)
+    }
+
+    fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        self.writes.pass();
+        self.home.write(pages)
+    }
+
+    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        self.home.protect(first, pages)
+    }
+
+    fn unprotect(&self) -> io::Result<()> {
+        self.home.unprotect()
+    }
+
+    fn sync(&self, file: FileId) -> io::Result<()> {
+        self.home.sync(file)
+    }
+}
