@@ -3,11 +3,13 @@
 
 mod support;
 
-use forebay_flash::{Cache, FlashError};
+use forebay_flash::{Cache, FlashError, Options, Watermarks, WritePolicy};
 use std::{ops::ControlFlow, thread, time::Duration};
 use support::{
+    devices::World,
     held::HeldFlash,
     machine::{GROUP, Machine, options},
+    model::PAGE,
     session::bytes_for,
 };
 
@@ -80,4 +82,40 @@ fn a_file_with_a_page_that_cannot_be_read_is_not_let_go_of() {
     machine.write(3, 34);
     machine.cache.let_go(&machine.file).unwrap();
     assert_eq!(machine.home(3), 34);
+}
+
+#[test]
+fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around_it() {
+    let options = Options {
+        second_chances_max: 0,
+        watermarks: Watermarks { low: 0, high: 0 },
+        ..options()
+    };
+    let (machine, flash, home) = Machine::held(60, &options);
+    for page in 0..GROUP {
+        machine.write(page, u64::from(page) + 1);
+    }
+    machine.sync();
+    machine.cache.set_policy(WritePolicy::Around);
+    // Of a page that leaves, the newer version has to be durable first: with it goes what else is in memory by then.
+    machine.write(1, 100);
+    thread::scope(|scope| {
+        flash.reads.shut();
+        home.writes.shut();
+        let step = scope.spawn(|| machine.cache.step().unwrap());
+        flash.reads.wait();
+        machine.write(2, 101);
+        flash.reads.open();
+        home.writes.wait();
+        machine.write(2, 102);
+        home.writes.open();
+        step.join().unwrap();
+    });
+    let of_page_2 = |(offset, version)| (offset == 2 * PAGE).then_some(version);
+    let writes: Vec<u64> = (machine.world.home_writes().into_iter())
+        .filter_map(of_page_2)
+        .collect();
+    assert!(writes.is_sorted() && writes.contains(&101), "{writes:?}");
+    let found = Machine::open(World::new(machine.world.live()), &options);
+    assert_eq!(found.read(2), 101);
 }

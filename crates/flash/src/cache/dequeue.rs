@@ -139,14 +139,13 @@ impl Cache {
         Ok(leaving.end - leaving.front)
     }
 
-    /// What became durable in step 4 may have gone home around flash: no older version is written over it.
+    /// What became durable in step 4 may have gone home around flash: no older version is written over it, whatever else came in since.
     fn drop_superseded(&self, leaving: &mut Leaving) {
         let map = &self.state.lock().map;
         leaving.home.retain(|version| {
             let newest = map.find(version.entry.file, version.entry.page);
-            newest.is_some_and(|newest| {
-                newest.position == version.position || newest.position >= map.recorded
-            })
+            let recorded = newest.and_then(|newest| map.recorded_before(newest));
+            recorded.is_some_and(|recorded| recorded.position == version.position)
         });
     }
 
