@@ -10,7 +10,7 @@
 use super::{Cache, Homing, group::Group};
 use crate::{
     error::FlashError,
-    map::Version,
+    map::{Map, Version},
     options::WritePolicy,
     record::{DIRTY, FRONT, LOST, VOID, VOIDED},
     stats::add,
@@ -234,27 +234,15 @@ impl Cache {
     /// Step 1: if the newest version before `first`, all of which are recorded, is clean, it and all before it are void: or one of these would
     /// be the newest. A dirty one stays: home is not known to be newer until step 4, and what a crash brings back until then goes home again.
     fn void_clean_versions(&self, pages: &[Version], first: u64) -> Result<(), FlashError> {
-        self.record(|cache, log| {
-            let stale: Vec<u64> = {
-                let map = &cache.state.lock().map;
-                let before = |v: &Version| map.versions_before(v.position, first);
-                let pages = pages.iter().map(before);
-                let clean = pages.filter(|versions| versions.first().is_some_and(|v| !v.is(DIRTY)));
-                clean.flatten().map(|v| v.position).collect()
-            };
-            if stale.is_empty() {
-                return Ok(Some(()));
-            }
-            log.clear();
-            for position in &stale {
-                log.extend_from_slice(&position.to_le_bytes());
-            }
-            if !cache.try_append(VOIDED, &[IoSlice::new(log)])? {
-                return Ok(None);
-            }
-            let map = &mut cache.state.lock().map;
-            stale.iter().for_each(|&position| map.void_at(position));
-            Ok(Some(()))
-        })
+        let mut stale: Vec<u64> = {
+            let map = &self.state.lock().map;
+            let before = |v: &Version| map.versions_before(v.position, first);
+            let pages = pages.iter().map(before);
+            let clean = pages.filter(|versions| versions.first().is_some_and(|v| !v.is(DIRTY)));
+            clean.flatten().map(|v| v.position).collect()
+        };
+        // Of each page the oldest first: if a crash leaves only some of the records, the newest one is what it was.
+        stale.sort_unstable();
+        self.record_positions(VOIDED, &stale, Map::void_at)
     }
 }

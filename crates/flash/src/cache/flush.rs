@@ -7,7 +7,7 @@ use super::{Cache, Homing};
 use crate::{
     error::{FlashError, PageName},
     file::CachedFile,
-    map::Version,
+    map::{Map, Version},
     options::WritePolicy,
     record::{CLEAN, DIRTY, FRONT, LOST},
 };
@@ -255,27 +255,8 @@ impl Cache {
         })?;
         flushed.pages += pages.len() as u64;
         forebay_pool::failpoint!("flash:flushed");
-        self.record_clean(&pages)
-    }
-
-    fn record_clean(&self, pages: &[Version]) -> Result<(), FlashError> {
-        for some in pages.chunks((self.lane.payload_max() / 8).max(1)) {
-            self.record(|cache, log| {
-                log.clear();
-                for version in some {
-                    log.extend_from_slice(&version.position.to_le_bytes());
-                }
-                if !cache.try_append(CLEAN, &[IoSlice::new(log)])? {
-                    return Ok(None);
-                }
-                let map = &mut cache.state.lock().map;
-                for version in some {
-                    map.clean(version.position);
-                }
-                Ok(Some(()))
-            })?;
-        }
-        Ok(())
+        let positions: Vec<u64> = pages.iter().map(|version| version.position).collect();
+        self.record_positions(CLEAN, &positions, Map::clean)
     }
 }
 

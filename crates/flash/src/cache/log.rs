@@ -9,6 +9,7 @@ use crate::{
     checkpoint::{Checkpoint, push_file},
     error::FlashError,
     layout::CHECKPOINT_HEADER,
+    map::Map,
     stats::add,
 };
 use std::{io::IoSlice, time::Duration};
@@ -48,6 +49,31 @@ impl Cache {
                 return Ok(false);
             }
         }
+    }
+
+    /// Records of `kind` name these positions, in their order, and once they do `apply` is done to each. The caller holds a lock by which they stay in the
+    /// queue.
+    pub(super) fn record_positions(
+        &self,
+        kind: u16,
+        positions: &[u64],
+        apply: fn(&mut Map, u64),
+    ) -> Result<(), FlashError> {
+        for some in positions.chunks((self.lane.payload_max() / 8).max(1)) {
+            self.record(|cache, log| {
+                log.clear();
+                for position in some {
+                    log.extend_from_slice(&position.to_le_bytes());
+                }
+                if !cache.try_append(kind, &[IoSlice::new(log)])? {
+                    return Ok(None);
+                }
+                let map = &mut cache.state.lock().map;
+                some.iter().for_each(|&position| apply(map, position));
+                Ok(Some(()))
+            })?;
+        }
+        Ok(())
     }
 
     /// True if the lane has full segments, which a checkpoint would give back.
