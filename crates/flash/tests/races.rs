@@ -4,8 +4,9 @@
 mod support;
 
 use forebay_flash::{Cache, FlashError, Options, Watermarks, WritePolicy};
-use std::{ops::ControlFlow, thread, time::Duration};
+use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst, thread, time::Duration};
 use support::{
+    Rng,
     devices::World,
     held::HeldFlash,
     machine::{GROUP, Machine, options},
@@ -118,4 +119,40 @@ fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around
     assert!(writes.is_sorted() && writes.contains(&101), "{writes:?}");
     let found = Machine::open(World::new(machine.world.live()), &options);
     assert_eq!(found.read(2), 101);
+}
+
+#[test]
+fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
+    let (machine, flash, _) = Machine::held(200, &options());
+    // One of the lane's segments is full.
+    for version in 1..=80u32 {
+        machine.write(version % 7, u64::from(version));
+        machine.sync();
+    }
+    let (before, whole) = (machine.cache.stats(), machine.world.points());
+    thread::scope(|scope| {
+        flash.writes.shut();
+        let step = scope.spawn(|| machine.cache.step().unwrap());
+        flash.writes.wait();
+        machine.write(8, 800);
+        let world = &machine.world;
+        // The group is written, and the sync fails: it goes home.
+        world
+            .fail_at
+            .store(world.operations.load(SeqCst) + 2, SeqCst);
+        machine.sync();
+        flash.writes.open();
+        step.join().unwrap();
+    });
+    let after = machine.cache.stats();
+    assert_eq!(after.flash_syncs - before.flash_syncs, 2);
+    let points: Vec<usize> = (whole..machine.world.points()).collect();
+    for seed in 0..10 {
+        machine.world.cut(&points, &mut Rng(seed), |found, _, _| {
+            let found = Machine::open(World::new(found), &options());
+            for version in 74..=80u32 {
+                assert_eq!(found.read(version % 7), u64::from(version));
+            }
+        });
+    }
 }

@@ -26,22 +26,18 @@ impl Cache {
         }
         self.close_group();
         let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
-        let failures = self.flash_failures.load(Relaxed);
-        for group in &groups {
-            if forebay_pool::fault_enabled!("flash-metadata-first") {
-                self.record_pages(group.end())?;
+        self.write_durably(|| {
+            for group in &groups {
+                if forebay_pool::fault_enabled!("flash-metadata-first") {
+                    self.record_pages(group.end())?;
+                }
+                forebay_pool::failpoint!("flash:write");
+                self.write_group(group)?;
             }
-            forebay_pool::failpoint!("flash:write");
-            self.write_group(group)?;
-        }
-        forebay_pool::failpoint!("flash:written");
-        self.sync_flash()?;
+            forebay_pool::failpoint!("flash:written");
+            Ok(())
+        })?;
         forebay_pool::failpoint!("flash:synced");
-        // A sync that failed meanwhile, of a checkpoint, may have taken these groups with it.
-        if self.flash_failures.load(Relaxed) != failures {
-            let e = std::io::Error::other("another sync failed meanwhile");
-            return Err(self.flash_failed("syncing it", e));
-        }
         if let Some(last) = groups.last() {
             self.record_pages(last.end())?;
         }

@@ -94,11 +94,13 @@ impl Cache {
         let (through, bytes) = self.copy_metadata(sequence);
         let region = self.geometry().checkpoint(sequence % 2);
         forebay_pool::failpoint!("flash:checkpoint");
-        self.flash
-            .write_at(&bytes, region)
-            .map_err(|e| self.flash_failed("writing a checkpoint", e))?;
-        forebay_pool::failpoint!("flash:checkpoint-written");
-        self.sync_flash()?;
+        self.write_durably(|| {
+            self.flash
+                .write_at(&bytes, region)
+                .map_err(|e| self.flash_failed("writing a checkpoint", e))?;
+            forebay_pool::failpoint!("flash:checkpoint-written");
+            Ok(())
+        })?;
         forebay_pool::failpoint!("flash:checkpoint-synced");
         *last = sequence;
         add(&self.counters.checkpoints, 1);

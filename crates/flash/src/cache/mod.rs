@@ -295,8 +295,24 @@ impl Cache {
         Ok(())
     }
 
-    /// Makes all that was written to flash durable. If it fails, all groups that are in memory are written again: which of them the
-    /// device has lost is not known, and the next sync would not say.
+    /// Does the `writes` to flash, and makes them durable.
+    ///
+    /// A sync that fails may lose all that was written since the last one that did not, and the next one does not say so. So it counts for the writes of
+    /// every thread: groups that are in memory are written again, and a thread whose writes were under way has failed, too.
+    fn write_durably(
+        &self,
+        writes: impl FnOnce() -> Result<(), FlashError>,
+    ) -> Result<(), FlashError> {
+        let failures = self.flash_failures.load(Relaxed);
+        writes()?;
+        self.sync_flash()?;
+        if self.flash_failures.load(Relaxed) == failures {
+            return Ok(());
+        }
+        let e = io::Error::other("another sync failed meanwhile");
+        Err(self.flash_failed("syncing it", e))
+    }
+
     fn sync_flash(&self) -> Result<(), FlashError> {
         let _one_at_a_time = self.flash_sync.lock();
         add(&self.counters.flash_syncs, 1);

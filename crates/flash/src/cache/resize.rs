@@ -285,20 +285,22 @@ impl Cache {
         sequences: [u64; 2],
         through: u64,
     ) -> Result<(), FlashError> {
-        for sequence in sequences {
-            let queue = [map.front, map.recorded];
-            let (checkpoint, mut bytes) =
-                self.begin_checkpoint(geometry.layout(), sequence, through, queue);
-            for position in map.front..map.recorded {
-                map.version(position).entry.encode(&mut bytes);
+        self.write_durably(|| {
+            for sequence in sequences {
+                let queue = [map.front, map.recorded];
+                let (checkpoint, mut bytes) =
+                    self.begin_checkpoint(geometry.layout(), sequence, through, queue);
+                for position in map.front..map.recorded {
+                    map.version(position).entry.encode(&mut bytes);
+                }
+                let bytes = finish(checkpoint, bytes);
+                self.flash
+                    .write_at(&bytes, geometry.checkpoint(sequence % 2))
+                    .map_err(|e| self.flash_failed("writing a checkpoint", e))?;
+                add(&self.counters.flash_bytes, bytes.len() as u64);
             }
-            let bytes = finish(checkpoint, bytes);
-            self.flash
-                .write_at(&bytes, geometry.checkpoint(sequence % 2))
-                .map_err(|e| self.flash_failed("writing a checkpoint", e))?;
-            add(&self.counters.flash_bytes, bytes.len() as u64);
-        }
-        self.sync_flash()
+            Ok(())
+        })
     }
 
     /// Step 4, on flash. If it fails the header says what it said, or nothing is recorded any more.
