@@ -3,12 +3,14 @@
 
 mod support;
 
-use forebay_flash::WritePolicy;
-use std::ops::ControlFlow;
+use forebay_flash::{FlashError, WritePolicy};
+use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     Rng,
     devices::World,
     machine::{Machine, options},
+    model::{PAGE, version_of},
+    session,
 };
 
 /// Versions of one page, more than a record of the lane has room for.
@@ -37,4 +39,52 @@ fn a_page_with_any_number_of_versions_on_flash_goes_around_it_whenever_the_power
         assert!(version >= VERSIONS, "it is {version}");
         assert_eq!(found.home(1), version, "the cache has another one");
     });
+}
+
+/// A page that is clean on flash is torn on its way home around it.
+fn torn() -> Machine {
+    let machine = Machine::new(60, &options());
+    machine.write(1, 1);
+    machine.sync();
+    let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    machine.cache.set_policy(WritePolicy::Around);
+    machine.write(1, 2);
+    let world = &machine.world;
+    // Copies are kept, and the page is written.
+    let operations = world.operations.load(SeqCst);
+    world.fail_at.store(operations + 2, SeqCst);
+    let e = machine.cache.sync(&machine.file).unwrap_err();
+    assert!(matches!(e, FlashError::Home { .. }), "{e}");
+    assert_eq!(version_of(&world.home((0, 1), PAGE, PAGE)), None, "torn");
+    machine
+}
+
+#[test]
+fn pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up() {
+    for lets_go in [false, true] {
+        let machine = torn();
+        // Another page is changed past the cache, or another file: what was on its way goes home first.
+        match lets_go {
+            false => machine.cache.forget_pages(&machine.file, 9, 9).unwrap(),
+            true => {
+                let other = session::register(&machine.cache, (1, 1)).unwrap();
+                machine.cache.let_go(&other).unwrap();
+            }
+        }
+        assert_eq!(machine.home(1), 2);
+        let found = Machine::open(World::new(machine.world.live()), &options());
+        assert_eq!((found.read(1), found.home(1)), (2, 2));
+    }
+}
+
+#[test]
+fn as_long_as_torn_pages_cannot_be_written_home_nothing_is_changed_past_the_cache() {
+    let machine = torn();
+    machine.world.home_gone.store(true, SeqCst);
+    let refused = machine.cache.forget_pages(&machine.file, 9, 9);
+    assert!(refused.is_err());
+    let found = Machine::open(World::new(machine.world.live()), &options());
+    assert_eq!((found.read(1), found.home(1)), (2, 2));
+    // A file that goes needs none of them.
+    machine.cache.drop_file(&machine.file).unwrap();
 }

@@ -1,18 +1,21 @@
 //! Copies of pages on their way home that flash has not got: it failed, or the policy goes around it. Until they are whole at home a power cut may tear
 //! them, and this file makes them whole again: what a doublewrite buffer is to InnoDB. docs/flash-tier.md, "Around flash".
 //!
-//! The file is `forebay.pages`, beside the system tablespace:
+//! The file is `forebay.pages`, beside the system tablespace. It has two halves, which are used in turn:
 //!
 //! ```text
-//!  0          8        12      16         32      40   64                    24576
-//!  ├──────────┼────────┼───────┼──────────┼───────┼────┼─────────────────────┼──────────────────┐
-//!  │ FBPAGES2 │ CRC-32C│ pages │ cache 16 │ first │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
-//!  └──────────┴────────┴───────┴──────────┴───────┴────┴─────────────────────┴──────────────────┘
+//!  0          8        12      16         32      40       48   64                    24576
+//!  ├──────────┼────────┼───────┼──────────┼───────┼────────┼────┼─────────────────────┼──────────────────┐
+//!  │ FBPAGES3 │ CRC-32C│ pages │ cache 16 │ first │ number │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
+//!  └──────────┴────────┴───────┴──────────┴───────┴────────┴────┴─────────────────────┴──────────────────┘
 //!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
 //! ```
-//! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first of them is written home. They count as long as position
-//! `first` is not recorded in the cache; if one of them is not whole, none has been written home. `FBPAGES1` is the same with a header of 4096 bytes: the
-//! version before wrote it, and it is read still.
+//! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first of them is written home. Of two halves that are whole the
+//! one with the higher number counts, as long as position `first` is not recorded in the cache. If a half is not whole, none of its pages has been written
+//! home, and the other one counts: a write home that failed may have torn its pages, and what was being kept instead are these, as they are now. Copies
+//! are given up by keeping none.
+//!
+//! The versions before had one half. `FBPAGES2` is the same without a number, and `FBPAGES1` has a header of 4096 bytes. They are read still.
 
 use crate::{
     PAGE_BYTES,
@@ -37,11 +40,12 @@ use uuid::Uuid;
 /// The file's name, in the directory of the system tablespace.
 pub(crate) const COPIES_FILE: &str = "forebay.pages";
 
-const MAGIC: &[u8; 8] = b"FBPAGES2";
+const MAGIC: &[u8; 8] = b"FBPAGES3";
 const HEADER: usize = 24 << 10;
-/// Of the version before.
-const OLD_MAGIC: &[u8; 8] = b"FBPAGES1";
-const OLD_HEADER: usize = 4096;
+/// Of the versions before, which had one half.
+const OLD: [(&[u8; 8], usize); 2] = [(b"FBPAGES2", HEADER), (b"FBPAGES1", HEADER_MIN)];
+const HEADER_MIN: usize = 4096;
+const HALF: usize = HEADER + PAGES_MAX * PAGE_BYTES;
 /// Bytes that are written at a time.
 const WRITTEN: usize = 1 << 20;
 /// A disk writes at least so much at once.
@@ -56,13 +60,26 @@ const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 pub(crate) struct Copies {
     path: PathBuf,
     owner: Uuid,
-    /// Open, if it is there; and whether something may be in it.
-    file: Mutex<Option<(File, bool)>>,
+    /// Open, if it is there.
+    kept: Mutex<Option<Kept>>,
+}
+
+/// The file in use.
+struct Kept {
+    file: File,
+    /// The half that the next copies go to: not the one that has those that count.
+    half: usize,
+    /// Theirs.
+    number: u64,
+    /// Copies may be in it.
+    used: bool,
 }
 
 /// What the file has.
 #[derive(Default)]
 pub(crate) struct Found {
+    half: usize,
+    number: u64,
     first: u64,
     pages: Vec<(Identity, u64, Page)>,
 }
@@ -84,12 +101,13 @@ fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
     }
 }
 
-fn header(owner: Uuid, first: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
+fn header(owner: Uuid, first: u64, number: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
     let mut header = vec![0; HEADER];
     header[..8].copy_from_slice(MAGIC);
     header[12..16].copy_from_slice(&(pages.len() as u32).to_le_bytes());
     header[16..32].copy_from_slice(owner.as_bytes());
     header[32..40].copy_from_slice(&first.to_le_bytes());
+    header[40..48].copy_from_slice(&number.to_le_bytes());
     for (page, entry) in pages.iter().zip(header[ENTRIES..].chunks_exact_mut(ENTRY)) {
         let of = page.file.identity;
         let numbers = [of.device, of.inode, of.generation, page.offset];
@@ -103,13 +121,44 @@ fn header(owner: Uuid, first: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
     header
 }
 
+impl Kept {
+    fn of(file: File, newest: Option<&Found>) -> Self {
+        Self {
+            file,
+            half: newest.map_or(0, |newest| 1 - newest.half),
+            number: newest.map_or(1, |newest| newest.number + 1),
+            used: true,
+        }
+    }
+
+    /// Pages count from now on, durably, instead of those that do. Until then those count still.
+    fn keep(&mut self, owner: Uuid, first: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
+        let mut bytes = header(owner, first, self.number, pages);
+        bytes.reserve(WRITTEN);
+        let mut at = (self.half * HALF) as u64;
+        for page in pages {
+            if bytes.len() >= WRITTEN {
+                self.file.write_all_at(&bytes, at)?;
+                at += bytes.len() as u64;
+                bytes.clear();
+            }
+            bytes.extend_from_slice(page.bytes);
+        }
+        self.file.write_all_at(&bytes, at)?;
+        self.file.sync_data()?;
+        self.half = 1 - self.half;
+        self.number += 1;
+        Ok(())
+    }
+}
+
 impl Copies {
     /// Those of the cache `owner`, in this directory.
     pub(crate) fn new(dir: &Path, owner: Uuid) -> Self {
         Self {
             path: dir.join(COPIES_FILE),
             owner,
-            file: Mutex::new(None),
+            kept: Mutex::new(None),
         }
     }
 
@@ -121,14 +170,15 @@ impl Copies {
         }
     }
 
-    fn make(&self) -> io::Result<File> {
+    fn make(&self) -> io::Result<Kept> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.mode(0o600).open(&self.path)?;
-        file.set_len((HEADER + PAGES_MAX * PAGE_BYTES) as u64)?;
+        file.set_len(2 * HALF as u64)?;
         file.sync_all()?;
         sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
-        Ok(file)
+        let newest = self.newest(&file)?;
+        Ok(Kept::of(file, newest.as_ref()))
     }
 
     /// Keeps these pages, instead of what it has.
@@ -138,35 +188,22 @@ impl Copies {
                 "more pages at a time than there is room for",
             ));
         }
-        let mut kept = self.file.lock();
-        let (file, used) = match &mut *kept {
+        let mut kept = self.kept.lock();
+        let kept = match &mut *kept {
             Some(kept) => kept,
-            none => none.insert((self.make()?, false)),
+            none => none.insert(self.make()?),
         };
-        *used = true;
-        let mut bytes = header(self.owner, first, pages);
-        bytes.reserve(WRITTEN);
-        let mut at = 0;
-        for page in pages {
-            if bytes.len() >= WRITTEN {
-                file.write_all_at(&bytes, at)?;
-                at += bytes.len() as u64;
-                bytes.clear();
-            }
-            bytes.extend_from_slice(page.bytes);
-        }
-        file.write_all_at(&bytes, at)?;
-        file.sync_data()
+        kept.used = true;
+        kept.keep(self.owner, first, pages)
     }
 
     /// Nothing in it counts any more, durably: before a file whose pages it may have is changed past the cache.
     pub(crate) fn clear(&self) -> io::Result<()> {
-        if let Some((file, used)) = &mut *self.file.lock()
-            && *used
+        if let Some(kept) = &mut *self.kept.lock()
+            && kept.used
         {
-            file.write_all_at(&[0; HEADER], 0)?;
-            file.sync_data()?;
-            *used = false;
+            kept.keep(self.owner, 0, &[])?;
+            kept.used = false;
         }
         Ok(())
     }
@@ -179,26 +216,38 @@ impl Copies {
         }
     }
 
-    fn find(&self, file: &File) -> io::Result<Option<Found>> {
-        let mut header = vec![0; OLD_HEADER];
-        if !read_at(file, &mut header, 0)? {
+    /// The copies that count.
+    fn newest(&self, file: &File) -> io::Result<Option<Found>> {
+        let halves = [self.find(file, 0)?, self.find(file, 1)?];
+        let whole = halves.into_iter().flatten();
+        Ok(whole.max_by_key(|found| found.number))
+    }
+
+    /// What a half has, if it is whole.
+    fn find(&self, file: &File, half: usize) -> io::Result<Option<Found>> {
+        let start = half * HALF;
+        let mut header = vec![0; HEADER_MIN];
+        if !read_at(file, &mut header, start as u64)? {
             return Ok(None);
         }
-        if header[..8] == *MAGIC {
-            header.resize(HEADER, 0);
-            if !read_at(file, &mut header, 0)? {
-                return Ok(None);
-            }
+        let old = OLD.iter().filter(|_| half == 0);
+        let known = old.chain([&(MAGIC, HEADER)]);
+        let mut known = known.filter(|(magic, _)| header[..8] == magic[..]);
+        let Some(&(_, bytes)) = known.next() else {
+            return Ok(None);
+        };
+        header.resize(bytes, 0);
+        if !read_at(file, &mut header, start as u64)? {
+            return Ok(None);
         }
         let header = header;
         let number =
             |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or([0; 8]));
         let crc = crc32c([&header[12..]]).to_le_bytes();
         let count = number(12) as u32 as usize;
-        let is_known = header[..8] == *MAGIC || header[..8] == *OLD_MAGIC;
         let has_room = count <= (header.len() - ENTRIES) / ENTRY;
-        let is_ours = is_known && header[8..12] == crc && has_room;
-        if !is_ours || header[16..32] != *self.owner.as_bytes() {
+        let is_whole = header[8..12] == crc && has_room;
+        if !is_whole || header[16..32] != *self.owner.as_bytes() {
             return Ok(None);
         }
         let mut pages = Vec::with_capacity(count);
@@ -210,7 +259,8 @@ impl Copies {
                 generation: number(entry + 16),
             };
             let mut page = Page([0; PAGE_BYTES]);
-            if !read_at(file, &mut page.0, (header.len() + at * PAGE_BYTES) as u64)? {
+            let from = start + header.len() + at * PAGE_BYTES;
+            if !read_at(file, &mut page.0, from as u64)? {
                 return Ok(None);
             }
             if crc32c([&page.0[..]]).to_le_bytes() != header[entry + 32..entry + 36] {
@@ -219,6 +269,8 @@ impl Copies {
             pages.push((identity, number(entry + 24), page));
         }
         Ok(Some(Found {
+            half,
+            number: number(40),
             first: number(32),
             pages,
         }))
@@ -229,9 +281,10 @@ impl Copies {
         let Some(file) = self.open()? else {
             return Ok(0);
         };
-        let found = self.find(&file)?;
-        *self.file.lock() = Some((file, true));
-        let Some(found) = found.filter(|found| !cache.is_recorded(found.first)) else {
+        let found = self.newest(&file)?;
+        *self.kept.lock() = Some(Kept::of(file, found.as_ref()));
+        let counts = |found: &Found| !found.pages.is_empty() && !cache.is_recorded(found.first);
+        let Some(found) = found.filter(counts) else {
             return Ok(0);
         };
         let files = cache.files();
@@ -259,7 +312,7 @@ impl Copies {
 
     /// What is here when the cache is lost.
     pub(crate) fn left(&self) -> io::Result<Found> {
-        let found = self.open()?.map(|file| self.find(&file)).transpose()?;
+        let found = self.open()?.map(|file| self.newest(&file)).transpose()?;
         Ok(found.flatten().unwrap_or_default())
     }
 }

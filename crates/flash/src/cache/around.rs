@@ -79,16 +79,33 @@ impl Cache {
     pub(super) fn make_durable(&self, to: u64) -> Result<(), FlashError> {
         match self.commit_to_flash(to) {
             Some(done) => done,
-            None => self.commit_home(to, &self.homing.lock()),
+            None => self.commit_home(to, &mut self.homing.lock()),
         }
     }
 
     /// The same for who holds `homing`.
-    pub(super) fn make_durable_within(&self, to: u64, homing: &Homing) -> Result<(), FlashError> {
+    pub(super) fn make_durable_within(
+        &self,
+        to: u64,
+        homing: &mut Homing,
+    ) -> Result<(), FlashError> {
         match self.commit_to_flash(to) {
             Some(done) => done,
             None => self.commit_home(to, homing),
         }
+    }
+
+    /// The copies of pages on their way home are given up, before a file is changed past the cache. If a write home failed, they are needed still: what
+    /// was on its way becomes durable first.
+    pub(super) fn give_up_copies(&self, homing: &mut Homing) -> Result<(), FlashError> {
+        if self.state.lock().map.recorded < homing.begun {
+            self.make_durable_within(homing.begun, homing)?;
+        }
+        self.home.unprotect().map_err(|source| FlashError::Home {
+            file: "the copies of pages that went around flash".to_owned(),
+            doing: "giving them up",
+            source,
+        })
     }
 
     /// `None` if flash does not take it.
@@ -108,7 +125,7 @@ impl Cache {
     }
 
     /// Makes all positions below `to` durable at home.
-    fn commit_home(&self, to: u64, _homing: &Homing) -> Result<(), FlashError> {
+    fn commit_home(&self, to: u64, homing: &mut Homing) -> Result<(), FlashError> {
         let _leader = self.committing.lock();
         if self.state.lock().map.recorded >= to {
             return Ok(());
@@ -119,7 +136,7 @@ impl Cache {
         let together = (PROTECTED_MAX / self.options.group_pages.max(1) as usize).max(1);
         while !groups.is_empty() {
             let later = groups.split_off(together.min(groups.len()));
-            self.groups_home(&groups)?;
+            self.groups_home(&groups, homing)?;
             for group in groups {
                 if !self.passes(&group) {
                     self.record_pages(group.end())?;
@@ -174,8 +191,9 @@ impl Cache {
         true
     }
 
-    /// Steps 1 to 3, for groups that follow each other.
-    fn groups_home(&self, groups: &[Arc<Group>]) -> Result<(), FlashError> {
+    /// Steps 1 to 3, for groups that follow each other. After a failure they are the first ones again, perhaps with more behind them: so the copies that
+    /// are kept then have each page that may be torn.
+    fn groups_home(&self, groups: &[Arc<Group>], homing: &mut Homing) -> Result<(), FlashError> {
         let (Some(first), Some(last)) = (groups.first(), groups.last()) else {
             return Ok(());
         };
@@ -194,6 +212,7 @@ impl Cache {
             protected.map_err(|(file, e)| {
                 self.home_error(file, "keeping a copy of pages before they are written", e)
             })?;
+            homing.begun = homing.begun.max(end);
             self.write_batch(&batch)?;
             add(&self.counters.around_pages, batch.len() as u64);
         }

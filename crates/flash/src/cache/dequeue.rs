@@ -150,7 +150,7 @@ impl Cache {
     }
 
     /// Step 1.
-    fn judge(&self, homing: &Homing) -> Result<Leaving, FlashError> {
+    fn judge(&self, homing: &mut Homing) -> Result<Leaving, FlashError> {
         let (recorded, rear) = {
             let map = &self.state.lock().map;
             (map.recorded > map.front, map.rear)

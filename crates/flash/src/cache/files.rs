@@ -144,7 +144,8 @@ impl Cache {
     /// home](Self::bring_home) first: the file would be left without them.
     ///
     /// # Errors
-    /// What the lane, a checkpoint, or the home's owner says; then nothing was forgotten, and the file must not be changed.
+    /// What the lane, a checkpoint, or the home's owner says, or a home that other pages are on their way to; then nothing was forgotten, and the file must
+    /// not be changed.
     pub fn forget_pages(&self, file: &CachedFile, first: u32, last: u32) -> Result<(), FlashError> {
         if file.is_dropped() {
             return Err(FlashError::NoSuchFile(file.id().number));
@@ -157,10 +158,9 @@ impl Cache {
 
     pub(super) fn forget(&self, file: &CachedFile, pages: [u32; 2]) -> Result<(), FlashError> {
         let number = file.id().number;
-        let _no_home_write = self.homing.lock();
-        self.home
-            .unprotect()
-            .map_err(|e| self.home_error(file.id(), "giving up the copies of its pages", e))?;
+        // Held to the end, so that none of them is on its way home.
+        let mut homing = self.homing.lock();
+        self.give_up_copies(&mut homing)?;
         self.record(|cache, _| {
             let before = cache.state.lock().map.rear;
             let tombstone = encode_tombstone(number, pages, before);
@@ -192,8 +192,7 @@ impl Cache {
     pub fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
         let mut homing = self.homing.lock();
         self.bring_file_within(file, &mut homing)?;
-        (self.home.unprotect())
-            .map_err(|e| self.home_error(file.id(), "giving up the copies of its pages", e))?;
+        self.give_up_copies(&mut homing)?;
         self.record_drop(file, |map| match map.dirty_of(file.id().number) {
             0 => Ok(()),
             pages => Err(FlashError::StillNewer {

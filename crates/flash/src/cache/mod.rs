@@ -137,6 +137,9 @@ struct State {
 struct Homing {
     /// A group of pages.
     bytes: Buffer,
+    /// Positions below this were on their way home around flash. Until they are recorded some of their pages may be torn there, and nothing but the copies
+    /// that the homes' owner keeps has them whole after a crash.
+    begun: u64,
 }
 
 impl Cache {

@@ -199,6 +199,7 @@ impl Cache {
             entrance: RwLock::new(()),
             homing: Mutex::new(Homing {
                 bytes: Buffer::new(group_bytes),
+                begun: 0,
             }),
             committing: Mutex::new(()),
             tail: Mutex::new(Tail::new()),

@@ -176,17 +176,13 @@ impl Cache {
         let mut homing = self.homing.lock();
         let _nothing_comes_in = self.entrance.write();
         let rear = self.state.lock().map.rear;
-        self.make_durable_within(rear, &homing)?;
+        self.make_durable_within(rear, &mut homing)?;
         let going = self.pages_that_go(geometry);
         for batch in going.chunks(self.options.group_pages as usize) {
             self.bring_slots_home(batch, &mut homing, resized)?;
         }
         // What is kept of pages on their way home is known by its position.
-        self.home.unprotect().map_err(|source| FlashError::Home {
-            file: "the copies of pages that went around flash".to_owned(),
-            doing: "giving them up",
-            source,
-        })?;
+        self.give_up_copies(&mut homing)?;
         let _committing = self.committing.lock();
         self.forget_open_group();
         let mut ended = self.end_records()?;

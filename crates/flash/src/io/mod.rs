@@ -83,18 +83,19 @@ pub trait Home: Send + Sync {
     fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)>;
 
     /// Before pages are written of which flash has no copy: keeps one, durably, until it is asked to keep others. What a crash tears is made
-    /// whole from it before the cache is used again, if the position `first` is not [recorded](crate::Cache::is_recorded) then. An
-    /// implementation that keeps none does not protect them from being torn.
+    /// whole from it before the cache is used again, if the position `first` is not [recorded](crate::Cache::is_recorded) then. After a failure
+    /// pages may be torn that only the copies have whole: so those that were kept before count until these are durable, which have
+    /// the same pages, or newer versions, unless the earlier ones are home. An implementation that keeps none does not protect them from being torn.
     ///
     /// # Errors
-    /// As above; none of the pages was written.
+    /// As above; none of the pages was written, and the copies that were kept before count, or these.
     fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
         let _ = (first, pages);
         Ok(())
     }
 
     /// The copies that [`protect`](Self::protect) keeps do not count any more, durably: pages are about to be changed past the cache. No page is
-    /// on its way home then, so none needs them.
+    /// on its way home then, or may be torn there, so none needs them. A crash meanwhile leaves all of them or none.
     ///
     /// # Errors
     /// As above; the pages are not changed.

@@ -70,6 +70,10 @@ impl World {
     }
 
     fn keep(&self, first: u64, pages: &[(usize, &Page)]) {
+        self.keep_in(&self.copies(), first, pages);
+    }
+
+    fn keep_in(&self, copies: &Copies, first: u64, pages: &[(usize, &Page)]) {
         let batch: Vec<_> = (pages.iter())
             .map(|(at, page)| HomePage {
                 file: self.file.id(),
@@ -77,7 +81,7 @@ impl World {
                 bytes: &page.0,
             })
             .collect();
-        self.copies().keep(first, &batch).unwrap();
+        copies.keep(first, &batch).unwrap();
     }
 
     fn restore(&self) -> u64 {
@@ -103,20 +107,93 @@ fn a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once(
 }
 
 #[test]
-fn copies_that_the_version_before_kept_are_written_home_too() {
+fn copies_that_the_versions_before_kept_are_written_home_too_and_do_not_come_back() {
     let Some(world) = World::new() else { return };
     world.keep(1000, &[(2, &page(7))]);
     let path = world.dir.path().join(COPIES_FILE);
     let new = fs::read(&path).unwrap();
-    let mut old = new[..OLD_HEADER].to_vec();
-    old[..8].copy_from_slice(OLD_MAGIC);
-    let crc = crc32c([&old[12..]]).to_le_bytes();
-    old[8..12].copy_from_slice(&crc);
-    old.extend_from_slice(&page(7).0);
-    fs::write(&path, old).unwrap();
-    world.tear(2, 7);
-    assert_eq!(world.restore(), 1);
-    assert_eq!(world.home(2), page(7).0.to_vec());
+    for (magic, bytes) in OLD {
+        let mut old = new[..bytes].to_vec();
+        old[..8].copy_from_slice(magic);
+        old[40..48].fill(0);
+        let crc = crc32c([&old[12..]]).to_le_bytes();
+        old[8..12].copy_from_slice(&crc);
+        old.extend_from_slice(&page(7).0);
+        fs::write(&path, old).unwrap();
+        world.tear(2, 9);
+        assert_eq!(world.restore(), 1);
+        assert_eq!(world.home(2), page(7).0.to_vec());
+        world.tear(2, 9);
+        assert_eq!(world.restore(), 0);
+        world.keep(1000, &[(3, &page(4))]);
+        assert_eq!(world.restore(), 1);
+    }
+}
+
+impl World {
+    /// The file of copies as a crash may leave it that cuts `change`: with its first so many sectors. After each the home is as `tear` leaves it, and
+    /// pages are made whole.
+    fn at_each_cut(&self, change: impl FnOnce(), tear: impl Fn(), check: impl Fn(usize)) {
+        let path = self.dir.path().join(COPIES_FILE);
+        let before = fs::read(&path).unwrap();
+        change();
+        let after = fs::read(&path).unwrap();
+        let sector = |at: usize| at..(at + SECTOR).min(after.len());
+        let changed = (0..after.len()).step_by(SECTOR);
+        let changed: Vec<usize> = changed
+            .filter(|&at| before.get(sector(at)) != Some(&after[sector(at)]))
+            .collect();
+        let all = changed.len();
+        for written in [0, 1, 2, all / 2, all - 1, all] {
+            let mut bytes = before.clone();
+            bytes.resize(after.len(), 0);
+            for &at in &changed[..written.min(all)] {
+                bytes[sector(at)].copy_from_slice(&after[sector(at)]);
+            }
+            fs::write(&path, bytes).unwrap();
+            tear();
+            self.restore();
+            check(written);
+        }
+    }
+}
+
+#[test]
+fn while_copies_are_written_those_before_count_since_their_pages_may_be_torn() {
+    let Some(world) = World::new() else { return };
+    let copies = world.copies();
+    world.keep_in(&copies, 1000, &[(2, &page(7)), (5, &page(8))]);
+    let again = [(2, &page(9)), (5, &page(8)), (6, &page(4))];
+    let keep_again = || world.keep_in(&copies, 1000, &again);
+    let tear = || {
+        for (at, byte) in [(2, 7), (5, 8)] {
+            world.put(at, &page(0).0);
+            world.tear(at, byte);
+        }
+    };
+    world.at_each_cut(keep_again, tear, |written| {
+        let (one, other) = (world.home(2), world.home(5));
+        assert!(one == page(7).0 || one == page(9).0, "{written}: torn");
+        assert!(other == page(8).0, "{written}: torn");
+    });
+    assert_eq!((world.home(2)[0], world.home(6)[0]), (9, 4));
+}
+
+#[test]
+fn copies_that_are_given_up_go_at_once_and_none_before_them_comes_back() {
+    let Some(world) = World::new() else { return };
+    let copies = world.copies();
+    for byte in [7, 8] {
+        world.keep_in(&copies, 1000, &[(2, &page(byte))]);
+    }
+    // The last ones are home.
+    let is_home = || world.put(2, &page(8).0);
+    let clear = || copies.clear().unwrap();
+    world.at_each_cut(clear, is_home, |written| {
+        assert_eq!(world.home(2), page(8).0.to_vec(), "{written}");
+    });
+    world.put(2, &page(1).0);
+    assert_eq!((world.restore(), world.home(2)[0]), (0, 1));
 }
 
 #[test]
@@ -188,8 +265,7 @@ fn pages_that_go_around_flash_are_copied_first_and_the_copies_can_be_cleared() {
     let bytes = fs::read(world.dir.path().join(COPIES_FILE)).unwrap();
     assert_eq!((&bytes[..8], bytes[HEADER]), (&MAGIC[..], 5));
     world.homes.unprotect().unwrap();
-    let bytes = fs::read(world.dir.path().join(COPIES_FILE)).unwrap();
-    assert_eq!(bytes[..HEADER], [0; HEADER]);
+    assert!(world.copies().left().unwrap().pages.is_empty());
 }
 
 /// A page that was changed last when the log was so far.
