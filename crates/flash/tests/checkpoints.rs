@@ -80,6 +80,20 @@ fn a_checkpoint_syncs_the_files_that_were_written_past_the_cache() {
 }
 
 #[test]
+fn a_length_that_could_not_be_made_durable_may_have_taken_what_was_written_past_the_cache() {
+    let machine = Machine::new(60, &options());
+    let Ok(Enqueued::Past(past)) = machine.cache.enqueue(&machine.file, 1000, &page_of(7)) else {
+        panic!("a page behind the end came in");
+    };
+    drop(past);
+    machine.world.home_gone.store(true, SeqCst);
+    machine.cache.durable_bytes(&machine.file).unwrap_err();
+    machine.world.home_gone.store(false, SeqCst);
+    let e = machine.cache.sync(&machine.file).unwrap_err();
+    assert!(matches!(e, FlashError::SyncFailed { .. }), "{e}");
+}
+
+#[test]
 fn what_was_dirty_when_a_flush_began_is_home_though_it_is_written_again_meanwhile() {
     let machine = Machine::new(100, &options());
     for page in 0..4 * GROUP {

@@ -15,7 +15,7 @@ use crate::{
     innodb::{self, Pages},
     session::Session,
 };
-use forebay_flash::{CachedFile, Enqueued, Home};
+use forebay_flash::{CachedFile, Enqueued};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 pub use real::{RealRead, RealWrite};
@@ -267,9 +267,8 @@ impl PageFile {
             give_back(session, file, [number(bytes), u32::MAX])?;
             self.changing(&mut *real)?;
             // The length that is durable is this one from now on: it may grow to what it was at once.
-            return Home::durable_bytes(&*session.homes, file.id())
-                .map(drop)
-                .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+            let bytes = session.cache.durable_bytes(file);
+            return bytes.map(drop).map_err(|e| said(&e));
         }
         self.changing(real)
     }

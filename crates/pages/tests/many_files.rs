@@ -119,6 +119,35 @@ fn the_system_tablespace_is_not_let_go_of_though_the_server_has_it_closed() {
     assert!(!world.dir.path().join("data/forebay.guard").exists());
 }
 
+/// A page of a table that no process with the limit below may write to its file.
+const FAR: u64 = 900 * PAGE_BYTES as u64;
+
+#[test]
+fn a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache() {
+    let name = "a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache";
+    let after = World::after(name, "{}", |server| {
+        let path = server.dir.join("data/far.ibd");
+        fs::write(&path, blank_file(PAGES * PAGE_BYTES)).unwrap();
+        let file = open(&path).unwrap();
+        file.set_len(FAR + PAGE_BYTES as u64).unwrap();
+        let real = &mut |_: &[u8], _| Err(Errno::NXIO);
+        let written = forebay_pages::write(file.as_fd(), &page(7), FAR, real);
+        assert_eq!(written, Ok(PAGE_BYTES));
+        forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+        close(file);
+        // The flash file is shorter.
+        limit(Resource::Fsize, 12 << 20);
+        use_tables(&server.dir);
+    });
+    let Some(world) = after else { return };
+    world.flush();
+    every_table_has_its_page(&world);
+    let far = File::open(world.dir.path().join("data/far.ibd")).unwrap();
+    let mut found = page(0);
+    far.read_exact_at(&mut found, FAR).unwrap();
+    assert!(found == page(7));
+}
+
 #[test]
 fn a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one() {
     let name = "a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one";
@@ -151,9 +180,13 @@ fn a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_
 
 /// So many descriptors, and no more.
 fn allow(descriptors: u64) {
+    limit(Resource::Nofile, descriptors);
+}
+
+fn limit(what: Resource, most: u64) {
     let limit = Rlimit {
-        current: Some(descriptors),
-        ..getrlimit(Resource::Nofile)
+        current: Some(most),
+        ..getrlimit(what)
     };
-    setrlimit(Resource::Nofile, limit).unwrap();
+    setrlimit(what, limit).unwrap();
 }

@@ -180,8 +180,15 @@ impl Cache {
         if end <= file.durable_bytes() {
             return Ok(true);
         }
+        Ok(end <= self.durable_bytes(file)?)
+    }
+
+    /// How long the file is at home, durably: it is asked for anew. After it was cut off, for example, so that it may grow to what it was at once.
+    ///
+    /// # Errors
+    /// What the home says. It may have been a sync that failed: then what was written to the file past the cache may be lost, and no later sync succeeds.
+    pub fn durable_bytes(&self, file: &CachedFile) -> Result<u64, FlashError> {
         let bytes = self.home.durable_bytes(file.id()).map_err(|source| {
-            // It may have been a sync.
             file.sync_failed();
             FlashError::Home {
                 file: file.name().to_string(),
@@ -190,7 +197,7 @@ impl Cache {
             }
         })?;
         file.set_durable_bytes(bytes);
-        Ok(end <= bytes)
+        Ok(bytes)
     }
 
     /// The cache forgets a clean page before it is written at home, durably: or a crash would bring it back.

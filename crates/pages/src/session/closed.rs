@@ -60,12 +60,10 @@ impl Session {
         if known + SPARE < most {
             return;
         }
-        if let Err(error) = self.let_go_of_closed() {
-            complain_once(&format!("files that are closed stay in the cache: {error}"));
-        }
+        self.let_go_of_closed();
     }
 
-    fn let_go_of_closed(&self) -> Result<(), FlashError> {
+    fn let_go_of_closed(&self) {
         let open = table::open();
         let known: Vec<Arc<CachedFile>> = self.registered.lock().values().cloned().collect();
         let is_closed = |file: &Arc<CachedFile>| {
@@ -74,7 +72,7 @@ impl Session {
         };
         let mut closed: Vec<_> = known.into_iter().filter(is_closed).collect();
         if closed.is_empty() {
-            return Ok(());
+            return;
         }
         let newer = self.cache.newer_pages_by_file();
         let pages_of =
@@ -88,17 +86,18 @@ impl Session {
         });
         let few = few.count().max(1);
         closed.truncate(few);
-        let lost = self.cache.bring_files_home(&closed)?;
+        // Where it fails each file is brought home on its own: one whose pages cannot be, or whose home takes none, stays, and no other one with it.
+        let _ = self.cache.bring_files_home(&closed);
         for file in closed {
-            // Pages that flash cannot give are kept, and so is what is known of them.
-            if lost.iter().any(|page| *page.file == *file.name()) {
-                continue;
-            }
             table::remove(file.id().identity);
-            self.let_go(&file)?;
-            // No lock of the program's on it is lost by that: it has it not open.
-            self.homes.detach(file.id());
+            match self.let_go(&file) {
+                // No lock of the program's on it is lost by that: it has it not open.
+                Ok(()) => self.homes.detach(file.id()),
+                Err(error) => complain_once(&format!(
+                    "{}, which is closed, stays in the cache: {error}",
+                    file.name()
+                )),
+            }
         }
-        Ok(())
     }
 }
