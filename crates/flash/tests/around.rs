@@ -3,13 +3,13 @@
 
 mod support;
 
-use forebay_flash::{FlashError, WritePolicy};
+use forebay_flash::{FlashError, Options, WritePolicy};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     Rng,
     devices::World,
     machine::{Machine, options},
-    model::{PAGE, version_of},
+    model::{PAGE, page_of, version_of},
     session,
 };
 
@@ -87,4 +87,29 @@ fn as_long_as_torn_pages_cannot_be_written_home_nothing_is_changed_past_the_cach
     assert_eq!((found.read(1), found.home(1)), (2, 2));
     // A file that goes needs none of them.
     machine.cache.drop_file(&machine.file).unwrap();
+}
+
+#[test]
+fn a_page_that_is_written_past_the_cache_is_not_made_what_it_was_when_it_went_around_flash() {
+    let options = Options {
+        policy: WritePolicy::Around,
+        bypass_writes: 4,
+        ..options()
+    };
+    let machine = Machine::new(60, &options);
+    for page in [5, 2, 3, 4] {
+        assert!(machine.write(page, 10 + u64::from(page)));
+    }
+    machine.sync();
+    assert_eq!(
+        machine.cache.stats().slots_used,
+        0,
+        "the lane hears of none"
+    );
+    // The fourth of a row.
+    assert!(!machine.write(5, 25));
+    machine.world.write_past((0, 1), 5 * PAGE, &page_of(25));
+    machine.sync();
+    let found = Machine::open(World::new(machine.world.live()), &options);
+    assert_eq!((found.read(5), found.home(5)), (25, 25));
 }

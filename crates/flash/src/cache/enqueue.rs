@@ -11,7 +11,7 @@ use crate::{
     record::DIRTY,
     stats::add,
 };
-use std::io;
+use std::{io, sync::atomic::Ordering::Relaxed};
 
 /// Where a written page went.
 #[must_use]
@@ -209,6 +209,9 @@ impl Cache {
         let number = file.id().number;
         if self.state.lock().map.find(number, page).is_some() {
             self.forget(file, [page, page])?;
+        } else if self.skipped.load(Relaxed) {
+            // It may have gone home around flash without the lane's hearing of it: then its copy still counts.
+            self.give_up_copies(&mut self.homing.lock())?;
         }
         file.begin_past();
         self.note_change(number, page);
