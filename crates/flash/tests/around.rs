@@ -10,7 +10,7 @@ use support::{
     devices::World,
     machine::{Machine, options},
     model::{PAGE, page_of, version_of},
-    session,
+    session::{self, bytes_for},
 };
 
 /// Versions of one page, more than a record of the lane has room for.
@@ -112,4 +112,26 @@ fn a_page_that_is_written_past_the_cache_is_not_made_what_it_was_when_it_went_ar
     machine.sync();
     let found = Machine::open(World::new(machine.world.live()), &options);
     assert_eq!((found.read(5), found.home(5)), (25, 25));
+}
+
+#[test]
+fn while_only_flash_knows_which_size_the_cache_has_no_page_goes_around_it_either() {
+    let mut half = 0;
+    for n in 1..60 {
+        let machine = Machine::new(60, &options());
+        let world = &machine.world;
+        (world.flash_gone_at).store(world.operations.load(SeqCst) + n, SeqCst);
+        let go = |_| ControlFlow::Continue(());
+        let resized = machine.cache.resize(bytes_for(200), go);
+        if !matches!(resized, Err(FlashError::HalfResized { .. })) {
+            continue;
+        }
+        half += 1;
+        // Nothing is in the cache, so nothing would have to be recorded.
+        machine.write(3, 33);
+        let e = machine.cache.sync(&machine.file).unwrap_err();
+        assert!(matches!(e, FlashError::HalfResized { .. }), "{e}");
+        assert_eq!(machine.home(3), 0);
+    }
+    assert!(half > 0);
 }

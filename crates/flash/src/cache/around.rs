@@ -130,6 +130,8 @@ impl Cache {
         if self.state.lock().map.recorded >= to {
             return Ok(());
         }
+        // The copies are known by a position, which says nothing while it is not known of which layout.
+        self.check_resized()?;
         self.close_group();
         let mut groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
         // Groups that go together share the sync of their copies, and those of their homes.

@@ -60,7 +60,14 @@ impl Devices {
                 set_flash_length(&mut self.durable.flash, *bytes);
             }
             Event::HomeSync(key) => self.arrive(Some(*key), 16, rng),
-            Event::HomeSyncFailed(key) => self.arrive(Some(*key), 8, rng),
+            Event::HomeSyncFailed(key) => {
+                // What is lost is bytes: the file keeps the length that its owner sees.
+                let of_it = self.in_flight.iter().filter(|w| w.home == Some(*key));
+                let end = of_it.map(|write| write.offset + write.bytes.len()).max();
+                let home = self.durable.homes.entry(*key).or_default();
+                home.resize(home.len().max(end.unwrap_or(0)), 0);
+                self.arrive(Some(*key), 8, rng);
+            }
             Event::HomeLength(key, bytes) => {
                 // What was in flight behind the new end is gone.
                 self.arrive(Some(*key), 16, rng);

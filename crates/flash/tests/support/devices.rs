@@ -78,6 +78,8 @@ pub struct World {
     pub operations: AtomicU64,
     /// Copies are kept: not before what the ones that were found protect is whole.
     pub(super) keeps_copies: AtomicBool,
+    /// Something may have been kept, also by what failed.
+    pub(super) has_copies: AtomicBool,
 }
 
 /// What lies on the devices.
@@ -107,6 +109,7 @@ impl World {
             flash_gone_at: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             keeps_copies: AtomicBool::new(false),
+            has_copies: AtomicBool::new(false),
         })
     }
 

@@ -65,11 +65,12 @@ impl Home for SimHome {
     }
 
     fn unprotect(&self) -> io::Result<()> {
-        let is_empty = self.0.live.lock().unwrap().copies.pages.is_empty();
-        if is_empty || !self.0.keeps_copies.load(SeqCst) {
+        if !self.0.keeps_copies.load(SeqCst) || !self.0.has_copies.load(SeqCst) {
             return Ok(());
         }
-        self.0.keep(Copies::default())
+        self.0.keep(Copies::default())?;
+        self.0.has_copies.store(false, SeqCst);
+        Ok(())
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
@@ -98,6 +99,7 @@ impl World {
 
     fn keep(&self, copies: Copies) -> io::Result<()> {
         let failed = self.home_fails();
+        self.has_copies.store(true, SeqCst);
         self.note(Event::Copies(copies.clone(), failed));
         if failed {
             return Err(eio());
@@ -109,6 +111,7 @@ impl World {
     /// What the owner of the homes does before a cache that was opened is used: what a crash tore is made whole. Copies are kept from then on.
     pub fn restore(&self, cache: &Cache) -> Result<(), FlashError> {
         let copies = self.live.lock().unwrap().copies.clone();
+        self.has_copies.store(true, SeqCst);
         if !copies.pages.is_empty() && !cache.is_recorded(copies.first) {
             let files = cache.files();
             for (home, offset, bytes) in copies.pages {
