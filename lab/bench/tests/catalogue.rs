@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 #[test]
 fn every_experiment_has_an_id_of_its_own_its_papers_setup_and_a_headline() {
     let ids: BTreeSet<_> = ALL.iter().map(|experiment| &experiment.id).collect();
-    assert_eq!((ids.len(), ALL.len()), (19, 19));
+    assert_eq!((ids.len(), ALL.len()), (20, 20));
     for paper in ["P1", "P2", "P3", "P4", "P5"] {
         let is_its = |experiment: &Experiment| experiment.paper == paper;
         assert!(ALL.iter().any(is_its), "{paper} has no experiment");
