@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lab, content};
+use common::{Lab, Running, content};
 use std::{
     fs,
     path::Path,
@@ -24,6 +24,16 @@ fn eventually(mut done: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     false
+}
+
+/// Sets how many files the supervisor may have open.
+fn limit_of(run: &Running) -> impl Fn(Option<u64>) + use<> {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let pid = Pid::from_child(&run.supervisor);
+    move |current| {
+        let limits = getrlimit(Resource::Nofile);
+        prlimit(Some(pid), Resource::Nofile, Rlimit { current, ..limits }).unwrap();
+    }
 }
 
 /// What `path` holds is on the disk: a power cut leaves it.
@@ -150,12 +160,7 @@ fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
     let path = lab.data("a.log");
     let mut run = lab.run();
     assert_eq!(run.open("a", &path, APPEND), 1);
-    let pid = rustix::process::Pid::from_child(&run.supervisor);
-    let limit = |current| {
-        let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let limits = rustix::process::Rlimit { current, ..limits };
-        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limits).unwrap();
-    };
+    let limit = limit_of(&run);
     limit(Some(4));
     let name = socket_of(&lab);
     let stranger = connect(&name);
@@ -175,13 +180,8 @@ fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_
     let (path, second) = (lab.data("a.log"), lab.data("b.log"));
     let mut run = lab.run();
     assert_eq!(run.open("a", &path, APPEND), 1);
-    let pid = rustix::process::Pid::from_child(&run.supervisor);
-    let limit = |current| {
-        let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let limits = rustix::process::Rlimit { current, ..limits };
-        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limits).unwrap();
-    };
-    let is_open = |fd: &u64| Path::new(&format!("/proc/{}/fd/{fd}", pid.as_raw_pid())).exists();
+    let limit = limit_of(&run);
+    let is_open = |fd: &u64| Path::new(&format!("/proc/{}/fd/{fd}", run.supervisor.id())).exists();
     let free = (0..).find(|fd| !is_open(fd)).unwrap();
     limit(Some(free));
     assert_eq!(run.open("b", &second, APPEND), 0);
