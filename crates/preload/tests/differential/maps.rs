@@ -42,8 +42,30 @@ pub fn map(world: &mut World) {
     unsafe { libc::munmap(pages, BYTES) };
 }
 
-/// The kernel reads pages that the program has not touched.
-fn send_untouched(world: &mut World, pages: *mut c_void, bytes: usize) {
+/// Of so many bytes from the start of the file `from`, as many as a write by `to` does not write over while it reads them: in which order the kernel does that is its own affair, and a
+/// library that has to know what was written copies them before.
+fn apart(from: c_int, to: c_int, bytes: usize) -> usize {
+    let file = |fd| {
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        (unsafe { libc::fstat(fd, &raw mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
+    };
+    if file(from).is_none() || file(from) != file(to) {
+        return bytes;
+    }
+    let appends = unsafe { libc::fcntl(to, libc::F_GETFL) } & libc::O_APPEND != 0;
+    let at = match appends {
+        true => size(to),
+        false => Some(unsafe { libc::lseek(to, 0, libc::SEEK_CUR) }),
+    };
+    match at.and_then(|at| usize::try_from(at).ok()) {
+        // Each byte comes to where it is.
+        None | Some(0) => bytes,
+        Some(at) => bytes.min(at),
+    }
+}
+
+/// The kernel reads pages that the program has not touched, of the file `from`.
+fn send_untouched(world: &mut World, from: c_int, pages: *mut c_void, bytes: usize) {
     let name = world.spelling(&["write", "send", "writev", "sendto", "write", "sendmsg"]);
     let mut ends: [c_int; 2] = [-1; 2];
     unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, ends.as_mut_ptr()) };
@@ -78,7 +100,8 @@ fn send_untouched(world: &mut World, pages: *mut c_void, bytes: usize) {
         _ => {
             let to = world.fd();
             let about = format!("{}, a mapping", world.show(to));
-            call!(world, name, about, (to => c_int, pages => *mut c_void, bytes.min(4096) => usize) -> isize);
+            let bytes = apart(from, to, bytes.min(4096));
+            call!(world, name, about, (to => c_int, pages => *mut c_void, bytes => usize) -> isize);
         }
     }
     for end in ends {
@@ -104,7 +127,7 @@ pub fn map_to_read(world: &mut World) {
         return;
     }
     if !world.is_complete || world.rng.once_in(2) {
-        send_untouched(world, pages, bytes);
+        send_untouched(world, fd, pages, bytes);
     }
     // The file may have been written to, also by this, but not be shorter.
     let found = unsafe { std::slice::from_raw_parts(pages.cast::<u8>(), bytes) };
