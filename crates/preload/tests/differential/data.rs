@@ -277,7 +277,18 @@ pub fn seek(world: &mut World) {
 
 pub fn synchronise(world: &mut World) {
     let fd = world.fd();
-    let name = world.spelling(&["fsync", "fdatasync", "sync_file_range"]);
+    // Of the whole machine: that takes its time.
+    if world.rng.below(40) == 0 {
+        call!(world, "sync", "", () -> ());
+    }
+    let name = world.spelling(&[
+        "fsync",
+        "fdatasync",
+        "sync_file_range",
+        "fsync",
+        "fdatasync",
+        "syncfs",
+    ]);
     let about = world.show(fd);
     if name == "sync_file_range" {
         let (offset, bytes) = (world.offset(), world.offset());

@@ -132,6 +132,9 @@ pub fn map_to_read(world: &mut World) {
     // The file may have been written to, also by this, but not be shorter.
     let found = unsafe { std::slice::from_raw_parts(pages.cast::<u8>(), bytes) };
     world.say(&hash(found));
+    let flags = world.rng.one_of(&[libc::MS_SYNC, libc::MS_ASYNC, 99]);
+    let about = format!("all, {flags}");
+    call!(world, "msync", about, (pages => *mut c_void, bytes => usize, flags => c_int) -> c_int);
     match world.rng.below(3) {
         0 => {
             let protection = libc::PROT_READ;
