@@ -4,17 +4,15 @@
 
 mod common;
 
-use common::{Ran, Sandbox};
+use common::{Ran, Sandbox, databases::boot_anew};
 use std::fs;
-
-const ANOTHER_BOOT: &str = "00000000-0000-4000-8000-000000000001";
 
 /// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had been started anew: the recovery, and the log.
 fn recovered_after(kind: &str) -> (Ran, String) {
-    recovered_in(Some(ANOTHER_BOOT), kind)
+    recovered_in(true, kind)
 }
 
-fn recovered_in(boot: Option<&str>, kind: &str) -> (Ran, String) {
+fn recovered_in(another_boot: bool, kind: &str) -> (Ran, String) {
     let sandbox = Sandbox::new();
     sandbox.pool();
     common::build("handler", sandbox.path());
@@ -29,10 +27,13 @@ fn recovered_in(boot: Option<&str>, kind: &str) -> (Ran, String) {
         "the supervisor was not killed: {}",
         ran.stderr
     );
+    let mut environment = Vec::new();
+    if another_boot {
+        boot_anew(&mut environment, 1);
+    }
     let recovery = sandbox
         .command("recover --json --pool p")
-        .envs(boot.map(|boot| ("FOREBAY_TEST_BOOT_ID", boot)))
-        .envs(boot.map(|_| ("FOREBAY_TEST_POOL_SURVIVED", "1")))
+        .envs(environment)
         .output()
         .unwrap();
     let found = fs::read(sandbox.file("a.log")).unwrap();
@@ -66,8 +67,8 @@ fn what_a_handler_wrote_by_the_programs_descriptor_is_not_overwritten() {
 
 #[test]
 fn what_a_handler_wrote_above_a_write_that_has_no_record_yet_is_not_overwritten() {
-    for boot in [Some(ANOTHER_BOOT), None] {
-        let (_, found) = recovered_in(boot, "writing");
+    for another_boot in [true, false] {
+        let (_, found) = recovered_in(another_boot, "writing");
         let begins = &found[..found.len().min(101)];
         assert!(begins.starts_with(&"n".repeat(100)), "{begins}");
     }

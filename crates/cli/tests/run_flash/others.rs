@@ -16,6 +16,16 @@ fn shell(world: &World, script: &str) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
+/// A data directory of which the cache has nothing any more.
+fn flushed() -> Option<World> {
+    let world = World::new()?;
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    world.flush().ok();
+    Some(world)
+}
+
 #[test]
 fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed() {
     let Some(world) = World::new() else { return };
@@ -57,11 +67,7 @@ fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed(
 
 #[test]
 fn a_program_that_is_no_server_gets_no_more_page_files_once_a_server_runs() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
-    server.stop().unwrap();
-    world.flush().ok();
+    let Some(world) = flushed() else { return };
     let [has, goes_on] = ["has", "goes-on"].map(|name| world.launch.data().join(name));
     let script = "bash -c '
         exec 3<stock/s.ibd && exec 4<stock/s.ibd && : >has
@@ -84,11 +90,7 @@ fn a_program_that_is_no_server_gets_no_more_page_files_once_a_server_runs() {
 
 #[test]
 fn programs_that_are_no_server_and_look_at_the_same_time_do_not_refuse_each_other() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
-    server.stop().unwrap();
-    world.flush().ok();
+    let Some(world) = flushed() else { return };
     let script = "for n in 1 2 3 4 5 6 7 8; do cp stock/s.ibd ../copy$n & done; wait";
     let said = shell(&world, script).ok().stderr;
     assert!(!said.contains("refused"), "{said}");

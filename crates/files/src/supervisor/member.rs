@@ -34,12 +34,15 @@ pub(super) struct Member {
     pub(super) pid: u32,
     /// Its program's name.
     pub(super) program: String,
-    pub(super) ended: bool,
     /// None once it has ended.
     connection: Option<Arc<OwnedFd>>,
 }
 
 impl Member {
+    pub(super) fn has_ended(&self) -> bool {
+        self.connection.is_none()
+    }
+
     /// True until it is dead or another program. A program that is executed has not got the connection from its first instruction on.
     fn is_connected(&self) -> bool {
         let Some(connection) = &self.connection else {
@@ -266,14 +269,13 @@ impl Shared {
         let is_free = |number: &u32| {
             !members
                 .iter()
-                .any(|member| member.number == *number && !member.ended)
+                .any(|member| member.number == *number && !member.has_ended())
         };
         let number = (1..).find(is_free).unwrap_or(u32::MAX);
         members.push(Member {
             number,
             pid,
             program: processes::name_of_process(pid),
-            ended: false,
             connection: Some(Arc::clone(connection)),
         });
         Ok(number)
@@ -282,7 +284,7 @@ impl Shared {
     /// It has not become one after all.
     fn take_back(&self, number: u32) {
         let mut members = self.members.lock();
-        members.retain(|member| member.ended || member.number != number);
+        members.retain(|member| member.has_ended() || member.number != number);
         drop(members);
         self.changed.notify_all();
     }
@@ -293,12 +295,11 @@ impl Shared {
         const ENDED_MAX: usize = 1000;
         let mut members = self.members.lock();
         for member in members.iter_mut().filter(|member| member.number == number) {
-            member.ended = true;
             member.connection = None;
         }
-        let ended = members.iter().filter(|member| member.ended).count();
+        let ended = members.iter().filter(|member| member.has_ended()).count();
         if ended > ENDED_MAX
-            && let Some(first) = members.iter().position(|member| member.ended)
+            && let Some(first) = members.iter().position(|member| member.has_ended())
         {
             members.remove(first);
         }
@@ -309,7 +310,7 @@ impl Shared {
     /// The processes that are members now.
     pub(super) fn member_processes(&self) -> Vec<u32> {
         let members = self.members.lock();
-        let living = members.iter().filter(|member| !member.ended);
+        let living = members.iter().filter(|member| !member.has_ended());
         living.map(|member| member.pid).collect()
     }
 

@@ -270,7 +270,7 @@ impl Shared {
     /// Returns when all members have ended. From then on there is none: its lane is about to be given back.
     fn outlast_members(&self) {
         let mut members = self.members.lock();
-        while members.iter().any(|member| !member.ended) {
+        while members.iter().any(|member| !member.has_ended()) {
             self.changed
                 .wait_for(&mut members, Duration::from_millis(100));
         }

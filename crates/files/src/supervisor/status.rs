@@ -177,7 +177,7 @@ impl Shared {
         let processes = members.iter().map(|member| ProcessStatus {
             pid: member.pid,
             program: member.program.clone(),
-            ended: member.ended,
+            ended: member.has_ended(),
         });
         Status {
             pid: std::process::id(),

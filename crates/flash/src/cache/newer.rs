@@ -14,6 +14,11 @@ const LOOKED_AT_ONCE: u64 = 4096;
 /// Ranges of so many pages at most are looked up page by page.
 const LOOKED_UP_MAX: u32 = 256;
 
+/// File and number.
+fn page_of(version: &Version) -> (u32, u32) {
+    (version.entry.file, version.entry.page)
+}
+
 impl Cache {
     /// No slot is free, because lost pages have nearly all.
     pub(super) fn too_many_lost(&self) -> FlashError {
@@ -29,7 +34,7 @@ impl Cache {
     /// so until they are written again or given up.
     #[must_use]
     pub fn lost_pages(&self) -> Vec<PageName> {
-        let dirty = self.dirty_versions();
+        let dirty = self.dirty_versions(|_| true);
         let lost = dirty.iter().filter(|version| version.is(LOST));
         lost.map(|v| self.name(v.entry.file, v.entry.page))
             .collect()
@@ -38,7 +43,7 @@ impl Cache {
     /// The pages of which only the cache has the newest version: what a flash device that is broken takes with it.
     #[must_use]
     pub fn newer_than_home(&self) -> Vec<PageName> {
-        let dirty = self.dirty_versions();
+        let dirty = self.dirty_versions(|_| true);
         let names = dirty.iter().map(|v| self.name(v.entry.file, v.entry.page));
         names.collect()
     }
@@ -53,18 +58,17 @@ impl Cache {
     #[must_use]
     pub fn newer_pages_by_file(&self) -> BTreeMap<u32, usize> {
         let mut pages = BTreeMap::new();
-        for version in self.dirty_versions() {
+        for version in self.dirty_versions(|_| true) {
             *pages.entry(version.entry.file).or_default() += 1;
         }
         pages
     }
 
-    /// The newest versions that are dirty, by file and page.
-    fn dirty_versions(&self) -> Vec<Version> {
-        let page = |version: &Version| (version.entry.file, version.entry.page);
-        let mut dirty = self.versions(|version| version.newest && version.is(DIRTY));
-        dirty.sort_unstable_by_key(page);
-        dirty.dedup_by_key(|version| page(version));
+    /// The newest versions that are dirty, of those that are `wanted`; in the order in which they go home.
+    fn dirty_versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+        let mut dirty = self.versions(|v| v.newest && v.is(DIRTY) && wanted(v));
+        dirty.sort_unstable_by_key(page_of);
+        dirty.dedup_by_key(|version| page_of(version));
         dirty
     }
 
@@ -80,11 +84,7 @@ impl Cache {
 
     /// The pages that home may not have, of those whose versions are `wanted`; in the order in which they go home: file and number.
     pub(super) fn dirty_pages(&self, wanted: impl Fn(&Version) -> bool) -> Vec<(u32, u32)> {
-        let dirty = self.versions(|v| v.newest && v.is(DIRTY) && wanted(v));
-        let mut pages: Vec<_> = (dirty.iter().map(|v| (v.entry.file, v.entry.page))).collect();
-        pages.sort_unstable();
-        pages.dedup();
-        pages
+        self.dirty_versions(wanted).iter().map(page_of).collect()
     }
 
     fn is_dirty(&self, file: u32, page: u32) -> bool {
@@ -94,7 +94,7 @@ impl Cache {
 
     /// Of the queue, from where something may be dirty, what is `wanted`. As far as it goes by then: so a page that gets a second chance meanwhile is
     /// found at the rear, perhaps for the second time.
-    pub(super) fn versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+    fn versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
         let mut found = Vec::new();
         let mut at = 0;
         let mut layout = None;

@@ -18,8 +18,8 @@ use crate::{
     cache::flush::Progress,
     error::FlashError,
     layout::{Geometry, HEADERS, Header},
-    map::{Map, Version},
-    record::{DIRTY, FRONT, LAYOUT, PageEntry, VOID},
+    map::Map,
+    record::{FRONT, LAYOUT, PageEntry, VOID},
     stats::add,
 };
 use parking_lot::MutexGuard;
@@ -163,12 +163,7 @@ impl Cache {
             (map.rear, Plan::new(map, geometry, self.options.group_pages))
         };
         // What comes in behind is of the next round.
-        let goes =
-            |v: &Version| v.newest && v.is(DIRTY) && v.position < rear && !plan.keeps(v.position);
-        let going = self.versions(goes);
-        let mut pages: Vec<_> = going.iter().map(|v| (v.entry.file, v.entry.page)).collect();
-        pages.sort_unstable();
-        pages
+        self.dirty_pages(|v| v.position < rear && !plan.keeps(v.position))
     }
 
     /// The end of step 2, and steps 3 to 5: nothing comes in, leaves, or is recorded meanwhile.
