@@ -5,6 +5,7 @@
 //! the only one that is ever read. Each version leads to the one before it, so that a tombstone finds them all.
 
 use crate::record::{DIRTY, LOST, PageEntry, VOID};
+use std::collections::HashMap;
 
 /// The newest version of its page: the map leads to it.
 const NEWEST: u8 = 0x40;
@@ -58,6 +59,8 @@ pub(crate) struct Map {
     pub(crate) pages: u64,
     /// Of these, how many their homes do not have.
     pub(crate) dirty: u64,
+    /// The same of each file that has any, by its number.
+    dirty_by_file: HashMap<u32, u64>,
     /// Of these, how many are lost.
     pub(crate) lost: u64,
     /// No newest version below this is dirty, but for lost ones.
@@ -84,6 +87,7 @@ impl Map {
             recorded: front,
             pages: 0,
             dirty: 0,
+            dirty_by_file: HashMap::new(),
             lost: 0,
             clean_below: front,
         }
@@ -217,7 +221,7 @@ impl Map {
             slot.next = self.buckets[bucket];
             self.buckets[bucket] = index as u32;
             self.changed(bucket);
-            self.count(entry.flags, 1);
+            self.count(entry.file, entry.flags, 1);
         }
         position
     }
@@ -235,7 +239,7 @@ impl Map {
                     before => self.slots[before as usize].next = slot.next,
                 }
                 self.slots[at as usize].flags &= !NEWEST;
-                self.count(slot.flags, -1);
+                self.count(file, slot.flags, -1);
                 return Some(self.position(at));
             }
             before = at;
@@ -244,15 +248,23 @@ impl Map {
         None
     }
 
-    fn count(&mut self, flags: u8, by: i64) {
-        let add = |to: &mut u64, is: bool| {
-            if is {
-                *to = to.saturating_add_signed(by);
-            }
-        };
-        add(&mut self.pages, true);
-        add(&mut self.dirty, flags & DIRTY != 0);
-        add(&mut self.lost, flags & LOST != 0);
+    fn count(&mut self, file: u32, flags: u8, by: i64) {
+        self.pages = self.pages.saturating_add_signed(by);
+        if flags & DIRTY != 0 {
+            self.count_dirty(file, by);
+        }
+        if flags & LOST != 0 {
+            self.lost = self.lost.saturating_add_signed(by);
+        }
+    }
+
+    fn count_dirty(&mut self, file: u32, by: i64) {
+        self.dirty = self.dirty.saturating_add_signed(by);
+        let of_file = self.dirty_by_file.entry(file).or_default();
+        *of_file = of_file.saturating_add_signed(by);
+        if *of_file == 0 {
+            self.dirty_by_file.remove(&file);
+        }
     }
 
     /// Notes that the page at `position` was read.
@@ -276,10 +288,10 @@ impl Map {
         }
         let index = self.index(position);
         let slot = &mut self.slots[index];
-        let was = slot.flags;
+        let Slot { file, flags, .. } = *slot;
         slot.flags &= !DIRTY;
-        if was & NEWEST != 0 && was & DIRTY != 0 {
-            self.dirty -= 1;
+        if flags & NEWEST != 0 && flags & DIRTY != 0 {
+            self.count_dirty(file, -1);
         }
     }
 
@@ -319,9 +331,7 @@ impl Map {
 
     /// Pages of a file that its home has not.
     pub(crate) fn dirty_of(&self, file: u32) -> u64 {
-        let versions = (self.front..self.rear).map(|position| self.version(position));
-        let dirty = versions.filter(|v| v.entry.file == file && v.newest && v.is(DIRTY));
-        dirty.count() as u64
+        self.dirty_by_file.get(&file).copied().unwrap_or_default()
     }
 
     /// All versions of these pages before position `before` are needed no more.

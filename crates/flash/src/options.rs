@@ -33,6 +33,8 @@ pub struct Options {
     pub group_pages: u32,
     /// Full groups that may be written to flash and not synced: this many groups of memory.
     pub groups_unsynced_max: u32,
+    /// Groups that leave at a time at most: they share what syncing their homes takes. No more than an eighth of the slots, or one.
+    pub groups_leaving_max: u32,
     /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0 for none: FaCE without GSC.
     pub second_chances_max: u32,
     /// Which pages come in.
@@ -59,6 +61,7 @@ impl Default for Options {
         Self {
             group_pages: 64,
             groups_unsynced_max: 8,
+            groups_leaving_max: 4,
             second_chances_max: 32,
             contents: Contents::Dirty,
             policy: WritePolicy::Back,

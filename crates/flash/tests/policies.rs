@@ -16,6 +16,25 @@ use support::{
 };
 
 #[test]
+fn groups_that_leave_together_share_the_syncs_of_their_homes_and_are_a_part_of_the_cache_at_most() {
+    for (slots, groups) in [(400, 4), (200, 3), (60, 1)] {
+        let machine = Machine::new(slots, &options());
+        for page in 0..slots as u32 - 8 {
+            assert!(machine.write(page, 1));
+        }
+        machine.sync();
+        let before = machine.cache.stats();
+        let step = machine.cache.step().unwrap();
+        let after = machine.cache.stats();
+        let pages = groups * u64::from(GROUP);
+        assert_eq!(step.freed, pages, "{before:?} {after:?}");
+        assert_eq!(after.home_pages - before.home_pages, pages);
+        assert_eq!(after.home_batches - before.home_batches, 1);
+        assert_eq!(after.home_syncs - before.home_syncs, 1);
+    }
+}
+
+#[test]
 fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use() {
     let machine = Machine::new(60, &options());
     machine.write(1, 1);

@@ -45,7 +45,7 @@ pub enum HomesError {
         /// Its name.
         name: String,
         /// How many pages.
-        pages: usize,
+        pages: u64,
         /// There is a file of that name, another one.
         replaced: bool,
     },
@@ -60,7 +60,7 @@ pub enum HomesError {
         /// Its name.
         name: String,
         /// How many pages.
-        pages: usize,
+        pages: u64,
         /// The snapshot.
         is: PathBuf,
         /// The original.

@@ -1,8 +1,8 @@
-//! How pages leave: a group at a time. docs/flash-format.md, "Dequeue".
+//! How pages leave: some groups at a time. docs/flash-format.md, "Dequeue".
 //!
-//! 1. *Judge* the group at the front: a version that is not the newest, or clean, is dropped; a dirty one goes home; one that was read
+//! 1. *Judge* the groups at the front: a version that is not the newest, or clean, is dropped; a dirty one goes home; one that was read
 //!    gets a second chance at the rear.
-//! 2. *Read* the group from flash by one read; verify.
+//! 2. *Read* them from flash by one read; verify.
 //! 3. *Second chances*, unless a newer version came meanwhile.
 //! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet.
 //! 5. *Home*: written sorted, then synced. Until this returned, flash keeps what may be torn.
@@ -39,7 +39,7 @@ pub struct Step {
     pub more: bool,
 }
 
-/// The group at the front, judged.
+/// The groups at the front, judged.
 pub(super) struct Leaving {
     pub(super) front: u64,
     pub(super) end: u64,
@@ -52,7 +52,7 @@ pub(super) struct Leaving {
 }
 
 impl Cache {
-    /// Background work, a piece at a time, for a thread of the owner's: a checkpoint if the lane wants one; a group from the front, from when more
+    /// Background work, a piece at a time, for a thread of the owner's: a checkpoint if the lane wants one; groups from the front, from when more
     /// slots than the high watermark says are in use until no more than the low one says.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Cache {
         self.dequeue(&mut homing).map(drop)
     }
 
-    /// Lets the group at the front go: how many slots are free now.
+    /// Lets the groups at the front go: how many slots are free now.
     pub(super) fn dequeue(&self, homing: &mut Homing) -> Result<u64, FlashError> {
         let mut leaving = self.judge(homing)?;
         if leaving.front == leaving.end {
@@ -164,7 +164,7 @@ impl Cache {
         let front = map.front;
         let end = map
             .recorded
-            .min(front + u64::from(self.options.group_pages))
+            .min(front + self.slots_leaving())
             .min(front + slots - front % slots);
         let mut leaving = Leaving {
             front,
@@ -174,10 +174,10 @@ impl Cache {
             needed: 0,
         };
         let mut is_void = true;
-        let mut chances = if around {
-            0
-        } else {
-            self.options.second_chances_max
+        let groups = (end - front).div_ceil(self.options.group_pages.into());
+        let mut chances = match around {
+            true => 0,
+            false => groups * u64::from(self.options.second_chances_max),
         };
         for position in front..end {
             let version = map.version(position);

@@ -135,7 +135,7 @@ struct State {
 
 /// What a batch of home writes needs.
 struct Homing {
-    /// A group of pages.
+    /// The pages of as many groups as leave at a time.
     bytes: Buffer,
     /// Positions below this were on their way home around flash. Until they are recorded some of their pages may be torn there, and nothing but the copies
     /// that the homes' owner keeps has them whole after a crash.
@@ -255,6 +255,13 @@ impl Cache {
     /// Slots that are kept for second chances, and one at least for lost pages, when pages come in.
     fn spare_slots(&self) -> u64 {
         u64::from(self.options.second_chances_max.max(1))
+    }
+
+    /// Slots that leave at a time: whole groups.
+    fn slots_leaving(&self) -> u64 {
+        let group = u64::from(self.options.group_pages);
+        let groups = (self.slots() / 8 / group).min(self.options.groups_leaving_max.into());
+        groups.max(1) * group
     }
 
     /// Slots that dirty and clean pages may use when they come in.

@@ -7,7 +7,6 @@ use crate::{
     map::Version,
     record::{DIRTY, LOST},
 };
-use std::collections::BTreeMap;
 
 /// Slots that are looked at before readers get the map again.
 const LOOKED_AT_ONCE: u64 = 4096;
@@ -50,18 +49,8 @@ impl Cache {
 
     /// How many pages of a file only the cache has the newest version of.
     #[must_use]
-    pub fn newer_pages_of(&self, file: &CachedFile) -> usize {
-        self.dirty_pages_of(file.id().number, [0, u32::MAX]).len()
-    }
-
-    /// The same of each file that has any, by its number.
-    #[must_use]
-    pub fn newer_pages_by_file(&self) -> BTreeMap<u32, usize> {
-        let mut pages = BTreeMap::new();
-        for version in self.dirty_versions(|_| true) {
-            *pages.entry(version.entry.file).or_default() += 1;
-        }
-        pages
+    pub fn newer_pages_of(&self, file: &CachedFile) -> u64 {
+        self.state.lock().map.dirty_of(file.id().number)
     }
 
     /// The newest versions that are dirty, of those that are `wanted`; in the order in which they go home.
@@ -77,6 +66,9 @@ impl Cache {
         if last.saturating_sub(first) < LOOKED_UP_MAX {
             let pages = (first..=last).filter(|&page| self.is_dirty(file, page));
             return pages.map(|page| (file, page)).collect();
+        }
+        if self.state.lock().map.dirty_of(file) == 0 {
+            return Vec::new();
         }
         let is_there = |page| (first..=last).contains(&page);
         self.dirty_pages(|v| v.entry.file == file && is_there(v.entry.page))

@@ -181,7 +181,7 @@ impl Cache {
         checkpoint: u64,
     ) -> Self {
         let page_bytes = header.geometry.page_bytes as usize;
-        let group_bytes = options.group_pages as usize * page_bytes;
+        let leaving = options.group_pages as usize * options.groups_leaving_max.max(1) as usize;
         let cache = Self {
             flash,
             home,
@@ -198,7 +198,7 @@ impl Cache {
             resizing: Mutex::new(()),
             entrance: RwLock::new(()),
             homing: Mutex::new(Homing {
-                bytes: Buffer::new(group_bytes),
+                bytes: Buffer::new(leaving * page_bytes),
                 begun: 0,
             }),
             committing: Mutex::new(()),

@@ -23,8 +23,9 @@ fn the_newest_version_is_found_until_the_front_has_passed_it() {
     map.advance(102);
     assert_eq!(map.find(1, 2), None);
     assert_eq!(map.find(1, 1).unwrap().position, 102);
+    assert_eq!((map.dirty_of(1), map.dirty_of(2)), (1, 0));
     map.clean(102);
-    assert_eq!((map.pages, map.dirty), (1, 0));
+    assert_eq!((map.pages, map.dirty, map.dirty_of(1)), (1, 0, 0));
     map.advance(103);
     assert_eq!((map.find(1, 1), map.pages), (None, 0));
 }
@@ -62,8 +63,9 @@ fn the_map_says_what_a_plain_map_says() {
         (random >> 33) % bound
     };
     let mut map = Map::new(13, 0);
-    let mut plain: HashMap<u32, (u64, u8)> = HashMap::new();
+    let mut plain: HashMap<(u32, u32), (u64, u8)> = HashMap::new();
     for crc in 0..20_000 {
+        let (file, page) = (1 + below(2) as u32, below(9) as u32);
         match below(8) {
             0 => {
                 let to = map.front + below(map.used() + 1);
@@ -71,30 +73,31 @@ fn the_map_says_what_a_plain_map_says() {
                 plain.retain(|_, (position, _)| *position >= to);
             }
             1 => {
-                let page = below(9) as u32;
-                map.void(1, [page, page + 1], map.rear);
-                plain.remove(&page);
-                plain.remove(&(page + 1));
+                map.void(file, [page, page + 1], map.rear);
+                plain.remove(&(file, page));
+                plain.remove(&(file, page + 1));
             }
             2 => {
-                let page = below(9) as u32;
-                if let Some((position, flags)) = plain.get_mut(&page) {
+                if let Some((position, flags)) = plain.get_mut(&(file, page)) {
                     map.clean(*position);
                     *flags = 0;
                 }
             }
             _ if map.used() < 13 => {
-                let (page, flags) = (below(9) as u32, below(2) as u8);
-                plain.insert(page, (map.push(entry(page, crc, flags)), flags));
+                let flags = below(2) as u8;
+                let entry = PageEntry { file, ..entry(page, crc, flags) };
+                plain.insert((file, page), (map.push(entry), flags));
             }
             _ => {}
         }
-        for page in 0..10 {
-            let found = map.find(1, page).map(|v| (v.position, v.entry.flags));
-            assert_eq!(found, plain.get(&page).copied());
+        let mut dirty = [0; 3];
+        for (file, page) in (1..=2).flat_map(|file| (0..10).map(move |page| (file, page))) {
+            let found = map.find(file, page).map(|v| (v.position, v.entry.flags));
+            assert_eq!(found, plain.get(&(file, page)).copied());
+            dirty[file as usize] += u64::from(found.is_some_and(|(_, flags)| flags == DIRTY));
         }
         assert_eq!(map.pages, plain.len() as u64);
-        let dirty = plain.values().filter(|(_, flags)| *flags == DIRTY);
-        assert_eq!(map.dirty, dirty.count() as u64);
+        assert_eq!((map.dirty_of(1), map.dirty_of(2)), (dirty[1], dirty[2]));
+        assert_eq!(map.dirty, dirty[1] + dirty[2]);
     }
 }

@@ -24,6 +24,7 @@ pub fn options(rng: &mut Rng) -> Options {
     Options {
         group_pages,
         groups_unsynced_max: 1 + rng.below(3) as u32,
+        groups_leaving_max: 1 + rng.below(3) as u32,
         second_chances_max: rng.below(u64::from(group_pages)) as u32,
         contents: [Kept::Dirty, Kept::All][rng.below(2) as usize],
         policy: WritePolicy::Back,

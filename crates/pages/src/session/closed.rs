@@ -11,10 +11,10 @@ use forebay_flash::{CachedFile, FlashError};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Files that are let go of at a time: the queue is looked through once for all of them.
+/// Files that are let go of at a time: the queue is looked through once for what goes home of all of them.
 const AT_ONCE: usize = 32;
 /// Pages that go home for it, unless the first file has more: nothing is opened or removed meanwhile.
-const PAGES_AT_ONCE: usize = 1024;
+const PAGES_AT_ONCE: u64 = 1024;
 /// Places that are kept free: a file is known when its first page is written, which may be after others were opened.
 const SPARE: usize = 16;
 
@@ -74,14 +74,11 @@ impl Session {
         if closed.is_empty() {
             return;
         }
-        let newer = self.cache.newer_pages_by_file();
-        let pages_of =
-            |file: &Arc<CachedFile>| newer.get(&file.id().number).copied().unwrap_or_default();
-        closed.sort_by_cached_key(|file| (pages_of(file), file.id().number));
+        closed.sort_by_cached_key(|file| (self.cache.newer_pages_of(file), file.id().number));
         closed.truncate(AT_ONCE);
         let mut pages = 0;
         let few = closed.iter().take_while(|file| {
-            pages += pages_of(file);
+            pages += self.cache.newer_pages_of(file);
             pages <= PAGES_AT_ONCE
         });
         let few = few.count().max(1);
