@@ -59,6 +59,29 @@ fn nothing_is_drained_and_everything_is_read_from_the_pool() {
 }
 
 #[test]
+fn a_store_reopened_and_not_written_to_gives_back_what_is_dead() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let pool = pool(17);
+    for n in 0..3u64 {
+        let store = resident(16).open(&path, &pool).unwrap();
+        store.put(b"key", &value(n, 1000)).unwrap();
+        store.close().unwrap();
+    }
+    // All that was written is in the index; the log's end was sealed behind it.
+    let store = resident(16).open(&path, &pool).unwrap();
+    let report = within(Duration::from_secs(60), "collecting", move || {
+        let report = store.gc().unwrap();
+        assert!(store.get(b"key").unwrap().unwrap() == value(2, 1000));
+        report
+    });
+    assert_eq!(report.records, 3, "{report:?}");
+    let store = resident(16).open(&path, &pool).unwrap();
+    assert!(store.get(b"key").unwrap().unwrap() == value(2, 1000));
+    assert!(store.verify().unwrap().problems.is_empty());
+}
+
+#[test]
 fn overwriting_goes_on_for_ever_in_the_same_segments() {
     within(Duration::from_secs(120), "overwriting", || {
         let dir = tempfile::tempdir().unwrap();

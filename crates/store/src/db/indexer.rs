@@ -158,9 +158,10 @@ impl Shared {
             }
             drop(view);
             let wanted = self.background.state.lock().ingest_to;
-            if self.watermark() >= wanted || !self.freeze_for_ingestion() {
+            if self.watermark() >= wanted {
                 break;
             }
+            self.freeze_for_ingestion();
         }
         Ok(())
     }
@@ -177,15 +178,10 @@ impl Shared {
         frozen.len() - due.count()
     }
 
-    /// Freezes the active chunk. False if there is nothing in it.
-    fn freeze_for_ingestion(&self) -> bool {
+    /// Freezes the active chunk, also if it is empty: the index is then told that the log below its end has nothing more.
+    fn freeze_for_ingestion(&self) {
         let _changing = self.view_change.lock();
-        let view = self.view.load_full();
-        let filled = view.active.as_ref().is_some_and(|a| !a.is_empty());
-        if filled {
-            self.freeze_active(&view);
-        }
-        filled
+        self.freeze_active(&self.view.load_full());
     }
 
     /// Steps 1 to 5 for the oldest chunks, given newest first, which end at `watermark`.
@@ -307,7 +303,8 @@ impl Shared {
         true
     }
 
-    fn request_ingestion_to(&self, wanted: Lsn) {
+    /// Asks for the log below `wanted`, which it reaches, to be covered by the index.
+    pub(super) fn request_ingestion_to(&self, wanted: Lsn) {
         let mut state = self.background.state.lock();
         state.ingest_to = state.ingest_to.max(wanted);
         state.index_work = true;

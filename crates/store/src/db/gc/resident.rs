@@ -241,7 +241,8 @@ impl Shared {
             if self.collection_ends() || Instant::now() > deadline {
                 return Ok(false);
             }
-            self.request_ingestion();
+            // Also if nothing is in memory: the session may have begun with the log's end sealed, and written nothing.
+            self.request_ingestion_to(sealed.end());
             self.wait_for_ingestion(Duration::from_millis(5))?;
         }
         Ok(true)
