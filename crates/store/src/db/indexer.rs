@@ -167,13 +167,14 @@ impl Shared {
     }
 
     /// How many of the frozen chunks are newer than those to be ingested next: the oldest, and more as long as they are small together,
-    /// since an ingestion costs a few syncs however small it is.
+    /// since an ingestion costs a few syncs however small it is. Every chunk of which an ingestion that failed has told the index a part is
+    /// among them, whatever it has grown to since: the watermark lies in it, and does not go back.
     fn due(&self, frozen: &[Arc<Chunk>]) -> usize {
-        let mut bytes = 0;
+        let (mut bytes, watermark) = (0, self.watermark());
         let due = frozen.iter().rev().take_while(|chunk| {
             let first = bytes == 0;
             bytes += chunk.bytes().max(1);
-            first || bytes <= self.options.memtable_bytes / 2
+            first || chunk.start() < watermark || bytes <= self.options.memtable_bytes / 2
         });
         frozen.len() - due.count()
     }
@@ -332,5 +333,58 @@ impl Shared {
 
     pub(super) fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ScanRange, StoreOptions, Variant};
+    use std::sync::atomic::Ordering::SeqCst;
+
+    #[test]
+    fn an_ingestion_that_failed_behind_a_snapshot_goes_on_though_its_chunks_grew() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::new()
+            .variant(Variant::NoSync)
+            .memtable_size(64 << 10);
+        let mut store = options.open(dir.path().join("store"), None).unwrap();
+        // Its threads do nothing from now on but what is done here.
+        store.stop();
+        let shared = &*store.shared;
+        shared.background.stop.store(false, SeqCst);
+        let chunk_bytes = || {
+            let chunks = shared.view.load_full();
+            chunks.chunks().map(|chunk| chunk.bytes()).sum::<usize>()
+        };
+        let small = options.memtable_bytes / 2;
+        let (mut keys, mut snapshot) = (0_u32, None);
+        while chunk_bytes() + 256 < small {
+            store.put(&keys.to_be_bytes(), b"value").unwrap();
+            keys += 1;
+            if snapshot.is_none() && chunk_bytes() > small / 2 {
+                shared.freeze_for_ingestion();
+                store.put(b"seen", b"by the snapshot").unwrap();
+                snapshot = Some(store.snapshot().unwrap());
+            }
+        }
+        shared.freeze_for_ingestion();
+        let frozen = shared.view.load().frozen.clone();
+        let moment = shared.snapshots.moments()[0].limit();
+        assert!(frozen[0].start() < moment);
+        assert_eq!(shared.due(&frozen), 0, "both go into the index at once");
+        // The snapshot's part of them arrives, and nothing behind it.
+        let sorted: Vec<_> = frozen.iter().map(|chunk| chunk.read_sorted()).collect();
+        shared.ingest_versions(&sorted, 0..moment, moment).unwrap();
+        drop(sorted);
+        // A scan has them sorted, which takes memory.
+        let found = store.scan(ScanRange::all()).unwrap();
+        assert_eq!(found.count(), keys as usize + 1);
+        assert!(chunk_bytes() > small);
+        shared.index_step().unwrap();
+        assert!(shared.view.load().frozen.is_empty());
+        let found = snapshot.unwrap().scan(ScanRange::all()).unwrap();
+        assert!((1..keys as usize).contains(&found.count()));
+        let found = store.scan(ScanRange::all()).unwrap();
+        assert_eq!(found.count(), keys as usize + 1);
     }
 }
