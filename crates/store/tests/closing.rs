@@ -153,6 +153,66 @@ fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
 }
 
 #[test]
+fn a_file_begun_behind_the_page_where_a_salvage_ends_the_log_is_set_aside() {
+    // Whole lines of records, so that those of two sessions begin at the same places.
+    const RECORD: usize = 1024;
+    const VALUE: usize = RECORD - 34 - KEY;
+    const KEY: usize = 3;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    // Nothing goes into the index by itself.
+    let options = tiny(Variant::NoSync)
+        .gc(false)
+        .memtable_size(4 << 20)
+        .chunk_log_size(64 << 20);
+    let key = |i: u16| [b'k', (i >> 8) as u8, i as u8];
+    let store = options.open(&path, None).unwrap();
+    let mut in_first = 0;
+    for i in 0..u16::MAX {
+        store.put(&key(i), &[1; VALUE]).unwrap();
+        match common::value_log_files(&path).len() {
+            1 => in_first = i + 1,
+            _ if i < in_first + 40 => {}
+            _ => break,
+        }
+    }
+    drop(store);
+    // In the first file's last page a record is damaged: from there on the log is given up.
+    let files = common::value_log_files(&path);
+    let mut bytes = fs::read(&files[0]).unwrap();
+    let last = (0..bytes.len() - RECORD / 2)
+        .rev()
+        .find(|&at| bytes[at..].starts_with(&[1; RECORD / 2]))
+        .unwrap();
+    assert!(last + RECORD / 2 > bytes.len() - 4096);
+    bytes[last] ^= 1;
+    fs::write(&files[0], bytes).unwrap();
+    let second = fs::read(&files[1]).unwrap();
+    let salvage = options.clone().salvage(true);
+    let store = salvage.open(&path, None).unwrap();
+    let given_up = path.join("given-up").join(files[1].file_name().unwrap());
+    assert!(fs::read(given_up).unwrap() == second);
+    let said = store.given_up().join("\n");
+    assert!(said.contains("given-up"), "{said}");
+    // Others than those that were at the same places, and the index is told of all of it: a replay begins at the log's end.
+    let later = in_first + 20..in_first + 27;
+    for i in later.clone() {
+        store.put(&key(i), &[2; VALUE]).unwrap();
+    }
+    store.gc().unwrap();
+    drop(store);
+    let store = options.open(&path, None).unwrap();
+    for i in 0..in_first + 40 {
+        let expected = match i {
+            _ if i < in_first - 1 => Some(vec![1; VALUE]),
+            _ if later.contains(&i) => Some(vec![2; VALUE]),
+            _ => None,
+        };
+        assert!(get(&store, &key(i)) == expected, "{i} of {in_first}");
+    }
+}
+
+#[test]
 fn a_snapshot_kept_beyond_the_close_reads_on_and_the_next_session_finds_everything() {
     for variant in VARIANTS {
         let bench = Bench::new();

@@ -198,7 +198,7 @@ impl ValueLog {
 
     /// Ends the log at `end`, where the last session stopped, so that the next one can begin at the following page:
     ///
-    /// 1. Files behind are forgotten: that session began them, but what was to be before them did not arrive.
+    /// 1. Files that begin behind are forgotten: that session began them, but what was to be before them did not arrive.
     /// 2. A segment that was not sealed is.
     /// 3. If that session was not `closed`: what it left behind the end is cut off, or a later walk that begins there, and knows of no epoch,
     ///    would take it for the new session's. And the last of what is before is written again: a sync that failed may have left it clean in
@@ -211,7 +211,7 @@ impl ValueLog {
         epoch: u32,
         closed: bool,
     ) -> Result<(), StoreError> {
-        self.forget_behind(next_start(end))?;
+        self.forget(|start| start > end, false)?;
         let files = self.files();
         let Some(file) = files.iter().rev().find(|file| file.start <= end) else {
             return Ok(());
@@ -263,11 +263,6 @@ impl ValueLog {
             ));
         }
         Ok(())
-    }
-
-    /// Takes files that start behind `start` out of the manifest, and unlinks them. The log goes on before them.
-    fn forget_behind(&self, start: Lsn) -> Result<(), StoreError> {
-        self.forget(|file_start| file_start > start, false)
     }
 
     /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and unlinks them. What they hold is
