@@ -70,7 +70,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the threads.
+    /// Ends the threads, and what they had not finished: a snapshot may outlive the store's lock, and the index with it.
     pub(super) fn stop(&mut self) {
         self.shared.background.stop.store(true, SeqCst);
         self.shared.background.changed.notify_all();
@@ -81,6 +81,7 @@ impl Store {
             // They catch what panics in them.
             let _ = thread.join();
         }
+        self.shared.index.give_up_merges();
     }
 }
 
@@ -99,5 +100,53 @@ impl Shared {
             (LogTail::Pool(lane), "forebay-drain") => lane.set_stalled(reason),
             _ => self.set_index_trouble(Some(reason)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        StoreOptions, Variant,
+        index::{Address, Form},
+    };
+    use std::fs;
+
+    #[test]
+    fn a_merge_that_the_stores_end_cuts_leaves_nothing_to_a_snapshot_that_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let options = StoreOptions::new().variant(Variant::NoSync);
+        let mut store = options.open(&path, None).unwrap();
+        // The merge is the test's.
+        store.stop();
+        let index = &store.shared.index;
+        // Four runs of like size that overlap, and together make more than one table.
+        for run in 0..4_u32 {
+            let keys: Vec<_> = (0..150_u32)
+                .map(|n| [&(n * 4 + run).to_be_bytes()[..], &[0; 60_000]].concat())
+                .collect();
+            let address = Address {
+                lsn: 0,
+                len: 64,
+                form: Form::Record,
+            };
+            let mut entries = keys.iter().map(|key| (&key[..], address));
+            index.ingest(&mut entries, index.watermark()).unwrap();
+        }
+        assert!(index.compact().unwrap(), "the merge is done in one step");
+        let tables = || {
+            let names = fs::read_dir(path.join("index")).unwrap();
+            let names = names.map(|entry| entry.unwrap().path());
+            names
+                .filter(|path| path.extension().is_some_and(|e| e == "table"))
+                .count()
+        };
+        assert_eq!(tables(), 5);
+        let snapshot = store.snapshot().unwrap();
+        drop(store);
+        // The lock is free, and the next session may make a table of any number.
+        assert_eq!(tables(), 4);
+        drop(snapshot);
+        options.open(&path, None).unwrap();
     }
 }

@@ -263,6 +263,12 @@ impl Index {
         Ok(())
     }
 
+    /// Gives up the merges under way. What they have written is unlinked now, while the directory is the caller's: another who opens the
+    /// index may give its tables the same numbers.
+    pub(crate) fn give_up_merges(&self) {
+        self.merges.lock().clear();
+    }
+
     /// Sizes and counts for `stats`.
     pub fn stats(&self) -> IndexStats {
         let view = self.view();
