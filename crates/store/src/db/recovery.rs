@@ -14,7 +14,7 @@ use forebay_pool::{Lsn, Record, Recovered};
 use std::path::Path;
 use uuid::Uuid;
 
-/// Finds where the log in the files ends, without keeping anything.
+/// Finds where the log in the files ends, and the last session there, without keeping anything.
 ///
 /// What stands behind the first invalid record was never acknowledged, unless something behind it proves the
 /// contrary: then the log is damaged, and nothing is given up without `salvage`.
@@ -23,7 +23,7 @@ pub(super) fn find_end(
     owner: Uuid,
     from: Lsn,
     salvage: bool,
-) -> Result<Lsn, StoreError> {
+) -> Result<(Lsn, u32), StoreError> {
     let mut reader = LogReader::new(log, owner, log.first_from(from), Lsn::MAX);
     let (lsn, found) = loop {
         match reader.next()? {
@@ -33,8 +33,9 @@ pub(super) fn find_end(
             Err(Stop::Invalid(lsn, found)) => break (lsn, Some(found)),
         }
     };
+    let end = (lsn, reader.epoch());
     if salvage {
-        return Ok(lsn);
+        return Ok(end);
     }
     match (found, reader.file()) {
         (Some(found), Some(file)) => match evidence(log, owner, file, lsn, reader.epoch())? {
@@ -45,7 +46,7 @@ pub(super) fn find_end(
                     "{found}, but the record had been acknowledged: a later one stands at {later}"
                 ),
             )),
-            None => Ok(lsn),
+            None => Ok(end),
         },
         // Nothing above the watermark is ever collected.
         _ => match log.files().iter().find(|file| file.start > lsn) {
@@ -53,7 +54,7 @@ pub(super) fn find_end(
                 &file.path,
                 format!("no value-log file holds log address {lsn}, which comes before it"),
             )),
-            None => Ok(lsn),
+            None => Ok(end),
         },
     }
 }
@@ -78,19 +79,20 @@ fn evidence(
     })
 }
 
-/// Hands the records of the log in the files between two addresses to `each`, with the file; what cannot be read there is damage.
+/// Hands the records of the log in the files between two addresses to `each`, with the file; what cannot be read there is damage. The last
+/// session there, 0 if nothing is.
 pub(super) fn walk(
     log: &ValueLog,
     owner: Uuid,
     from: Lsn,
     to: Lsn,
     mut each: impl FnMut(Record<'_>, &Path) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+) -> Result<u32, StoreError> {
     let mut reader = LogReader::new(log, owner, log.first_from(from), to);
     loop {
         match reader.next()? {
             Ok(record) => each(record, log.dir())?,
-            Err(Stop::End) => return Ok(()),
+            Err(Stop::End) => return Ok(reader.epoch()),
             Err(Stop::NoFile(lsn)) => {
                 return Err(StoreError::damaged(
                     log.dir(),
@@ -119,7 +121,7 @@ impl Shared {
         let replayed = walk(&self.log, self.uuid, from, files_end, |record, path| {
             self.replay_record(record, path)
         });
-        match replayed {
+        match replayed.map(|_| ()) {
             Err(error @ StoreError::Damaged { .. }) if self.options.salvage => {
                 self.given_up.say(format!("the log from there on: {error}"));
             }

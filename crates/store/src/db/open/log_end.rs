@@ -39,18 +39,21 @@ impl Session<'_> {
     /// Finds where the log ends and makes the tail with which it goes on.
     pub(super) fn open_log(&self, lane: Option<LeftLane>) -> Result<OpenedLog, StoreError> {
         let watermark = self.watermark();
-        let mut epoch = self.state.epoch.saturating_add(1);
-        let files_end = match lane {
+        let (files_end, epoch) = match lane {
             Some((lane, recovered)) if self.can_use(&lane, &recovered) => {
                 return self.go_on_in(lane, recovered);
             }
             Some((lane, recovered)) => {
-                epoch = epoch.max(lane.epoch());
                 self.walk(watermark, recovered.head())?;
-                self.empty(lane, recovered)?
+                let epoch = lane.epoch();
+                (self.empty(lane, recovered)?, epoch)
             }
-            None => self.end_in_files()?,
+            None => {
+                let (end, last) = self.end_in_files()?;
+                (end, last.saturating_add(1))
+            }
         };
+        let epoch = epoch.max(self.state.epoch.saturating_add(1));
         // Never below what the index was told of, where a replay would not look; nor at addresses that it leads to.
         let start = next_start(files_end.max(watermark));
         let closed = self.state.log_end.is_some() && !self.options.salvage;
@@ -87,19 +90,19 @@ impl Session<'_> {
         })
     }
 
-    /// Where the log ends in the files, if no lane has anything of it.
-    fn end_in_files(&self) -> Result<Lsn, StoreError> {
+    /// Where the log ends in the files, if no lane has anything of it, and the last session that wrote there: the manifest knows nothing of
+    /// an opening that emptied a lane, with a seal of its own, and was cut then.
+    fn end_in_files(&self) -> Result<(Lsn, u32), StoreError> {
         let (watermark, salvage) = (self.watermark(), self.options.salvage);
         if let Some(end) = self.state.log_end.filter(|_| !salvage) {
-            self.walk(watermark, end)?;
-            return Ok(end);
+            return Ok((end, self.walk(watermark, end)?));
         }
-        let end = find_end(&self.log, self.state.uuid, watermark, salvage)?;
+        let (end, epoch) = find_end(&self.log, self.state.uuid, watermark, salvage)?;
         if salvage && end <= watermark {
             // What the index was told of need not be there.
-            return self.log.content_end(end);
+            return Ok((self.log.content_end(end)?, epoch));
         }
-        Ok(end)
+        Ok((end, epoch))
     }
 
     /// A tail that begins at `start`, while the log in the files ends at `files_end`.
@@ -131,10 +134,10 @@ impl Session<'_> {
         })
     }
 
-    /// Checks that the log in the files can be read in order from one address to another, before it is built on.
-    fn walk(&self, from: Lsn, to: Lsn) -> Result<(), StoreError> {
+    /// Checks that the log in the files can be read in order from one address to another, before it is built on; the last session there.
+    fn walk(&self, from: Lsn, to: Lsn) -> Result<u32, StoreError> {
         if self.options.salvage {
-            return Ok(());
+            return Ok(0);
         }
         walk(&self.log, self.state.uuid, from, to, |_, _| Ok(()))
     }

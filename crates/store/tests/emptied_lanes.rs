@@ -1,0 +1,98 @@
+//! Openings that are cut while they empty the lane that the last session left: the next one finds everything, and goes on as after any cut.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Bench,
+    hook_disk::{Doing, HookDisk},
+    tiny,
+};
+use forebay_pool::ClaimOptions;
+use forebay_store::{Store, StoreOptions, Variant};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+fn options(variant: Variant) -> StoreOptions {
+    tiny(variant).gc(false)
+}
+
+fn put(store: &Store, keys: std::ops::Range<u32>) {
+    for i in keys {
+        store.put(&i.to_be_bytes(), &[i as u8; 1000]).unwrap();
+    }
+}
+
+fn check(store: &Store, keys: std::ops::Range<u32>) {
+    for i in keys {
+        let found = store.get(&i.to_be_bytes()).unwrap();
+        assert!(found.expect("a key is gone") == [i as u8; 1000], "key {i}");
+    }
+}
+
+/// A disk on which so many renames and removals are done, and all that follow fail.
+fn disk_that_fails_after(steps: usize) -> Arc<HookDisk> {
+    let done = AtomicUsize::new(0);
+    HookDisk::new(move |doing| match doing {
+        Doing::Rename(_) | Doing::Remove(_) if done.fetch_add(1, SeqCst) >= steps => {
+            Err(io::Error::from_raw_os_error(5))
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Each time: a session is killed with something in its lane, `meanwhile` is done, an opening without a lane is cut one step later than the
+/// time before, and then `then` is done. Until it is not cut at all.
+fn cut_at_each_step(meanwhile: impl Fn(&Bench), then: impl Fn(&Bench)) {
+    for steps in 0.. {
+        let bench = Bench::new();
+        let store = bench.open(&options(Variant::DOUBLE));
+        put(&store, 0..5);
+        drop(store);
+        meanwhile(&bench);
+        let disk = disk_that_fails_after(steps);
+        let opened = options(Variant::Fsync).open_on(disk, None, bench.path(), &bench.pool);
+        let is_done = opened.is_ok();
+        drop(opened);
+        then(&bench);
+        if is_done {
+            assert!(steps > 2, "{steps}");
+            break;
+        }
+    }
+}
+
+/// Each opening that claims the lane gives the session a higher number, and these were cut right then.
+fn openings_before(bench: &Bench) {
+    let owner = bench.pool.lanes()[0].owner;
+    let options = ClaimOptions::new().epoch_above(100);
+    drop(bench.pool.claim(owner, &options).unwrap());
+}
+
+#[test]
+fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
+    cut_at_each_step(openings_before, |bench| {
+        let store = bench.open(&options(Variant::Fsync));
+        check(&store, 0..5);
+        put(&store, 5..10);
+        drop(store);
+        check(&bench.open(&options(Variant::Fsync)), 0..10);
+    });
+}
+
+#[test]
+fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_after_a_kill() {
+    cut_at_each_step(openings_before, |bench| {
+        let salvage = options(Variant::Fsync).salvage(true);
+        let store = salvage.open(bench.path(), None).unwrap();
+        put(&store, 5..10);
+        drop(store);
+        let store = options(Variant::Fsync).open(bench.path(), None).unwrap();
+        check(&store, 5..10);
+    });
+}
