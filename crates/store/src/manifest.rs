@@ -76,6 +76,11 @@ impl State {
         }
     }
 
+    /// True if the last session was closed. One that only has everything in the files need not be: an opening that was cut has noted that.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.log_end.is_some() && self.pool.is_none()
+    }
+
     /// What no program can have written, if anything.
     fn flaw(&self) -> Option<String> {
         let possible = |lsn: Lsn| lsn <= LSN_MAX;

@@ -4,14 +4,15 @@
 mod common;
 
 use common::{
-    Bench,
+    Bench, files_in,
     hook_disk::{Doing, HookDisk},
     tiny,
 };
 use forebay_pool::ClaimOptions;
 use forebay_store::{Store, StoreOptions, Variant};
 use std::{
-    io,
+    fs, io,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -94,5 +95,19 @@ fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_aft
         drop(store);
         let store = options(Variant::Fsync).open(bench.path(), None).unwrap();
         check(&store, 5..10);
+    });
+}
+
+#[test]
+fn a_large_value_whose_writing_a_power_cut_ended_takes_no_space_for_ever() {
+    let large = |bench: &Bench| bench.path().join("large");
+    let power_cut = |bench: &Bench| {
+        fs::write(large(bench).join("0000000000000007.val"), [0; 100_000]).unwrap();
+    };
+    cut_at_each_step(power_cut, |bench| {
+        drop(bench.open(&options(Variant::Fsync)));
+        let store = bench.open(&options(Variant::Fsync));
+        store.gc().unwrap();
+        assert_eq!(files_in(&large(bench)), [] as [PathBuf; 0]);
     });
 }

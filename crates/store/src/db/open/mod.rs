@@ -116,7 +116,7 @@ impl Store {
         forebay_pool::failpoint!("store:replayed");
         drop(recovered);
         // Only now that all is found well is anything removed.
-        if session.state.log_end.is_none() {
+        if !session.state.is_closed() {
             shared.remove_unreferenced_large(session.state.large_from)?;
         }
         session.index.remove_leftovers();
