@@ -50,9 +50,7 @@ impl Store {
                     }
                     Ok(Err(Stop::End)) => break None,
                     Ok(Err(Stop::NoFile(lsn))) => {
-                        // One that was collected before the snapshot may have been unlinked since.
-                        let there = shared.log.files().iter().any(|f| f.start == file.start);
-                        break there.then(|| format!("no file for log address {lsn}"));
+                        break Some(format!("no file for log address {lsn}"));
                     }
                     Ok(Err(Stop::Invalid(lsn, found))) => {
                         break Some(StoreError::lost(&file.path, lsn, found).to_string());
@@ -60,6 +58,10 @@ impl Store {
                     Err(error) => break Some(error.to_string()),
                 }
             };
+            // One that was collected before the snapshot may have been unlinked since.
+            if shared.log.files().iter().all(|f| f.start != file.start) {
+                continue;
+            }
             if let Some(why) = problem.as_ref().or(too_long.as_ref()) {
                 let path = file.path.display();
                 report.not_collectable.push(format!("{path}: {why}"));

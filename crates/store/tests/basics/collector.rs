@@ -1,10 +1,20 @@
 //! The collector and `verify`, beside writers and readers: space is given back, no live value is lost, and what is whole is not reported.
 
 use crate::{
-    common::{self, Bench, small},
+    common::{
+        self, Bench,
+        hook_disk::{Doing, HookDisk},
+        small, tiny, value_log_files,
+    },
     key, value,
 };
-use forebay_store::{ScanRange, Variant};
+use forebay_store::{ScanRange, Snapshot, Variant};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
 
 #[test]
 fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_crash() {
@@ -116,4 +126,46 @@ fn what_is_in_the_cache_is_still_verified_on_the_disk() {
     assert_eq!(store.get(b"key").unwrap().unwrap(), [7; 1000]);
     let report = store.verify().unwrap();
     assert_eq!((report.keys, report.problems.len()), (0, 2), "{report:?}");
+}
+
+#[test]
+fn a_file_collected_before_verify_and_unlinked_while_it_is_read_is_no_problem() {
+    let bench = Bench::new();
+    // What keeps the collected files, until the first of them is read while it is there.
+    let kept: Arc<Mutex<Option<Snapshot>>> = Arc::default();
+    let disk = HookDisk::new({
+        let kept = Arc::clone(&kept);
+        move |doing| match doing {
+            Doing::Read(path, ..) if thread::current().name() != Some("forebay-gc") => {
+                if let Some(snapshot) = kept.lock().unwrap().take() {
+                    drop(snapshot);
+                    let begun = Instant::now();
+                    while path.exists() && begun.elapsed() < Duration::from_secs(60) {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                // As of one whose descriptor was closed meanwhile.
+                match path.exists() {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::NotFound.into()),
+                }
+            }
+            _ => Ok(()),
+        }
+    });
+    let options = tiny(Variant::NoSync);
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
+    for round in 0..2u8 {
+        for i in 0..100 {
+            store.put(&key(i), &[round; 20_000]).unwrap();
+        }
+    }
+    let snapshot = store.snapshot().unwrap();
+    assert!(store.gc().unwrap().files > 0);
+    let first = value_log_files(&bench.path())[0].clone();
+    *kept.lock().unwrap() = Some(snapshot);
+    let report = store.verify().unwrap();
+    assert!(!first.exists());
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(report.not_collectable, Vec::<String>::new());
 }
