@@ -173,15 +173,21 @@ impl LargeValues {
             file.sync()?;
             self.disk.sync_dir(&self.dir)
         };
+        self.bytes.fetch_add(total, SeqCst);
+        self.files.fetch_add(1, SeqCst);
         write().map_err(|e| {
-            // Nothing points to it, unless it was there already; if it cannot be removed now, the next opening does.
-            if e.kind() != io::ErrorKind::AlreadyExists {
-                drop(self.disk.remove(&path));
+            // Nothing points to it, unless it was there already. What cannot be removed now counts until it is.
+            let is_gone = e.kind() == io::ErrorKind::AlreadyExists
+                || match self.disk.remove(&path) {
+                    Ok(()) => true,
+                    Err(e) => e.kind() == io::ErrorKind::NotFound,
+                };
+            if is_gone {
+                self.bytes.fetch_sub(total, SeqCst);
+                self.files.fetch_sub(1, SeqCst);
             }
             StoreError::io("writing", &path)(e)
         })?;
-        self.bytes.fetch_add(total, SeqCst);
-        self.files.fetch_add(1, SeqCst);
         Ok(written)
     }
 
@@ -288,7 +294,10 @@ fn encode(value: &LargeRef, key: &[u8], store: Uuid) -> [u8; HEADER] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::RealDisk;
+    use crate::disk::{
+        RealDisk,
+        faulty::{Fault, FaultyDisk, Plan},
+    };
 
     #[test]
     fn a_large_value_is_read_back_names_its_key_and_is_settled_once_pointed_to() {
@@ -327,6 +336,27 @@ mod tests {
         values.read(b"key", &pointer, &mut read).unwrap();
         assert_eq!(read, [7; 1000]);
         assert!(stray.exists());
+    }
+
+    #[test]
+    fn a_file_that_a_failed_write_could_not_remove_counts_until_it_is_removed() {
+        // The disk goes away at each of the operations of a write in turn.
+        for at in 1..=6 {
+            let dir = tempfile::tempdir().unwrap();
+            let plan = Arc::new(Plan::default());
+            let disk = FaultyDisk::new(Arc::new(RealDisk::default()), Arc::clone(&plan));
+            let values = LargeValues::open(Arc::new(disk), dir.path(), Uuid::nil(), 0).unwrap();
+            plan.strike(at, Fault::Gone);
+            assert!(values.write(b"key", &[7; 1000]).is_err());
+            plan.heal();
+            for id in values.ids().unwrap() {
+                values.remove(id).unwrap();
+            }
+            // One that was not made, or has no room, may count on.
+            let (bytes, files) = values.size();
+            assert!(bytes <= 1067 && files <= 1, "{at}: {bytes}, {files}");
+            assert!(at < 3 || values.size() == (0, 0), "{at}");
+        }
     }
 
     #[test]
