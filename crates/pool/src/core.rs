@@ -111,7 +111,7 @@ impl Core {
             done += now;
         }
         self.media.fence();
-        // Whole pages: of what lies before it there only the header is written, and nothing meanwhile.
+        // Whole pages: what lies before it in the first one stays what it is, and nothing is written there meanwhile.
         let from = offset / PAGE * PAGE;
         let written = self.media.commit_pages(from, offset + bytes - from);
         written.map_err(|e| match e.kind() {

@@ -237,6 +237,39 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
 }
 
 #[test]
+fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
+    for medium in [Sim::new(1 << 20), Sim::disk(vec![0; 1 << 20])] {
+        let sim = Arc::new(medium);
+        let options = PoolOptions::new().size(1 << 20).segment_size(4 * SEGMENT);
+        let pool = options.create_on("sim", sim.clone()).unwrap();
+        let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
+        for i in 0..16u8 {
+            let lsn = append(&lane, &[i; 500]);
+            lane.commit(lsn + 1).unwrap();
+        }
+        drop((lane, pool));
+        let mut image = sim.image();
+        let third = image.windows(500).position(|w| w == [2; 500]).unwrap();
+        image[third + 77] ^= 4;
+        let open = |sim: &Arc<Sim>| PoolOptions::new().open_on("sim", sim.clone()).unwrap();
+        let sim = Arc::new(sim.of_its_kind(image));
+        let salvage = ClaimOptions::new().salvage(true);
+        let (lane, recovered) = open(&sim).claim(OWNER, &salvage).unwrap();
+        assert_eq!(recovered.records().count(), 2);
+        drop(recovered);
+        append(&lane, b"a later one");
+        let end = lane.seal();
+        while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
+            sealed.release();
+        }
+        lane.wait_drained(end).unwrap();
+        drop(lane);
+        let sim = Arc::new(sim.of_its_kind(sim.image()));
+        assert_eq!(payloads(&open(&sim)), [[0; 0]; 0]);
+    }
+}
+
+#[test]
 fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
     let (sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();

@@ -8,7 +8,7 @@
 //! 3. Whatever lies behind the end was never acknowledged, *unless* a valid record behind it was written
 //!    after the end had become durable. Then the pool is damaged, and recovery refuses.
 //! 4. Segments that begin behind the end are *left over*: on a disk a later commit may arrive before an earlier one. They are erased before the log
-//!    goes on, or one of them would be found at the head, once all before it is drained.
+//!    goes on, or one of them would be found at the head, once all before it is drained. After a salvage all that lies behind the end is.
 
 use crate::{
     error::{PoolError, PoolErrorKind},

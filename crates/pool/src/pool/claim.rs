@@ -20,7 +20,7 @@ use crate::{
         Lane, Recovered,
         recover::{LiveSegment, recover},
     },
-    media::Guard,
+    media::{Guard, Window},
 };
 use std::sync::Arc;
 use uuid::Uuid;
@@ -264,9 +264,7 @@ impl Pool {
             ..state
         };
         let epoch = self.begin_session(lane, &mut entry, state, options.above)?;
-        for &slot in &recovered.left_over {
-            core.zero(windows[slot].offset(), PAGE)?;
-        }
+        self.erase_behind(&recovered, &windows)?;
         // A segment without records, opened by the last session, is opened again. Behind a first record that
         // was torn there can be whole ones that it did not acknowledge; they would testify to a loss if the power failed
         // while the header, which they know to have been durable, is written anew. So they go first.
@@ -290,6 +288,32 @@ impl Pool {
             &mut recovered,
         )?;
         Ok((lane, recovered))
+    }
+
+    /// Erases what stands behind the end of the recovered log and would be found by a later recovery. Of a log without a loss that is the headers of segments, for the
+    /// first of which the head would be mistaken. What a salvage gave up had been acknowledged: each record of it would prove the same loss again, to a
+    /// recovery that finds no record of a later session before it.
+    fn erase_behind(
+        &self,
+        recovered: &Recovered,
+        windows: &[Arc<Window>],
+    ) -> Result<(), PoolError> {
+        let core = &self.core;
+        if recovered.lost().is_none() {
+            let mut left_over = recovered.left_over.iter();
+            return left_over.try_for_each(|&slot| core.zero(windows[slot].offset(), PAGE));
+        }
+        let segment_bytes = core.superblock.geometry.segment_bytes;
+        let last = recovered.segments.last();
+        for (slot, window) in windows.iter().enumerate() {
+            let kept = match last.filter(|last| last.slot == slot) {
+                Some(last) => last.end - last.header.start,
+                None if recovered.segments.iter().any(|s| s.slot == slot) => segment_bytes,
+                None => 0,
+            };
+            core.zero(window.offset() + kept, segment_bytes - kept)?;
+        }
+        Ok(())
     }
 
     /// Gives the lane's next session its number.
