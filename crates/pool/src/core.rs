@@ -4,22 +4,20 @@
 //! that takes the medium's locks and that makes parts of it zero. Format: docs/pool-format.md.
 //!
 //! Lock order: the lock of who recovers a lane (2^21 + lane, taken without waiting), the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
-//! lane's lock (1 + lane, held by its owner for as long as it lives). Both die with their process. A lane's lock is
-//! taken under the pool lock only, and without waiting; the pool lock is waited for.
+//! lane's lock (1 + lane, held by its owner for as long as it lives), then that of a disk's tables (2^20, the medium's own). All die with their process, but for the
+//! lock of a shared lane, which lasts until no process has the pool's open file. A lane's lock is taken under the pool lock only, and without waiting; the
+//! pool lock is waited for.
 
 use crate::{
     error::{PoolError, PoolErrorKind},
     format::{layout::PAGE, superblock::Superblock, table::Tables},
-    media::{Guard, Media},
+    media::{Guard, Media, POOL_LOCK},
 };
 use std::{
     io::{ErrorKind, IoSlice},
     path::PathBuf,
     sync::Arc,
 };
-
-/// The lock that guards who owns which lane and segment.
-const POOL_LOCK: u32 = 0;
 
 /// The lock of a lane.
 const fn lane_lock(lane: u32) -> u32 {
@@ -77,6 +75,12 @@ impl Core {
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(PoolError::io(&self.path, "locking a lane", e)),
         }
+    }
+
+    /// True if no process has the lock of `lane`, which stays so as long as the caller has the pool lock.
+    pub(crate) fn is_lane_free(&self, lane: u32) -> Result<bool, PoolError> {
+        let free = self.media.is_free(lane_lock(lane));
+        free.map_err(|e| PoolError::io(&self.path, "looking at the lock of a lane", e))
     }
 
     /// Takes the lock of who recovers `lane`, if no process does. Before any other lock.

@@ -13,13 +13,13 @@
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
-    Durability, Media,
-    held::HeldLocks,
+    Durability, Media, Sharing,
     limit::size_limit_below,
-    mapping::{Kind, Lock, Mapping, lock_byte},
+    locks::{LockedFile, TABLES_LOCK},
+    mapping::{Kind, Mapping},
     sector,
 };
-use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE};
+use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE, shared::step};
 use parking_lot::Mutex;
 use rustix::{
     fs::{MemfdFlags, OFlags, SealFlags},
@@ -29,7 +29,7 @@ use std::{
     fs::File,
     io::{self, IoSlice, IoSliceMut},
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
     sync::{
         OnceLock,
@@ -43,8 +43,6 @@ use std::{
 /// The unit of all that is written to the disk: no block that is durable shares one with what is written later. A drive that emulates smaller
 /// sectors writes as much at once.
 pub(crate) const BLOCK: u64 = PAGE;
-/// The lock under which a block of the tables is read, changed and written: above those of any lane.
-const TABLES_LOCK: u32 = 1 << 20;
 
 /// An aligned block, for a disk that is written to past the page cache.
 #[repr(C, align(4096))]
@@ -53,8 +51,7 @@ struct Block([u8; BLOCK as usize]);
 /// See the module's head.
 pub(crate) struct DiskMedia {
     path: PathBuf,
-    /// The disk's descriptor: the program that a member lives in may want its number (see [`Media::moved`]).
-    disk: AtomicI32,
+    disk: LockedFile,
     memory: Mapping,
     /// Of the process that made the memory; the others have no use for it.
     memory_fd: Option<OwnedFd>,
@@ -64,7 +61,6 @@ pub(crate) struct DiskMedia {
     writing: Mutex<Box<Block>>,
     /// The error that the disk failed with; 0 if it has not.
     failed: AtomicI32,
-    held: HeldLocks,
 }
 
 impl DiskMedia {
@@ -97,14 +93,13 @@ impl DiskMedia {
         let _ = flags.and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
         let media = Self {
             path: path.to_owned(),
-            disk: AtomicI32::new(file.into_raw_fd()),
+            disk: LockedFile::new(file),
             memory,
             memory_fd: (!is_joined).then_some(memory_fd),
             // Until it is known where they end, all that is stored goes to the disk.
             tables: AtomicU64::new(u64::MAX),
             writing: Mutex::new(Box::new(Block([0; BLOCK as usize]))),
             failed: AtomicI32::new(0),
-            held: HeldLocks::default(),
         };
         if !is_joined {
             let superblocks = (2 * PAGE).min(bytes);
@@ -115,8 +110,7 @@ impl DiskMedia {
     }
 
     fn disk(&self) -> BorrowedFd<'_> {
-        // SAFETY: it is ours, and open as long as `self`; the caller of `moved` keeps others from using it meanwhile.
-        unsafe { BorrowedFd::borrow_raw(self.disk.load(Acquire)) }
+        self.disk.fd()
     }
 
     /// Writes what is at `offset` in memory, whole blocks, and returns when the disk has it.
@@ -152,7 +146,8 @@ impl DiskMedia {
     }
 
     fn store_on_disk(&self, block: &mut Block, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        lock_byte(self.disk(), TABLES_LOCK, Lock::Wait)?;
+        self.disk.lock(TABLES_LOCK, true)?;
+        step!("disk:tables-locked");
         let mut done = 0;
         let mut all = Ok(());
         while done < bytes.len() && all.is_ok() {
@@ -166,7 +161,7 @@ impl DiskMedia {
             });
             done += take;
         }
-        let _ = lock_byte(self.disk(), TABLES_LOCK, Lock::Release);
+        self.disk.unlock(TABLES_LOCK);
         all
     }
 }
@@ -240,13 +235,6 @@ fn read_all(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &mut [u8]) -> io::
         }
     }
     Ok(())
-}
-
-impl Drop for DiskMedia {
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and not used any more.
-        drop(unsafe { OwnedFd::from_raw_fd(*self.disk.get_mut()) });
-    }
 }
 
 impl Media for DiskMedia {
@@ -353,7 +341,7 @@ impl Media for DiskMedia {
     }
 
     fn moved(&self, to: RawFd) {
-        self.disk.store(to, Release);
+        self.disk.moved(to);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -361,18 +349,23 @@ impl Media for DiskMedia {
     }
 
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.held.take(lock, wait)?;
-        let command = if wait { Lock::Wait } else { Lock::Try };
-        lock_byte(self.disk(), lock, command).inspect_err(|_| self.held.give(lock))
+        self.disk.lock(lock, wait)
+    }
+
+    fn share(&self, sharing: Sharing) -> io::Result<()> {
+        self.disk.share(sharing)
+    }
+
+    fn is_free(&self, lock: u32) -> io::Result<bool> {
+        self.disk.is_free(lock)
     }
 
     unsafe fn leave(&self, lock: u32) {
-        self.held.give(lock);
+        self.disk.leave(lock);
     }
 
     unsafe fn unlock(&self, lock: u32) {
-        let _ = lock_byte(self.disk(), lock, Lock::Release);
-        self.held.give(lock);
+        self.disk.unlock(lock);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Media on files: fsdax files and devdax devices ([`open_dax`]), plain files ([`open_emulated`]).
 
 use super::{
-    Durability, Media,
-    held::HeldLocks,
-    mapping::{Kind, Lock, Mapping, lock_byte},
+    Durability, Media, Sharing,
+    locks::LockedFile,
+    mapping::{Kind, Mapping},
 };
 use crate::{
     checksum::Checksum,
@@ -14,7 +14,7 @@ use std::{
     io::{self, IoSlice},
     ops::Range,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{BorrowedFd, RawFd},
         unix::fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
@@ -64,11 +64,10 @@ impl Found {
 /// A file or device mapped into memory.
 pub struct FileMedia {
     path: PathBuf,
-    file: File,
+    file: LockedFile,
     mapping: Mapping,
     survives: Durability,
     kind: &'static str,
-    held: HeldLocks,
 }
 
 fn open(path: &Path) -> Result<File, PoolError> {
@@ -146,11 +145,10 @@ impl FileMedia {
         };
         Self {
             path: path.to_owned(),
-            file,
+            file: LockedFile::new(file),
             mapping,
             survives,
             kind,
-            held: HeldLocks::default(),
         }
     }
 }
@@ -230,22 +228,30 @@ impl Media for FileMedia {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+        Some(self.file.fd())
+    }
+
+    fn moved(&self, to: RawFd) {
+        self.file.moved(to);
+    }
+
+    fn share(&self, sharing: Sharing) -> io::Result<()> {
+        self.file.share(sharing)
     }
 
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.held.take(lock, wait)?;
-        let command = if wait { Lock::Wait } else { Lock::Try };
-        lock_byte(&self.file, lock, command).inspect_err(|_| self.held.give(lock))
+        self.file.lock(lock, wait)
+    }
+
+    fn is_free(&self, lock: u32) -> io::Result<bool> {
+        self.file.is_free(lock)
     }
 
     unsafe fn leave(&self, lock: u32) {
-        self.held.give(lock);
+        self.file.leave(lock);
     }
 
     unsafe fn unlock(&self, lock: u32) {
-        // Releasing a lock we hold cannot fail; if it did, closing the file drops it anyway.
-        let _ = lock_byte(&self.file, lock, Lock::Release);
-        self.held.give(lock);
+        self.file.unlock(lock);
     }
 }

@@ -25,6 +25,11 @@ impl HeldLocks {
         Ok(())
     }
 
+    /// True if it is taken.
+    pub(super) fn has(&self, lock: u32) -> bool {
+        self.held.lock().contains(&lock)
+    }
+
     /// Gives `lock` back.
     pub(super) fn give(&self, lock: u32) {
         self.held.lock().remove(&lock);

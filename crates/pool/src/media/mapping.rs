@@ -12,10 +12,7 @@ use std::{
     fs::File,
     io::{self, IoSlice},
     ops::Range,
-    os::{
-        fd::{AsFd, AsRawFd},
-        unix::fs::FileTypeExt,
-    },
+    os::{fd::AsRawFd, unix::fs::FileTypeExt},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -260,43 +257,6 @@ impl Drop for Mapping {
         // SAFETY: the mapping is ours, and no slice of it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
-}
-
-/// Takes or gives back a lock on one byte of `file` that belongs to the open file description:
-/// the kernel drops it when the last descriptor is closed, at the latest when the process dies.
-pub(super) fn lock_byte(file: impl AsFd, byte: u32, command: Lock) -> io::Result<()> {
-    let (kind, call) = match command {
-        Lock::Try => (libc::F_WRLCK, libc::F_OFD_SETLK),
-        Lock::Wait => (libc::F_WRLCK, libc::F_OFD_SETLKW),
-        Lock::Release => (libc::F_UNLCK, libc::F_OFD_SETLK),
-    };
-    let request = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: libc::off_t::from(byte),
-        l_len: 1,
-        l_pid: 0,
-    };
-    loop {
-        // SAFETY: `request` is a valid `struct flock` for the length of the call.
-        if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), call, &raw const request) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EAGAIN | libc::EACCES) => return Err(io::ErrorKind::WouldBlock.into()),
-            _ => return Err(error),
-        }
-    }
-}
-
-/// What [`lock_byte`] is to do.
-#[derive(Clone, Copy)]
-pub(super) enum Lock {
-    Try,
-    Wait,
-    Release,
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod disk;
 mod file;
 mod held;
 mod limit;
+mod locks;
 mod mapped;
 mod mapping;
 pub(crate) mod sector;
@@ -24,6 +25,7 @@ pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, open_dax, open_emulated};
 pub(crate) use held::Guard;
 pub use limit::size_limit_below;
+pub(crate) use locks::POOL_LOCK;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use synced::Synced;
@@ -64,6 +66,15 @@ impl fmt::Display for Durability {
             }
         })
     }
+}
+
+/// In which direction a medium's [descriptor](Media::descriptor) goes between processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Others are sent this process's.
+    IsSent,
+    /// This process was sent another's.
+    IsReceived,
 }
 
 /// Byte-addressable memory with a durability boundary.
@@ -152,6 +163,7 @@ pub trait Media: Send + Sync + 'static {
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8];
 
     /// The open file that holds the locks, if there is one. A forked child inherits it, and with it the locks, until it closes it.
+    /// Before another process is sent it, or uses it: [`share`](Self::share).
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -221,12 +233,42 @@ pub trait Media: Send + Sync + 'static {
         let _ = to;
     }
 
+    /// Several processes have the [descriptor](Self::descriptor) from now on: locks that are held for a moment end with this process all the same, and
+    /// exclude the others. The first call counts, and is made before any other process has it.
+    ///
+    /// # Errors
+    /// They cannot be made to.
+    fn share(&self, sharing: Sharing) -> io::Result<()> {
+        let _ = sharing;
+        Ok(())
+    }
+
     /// Takes lock number `lock` of this medium, for the life of the process or until
     /// [`unlock`](Self::unlock); the kernel drops it when the owner dies. With `wait`, waits for it.
     ///
     /// # Errors
     /// `WouldBlock` if another owner has it and `wait` is false.
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()>;
+
+    /// True if no process has lock number `lock`, and nothing that uses this medium. It is taken for a moment where there is no other way to see that.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock) but `WouldBlock`.
+    #[expect(
+        unsafe_code,
+        reason = "a lock keeps others from memory that is lent out"
+    )]
+    fn is_free(&self, lock: u32) -> io::Result<bool> {
+        match self.lock(lock, false) {
+            Ok(()) => {
+                // SAFETY: it was taken just now, and nothing is lent out by it.
+                unsafe { self.unlock(lock) };
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
 
     /// Gives lock number `lock` back.
     ///

@@ -4,7 +4,7 @@
 //! The kernel may write any page at any time, and a disk may tear it: each sector is old or new. That is what persistent memory does to
 //! lines that no fence covers, so the formats stand it.
 
-use super::{Durability, FileMedia, Media};
+use super::{Durability, FileMedia, Media, Sharing};
 use crate::{checksum::Checksum, complain};
 use parking_lot::Mutex;
 use std::{
@@ -113,6 +113,14 @@ impl Media for Synced {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
+    }
+
+    fn share(&self, sharing: Sharing) -> io::Result<()> {
+        self.inner.share(sharing)
+    }
+
+    fn is_free(&self, lock: u32) -> io::Result<bool> {
+        self.inner.is_free(lock)
     }
 
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {

@@ -175,10 +175,13 @@ impl Pool {
         let core = &self.core;
         let tables = core.tables();
         let wanted = options.segments.clamp(1, SEGMENTS_MAX);
-        let mut free_lanes = self.free_lanes()?;
+        let free_lanes = self.free_lanes()?;
         let mut owners = self.segment_owners(&free_lanes)?;
-        let Some((lane, mut entry, lock)) = (!free_lanes.is_empty()).then(|| free_lanes.remove(0))
-        else {
+        let taken = match free_lanes.into_iter().next() {
+            Some((lane, entry)) => core.try_lock_lane(lane)?.map(|lock| (lane, entry, lock)),
+            None => None,
+        };
+        let Some((lane, mut entry, lock)) = taken else {
             return Err(core.fail(PoolErrorKind::Full {
                 unit: "lanes",
                 wanted: 1,

@@ -7,7 +7,6 @@ use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
     format::table::LaneEntry,
-    media::Guard,
 };
 use uuid::Uuid;
 
@@ -69,16 +68,14 @@ impl Pool {
         }
     }
 
-    /// Under the pool lock: the lanes that are free, each with its lock. One whose lock is held was given back, but something read from it is still
-    /// lent out.
-    pub(super) fn free_lanes(&self) -> Result<Vec<(u32, LaneEntry, Guard)>, PoolError> {
+    /// Under the pool lock, without which none becomes another's: the lanes that are free. One whose lock is held was given back, but something read from it is
+    /// still lent out.
+    pub(super) fn free_lanes(&self) -> Result<Vec<(u32, LaneEntry)>, PoolError> {
         let mut free = Vec::new();
         for (lane, entry) in self.entries() {
-            if entry.state.is_some_and(|s| !s.taken)
-                && let Some(lock) = self.core.try_lock_lane(lane)?
-            {
+            if entry.state.is_some_and(|s| !s.taken) && self.core.is_lane_free(lane)? {
                 self.core.tables().settle_lane(lane);
-                free.push((lane, entry, lock));
+                free.push((lane, entry));
             }
         }
         Ok(free)

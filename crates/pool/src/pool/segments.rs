@@ -8,6 +8,7 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::{layout::SEGMENTS_MAX, table::LaneEntry},
     media::{Guard, Window},
+    shared::step,
 };
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ impl Pool {
     /// Whose each segment is. What a free lane has by the map is free: its owner left, or died while taking it.
     pub(super) fn segment_owners(
         &self,
-        free: &[(u32, LaneEntry, Guard)],
+        free: &[(u32, LaneEntry)],
     ) -> Result<Vec<Option<(u32, u32)>>, PoolError> {
         let mut owners = (self.core.tables().segment_owners())
             .map_err(|what| self.core.fail(PoolErrorKind::Damaged { what }))?;
@@ -65,6 +66,7 @@ impl Pool {
             return Ok(None);
         };
         let segment = at as u64;
+        step!("pool:segment-taken");
         self.erase_segment(segment)?;
         owners[at] = Some((lane, incarnation));
         core.tables().write_segment_owners(&owners);

@@ -10,7 +10,7 @@ use crate::{
     error::PoolError,
     format::record::Lsn,
     lane::pack,
-    media::Mapped,
+    media::{Mapped, Sharing},
     pool::{ClaimOptions, Claimed, Pool},
 };
 use parking_lot::Mutex;
@@ -49,6 +49,10 @@ impl Pool {
         owner: Uuid,
         options: &ClaimOptions,
     ) -> Result<SharedLane, PoolError> {
+        let shared = self.core.media.share(Sharing::IsSent);
+        shared.map_err(|e| {
+            PoolError::io(self.path(), "opening the pool once more, to share it", e)
+        })?;
         let (state, state_fd) = Mapped::<State>::new("forebay-lane")
             .map_err(|e| PoolError::io(self.path(), "making a shared lane", e.into()))?;
         let Claimed {

@@ -12,7 +12,7 @@ use crate::{
     error::{AppendError, PoolError, PoolErrorKind},
     format::record::{HEADER, Header, Lsn, record_bytes},
     lane::{PublishMark, pack, payload_of, split, write_record},
-    media::Mapped,
+    media::{Mapped, Sharing},
     persist::LINE,
     pool::Pool,
 };
@@ -111,6 +111,8 @@ impl Pool {
             );
             return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
         }
+        let shared = self.core.media.share(Sharing::IsReceived);
+        shared.map_err(|e| PoolError::io(self.path(), "joining a shared lane", e))?;
         Ok(Member::new(Arc::clone(&self.core), Arc::new(state), member))
     }
 }

@@ -91,7 +91,7 @@ impl Drop for Process {
 }
 
 /// A child inherits all that another test is about to hand on: one such test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
 /// What members inherit.
 struct Run {

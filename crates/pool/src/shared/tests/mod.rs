@@ -5,6 +5,7 @@ mod attack;
 mod explore;
 mod kills;
 mod known;
+mod locks;
 mod power;
 
 use super::{Member, SharedLane, steps};
