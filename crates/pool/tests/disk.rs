@@ -83,3 +83,18 @@ fn a_pool_that_is_open_sees_what_another_process_did_with_a_lane() {
     assert!(ours.has_lane(owner).unwrap());
     assert_eq!(ours.last_session(owner).unwrap(), Some(lane.epoch()));
 }
+
+#[test]
+fn a_label_that_the_disk_does_not_take_is_a_failure() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("pool");
+    let pool = create(&path);
+    let owner = Uuid::new_v4();
+    let (lane, _) = pool.claim(owner, &ClaimOptions::default()).unwrap();
+    lane.relabel("taken").unwrap();
+    // Its tables are gone.
+    let cut = File::options().write(true).open(&path).unwrap();
+    cut.set_len(4096).unwrap();
+    let error = lane.relabel("refused").unwrap_err().to_string();
+    assert!(error.contains("writing the pool's tables"), "{error}");
+}

@@ -123,9 +123,13 @@ impl<'a> Work<'a> {
         match failed {
             Failed::Sync(errno) => {
                 self.mark = self.mark.and_failed();
-                self.lane.relabel(&relabelled(self.label, self.mark));
+                let said = self.lane.relabel(&relabelled(self.label, self.mark));
+                let unsaid = said.map_or_else(
+                    |e| format!(" (which the lane cannot be told: {e})"),
+                    |()| String::new(),
+                );
                 format!(
-                    "{path} cannot be synced: {errno}. Remedy that, then recover again: its writes are kept in the pool until then"
+                    "{path} cannot be synced: {errno}{unsaid}. Remedy that, then recover again: its writes are kept in the pool until then"
                 )
             }
             Failed::Other(errno) => format!(
@@ -144,16 +148,21 @@ impl<'a> Work<'a> {
     }
 
     /// Says, at most once a [`BEAT`], that the replay goes on.
-    fn beat(&mut self) {
+    ///
+    /// # Errors
+    /// The pool does not take it.
+    fn beat(&mut self) -> Result<(), Failed> {
         if self.takes_over || self.beat.is_some_and(|last| last.elapsed() < BEAT) {
-            return;
+            return Ok(());
         }
         self.mark = self
             .mark
             .replaying(Duration::from_nanos(sys::file_time_now()));
-        self.lane.relabel(&relabelled(self.label, self.mark));
+        let said = self.lane.relabel(&relabelled(self.label, self.mark));
+        said.map_err(|_| Failed::Other(Errno::IO))?;
         self.beat = Some(Instant::now());
         step();
+        Ok(())
     }
 
     /// Writes what the file holds already, and syncs it. In words why that had to be and could not.
@@ -197,7 +206,7 @@ impl<'a> Work<'a> {
         let image = Image::of(&file.changes);
         let is_in = image.is_in(&open).map_err(errno_of)?;
         if is_in {
-            self.beat();
+            self.beat()?;
             for (at, bytes) in &image.parts {
                 write_at(open.as_fd(), bytes, *at)?;
                 step();
@@ -228,9 +237,9 @@ impl<'a> Work<'a> {
         if self.takes_over && !sys::take_lease(open.as_fd()) {
             return Err(Failed::Other(Errno::BUSY));
         }
-        self.beat();
+        self.beat()?;
         for (head, change) in &file.changes {
-            self.beat();
+            self.beat()?;
             apply(open.as_fd(), *head, *change)?;
             forebay_pool::failpoint!("files:replay");
             step();
@@ -247,7 +256,7 @@ impl<'a> Work<'a> {
             .filter(|_| image.size.is_none_or(|expected| expected >= size))
             .ok_or(Errno::PERM)?;
         let open = identity::reopen(target.seen.as_fd(), OFlags::WRONLY | OFlags::APPEND)?;
-        self.beat();
+        self.beat()?;
         let mut end = size;
         let grown = image.size.unwrap_or(0);
         let tail = tail
@@ -260,7 +269,7 @@ impl<'a> Work<'a> {
                 write_at(open.as_fd(), &zeros[..gap], end)?;
                 end += gap as u64;
             }
-            self.beat();
+            self.beat()?;
             write_at(open.as_fd(), bytes, at)?;
             end = end.max(at + bytes.len() as u64);
             step();

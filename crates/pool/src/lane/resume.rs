@@ -86,8 +86,12 @@ impl Lane {
     }
 
     /// Changes the label, durably. Whole words of eight bytes change at once; a crash may leave some of them changed.
-    pub fn relabel(&self, label: &str) {
+    ///
+    /// # Errors
+    /// The medium failed, so that a recovery may find the label as it was.
+    pub fn relabel(&self, label: &str) -> Result<(), PoolError> {
         self.core.tables().write_label(self.lane, label);
+        self.core.check()
     }
 
     /// Ends the session and gives the lane back to the pool. False if its log is not drained, or the medium [failed](Self::failure): then

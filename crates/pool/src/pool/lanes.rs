@@ -35,13 +35,13 @@ impl Pool {
     /// Changes the label of `owner`'s lane, if it has one, as [`Lane::relabel`](crate::Lane::relabel) does: also of a lane in use.
     ///
     /// # Errors
-    /// As [`has_lane`](Self::has_lane).
+    /// As [`has_lane`](Self::has_lane); the medium failed.
     pub fn relabel(&self, owner: Uuid, label: &str) -> Result<(), PoolError> {
         self.core.load_tables()?;
         if let Some((lane, _)) = self.lane_of(owner)? {
             self.core.tables().write_label(lane, label);
         }
-        Ok(())
+        self.core.check()
     }
 
     /// Every lane's entry.
