@@ -13,7 +13,8 @@
 //!
 //! In step 1 there is no barrier between moving the mark and looking for a note: it would wait for the copy to drain, which the fence
 //! does not. So a note can be missed by the writer that moves the mark to it. Its own writer then sees the mark while it waits busily, much later than a
-//! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]).
+//! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]). A note of the owner's of a shared lane, about what the dead had
+//! reserved, has no such writer: the owner looks again itself.
 //!
 //! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`). A process may write nonsense there:
 //! addresses wrap rather than overflow.

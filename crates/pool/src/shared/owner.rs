@@ -127,6 +127,8 @@ impl SharedLane {
         if control.has_holes {
             self.fill_holes(&mut control);
         }
+        // What the owner, and the dead, noted no writer waits for, and the one that moved the mark there may have missed it.
+        state.finished.advance(state);
         let (_, lsn) = split(state.tail.0.load(Acquire));
         let Some(&(_, last)) = control.order.back() else {
             return false;
@@ -210,14 +212,19 @@ impl SharedLane {
         // Not claimed: only the owner looks at claims, under this lock. It does not wait for members, who may wait for it.
         let hole = (from, first(limit));
         control.has_holes |= !self.fill(&control.segments(), hole);
-        self.state().finished.advance(self.state());
         drop(control);
-        wake(&self.state().turned);
+        let state = self.state();
+        wake(&state.turned);
         let deadline = Instant::now() + MOMENT;
-        while self.us.published() <= limit && !is_over(deadline) {
+        loop {
+            // As in `prepare`: a writer may miss the note of the hole.
+            state.finished.advance(state);
+            if self.us.published() > limit || is_over(deadline) {
+                return Ok(Some(limit));
+            }
+            step!("seal:waits");
             std::thread::yield_now();
         }
-        Ok(Some(limit))
     }
 
     /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments are free.

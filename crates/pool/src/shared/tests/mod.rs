@@ -7,6 +7,7 @@ mod kills;
 mod known;
 mod locks;
 mod power;
+mod stopped;
 
 use super::{Member, SharedLane, steps};
 use crate::{ClaimOptions, Pool, PoolOptions, format::record::record_bytes};
