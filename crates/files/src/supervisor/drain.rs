@@ -74,10 +74,10 @@ pub(super) fn prepare(shared: &Shared, run: &Run) {
     }
 }
 
-/// Takes one more segment of the pool, if enough is left to others.
+/// Takes one more segment of the pool, if the lane has no free one and enough is left to others.
 fn grow(shared: &Shared, run: &Run) -> bool {
     let is_enough = |free: u64| free > LEFT_TO_OTHERS;
-    shared.pool.segments_free().is_ok_and(is_enough) && run.lane.grow()
+    run.lane.is_full() && shared.pool.segments_free().is_ok_and(is_enough) && run.lane.grow()
 }
 
 /// Works until the run ends and everything in the lane is drained, or cannot be.
@@ -374,3 +374,6 @@ fn key_of(file: &File) -> Option<Key> {
 fn sync_data(file: &File) -> std::io::Result<()> {
     sys::sync_fault().map_or_else(|| file.sync_data(), |errno| Err(errno.into()))
 }
+
+#[cfg(test)]
+mod tests;

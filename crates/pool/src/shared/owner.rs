@@ -158,6 +158,12 @@ impl SharedLane {
         true
     }
 
+    /// True if all of the lane's segments are in use: then [`prepare`](Self::prepare) needs another one, which [`grow`](Self::grow) takes. Otherwise it waits for members.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.control.lock().free.is_empty()
+    }
+
     /// Counts segments that were begun and members that found none prepared: read it before looking, to [`wait`](Self::wait) with.
     #[must_use]
     pub fn turned(&self) -> u32 {

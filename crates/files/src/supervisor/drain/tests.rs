@@ -1,0 +1,58 @@
+use super::*;
+use crate::{
+    supervisor::{Supervisor, SupervisorOptions},
+    wire::{self, Answer, Request, VERSION},
+};
+use forebay_pool::PoolOptions;
+use std::os::unix::fs::FileExt;
+
+/// In the lane's state (docs/pool-format.md, "Shared lanes").
+const TAIL: u64 = 128;
+const NEXT: u64 = 384;
+const LINE: u64 = 64;
+
+#[test]
+fn a_member_that_is_stopped_in_an_append_has_the_lane_take_no_segment() {
+    let home = tempfile::tempdir().unwrap();
+    let options = PoolOptions::new()
+        .size(4 << 20)
+        .segment_size(64 << 10)
+        .emulated(true);
+    let pool = options.create(home.path().join("pool")).unwrap();
+    let options = SupervisorOptions {
+        patterns: vec!["*.log".to_owned()],
+        preallocated: Vec::new(),
+        refuse_io_uring: false,
+        guard: None,
+        buffers: 3,
+        run_dir: home.path().join("run"),
+        program: "test".to_owned(),
+        layer: None,
+    };
+    let supervisor = Supervisor::start(pool, options).unwrap();
+    let member = wire::connect(&supervisor.socket_name, None).unwrap();
+    let hello = Request::Hello {
+        version: VERSION,
+        token: supervisor.shared.token,
+    };
+    wire::send(member.as_fd(), &hello, &[]).unwrap();
+    let (answer, _) = wire::receive::<Answer>(member.as_fd()).unwrap();
+    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    let run = supervisor.shared.running().unwrap();
+    while !run.lane.prepare() {
+        std::thread::yield_now();
+    }
+    // It has reserved a record, and is stopped; another has filled the segment and begun the next.
+    let state = File::from(run.lane.state_fd().try_clone_to_owned().unwrap());
+    let mut word = [0; 8];
+    state.read_exact_at(&mut word, NEXT).unwrap();
+    let turned = u64::from_le_bytes(word) + LINE;
+    state.write_all_at(&turned.to_le_bytes(), TAIL).unwrap();
+    assert!(!run.lane.prepare() && !run.lane.is_full());
+    std::thread::sleep(3 * LOOK);
+    assert_eq!(run.lane.usage().segments, 3);
+    // Dead, it is buried, and the run ends.
+    drop((member, run));
+    supervisor.shared.outlast_members();
+    supervisor.finish().unwrap();
+}
