@@ -176,7 +176,7 @@ impl Superblock {
     /// Reads the newest intact copy.
     ///
     /// # Errors
-    /// [`PoolErrorKind::NotAPool`] if no copy is intact, [`PoolErrorKind::Version`] for another
+    /// [`PoolErrorKind::NotAPool`] if no copy is intact, [`PoolErrorKind::Version`] if either is of another
     /// format, [`PoolErrorKind::Truncated`] if the medium is smaller than the pool.
     pub fn read(media: &dyn Media, path: &Path) -> Result<Read, PoolError> {
         let fail = |kind| Err(PoolError::new(path, kind));
@@ -197,16 +197,14 @@ impl Superblock {
                 Err(Unreadable::Damaged(what)) => damage.push(format!("superblock {copy}: {what}")),
             }
         }
+        if let Some(found) = version {
+            // Also beside a copy that is known: a change to that version was cut between the two.
+            let known = FORMAT_VERSION;
+            return fail(PoolErrorKind::Version { found, known });
+        }
         let Some(superblock) = newest else {
-            return fail(version.map_or_else(
-                || PoolErrorKind::NotAPool {
-                    found: damage.join("; "),
-                },
-                |found| PoolErrorKind::Version {
-                    found,
-                    known: FORMAT_VERSION,
-                },
-            ));
+            let found = damage.join("; ");
+            return fail(PoolErrorKind::NotAPool { found });
         };
         if superblock.geometry.pool_bytes > media.bytes() {
             return fail(PoolErrorKind::Truncated {
@@ -259,21 +257,23 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_from_damage() {
+    fn another_version_in_either_copy_is_refused_and_told_from_damage() {
         let medium = Sim::new(BYTES_ALL);
         superblock().write(&medium);
-        let mut image = medium.image();
-        for at in [0, 4096] {
-            image[at + 8] = 9;
-            image[at + 12..at + 16].fill(0);
-            let crc = crc32c([&image[at..at + BYTES]]);
-            image[at + 12..at + 16].copy_from_slice(&crc.to_le_bytes());
+        for copies in [&[0, 4096][..], &[0], &[4096]] {
+            let mut image = medium.image();
+            for &at in copies {
+                image[at + 8] = 9;
+                image[at + 12..at + 16].fill(0);
+                let crc = crc32c([&image[at..at + BYTES]]);
+                image[at + 12..at + 16].copy_from_slice(&crc.to_le_bytes());
+            }
+            let error = Superblock::read(&Sim::from_image(image), Path::new("p")).unwrap_err();
+            assert!(matches!(
+                error.kind,
+                PoolErrorKind::Version { found: 9, known: 1 }
+            ));
         }
-        let error = Superblock::read(&Sim::from_image(image), Path::new("p")).unwrap_err();
-        assert!(matches!(
-            error.kind,
-            PoolErrorKind::Version { found: 9, known: 1 }
-        ));
     }
 
     #[test]
