@@ -1,6 +1,7 @@
 //! What /proc says of processes, ours and others.
 
 use rustix::{
+    fs::{Stat, major, minor},
     io::Errno,
     process::{Pid, test_kill_process},
 };
@@ -58,6 +59,25 @@ pub(crate) fn has_in_environment(id: u32, bytes: &str) -> Option<bool> {
     let mut parts = environment.windows(bytes.len());
     // One that is gone but not waited for has none.
     (!environment.is_empty()).then(|| parts.any(|part| part == bytes.as_bytes()))
+}
+
+/// All processes; none where there is no /proc.
+pub(crate) fn all() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// True if the process is known to have the file in its memory.
+pub(crate) fn has_mapped(id: u32, file: &Stat) -> bool {
+    let (major, minor) = (major(file.st_dev), minor(file.st_dev));
+    let wanted = (format!("{major:02x}:{minor:02x}"), file.st_ino.to_string());
+    let maps = std::fs::read_to_string(format!("/proc/{id}/maps"));
+    maps.is_ok_and(|maps| {
+        maps.lines().any(|line| {
+            let mut words = line.split_ascii_whitespace().skip(3);
+            (words.next(), words.next()) == (Some(&*wanted.0), Some(&*wanted.1))
+        })
+    })
 }
 
 /// The process that a thread is of.

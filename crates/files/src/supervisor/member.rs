@@ -26,6 +26,9 @@ use std::{
 /// How long a member's own wish to have a file plain may take: another process may be stopped in the middle of a write.
 const RETIRE_WAIT: Duration = Duration::from_secs(30);
 
+/// How often to look whether a child that shares a dead member's memory is another program by now.
+const CHILD_AGAIN: Duration = Duration::from_millis(10);
+
 /// A process that appends to the run's lane.
 #[derive(Clone)]
 pub(super) struct Member {
@@ -45,13 +48,15 @@ impl Member {
 
     /// True until it is dead or another program. A program that is executed has not got the connection from its first instruction on.
     fn is_connected(&self) -> bool {
-        let Some(connection) = &self.connection else {
-            return false;
-        };
-        let mut wait = [PollFd::new(connection, PollFlags::empty())];
-        let found = rustix::event::poll(&mut wait, Some(&Timespec::default()));
-        found.is_ok() && wait[0].revents().is_empty()
+        self.connection.as_deref().is_some_and(is_open)
     }
+}
+
+/// True if a process has the other end of the connection.
+fn is_open(connection: &OwnedFd) -> bool {
+    let mut wait = [PollFd::new(connection, PollFlags::empty())];
+    let found = rustix::event::poll(&mut wait, Some(&Timespec::default()));
+    found.is_ok() && wait[0].revents().is_empty()
 }
 
 /// Serves a process, whose secret is right, of this process id and user.
@@ -91,6 +96,9 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
     }
     // Until then its threads append, though it is not served any more.
     until_gone(connection, process.as_ref());
+    while is_open(connection) && shared.has_sharing_child(&run) {
+        thread::sleep(CHILD_AGAIN);
+    }
     run.bury(shared, number);
     shared.part(number);
 }
@@ -314,6 +322,18 @@ impl Shared {
         living.map(|member| member.pid).collect()
     }
 
+    /// True if a process that is no member has the run's memory: a child of `vfork`, which writes by its parent's number until it executes a program, also when its parent is
+    /// dead. A forked child has not got that memory.
+    fn has_sharing_child(&self, run: &Run) -> bool {
+        let members = self.member_processes();
+        let Ok(page) = rustix::fs::fstat(&run.page_fd) else {
+            return false;
+        };
+        let is_other = |id: &u32| *id != std::process::id() && !members.contains(id);
+        let mut others = processes::all().filter(is_other);
+        others.any(|id| processes::has_mapped(id, &page))
+    }
+
     /// True if the process is a member now, and no other program yet.
     pub(super) fn is_member(&self, pid: u32) -> bool {
         let members = self.members.lock();
@@ -340,51 +360,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        supervisor::{Supervisor, SupervisorOptions},
-        wire::VERSION,
-    };
-    use forebay_pool::PoolOptions;
-
-    #[test]
-    fn a_process_that_says_hello_when_the_last_member_has_ended_is_refused() {
-        let home = tempfile::tempdir().unwrap();
-        let options = PoolOptions::new()
-            .size(4 << 20)
-            .segment_size(64 << 10)
-            .emulated(true);
-        let pool = options.create(home.path().join("pool")).unwrap();
-        let options = SupervisorOptions {
-            patterns: vec!["*.log".to_owned()],
-            preallocated: Vec::new(),
-            refuse_io_uring: false,
-            guard: None,
-            buffers: 2,
-            run_dir: home.path().join("run"),
-            program: "test".to_owned(),
-            layer: None,
-        };
-        let supervisor = Supervisor::start(pool, options).unwrap();
-        let hello = || {
-            let socket = wire::connect(&supervisor.socket_name, None).unwrap();
-            let token = supervisor.shared.token;
-            let hello = Request::Hello {
-                version: VERSION,
-                token,
-            };
-            wire::send(socket.as_fd(), &hello, &[]).unwrap();
-            wire::receive::<Answer>(socket.as_fd()).unwrap().0
-        };
-        assert!(matches!(hello(), Answer::Welcome { .. }));
-        // It has hung up. Another comes while the lane is being drained.
-        supervisor.shared.outlast_members();
-        let answer = hello();
-        assert!(
-            matches!(&answer, Answer::Refused { reason } if reason.contains("ended")),
-            "{answer:?}"
-        );
-        supervisor.finish().unwrap();
-    }
-}
+pub(super) mod tests;

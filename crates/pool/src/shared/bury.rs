@@ -18,8 +18,8 @@ impl SharedLane {
     /// Member `member` is dead, all its threads: what it reserved and did not publish becomes void. False if that cannot be told from what a living
     /// member is about to claim (it may be stopped): call again. After true its number may be given to another process.
     ///
-    /// A member is dead when nothing can run any more that appends by its number: a process that executes another program is another member then, and
-    /// so is each child, also one that still shares its memory (`vfork`).
+    /// A member is dead when nothing can run any more that appends by its number. A process that executes another program is another member then, and so is a
+    /// forked child; but not one that still shares its memory (`vfork`), which may outlast it.
     #[must_use]
     pub fn bury(&self, member: u32) -> bool {
         self.free_commit(member);

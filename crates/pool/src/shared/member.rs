@@ -89,7 +89,8 @@ impl Pool {
     /// 2^20, and none of a process that was not buried. `self` is opened from the owner's open file, which keeps the lane's lock; nothing is to be
     /// claimed through it, since the locks on that file are the owner's as well.
     ///
-    /// A process that is forked, also one that shares this one's memory until it executes a program, is another member.
+    /// A process that is forked is another member. One that shares this one's memory until it executes a program (`vfork`) is part of this one, which is not
+    /// [buried](super::SharedLane::bury) before.
     ///
     /// # Errors
     /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O errors of mapping it.

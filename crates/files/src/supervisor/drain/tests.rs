@@ -1,9 +1,8 @@
 use super::*;
 use crate::{
-    supervisor::{Supervisor, SupervisorOptions},
-    wire::{self, Answer, Request, VERSION},
+    supervisor::member::tests::{hello, supervisor},
+    wire::Answer,
 };
-use forebay_pool::PoolOptions;
 use std::os::unix::fs::FileExt;
 
 /// In the lane's state (docs/pool-format.md, "Shared lanes").
@@ -14,29 +13,8 @@ const LINE: u64 = 64;
 #[test]
 fn a_member_that_is_stopped_in_an_append_has_the_lane_take_no_segment() {
     let home = tempfile::tempdir().unwrap();
-    let options = PoolOptions::new()
-        .size(4 << 20)
-        .segment_size(64 << 10)
-        .emulated(true);
-    let pool = options.create(home.path().join("pool")).unwrap();
-    let options = SupervisorOptions {
-        patterns: vec!["*.log".to_owned()],
-        preallocated: Vec::new(),
-        refuse_io_uring: false,
-        guard: None,
-        buffers: 3,
-        run_dir: home.path().join("run"),
-        program: "test".to_owned(),
-        layer: None,
-    };
-    let supervisor = Supervisor::start(pool, options).unwrap();
-    let member = wire::connect(&supervisor.socket_name, None).unwrap();
-    let hello = Request::Hello {
-        version: VERSION,
-        token: supervisor.shared.token,
-    };
-    wire::send(member.as_fd(), &hello, &[]).unwrap();
-    let (answer, _) = wire::receive::<Answer>(member.as_fd()).unwrap();
+    let supervisor = supervisor(home.path(), 3);
+    let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
     assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
     let run = supervisor.shared.running().unwrap();
     while !run.lane.prepare() {
